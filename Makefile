@@ -1,0 +1,62 @@
+# Each verb sets itself up in .venv with pip and needs nothing but Python 3.11 or newer.
+# Another Python: make PYTHON=python3.12 demo. Options for pip: make PIP_ARGS="--index-url ..." setup.
+
+PYTHON ?= python3
+PIP_ARGS ?=
+WORKERS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet $(PIP_ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format docs bench clean
+
+help:
+	@echo "make setup    install the runtime into .venv"
+	@echo "make demo     run a sweep on scikit-learn's digits: a front in two minutes, in sweeps-out/"
+	@echo "make test     run all tests, warnings as errors"
+	@echo "make lint     ruff, mypy --strict, import-linter"
+	@echo "make format   let ruff rewrite the code"
+	@echo "make docs     build the user guide into site/, warnings as errors"
+	@echo "make bench    measure against peers; prints tables"
+	@echo "make clean    remove .venv and what was built"
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.python pyproject.toml
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	$(PIP) --editable ".[dev]"
+	@touch $@
+
+setup: $(VENV)/.runtime
+
+demo: $(VENV)/.runtime
+	$(BIN)/sweeper run sweeps/digits.yaml --out sweeps-out
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -W error -n $(WORKERS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+bench: $(VENV)/.dev
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+clean:
+	rm -rf $(VENV) site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

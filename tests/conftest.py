@@ -1,0 +1,44 @@
+"""What every test shares: quiet threads, real data if it is at hand, and no silent gaps in CI.
+
+A test marked ``shared`` needs real data, one marked ``chromium`` a browser. Where they are missing the test is
+skipped; with ``SWEEPER_NO_SKIP=1`` it fails instead, so that a machine cannot pass by testing less.
+"""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # before torch or numpy are imported; xdist uses the cores already
+
+import pytest
+
+NO_SKIP = "SWEEPER_NO_SKIP"
+DATA = "SWEEPER_TEST_DATA"
+
+
+def data_folder() -> Path:
+    """Where real data for tests lies: ``SWEEPER_TEST_DATA``, or ``../shared/datasets`` beside the checkout."""
+    return Path(os.environ.get(DATA) or Path(__file__).resolve().parents[2] / "shared" / "datasets")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("shared") and not data_folder().is_dir():
+        _cannot_run(f"no folder {data_folder()}: set {DATA}")
+    if item.get_closest_marker("chromium"):
+        from dashboards.export import find_browser
+
+        if find_browser() is None:
+            _cannot_run("no Chromium or Chrome: install one, or set BROWSER_PATH")
+
+
+def _cannot_run(reason: str) -> None:
+    if os.environ.get(NO_SKIP):
+        pytest.fail(f"{reason} ({NO_SKIP} is set, so this test may not be skipped)", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data; a test that uses it carries the mark ``shared``."""
+    return data_folder()

@@ -1,0 +1,49 @@
+"""Marked tests skip where something is missing, and fail there when skipping is forbidden."""
+
+import importlib.util
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+spec = importlib.util.spec_from_file_location("house", Path(__file__).with_name("conftest.py"))
+house = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(house)
+
+
+@pytest.fixture
+def nowhere(tmp_path, monkeypatch):
+    monkeypatch.delenv("SWEEPER_NO_SKIP", raising=False)
+    monkeypatch.setenv("SWEEPER_TEST_DATA", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "nowhere"))
+
+
+def set_up(mark):
+    house.pytest_runtest_setup(SimpleNamespace(get_closest_marker=lambda name: name == mark))
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("mark", ["shared", "chromium"])
+def test_a_missing_resource_is_a_skip(mark):
+    with pytest.raises(pytest.skip.Exception, match="no "):
+        set_up(mark)
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("mark", ["shared", "chromium"])
+def test_a_missing_resource_is_a_failure_where_skipping_is_forbidden(mark, monkeypatch):
+    monkeypatch.setenv("SWEEPER_NO_SKIP", "1")
+    with pytest.raises(pytest.fail.Exception, match="may not be skipped"):
+        set_up(mark)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_an_unmarked_test_runs_anywhere():
+    set_up(None)
+
+
+def test_data_lies_where_the_environment_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("SWEEPER_TEST_DATA", str(tmp_path))
+    assert house.data_folder() == tmp_path
+    monkeypatch.delenv("SWEEPER_TEST_DATA")
+    assert house.data_folder().parts[-2:] == ("shared", "datasets")
