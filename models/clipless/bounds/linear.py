@@ -1,0 +1,29 @@
+r"""Bounds of the dense layer ``y = W x``, on one vector or on tokens.
+
+For one example with input x (one vector, or T vectors as rows) and cotangent g of y::
+
+    |y| <= |W| |x|        |dL/dx| <= |W| |g|        |dL/dW|_F = |g^T x|_F <= |g| |x|
+
+with Frobenius norms over the tokens; the last is an equality for one vector (Bethune et al. 2024,
+arXiv 2305.16202, section 3).
+"""
+
+from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
+from clipless.errors import InvalidBoundError
+from clipless.layers import Dense
+from clipless.norms import spectral_norm_upper
+
+
+@bound_rule(Dense)
+def bound_dense(layer: Dense, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Bound a dense layer; exact for the weight's gradient on one vector."""
+    if len(signal.shape) not in (1, 2) or signal.shape[-1] != layer.in_features:
+        raise InvalidBoundError(
+            f"Expected an input of shape ({layer.in_features},) or (T, {layer.in_features}), got {signal.shape} (Dense)"
+        )
+    norm = layer.constraint.radius if weights is WeightNorms.CONSTRAINED else spectral_norm_upper(layer.weight)
+    return LayerBound(
+        output=Signal((*signal.shape[:-1], layer.out_features), norm * signal.norm),
+        input_gain=norm,
+        parameter_gains={"weight": signal.norm},
+    )

@@ -1,0 +1,33 @@
+"""Errors a user of clipless can catch."""
+
+
+class CliplessError(Exception):
+    """Base class of every error this package raises on purpose."""
+
+
+class InvalidBoundError(CliplessError, ValueError):
+    """A bound that is negative, infinite or NaN."""
+
+
+class UnsupportedError(CliplessError, TypeError):
+    """A layer, loss, projection, optimiser or setting that has no rule."""
+
+
+class PlanError(CliplessError, ValueError):
+    """Privacy parameters that do not fit together, or a plan used with what it was not made for."""
+
+
+class AccountingError(CliplessError, ValueError):
+    """An event or a privacy parameter that no accountant here can price."""
+
+
+class AccountantsDisagreeError(CliplessError, RuntimeError):
+    """One accountant's upper bound fell below the other's optimistic estimate: neither is trusted."""
+
+
+class DataError(CliplessError, ValueError):
+    """Data, or a declaration about it, that cannot be used; the message names file, column, value and remedy."""
+
+
+class ModelFileError(CliplessError, ValueError):
+    """A saved model that cannot be read back."""

@@ -1,0 +1,196 @@
+r"""The guard: per-example scaling in the backward pass, on which privacy rests.
+
+For a layer that applies ``W`` linearly, example i contributes ``g_i (x) patches(x_i)`` to the gradient of
+``W``, where ``g_i`` is the cotangent of its output. Its norm is at most
+
+    n_i = scale * |patches(x_i)| * |g_i|                                                        (1)
+
+(exact for a dense layer on one vector), computed from tensors at hand. The guard multiplies the
+contribution by ``min(1, Delta / n_i)``, so that the summed gradient changes by at most ``Delta`` when one
+example is added or removed, whatever the weights, the input and the loss are. Per-example gradients are
+never formed. The cotangent passed on to earlier layers is not scaled (each layer has a guard of its own), but a row
+that one guard selects away has a zero cotangent from there on.
+
+Rows where (1) is not finite are *selected away* from both operands, never multiplied by zero:
+``0 * nan`` is ``nan``. What may never happen here: a branch that depends on the data, a parameter whose
+gradient is formed outside these functions.
+
+Shape letters: B batch, I inputs, O outputs, C channels, H height, W width.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clipless.errors import PlanError
+
+# Squares below the smallest normal float32 may be flushed to zero; this much norm per root element is added back.
+_UNDERFLOW_NORM = 1.1e-19
+
+Pair = tuple[int, int]
+
+
+class GuardedLayer(nn.Module):
+    """A layer with parameters whose gradients pass the guard.
+
+    ``sensitivities`` is None outside a private step: gradients are then ordinary ones, for evaluation,
+    attacks and training without privacy.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sensitivities: Mapping[str, float] | None = None
+
+
+@contextmanager
+def guarded(model: nn.Module, sensitivities: Mapping[str, float]) -> Iterator[None]:
+    """Arm the guard of every parameter of ``model`` for the backward passes inside the block.
+
+    Args:
+        model: its trainable parameters must all belong to guarded layers.
+        sensitivities: Delta of each parameter by its name in ``model``.
+
+    Raises:
+        PlanError: a trainable parameter without a sensitivity or without a guard, or a sensitivity that is
+            not positive and finite.
+
+    Guarantees:
+        Inside the block, the gradient of each parameter, summed over the batch, changes by at most its
+        Delta (times the rounding of float32 sums) when any one row of the batch is replaced by a row with
+        zero contribution. Holds for NaN and infinite inputs, weights and cotangents.
+    """
+    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, GuardedLayer)}
+    thresholds: dict[str, dict[str, float]] = {name: {} for name in layers}
+    for path, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        owner, _, name = path.rpartition(".")
+        delta = sensitivities.get(path)
+        if owner not in layers:
+            raise PlanError(f"Expected a guarded layer to own {path}, got {type(model.get_submodule(owner)).__name__}")
+        if delta is None or not 0 < delta < float("inf"):
+            raise PlanError(f"Expected a positive, finite sensitivity for {path}, got {delta!r}")
+        thresholds[owner][name] = delta
+    try:
+        for name, layer in layers.items():
+            layer.sensitivities = thresholds[name]
+        yield
+    finally:
+        for layer in layers.values():
+            layer.sensitivities = None
+
+
+def guarded_linear(x_BI: Tensor, weight_OI: Tensor, sensitivity: float) -> Tensor:
+    """``x W^T`` on (B, I) or (B, T, I) whose weight gradient is guarded with ``sensitivity``."""
+    y: Tensor = _GuardedLinear.apply(x_BI, weight_OI, sensitivity)
+    return y
+
+
+def guarded_conv2d(
+    x_BCHW: Tensor, weight_OIHW: Tensor, scale: float, stride: Pair, padding: Pair, sensitivity: float
+) -> Tensor:
+    """Zero-padded convolution with ``scale * weight`` whose gradient in ``weight`` is guarded with ``sensitivity``."""
+    y: Tensor = _GuardedConv2d.apply(x_BCHW, weight_OIHW, scale, stride, padding, sensitivity)
+    return y
+
+
+class _GuardedLinear(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight_OI: Tensor, sensitivity: float) -> Tensor:
+        del sensitivity
+        return F.linear(x, weight_OI)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+        del output
+        x, weight_OI, ctx.sensitivity = inputs
+        ctx.save_for_backward(x, weight_OI)
+
+    @staticmethod
+    def backward(ctx, g):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN205
+        x, weight_OI = ctx.saved_tensors
+        if ctx.needs_input_grad[1]:
+            x, g = _guard_rows(x, g, _row_norms(x) * _row_norms(g), ctx.sensitivity)
+        grad_x = g @ weight_OI if ctx.needs_input_grad[0] else None
+        grad_weight = g.flatten(0, -2).mT @ x.flatten(0, -2) if ctx.needs_input_grad[1] else None
+        return grad_x, grad_weight, None
+
+
+class _GuardedConv2d(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        x: Tensor, weight: Tensor, scale: float, stride: Pair, padding: Pair, sensitivity: float
+    ) -> Tensor:
+        del sensitivity
+        return F.conv2d(x, weight * scale, stride=stride, padding=padding)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+        del output
+        x, weight, ctx.scale, ctx.stride, ctx.padding, ctx.sensitivity = inputs
+        ctx.save_for_backward(x, weight)
+
+    @staticmethod
+    def backward(ctx, g):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN205
+        x, weight = ctx.saved_tensors
+        needs_x, needs_weight = ctx.needs_input_grad[:2]
+        if needs_weight:
+            patch_norm_B = _patch_norms(x, tuple(weight.shape[-2:]), ctx.stride, ctx.padding)
+            x, g = _guard_rows(x, g, ctx.scale * patch_norm_B * _row_norms(g), ctx.sensitivity)
+        grad_x, grad_weight, _ = torch.ops.aten.convolution_backward(
+            g, x, weight * ctx.scale, None, ctx.stride, ctx.padding, (1, 1), False, (0, 0), 1, [needs_x, needs_weight, False]
+        )
+        return grad_x, grad_weight * ctx.scale if needs_weight else None, None, None, None, None
+
+
+def _guard_rows(x: Tensor, g: Tensor, bound_B: Tensor, sensitivity: float) -> tuple[Tensor, Tensor]:
+    """Select rows with a non-finite bound away from both operands, and scale the rows of ``x``.
+
+    The scale sits on the input, so that the same cotangent serves the input's gradient, unscaled.
+    """
+    finite_B = bound_B.isfinite()
+    scale_B = torch.where(finite_B, (sensitivity / bound_B).clamp(max=1.0), 0.0)
+    return _select(finite_B, x) * _column(scale_B, x), _select(finite_B, g)
+
+
+def _select(keep_B: Tensor, x: Tensor) -> Tensor:
+    """Rows of ``x`` where ``keep_B``, zeros elsewhere: by masking bits, in one pass and whatever the row holds."""
+    bits = torch.int32 if x.dtype == torch.float32 else torch.int64
+    mask_B = -keep_B.to(bits)
+    return (x.contiguous().view(bits) & _column(mask_B, x)).view(x.dtype)
+
+
+def _column(values_B: Tensor, like: Tensor) -> Tensor:
+    return values_B.view(-1, *[1] * (like.dim() - 1))
+
+
+def _row_norms(x: Tensor) -> Tensor:
+    """Euclidean norm of each row over everything but the batch axis, never below the true one by underflow."""
+    return torch.linalg.vector_norm(x.flatten(1), dim=1) + _UNDERFLOW_NORM * x[0].numel() ** 0.5
+
+
+def _patch_norms(x_BCHW: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:
+    """Norm of all patches of an example together: each element counts once per patch that contains it."""
+    counts_HW = patch_counts(tuple(x_BCHW.shape[-2:]), kernel, stride, padding)
+    if bool((counts_HW <= 1).all()):
+        return _row_norms(x_BCHW)
+    squares_BN = x_BCHW.square().sum(dim=1).flatten(1)
+    total_B = squares_BN @ counts_HW.flatten().to(squares_BN)
+    return total_B.sqrt() + _UNDERFLOW_NORM * (x_BCHW[0].numel() * float(counts_HW.max())) ** 0.5
+
+
+@lru_cache(maxsize=256)
+def patch_counts(size: Pair, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:
+    """How many patches contain each input element, by folding ones: float32 (H, W) on the CPU."""
+    ones = torch.ones(1, 1, *size)
+    patches = F.unfold(ones, kernel, padding=padding, stride=stride)
+    folded = F.fold(torch.ones_like(patches), size, kernel, padding=padding, stride=stride)
+    return folded[0, 0]

@@ -1,0 +1,213 @@
+"""Adversarial checks for layers and networks: for this project's tests, and for users who add a layer.
+
+A check searches for the input, cotangent or neighbouring batch that breaks a bound. It can refute a rule; it never
+proves one.
+
+Shape letters: B batch.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clipless.bounds import Signal, WeightNorms, bound_layer
+from clipless.losses import Loss
+from clipless.network import Network
+from clipless.plan import Plan
+from clipless.privacy.randomness import RandomSource
+from clipless.training import accumulate_gradients
+
+
+@final
+class SeededSource(RandomSource):
+    """Randomness that tests can repeat. A model trained with it has no privacy guarantee."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.default_rng(seed)
+
+    @property
+    def secure(self) -> bool:
+        """False: whoever knows the seed knows the noise."""
+        return False
+
+    def random_bytes(self, count: int) -> bytearray:
+        """Return the next ``count`` bytes."""
+        return bytearray(self._generator.bytes(count))
+
+
+def worst_ratios(
+    layer: nn.Module, shape: tuple[int, ...], *, norm: float = 1.0, starts: int = 8, steps: int = 150, seed: int = 0
+) -> dict[str, float]:
+    """Search for the inputs and cotangents that come closest to each bound of ``layer``.
+
+    Gradient ascent in float64 over inputs of norm ``norm`` and cotangents of norm 1, from a constant start, a single
+    bright element, and random ones; the weights are the layer's own, their norms measured.
+
+    Args:
+        layer: a layer with a bound rule.
+        shape: of one example.
+        norm: bound of the input's norm.
+        starts: how many starts in all.
+        steps: steps of ascent.
+        seed: of the starts.
+
+    Returns:
+        Largest found value over its bound: ``output``, ``input`` and each parameter by name. A correct rule gives at
+        most 1 (up to 1e-6); a tight one nearly 1.
+    """
+    layer = layer.double()
+    bound = bound_layer(layer, Signal(shape, norm), WeightNorms.MEASURED)
+    parameters = dict(layer.named_parameters())
+
+    def output(x: Tensor, g: Tensor) -> dict[str, Tensor]:
+        del g
+        return {"output": layer(x[None]).norm() / bound.output.norm}
+
+    def gradients(x: Tensor, g: Tensor) -> dict[str, Tensor]:
+        y = layer(x[None])
+        inputs = [x, *parameters.values()]
+        found = torch.autograd.grad(y, inputs, g.view_as(y), create_graph=True, allow_unused=True)
+        gains = [bound.input_gain, *(bound.parameter_gains[name] for name in parameters)]
+        names = ["input", *parameters]
+        return {
+            n: f.norm() / gain for n, f, gain in zip(names, found, gains, strict=True) if f is not None and gain > 0
+        }
+
+    generator = torch.Generator().manual_seed(seed)
+    worst: dict[str, float] = {}
+    for measure, names in ((output, ["output"]), (gradients, ["input", *parameters])):
+        for name in names:
+            for start in range(starts):
+                x, g = (_start(start, size, generator) for size in (shape, bound.output.shape))
+                best = _ascend(lambda a, b, m=measure, n=name: m(a, b).get(n), x, g, norm, steps)  # type: ignore[misc]
+                worst[name] = max(worst.get(name, 0.0), best)
+    return worst
+
+
+def _start(kind: int, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    if kind == 0:
+        return torch.ones(shape, dtype=torch.float64)
+    if kind == 1:
+        bright = torch.zeros(shape, dtype=torch.float64)
+        bright.view(-1)[bright.numel() // 2] = 1.0
+        return bright
+    return torch.randn(shape, dtype=torch.float64, generator=generator)
+
+
+def _ascend(
+    measure: Callable[[Tensor, Tensor], Tensor | None], x: Tensor, g: Tensor, norm: float, steps: int
+) -> float:
+    best = 0.0
+    x, g = x.requires_grad_(), g.requires_grad_()
+    optimizer = torch.optim.Adam([x, g], lr=0.05)
+    for _ in range(steps):
+        with torch.no_grad():
+            x.mul_(norm / x.norm().clamp(min=1e-12))
+            g.div_(g.norm().clamp(min=1e-12))
+        value = measure(x, g)
+        if value is None:
+            return best
+        best = max(best, value.item())
+        optimizer.zero_grad()
+        (-value).backward()
+        optimizer.step()
+    return best
+
+
+def neighbour_ratios(
+    model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, row: int = 0
+) -> dict[str, float]:
+    """Measure how far removing one row moves each parameter's guarded, summed gradient, over its sensitivity.
+
+    Args:
+        model: any weights, also ones that break every bound.
+        loss: the loss of the plan.
+        x: (B, ...) inputs, non-finite ones included.
+        y: (B,) targets.
+        plan: gives the sensitivities.
+        row: the row that is removed.
+
+    Returns:
+        Ratio by parameter; at most 1 up to the rounding of float32 sums. NaN if a gradient is not finite.
+    """
+    kept = torch.arange(len(x)) != row
+    full = _summed_gradients(model, loss, x, y, plan)
+    fewer = _summed_gradients(model, loss, x[kept], y[kept], plan)
+    return {
+        name: ((full[name] - fewer[name]).double().norm() / plan.sensitivities[name]).item() for name in full
+    }
+
+
+def _summed_gradients(model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan) -> dict[str, Tensor]:
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    for parameter in parameters.values():
+        parameter.grad = torch.zeros_like(parameter)
+    accumulate_gradients(model, loss, x, y, plan)
+    found = {name: p.grad.clone() for name, p in parameters.items() if p.grad is not None}
+    for parameter in parameters.values():
+        parameter.grad = None
+    return found
+
+
+def unguarded_ratios(
+    model: Network, loss: Loss, x: Tensor, y: Tensor, sensitivities: Mapping[str, float], *, steps: int = 100
+) -> dict[str, float]:
+    """Search, without the guard, for single examples whose gradient comes closest to each analytic sensitivity.
+
+    Args:
+        model: weights within their constraints.
+        loss: its Lipschitz constant entered the sensitivities.
+        x: (B, ...) starting points of the search; scaled freely.
+        y: (B,) targets.
+        sensitivities: analytic worst case by parameter.
+        steps: steps of gradient ascent for each parameter.
+
+    Returns:
+        Largest found ratio by parameter; at most 1 where the bounds are right.
+    """
+    worst: dict[str, float] = {}
+    parameters = dict(model.named_parameters())
+    for name, parameter in parameters.items():
+        found = 0.0
+        for start, target in zip(x, y, strict=True):
+            example = start.clone().requires_grad_()
+            optimizer = torch.optim.Adam([example], lr=0.1)
+            for _ in range(steps):
+                total = loss(model(example[None]), target[None]).sum()
+                (gradient,) = torch.autograd.grad(total, [parameter], create_graph=True)
+                ratio = gradient.norm() / sensitivities[name]
+                found = max(found, ratio.item())
+                optimizer.zero_grad()
+                (-ratio).backward(inputs=[example])
+                optimizer.step()
+        worst[name] = found
+    return worst
+
+
+def coupled_rows(model: Callable[[Tensor], Tensor], x: Tensor, row: int, replacement: Tensor) -> list[int]:
+    """Return the rows whose output changes in any bit when ``row`` is replaced at fixed shape; should be none."""
+    changed = x.clone()
+    changed[row] = replacement
+    with torch.no_grad():
+        before, after = model(x), model(changed)
+    others = [i for i in range(len(x)) if i != row]
+    return [i for i in others if not torch.equal(before[i], after[i])]
+
+
+@contextmanager
+def broken_weights(model: Network, factor: float = 100.0) -> Iterator[None]:
+    """Multiply every weight by ``factor`` inside the block, so that every norm bound is wrong."""
+    saved = {name: p.detach().clone() for name, p in model.named_parameters()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(factor)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(saved[name])

@@ -1,0 +1,191 @@
+"""The guard and the analytic sensitivities against neighbouring batches."""
+
+import pytest
+import torch
+from torch import nn
+
+from clipless import TauBCE, TauCCE, make_plan, zoo
+from clipless.bounds import bound_network
+from clipless.errors import PlanError
+from clipless.guard import guarded, patch_counts
+from clipless.layers import Dense, Flatten, InputBall
+from clipless.losses import loss_lipschitz
+from clipless.network import Network
+from clipless.testing import broken_weights, coupled_rows, neighbour_ratios, unguarded_ratios
+
+ROUNDING = 1 + 1e-4  # float32 sums; the noise covers 1e-3
+
+NETWORKS = {
+    "mlp": lambda g: zoo.mlp((1, 8, 8), 4, input_norm=3.0, width=12, depth=3, generator=g),
+    "convnet": lambda g: zoo.convnet((1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8, generator=g),
+    "patch-net": lambda g: zoo.patch_net((1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8, generator=g),
+}
+NAN, INF = float("nan"), float("inf")
+
+
+def network(name, seed=0):
+    return NETWORKS[name](torch.Generator().manual_seed(seed))
+
+
+def plan_for(model, loss, **options):
+    options = {"sensitivity_fraction": 1.0} | options
+    return make_plan(model, loss, population=1000, batch_size=100, delta=1e-4, noise_multiplier=1.0, epochs=1, **options)
+
+
+def batch(rows=12, seed=1, scale=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, 1, 8, 8, generator=generator) * scale
+    return x, torch.randint(0, 4, (rows,), generator=generator)
+
+
+HARD_EXAMPLES = {
+    "zero": 0.0,
+    "ordinary": 1.0,
+    "large": 1e6,
+    "overflowing": 3e38,
+    "tiny": 1e-25,
+    "denormal": 1e-41,
+    "nan": NAN,
+    "inf": INF,
+    "minus-inf": -INF,
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("example", HARD_EXAMPLES)
+@pytest.mark.parametrize("factor", [1.0, 30.0, 1e12, 1e30, NAN, INF])
+def test_no_neighbour_moves_a_guarded_sum_by_more_than_its_sensitivity(name, example, factor):
+    model, loss = network(name), TauCCE(0.1)
+    plan = plan_for(model, loss, sensitivity_fraction=0.3)
+    x, y = batch()
+    x[0] = x[0] * HARD_EXAMPLES[example] if HARD_EXAMPLES[example] == HARD_EXAMPLES[example] else NAN
+    with broken_weights(model, factor):
+        ratios = neighbour_ratios(model, loss, x, y, plan)
+    for parameter, ratio in ratios.items():
+        assert ratio <= ROUNDING, (parameter, ratio)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_guard_is_what_holds_when_bounds_are_broken(name):
+    """The same neighbours break the sensitivities without the guard: the test above can fail."""
+    model, loss = network(name), TauCCE(0.1)
+    plan = plan_for(model, loss)
+    x, y = batch()
+    with broken_weights(model, 30.0):
+        parameters = list(model.parameters())
+        worst = 0.0
+        for i in range(len(x)):
+            gradients = torch.autograd.grad(loss(model(x[i : i + 1]), y[i : i + 1]).sum(), parameters)
+            ratios = zip(gradients, plan.sensitivities.values(), strict=True)
+            worst = max(worst, *((g.norm() / delta).item() for g, delta in ratios))
+    assert worst > 2
+
+
+@pytest.mark.parametrize("bad", [NAN, INF])
+def test_a_bad_weight_in_one_layer_leaves_the_other_sums_finite(bad):
+    model, loss = network("mlp"), TauCCE()
+    plan = plan_for(model, loss)
+    with torch.no_grad():
+        model.layers[4].weight[0, 0] = bad
+    ratios = neighbour_ratios(model, loss, *batch(), plan)
+    assert all(ratio <= ROUNDING for ratio in ratios.values()), ratios
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_no_example_found_by_search_exceeds_the_analytic_sensitivity(name):
+    model, loss = network(name).double(), TauCCE(0.05)
+    bounds = bound_network(model, dtype=torch.float64)
+    sensitivities = bounds.sensitivities(loss_lipschitz(loss, 4))
+    x, y = batch(2, seed=5, scale=2.0)
+    found = unguarded_ratios(model, loss, x.double(), y, sensitivities, steps=60)
+    assert max(found.values()) <= 1 + 1e-6, found
+    assert max(found.values()) >= 0.9 or name == "convnet", found
+
+
+def test_the_bound_of_a_composed_network_is_attained():
+    model, loss = Network([InputBall(2.0), Flatten(), Dense(6, 3)], (6,)).double(), TauCCE(0.01)
+    sensitivities = bound_network(model, dtype=torch.float64).sensitivities(loss_lipschitz(loss, 3))
+    x = torch.randn(3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 5
+    found = unguarded_ratios(model, loss, x, torch.tensor([0, 1, 2]), sensitivities, steps=60)
+    assert 0.99 <= found["layers.2.weight"] <= 1 + 1e-6
+
+
+def test_the_guard_scales_to_exactly_its_threshold():
+    model, loss = Network([InputBall(2.0), Flatten(), Dense(6, 3)], (6,)), TauCCE(0.01)
+    plan = plan_for(model, loss, sensitivity_fraction=0.1)
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)) * 5
+    y = (model(x).argmax(dim=1) + 1) % 3  # confident mistakes: every cotangent has norm sqrt(2)
+    found = [neighbour_ratios(model, loss, x, y, plan, row)["layers.2.weight"] for row in range(4)]
+    assert found == pytest.approx([1.0] * 4, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_guard_that_does_not_act_leaves_the_gradient_alone(name):
+    model, loss = network(name), TauCCE()
+    plan = plan_for(model, loss)
+    x, y = batch()
+    free = torch.autograd.grad(loss(model(x), y).sum(), list(model.parameters()))
+    with guarded(model, plan.sensitivities):
+        held = torch.autograd.grad(loss(model(x), y).sum(), list(model.parameters()))
+    for a, b in zip(free, held, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("replacement", [0.0, 5.0, NAN, INF])
+def test_no_bit_of_another_row_depends_on_a_row(name, replacement):
+    model = network(name)
+    x, _ = batch(9)
+    assert coupled_rows(model, x, 4, torch.full_like(x[4], replacement)) == []
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_input_gradients_of_other_rows_do_not_depend_on_a_row(name):
+    model, loss = network(name), TauCCE()
+    x, y = batch(9)
+
+    def input_gradient(rows):
+        rows = rows.clone().requires_grad_()
+        (g,) = torch.autograd.grad(loss(model(rows), y).sum(), rows)
+        return g
+
+    changed = x.clone()
+    changed[4] = NAN
+    others = [0, 1, 2, 3, 5, 6, 7, 8]
+    assert torch.equal(input_gradient(x)[others], input_gradient(changed)[others])
+
+
+def test_binary_networks_are_guarded_too():
+    model, loss = zoo.mlp((5,), 1, input_norm=2.0, width=6), TauBCE(0.01)
+    plan = plan_for(model, loss, sensitivity_fraction=0.5)
+    x = torch.randn(8, 5, generator=torch.Generator().manual_seed(0)) * 100
+    with broken_weights(model, 50.0):
+        ratios = neighbour_ratios(model, loss, x, torch.tensor([0, 1] * 4), plan)
+    assert max(ratios.values()) <= ROUNDING
+
+
+def test_patches_are_counted_by_folding_ones():
+    counts = patch_counts((4, 4), (3, 3), (1, 1), (1, 1))
+    assert counts.tolist()[0] == [4, 6, 6, 4]
+    assert counts.max().item() == 9
+    assert patch_counts((5, 5), (2, 2), (2, 2), (0, 0)).max().item() == 1
+
+
+@pytest.mark.parametrize("bad", [None, 0.0, -1.0, NAN, INF])
+def test_a_parameter_without_a_usable_sensitivity_is_refused(bad):
+    model = Network([InputBall(1.0), Dense(3, 2)], (3,))
+    with pytest.raises(PlanError, match=r"layers\.1\.weight"), guarded(model, {"layers.1.weight": bad} if bad is not None else {}):
+        pass
+
+
+def test_a_parameter_without_a_guard_is_refused():
+    model = Network([InputBall(1.0), nn.Linear(3, 2)], (3,))
+    with pytest.raises(PlanError, match="guarded layer"), guarded(model, {"layers.1.weight": 1.0}):
+        pass
+
+
+def test_the_guard_is_disarmed_after_an_error():
+    model = Network([InputBall(1.0), Dense(3, 2)], (3,))
+    with pytest.raises(RuntimeError, match="inside"), guarded(model, {"layers.1.weight": 1.0}):
+        raise RuntimeError("inside")
+    assert model.layers[1].sensitivities is None
