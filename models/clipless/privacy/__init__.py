@@ -1,0 +1,1 @@
+"""What training costs in privacy: events (what was done), accounting (its price), calibration (the inverse)."""

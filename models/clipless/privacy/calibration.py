@@ -1,0 +1,205 @@
+"""The inverse of accounting: noise for an epsilon, steps for an epsilon.
+
+Every answer was priced by ``claim`` itself and lies on the safe side. RDP costs milliseconds and says where to start and
+how steep epsilon is there; a few PLD evaluations do the rest. Epsilon is close to a power of the noise multiplier and of
+the steps, so the searches are in logarithms.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+from scipy import optimize
+
+from clipless.errors import AccountingError
+from clipless.privacy.accounting import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER, claim, rdp_epsilon
+from clipless.privacy.events import PoissonGaussian, Relation
+
+MOST_STEPS = 10**7
+"""Searches for steps end here."""
+
+_AIM, _ENOUGH = 0.996, 0.99  # of the target: where a search for noise aims, and from where it is content
+_SMALLEST, _LARGEST = 1e-9, 1e6  # stand for no and infinite epsilon in logarithms
+_MOST_TRIES = 100
+
+
+def noise_multiplier_for(
+    epsilon: float,
+    delta: float,
+    sampling_rate: float,
+    steps: int,
+    relation: Relation = Relation.ADD_OR_REMOVE_ONE,
+) -> float:
+    """Return a noise multiplier at which the claim is at most epsilon, and at least 0.99 epsilon.
+
+    Args:
+        epsilon: budget of all steps together.
+        delta: the probability the guarantee may fail with.
+        sampling_rate: probability with which each example takes part in a step.
+        steps: number of steps, at least 1.
+        relation: which data sets count as neighbours.
+
+    Guarantees:
+        ``claim(event, delta).epsilon <= epsilon`` for the event with the returned noise multiplier.
+
+    Raises:
+        AccountingError: an argument out of range, or no noise multiplier from 0.05 to 1e6 fits.
+    """
+    _check_epsilon(epsilon)
+    event = PoissonGaussian(noise_multiplier=1.0, sampling_rate=sampling_rate, steps=steps, relation=relation)
+    if not (event.steps >= 1 and event.sampling_rate > 0.0):
+        raise AccountingError(
+            f"Expected steps >= 1 and sampling_rate > 0, got steps={steps!r} and sampling_rate={sampling_rate!r}: "
+            f"nothing is released, so no noise is needed"
+        )
+    low, high = LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER  # too little noise, enough noise
+    noise, slope = _noise_by_rdp(event, epsilon, delta)
+    for _ in range(_MOST_TRIES):
+        price = claim(replace(event, noise_multiplier=noise), delta).epsilon
+        if _ENOUGH * epsilon <= price <= epsilon:
+            return noise
+        low, high = (noise, high) if price > epsilon else (low, noise)
+        step = min(max(_log_ratio(price, _AIM * epsilon) / slope, -1.0), 1.0)
+        noise = _inside(noise * math.exp(step), low, high)
+    raise AccountingError(
+        f"Expected an epsilon that noise_multipliers from {LEAST_NOISE_MULTIPLIER:g} to {MOST_NOISE_MULTIPLIER:g} can "
+        f"meet, got epsilon={epsilon!r} at delta={delta!r}: {_remedy(price, epsilon)}"
+    )
+
+
+def _inside(value: float, low: float, high: float) -> float:
+    """Return value if it lies well between the ends, their geometric mean otherwise."""
+    return value if low * 1.0001 < value < high / 1.0001 else math.sqrt(low * high)
+
+
+def _remedy(price: float, epsilon: float) -> str:
+    if price > epsilon:
+        return "even the most noise costs more; raise epsilon or delta, or lower the steps or the sampling_rate"
+    return "even the least noise costs less; lower epsilon, or give the noise_multiplier instead"
+
+
+def _noise_by_rdp(event: PoissonGaussian, epsilon: float, delta: float) -> tuple[float, float]:
+    """Return about where the claim meets epsilon, and how log epsilon falls with log noise there."""
+    proxy = replace(event, relation=Relation.ADD_OR_REMOVE_ONE)
+
+    def excess(log_noise: float) -> float:
+        return _log_ratio(rdp_epsilon(replace(proxy, noise_multiplier=math.exp(log_noise)), delta), epsilon)
+
+    least, most = math.log(LEAST_NOISE_MULTIPLIER), math.log(MOST_NOISE_MULTIPLIER)
+    low, high = -0.5, 0.5
+    while excess(high) > 0.0 and high < most:
+        low, high = high, min(high + 1.0, most)
+    while excess(low) <= 0.0 and low > least:
+        low, high = max(low - 1.0, least), low
+    log_noise = optimize.brentq(excess, low, high, xtol=1e-2) if excess(low) > 0.0 >= excess(high) else high
+    slope = min(max((excess(log_noise - 0.05) - excess(log_noise + 0.05)) / 0.1, 0.5), 50.0)
+    if event.relation is Relation.REPLACE_ONE:
+        log_noise += math.log(2.0)  # one example replaced moves the sum up to twice as far
+    return math.exp(log_noise), slope
+
+
+def steps_for(
+    epsilon: float,
+    delta: float,
+    noise_multiplier: float,
+    sampling_rate: float,
+    relation: Relation = Relation.ADD_OR_REMOVE_ONE,
+    *,
+    multiple_of: int = 1,
+) -> int:
+    """Return the largest number of steps whose claim is at most epsilon.
+
+    Args:
+        epsilon: budget of all steps together.
+        delta: the probability the guarantee may fail with.
+        noise_multiplier: noise of each step over the sensitivity.
+        sampling_rate: probability with which each example takes part in a step.
+        relation: which data sets count as neighbours.
+        multiple_of: consider only multiples of this number (the steps of an epoch).
+
+    Guarantees:
+        ``claim`` of the returned steps is at most epsilon, and of ``multiple_of`` more steps above it.
+
+    Raises:
+        AccountingError: an argument out of range, no steps at all within epsilon, or more than ten million.
+    """
+    _check_epsilon(epsilon)
+    if not (isinstance(multiple_of, int) and 1 <= multiple_of <= MOST_STEPS):
+        raise AccountingError(f"Expected an integer 1 <= multiple_of <= {MOST_STEPS}, got {multiple_of!r}")
+    event = PoissonGaussian(
+        noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, steps=multiple_of, relation=relation
+    )
+
+    @cache
+    def price(units: int) -> float:
+        return claim(event.with_steps(units * multiple_of), delta).epsilon
+
+    low, high = _bracket_units(price, event, epsilon, delta)
+    root = optimize.brentq(
+        lambda log_units: _log_ratio(price(round(math.exp(log_units))), epsilon),
+        math.log(low),
+        math.log(high),
+        xtol=0.3 / high,
+    )
+    units = round(math.exp(root))
+    while price(units) > epsilon:
+        units -= 1
+    while price(units + 1) <= epsilon:
+        units += 1
+    return units * multiple_of
+
+
+def _bracket_units(
+    price: Callable[[int], float], event: PoissonGaussian, epsilon: float, delta: float
+) -> tuple[int, int]:
+    """Return how many times the event's steps are within epsilon, and a little more that is not."""
+    settings = f"noise_multiplier={event.noise_multiplier!r} and sampling_rate={event.sampling_rate!r}"
+    most = MOST_STEPS // event.steps
+    low, slope = _units_by_rdp(event, epsilon, delta, most)
+    while price(low) > epsilon:
+        if low == 1:
+            raise AccountingError(
+                f"Expected epsilon >= {price(1):.4g}, what {event.steps} step(s) cost at {settings}, got "
+                f"epsilon={epsilon!r}: raise epsilon or the noise_multiplier"
+            )
+        low = max(low // 2, 1)
+    high = low
+    while price(high) <= epsilon:
+        if high == most:
+            raise AccountingError(
+                f"Expected an epsilon that {MOST_STEPS} steps exceed, got epsilon={epsilon!r} at {settings}: lower "
+                f"epsilon or the noise_multiplier, or give the number of steps instead"
+            )
+        growth = 1.01 * math.exp(min(_log_ratio(epsilon, max(price(high), _SMALLEST)) / slope, 1.0))
+        low, high = high, min(max(high + 1, math.ceil(growth * high)), most)
+    return low, high
+
+
+def _units_by_rdp(event: PoissonGaussian, epsilon: float, delta: float, most: int) -> tuple[int, float]:
+    """Return about how many times the event's steps fit into epsilon, and how log epsilon rises with log steps there."""
+    noise = event.noise_multiplier
+    halved = noise / 2 if event.relation is Relation.REPLACE_ONE else noise  # one example replaced moves up to twice as far
+    proxy = replace(event, relation=Relation.ADD_OR_REMOVE_ONE, noise_multiplier=halved)
+
+    @cache
+    def price(units: int) -> float:
+        return rdp_epsilon(proxy.with_steps(units * event.steps), delta)
+
+    low, high = 1, 2
+    while high < most and price(high) <= epsilon:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if price(middle) <= epsilon else (low, middle)
+    slope = _log_ratio(price(4 * low), price(low)) / math.log(4.0) if 0.0 < price(low) < math.inf else 1.0
+    return min(low, most), min(max(slope, 0.3), 3.0)
+
+
+def _log_ratio(epsilon: float, target: float) -> float:
+    return math.log(min(max(epsilon, _SMALLEST), _LARGEST) / target)
+
+
+def _check_epsilon(epsilon: float) -> None:
+    if not 0.0 < epsilon < _LARGEST:
+        raise AccountingError(f"Expected 0 < epsilon < {_LARGEST:g}, got epsilon={epsilon!r}")

@@ -1,0 +1,89 @@
+"""Poisson batches: every row with its probability, independently of rows and steps."""
+
+from math import sqrt
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from clipless.privacy.randomness import SecureSource
+from clipless.privacy.sampling import PoissonSampler
+from clipless.testing import SeededSource
+
+ROWS, RATE, STEPS = 40, 0.2, 6000
+SIGMAS = 6.0
+UNLIKELY = 1e-9
+
+
+@pytest.fixture(scope="module", params=[SecureSource, lambda: SeededSource(0)], ids=["secure", "seeded"])
+def members(request):
+    """(STEPS, ROWS) whether each row was in each batch."""
+    sampler = PoissonSampler(ROWS, RATE, request.param())
+    table = np.zeros((STEPS, ROWS), dtype=bool)
+    for step, rows in enumerate(sampler.batches(STEPS)):
+        table[step, rows] = True
+    return table
+
+
+def test_every_row_is_drawn_at_its_rate(members):
+    counts = members.sum(axis=0)
+    z = (counts - STEPS * RATE) / sqrt(STEPS * RATE * (1 - RATE))
+    assert stats.chi2.sf((z**2).sum(), ROWS) > UNLIKELY
+    assert np.abs(z).max() <= SIGMAS
+
+
+def test_batch_sizes_are_binomial_and_not_fixed(members):
+    sizes = members.sum(axis=1)
+    variance = ROWS * RATE * (1 - RATE)
+    assert abs(sizes.mean() - ROWS * RATE) <= SIGMAS * sqrt(variance / STEPS)
+    assert abs(sizes.var() / variance - 1) <= SIGMAS * sqrt(2 / STEPS)
+    expected = stats.binom.pmf(np.arange(3, 15), ROWS, RATE)
+    found = np.array([(sizes == size).sum() for size in range(3, 15)])
+    for count, probability in zip(found, expected, strict=True):
+        assert stats.binomtest(int(count), STEPS, probability).pvalue > UNLIKELY
+
+
+def test_rows_are_independent_of_each_other(members):
+    """Batches of fixed size would correlate every two rows by -1 / (ROWS - 1)."""
+    z = (members - RATE) / sqrt(RATE * (1 - RATE))
+    correlation = z.T @ z / STEPS
+    pairs = correlation[np.triu_indices(ROWS, 1)]
+    assert np.abs(pairs).max() <= (SIGMAS + 1) / sqrt(STEPS)
+    assert abs(pairs.mean()) <= SIGMAS / sqrt(STEPS * len(pairs))
+
+
+def test_steps_are_independent_of_each_other(members):
+    """Batches without replacement within an epoch would correlate neighbouring steps negatively."""
+    z = (members - RATE) / sqrt(RATE * (1 - RATE))
+    for lag in range(1, 6):
+        correlation = (z[lag:] * z[:-lag]).mean()
+        assert abs(correlation) <= SIGMAS / sqrt(z[lag:].size)
+
+
+def test_rows_come_once_and_in_range():
+    sampler = PoissonSampler(10, 0.5, SeededSource(1))
+    for rows in sampler.batches(100):
+        assert len(set(rows.tolist())) == len(rows)
+        assert set(rows.tolist()) <= set(range(10))
+
+
+def test_a_rate_of_one_draws_everybody():
+    assert PoissonSampler(7, 1.0, SecureSource()).draw().tolist() == list(range(7))
+
+
+def test_empty_batches_are_batches():
+    sizes = [len(rows) for rows in PoissonSampler(3, 0.05, SeededSource(0)).batches(50)]
+    assert len(sizes) == 50
+    assert 0 in sizes
+
+
+@pytest.mark.parametrize("population", [0, -1, float("nan")])
+def test_a_population_without_rows_is_refused(population):
+    with pytest.raises(ValueError, match="population"):
+        PoissonSampler(population, 0.5, SeededSource(0))
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, float("nan")])
+def test_a_rate_out_of_range_is_refused(rate):
+    with pytest.raises(ValueError, match="sampling_rate"):
+        PoissonSampler(5, rate, SeededSource(0))
