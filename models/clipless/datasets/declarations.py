@@ -1,0 +1,99 @@
+"""What a user declares about the columns of a table, as frozen public values.
+
+A declaration holds numbers and texts that are known without looking at the rows: from a codebook, a law of
+nature or the form that was filled in. Nothing here reads data.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import TypeAlias
+
+from clipless.errors import DataError
+
+# The `source` of ranges that were computed from the rows: a release that nobody paid for.
+UNPAID_SOURCE = "data (unpaid)"
+MISSING_MARKERS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numeric:
+    """A column of numbers, mapped to [-1, 1] by ``2 (clamp(v, low, high) - low) / (high - low) - 1``.
+
+    Attributes:
+        low: mapped to -1, as is everything below.
+        high: mapped to 1, as is everything above.
+        missing: stands in for a missing or non-finite value, in the column's units; None refuses such values.
+    """
+
+    low: float
+    high: float
+    missing: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.low) and isfinite(self.high) and 0 < self.high - self.low < float("inf")):
+            raise DataError(f"Expected finite numbers low < high, got low={self.low!r}, high={self.high!r}")
+        if self.missing is not None and not self.low <= self.missing <= self.high:
+            raise DataError(f"Expected low <= missing <= high, got missing={self.missing!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Categorical:
+    """A column of categories, mapped to one coordinate for each (one-hot).
+
+    Attributes:
+        categories: their texts.
+        other: whether unknown and missing values share one more coordinate; otherwise they are all zeros.
+    """
+
+    categories: tuple[str, ...]
+    other: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.categories or len(set(self.categories)) != len(self.categories):
+            raise DataError(f"Expected at least one category and none twice, got {list(self.categories)}")
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates."""
+        return len(self.categories) + self.other
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A column that is not used, such as an identifier."""
+
+
+Column: TypeAlias = Numeric | Categorical | Drop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranges:
+    """The declarations of one table.
+
+    Attributes:
+        name: of the ranges file, for messages.
+        source: where the declarations come from, in words; `UNPAID_SOURCE` makes a data set exploratory.
+        target: column of the labels, if declared.
+        classes: the labels in order, if declared.
+        columns: declarations by column.
+        others: declaration of every column that is not in ``columns``; None refuses those.
+        missing_markers: texts that stand for a missing value, unless they are a declared category or class.
+    """
+
+    name: str
+    source: str
+    target: str | None = None
+    classes: tuple[str, ...] | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    others: Column | None = None
+    missing_markers: tuple[str, ...] = MISSING_MARKERS
+
+    @property
+    def unpaid(self) -> bool:
+        """Whether the declarations were computed from the rows."""
+        return self.source == UNPAID_SOURCE
+
+    def declaration(self, column: str) -> Column | None:
+        """Return the declaration that applies to ``column``, or None."""
+        return self.columns.get(column, self.others)

@@ -1,0 +1,183 @@
+"""From declared columns to coordinates, from labels to class numbers: maps of one row, made of constants.
+
+``x_NF`` below has one row per example and one column per coordinate. The norm of a row is at most the square
+root of the number of columns that are used: each contributes a number in [-1, 1] or at most a single one.
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from typing import assert_never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from clipless.datasets.declarations import Categorical, Column, Drop, Numeric
+from clipless.datasets.files import Array, Table, is_number, to_floats
+from clipless.errors import DataError
+
+UNMATCHED = -1
+
+
+def input_norm(declarations: Mapping[str, Column]) -> float:
+    """Return the bound on the norm of an encoded row that the declarations alone imply."""
+    return sqrt(sum(not isinstance(declaration, Drop) for declaration in declarations.values()))
+
+
+def encode_columns(
+    table: Table, declarations: Mapping[str, Column], missing_markers: Sequence[str]
+) -> NDArray[np.float32]:
+    """Return ``x_NF``, float32, for the declared columns in their order.
+
+    Raises:
+        DataError: a cell that is no number, a missing one without a policy, or a column without one known
+            category.
+    """
+    blocks = [
+        block
+        for name, declaration in declarations.items()
+        for block in _encode(
+            table.columns[name], declaration, missing_markers, f"column {name!r} of {table.name}"
+        )
+    ]
+    if not blocks:
+        raise DataError(f"Every column is dropped: declare at least one that is used ({table.name})")
+    return np.concatenate(blocks, axis=1)
+
+
+def _encode(
+    column: Array, declaration: Column, missing_markers: Sequence[str], where: str
+) -> list[NDArray[np.float32]]:
+    match declaration:
+        case Drop():
+            return []
+        case Numeric():
+            return [_scale(_fill(numbers(column, missing_markers, where), declaration, where), declaration)]
+        case Categorical():
+            return [_one_hot(column, declaration, where)]
+    assert_never(declaration)
+
+
+def numbers(column: Array, missing_markers: Sequence[str], where: str) -> NDArray[np.float64]:
+    """Return the cells of ``column`` as float64, NaN where missing.
+
+    Raises:
+        DataError: a cell that is neither a number nor a missing-value marker; names the first.
+    """
+    if is_number(column):
+        return to_floats(column)
+    missing = pc.is_in(column, value_set=pa.array(list(missing_markers), pa.large_string()))
+    known = pc.if_else(missing, None, column)
+    try:
+        return to_floats(pc.cast(known, pa.float64()))
+    except pa.ArrowInvalid:  # Arrow does not say which cell, and reads fewer forms than Python
+        return np.array([_number(cell, row, where) for row, cell in enumerate(known.to_pylist(), start=1)])
+
+
+def _number(cell: str | None, row: int, where: str) -> float:
+    try:
+        return float("nan") if cell is None else float(cell)
+    except ValueError:
+        raise DataError(
+            f"Expected a number, got {str(cell)[:40]!r} in row {row}: declare categories, "
+            f"or add it to missing_markers ({where})"
+        ) from None
+
+
+def _fill(values_N: NDArray[np.float64], declaration: Numeric, where: str) -> NDArray[np.float64]:
+    gaps_N = ~np.isfinite(values_N)
+    if not gaps_N.any():
+        return values_N
+    if declaration.missing is None:
+        row = int(gaps_N.argmax())
+        raise DataError(
+            f"Expected a finite number, got {values_N[row]} in row {row + 1}: declare what stands "
+            f"in for it, such as missing: {declaration.low:g} ({where})"
+        )
+    return np.where(gaps_N, declaration.missing, values_N)
+
+
+def _scale(values_N: NDArray[np.float64], declaration: Numeric) -> NDArray[np.float32]:
+    width = declaration.high - declaration.low
+    unit_N = (np.clip(values_N, declaration.low, declaration.high) - declaration.low) / width
+    return np.clip(2.0 * unit_N - 1.0, -1.0, 1.0).astype(np.float32)[:, None]
+
+
+def _one_hot(column: Array, declaration: Categorical, where: str) -> NDArray[np.float32]:
+    codes_N = match_texts(column, declaration.categories)
+    if (codes_N == UNMATCHED).all():
+        raise DataError(f"None of the values is a declared category: check their spelling ({where})")
+    if declaration.other:
+        codes_N = np.where(codes_N == UNMATCHED, len(declaration.categories), codes_N)
+    return np.asarray(codes_N[:, None] == np.arange(declaration.width), dtype=np.float32)
+
+
+def match_texts(column: Array, texts: Sequence[str]) -> NDArray[np.int64]:
+    """Return each cell's position in ``texts``, by text or as an equal number; `UNMATCHED` for others."""
+    cells = pc.cast(column, pa.large_string())
+    codes_N = _positions(cells, texts)
+    if (codes_N != UNMATCHED).all():
+        return codes_N
+    unique = pc.unique(cells)
+    same_number = _positions(
+        pa.array([_canonical(cell) for cell in unique.to_pylist()]), [*map(_canonical, texts)]
+    )
+    loose_N = same_number[_positions(cells, unique)]
+    return np.where(codes_N == UNMATCHED, loose_N, codes_N)
+
+
+def _positions(cells: Array, texts: Sequence[str] | Array) -> NDArray[np.int64]:
+    positions = pc.index_in(cells, value_set=pa.array(texts, pa.large_string()))
+    return np.asarray(pc.fill_null(positions, UNMATCHED).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _canonical(text: str | None) -> str | None:
+    """Write equal numbers equally: another program may have saved the class 1 as 1.0."""
+    with contextlib.suppress(ValueError):
+        return text if text is None else repr(float(text))
+    return text
+
+
+def encode_labels(
+    column: Array, classes: Sequence[str], missing_markers: Sequence[str], where: str
+) -> NDArray[np.int64]:
+    """Return the class number of every label.
+
+    Raises:
+        DataError: a label that is missing, of another type, or of no declared class; or the same label
+            everywhere.
+    """
+    labels_N = match_texts(column, classes)
+    if (labels_N == UNMATCHED).any():
+        _refuse_label(column, int((labels_N == UNMATCHED).argmax()), classes, missing_markers, where)
+    if labels_N.min() == labels_N.max():
+        raise DataError(
+            f"The target is constant, every label is {classes[labels_N[0]]!r}: nothing to learn ({where})"
+        )
+    return labels_N
+
+
+def _refuse_label(
+    column: Array, row: int, classes: Sequence[str], missing_markers: Sequence[str], where: str
+) -> None:
+    label = column[row].as_py()
+    if label is None or label != label or label in missing_markers:
+        raise DataError(f"The label in row {row + 1} is missing: leave out unlabelled rows ({where})")
+    kind = (
+        "Labels are of mixed types"
+        if all(map(_is_number, classes)) and not _is_number(label)
+        else "Unknown label"
+    )
+    raise DataError(
+        f"{kind}: {str(label)[:40]!r} in row {row + 1} is not among the declared classes "
+        f"{', '.join(classes)} ({where})"
+    )
+
+
+def _is_number(text: object) -> bool:
+    try:
+        return float(str(text)) == float(str(text))
+    except ValueError:
+        return False

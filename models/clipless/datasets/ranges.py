@@ -1,0 +1,199 @@
+"""Reading a ranges file: the public declarations that stand beside a user's own table.
+
+::
+
+    source: codebook of the 2024 survey   # where the numbers come from, in words; never the rows themselves
+    target: {column: readmitted, classes: ["no", "yes"]}
+    missing_markers: ["", "?"]            # optional
+    columns:
+      age: {low: 0, high: 120, missing: 60}
+      ward: {categories: [A, B, C], unknown: other}
+      patient_id: {drop: true}
+    others: {low: 0, high: 1}             # optional: every column not listed
+
+A file that still holds a placeholder, an unknown key or the same key twice is refused.
+"""
+
+import contextlib
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from clipless.datasets.declarations import MISSING_MARKERS, Categorical, Column, Drop, Numeric, Ranges
+from clipless.errors import DataError
+
+PLACEHOLDER = "???"
+_KEYS = {"source", "target", "missing_markers", "columns", "others"}
+
+
+def load_ranges(path: str | Path) -> Ranges:
+    """Read and check a ranges file.
+
+    Raises:
+        DataError: unreadable, not YAML, unfilled, or a declaration that cannot be right.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"Cannot read ranges file {path}: {_reason(error)} (data.ranges)") from None
+    return parse_ranges(text, path.name)
+
+
+def parse_ranges(text: str, name: str) -> Ranges:
+    """Check the text of a ranges file; ``name`` is for messages."""
+    try:
+        content = yaml.load(text, Loader=_StrictLoader)
+    except yaml.YAMLError as error:
+        raise DataError(f"{name} is not valid YAML: {' '.join(str(error).split())} (data.ranges)") from None
+    content = _mapping(content, f"top level of {name}")
+    _refuse_placeholders(content, name)
+    _refuse_unknown_keys(content, _KEYS, f"top level of {name}")
+    target, classes = _target(content.get("target"), name)
+    source = content.get("source")
+    if not isinstance(source, str) or not source.strip():
+        raise DataError(
+            f"Expected source to say where the ranges come from, got {source!r} (source in {name})"
+        )
+    columns = _mapping(content.get("columns", {}), f"columns in {name}")
+    others = content.get("others")
+    return Ranges(
+        name=name,
+        source=source.strip(),
+        target=target,
+        classes=classes,
+        columns={
+            _text(key, f"columns in {name}"): _column(columns[key], f"columns.{key}", name) for key in columns
+        },
+        others=None if others is None else _column(others, "others", name),
+        missing_markers=_texts(content.get("missing_markers", MISSING_MARKERS), f"missing_markers in {name}"),
+    )
+
+
+def _target(value: Any, name: str) -> tuple[str | None, tuple[str, ...] | None]:
+    value = {} if value is None else _mapping(value, f"target in {name}")
+    _refuse_unknown_keys(value, {"column", "classes"}, f"target in {name}")
+    column, classes = value.get("column"), value.get("classes")
+    return (
+        None if column is None else _text(column, f"target.column in {name}"),
+        None if classes is None else class_names(classes, f"target.classes in {name}"),
+    )
+
+
+def class_names(values: Any, where: str) -> tuple[str, ...]:
+    """Return declared classes as texts.
+
+    Raises:
+        DataError: not a list, fewer than two, one twice, or numbers mixed with texts.
+    """
+    names = _texts(values, where)
+    if len({isinstance(value, str) for value in values}) > 1:
+        raise DataError(
+            f"Expected classes of one type, got numbers and texts {list(values)}: quote all ({where})"
+        )
+    if len(names) < 2 or len(set(names)) != len(names) or "" in names:
+        raise DataError(f"Expected at least two classes, none twice or empty, got {list(names)} ({where})")
+    return names
+
+
+def _column(value: Any, path: str, name: str) -> Column:
+    where = f"{path} in {name}"
+    value = _mapping(value, where)
+    if "drop" in value:
+        _refuse_unknown_keys(value, {"drop"}, where)
+        return _drop(value["drop"], f"{path}.drop in {name}")
+    if "categories" in value:
+        _refuse_unknown_keys(value, {"categories", "unknown"}, where)
+        categories = _texts(value["categories"], f"{path}.categories in {name}")
+        other = _unknown_is_other(value.get("unknown", "zeros"), f"{path}.unknown in {name}")
+        return _checked(Categorical, where, categories=categories, other=other)
+    _refuse_unknown_keys(value, {"low", "high", "missing"}, where)
+    low, high = (_number(value.get(key), f"{path}.{key} in {name}") for key in ("low", "high"))
+    missing = _number(value["missing"], f"{path}.missing in {name}") if "missing" in value else None
+    return _checked(Numeric, where, low=low, high=high, missing=missing)
+
+
+def _checked(kind: type[Column], where: str, **fields: Any) -> Column:
+    try:
+        return kind(**fields)
+    except DataError as error:
+        raise DataError(f"{error} ({where})") from None
+
+
+def _unknown_is_other(value: Any, where: str) -> bool:
+    if value not in ("zeros", "other"):
+        raise DataError(f"Expected zeros or other, got {value!r} ({where})")
+    return bool(value == "other")
+
+
+def _drop(value: Any, where: str) -> Drop:
+    if value is not True:
+        raise DataError(f"Expected true, or a declaration instead of drop, got {value!r} ({where})")
+    return Drop()
+
+
+def _number(value: Any, where: str) -> float:
+    if isinstance(value, str):  # YAML 1.1 reads 1e5 as a text
+        with contextlib.suppress(ValueError):
+            return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DataError(f"Expected a number, got {value!r} ({where})")
+    return float(value)
+
+
+def _text(value: Any, where: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise DataError(f"Expected a text, got {value!r}: quote it ({where})")
+    return str(value).strip()
+
+
+def _texts(values: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(values, list | tuple):
+        raise DataError(f"Expected a list, got {values!r} ({where})")
+    return tuple(_text(value, where) for value in values)
+
+
+def _mapping(value: Any, where: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise DataError(f"Expected names with declarations, got {value!r} ({where})")
+    return value
+
+
+def _refuse_unknown_keys(value: Mapping[Any, Any], known: set[str], where: str) -> None:
+    unknown = sorted(str(key) for key in value if key not in known)
+    if unknown:
+        raise DataError(f"Unknown key {unknown[0]!r}; known: {', '.join(sorted(known))} ({where})")
+
+
+def _refuse_placeholders(content: Any, name: str) -> None:
+    unfilled = list(_placeholders(content, ""))
+    if unfilled:
+        more = f" and {len(unfilled) - 3} more" if len(unfilled) > 3 else ""
+        raise DataError(f"{name} is not filled in: replace {PLACEHOLDER} at {', '.join(unfilled[:3])}{more}")
+
+
+def _placeholders(content: Any, where: str) -> list[str]:
+    if isinstance(content, Mapping):
+        return [
+            p for key, value in content.items() for p in _placeholders(value, f"{where}.{key}".strip("."))
+        ]
+    if isinstance(content, list):
+        return [p for value in content for p in _placeholders(value, where)]
+    return [where] if content == PLACEHOLDER else []
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a mapping that holds a key twice, of which YAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = [key for key in keys if keys.count(key) > 1]
+        if twice:
+            raise yaml.constructor.ConstructorError(None, None, f"key {twice[0]!r} twice", node.start_mark)
+        return super().construct_mapping(node, deep)

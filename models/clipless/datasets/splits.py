@@ -1,0 +1,132 @@
+r"""Which split a row belongs to: train, validation or test.
+
+A row's split is a function of that row (or of its privacy unit) and of public constants, never of another
+row: one row more or less changes one split by one row. A random permutation or a stratified split would move
+many. The function is a keyed hash, with a published key, of the row's content::
+
+    u = blake2b(content; key = blake2b(name \0 salt)) / 2^64
+    test if u < test;  validation if u < test + validation;  train otherwise
+
+so identical rows fall together, and a larger fraction only adds rows to a split. A column that declares the
+split is the other way.
+
+References:
+    RFC 7693, The BLAKE2 cryptographic hash.
+"""
+
+import enum
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clipless.errors import DataError
+
+_HASH_BYTES = 8
+
+
+class Part(enum.IntEnum):
+    """The three splits."""
+
+    TRAIN = 0
+    VALIDATION = 1
+    TEST = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashSplit:
+    """Assignment by keyed hash; every field is a public parameter.
+
+    Attributes:
+        validation: expected fraction of the rows; where the test split is a published one, of the remaining
+            rows.
+        test: expected fraction of the rows; None for 0.15, or the published test split where there is one.
+        salt: any text; another salt, another assignment.
+    """
+
+    validation: float = 0.15
+    test: float | None = None
+    salt: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.validation < 1:
+            raise DataError(f"Expected 0 < validation < 1, got validation={self.validation!r} (data.splits)")
+        if self.test is not None and not 0 < self.test < 1 - self.validation:
+            raise DataError(f"Expected 0 < test < 1 - validation, got test={self.test!r} (data.splits)")
+
+    @property
+    def test_fraction(self) -> float:
+        """Expected fraction of test rows where no test split is published."""
+        if self.test is None:
+            return min(0.15, (1 - self.validation) / 2)
+        return self.test
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSplit:
+    """Assignment by the values of a declared column, which is then no feature.
+
+    Attributes:
+        column: name of the column.
+        train: its values for training rows.
+        validation: its values for validation rows.
+        test: its values for test rows.
+    """
+
+    column: str
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+    test: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        values = [*self.train, *self.validation, *self.test]
+        if len(set(values)) != len(values) or not (self.train and self.validation and self.test):
+            raise DataError(
+                f"Expected different values of column {self.column!r} for train, validation and test, "
+                f"got {self.train}, {self.validation}, {self.test} (data.splits)"
+            )
+
+    def parts(self) -> dict[str, Part]:
+        """Return the split of each value."""
+        pairs = ((Part.TRAIN, self.train), (Part.VALIDATION, self.validation), (Part.TEST, self.test))
+        return {value: part for part, values in pairs for value in values}
+
+
+Splitting: TypeAlias = HashSplit | ColumnSplit
+
+
+def assign_by_hash(
+    contents: Iterable[Any], name: str, *, validation: float, test: float = 0.0, salt: str = ""
+) -> NDArray[np.int8]:
+    """Assign each row, given as bytes, to a `Part`.
+
+    Guarantees:
+        The i-th entry depends on the i-th content, ``name``, ``salt`` and the fractions only.
+
+    Args:
+        contents: one bytes-like object per row, or per row's privacy unit.
+        name: of the data set; part of the published key.
+        validation: fraction of validation rows.
+        test: fraction of test rows; 0 where the test split is published.
+        salt: part of the published key.
+    """
+    key = hashlib.blake2b(f"sweeper split\0{name}\0{salt}".encode(), digest_size=32).digest()
+    digests = b"".join(hashlib.blake2b(row, digest_size=_HASH_BYTES, key=key).digest() for row in contents)
+    u_N = np.frombuffer(digests, dtype=">u8").astype(np.float64) / 2.0 ** (8 * _HASH_BYTES)
+    parts_N = np.full(len(u_N), Part.TRAIN, dtype=np.int8)
+    parts_N[u_N < test + validation] = Part.VALIDATION
+    parts_N[u_N < test] = Part.TEST
+    return parts_N
+
+
+def row_bytes(rows: NDArray[Any]) -> Iterator[memoryview]:
+    """Yield the bytes of each row of ``rows`` (n, ...), little-endian, with one form for zero and for NaN."""
+    if rows.dtype.kind == "f":
+        rows = np.where(np.isnan(rows), np.nan, rows + 0.0)  # -0.0 + 0.0 = 0.0
+    rows = np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("<"))
+    width = rows[:1].nbytes
+    buffer = rows.reshape(-1).view(np.uint8).data
+    return (buffer[i * width : (i + 1) * width] for i in range(len(rows)))

@@ -1,0 +1,254 @@
+"""Tables: a user's own file, or a known one, turned into a data set by public declarations.
+
+Every map from a cell to coordinates is a map of one row made of declared constants (see `declarations`). A
+column without a declaration is refused: statistics of the rows would be a release that nobody paid for.
+Numbers are scaled to [-1, 1] by their declared range, so radii of certificates are in those units and the
+input gain is 1.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import torch
+from numpy.typing import NDArray
+
+from clipless.datasets.declarations import Column, Drop, Ranges
+from clipless.datasets.encoding import encode_columns, encode_labels, input_norm, match_texts
+from clipless.datasets.facts import ROW_COUNTS, UNPAID_RANGES, evaluation_facts, split_fact
+from clipless.datasets.files import Table, read_table
+from clipless.datasets.metadata import Dataset, Evaluation, Metadata, Split
+from clipless.datasets.ranges import class_names, load_ranges
+from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash
+from clipless.errors import DataError
+
+RADIUS_UNIT = "columns scaled to [-1, 1] by their declared ranges"
+# One published key for users' own files: renaming a file, or adding rows to it, moves no row to another
+# split.
+OWN_TABLE = "table"
+_CATEGORY_CHANGES = (
+    "Certified radii cover small changes of numbers; another category moves an example by the root of 2."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What is said about a table besides its ranges.
+
+    Attributes:
+        name: of the data set.
+        split_name: enters the key of the split.
+        evaluation: whether validation and test rows are public, and ``public_because`` of what.
+        unit: ``"row"``, or the column that identifies the privacy unit.
+        splitting: how rows are assigned to splits.
+        conditions: further sentences for the card.
+    """
+
+    name: str
+    split_name: str
+    evaluation: Evaluation
+    public_because: str
+    unit: str = "row"
+    splitting: Splitting = field(default_factory=HashSplit)
+    conditions: tuple[str, ...] = ()
+
+
+def load_table(
+    path: str | Path,
+    *,
+    evaluation: Evaluation,
+    target: str | None = None,
+    ranges: str | Path | Ranges | None = None,
+    unit: str | None = None,
+    classes: Sequence[Any] | None = None,
+    splitting: Splitting | None = None,
+) -> Dataset:
+    """Load a user's own table; `clipless.datasets.load` describes the arguments."""
+    path = Path(path)
+    table = read_table(path)
+    if ranges is None:
+        raise DataError(
+            f"Column {next(iter(table.columns))!r} of {path} has no declared range: write a ranges file with "
+            f"`sweeper data ranges {path}`, fill it in and name it (data.ranges)"
+        )
+    ranges = with_target(ranges if isinstance(ranges, Ranges) else load_ranges(ranges), target, classes)
+    source = Source(
+        name=path.name.split(".")[0],
+        split_name=OWN_TABLE,
+        evaluation=evaluation,
+        public_because="the user declared them so",
+        unit=unit or "row",
+        splitting=splitting or HashSplit(),
+    )
+    return encode_table(table, ranges, source)
+
+
+def with_target(ranges: Ranges, target: str | None, classes: Sequence[Any] | None) -> Ranges:
+    """Complete ``ranges`` by a target and classes given elsewhere.
+
+    Raises:
+        DataError: given elsewhere and in the ranges file, differently.
+    """
+    listed = None if classes is None else class_names(classes, "data.classes")
+    for given, declared, setting in ((target, ranges.target, "target"), (listed, ranges.classes, "classes")):
+        if given is not None and declared is not None and given != declared:
+            raise DataError(
+                f"Expected one {setting}, got {given!r} (data.{setting}) and {declared!r} ({ranges.name})"
+            )
+    return replace(ranges, target=target or ranges.target, classes=listed or ranges.classes)
+
+
+def encode_table(table: Table, ranges: Ranges, source: Source) -> Dataset:
+    """Encode ``table`` by its declarations and split it.
+
+    Guarantees:
+        Each row's example, label and split depend on that row and on the arguments other than ``table``.
+
+    Raises:
+        DataError: a column, label or cell that the declarations do not cover; a unit with several rows.
+    """
+    target, classes = _target(table, ranges)
+    declarations = _declarations(table, ranges, {target, *_bookkeeping(table, source)})
+    labels_N = encode_labels(
+        table.columns[target], classes, ranges.missing_markers, f"target {target!r} of {table.name}"
+    )
+    x_NF = encode_columns(table, declarations, ranges.missing_markers)
+    parts_N = _parts(table, ranges, source)
+    splits = (_split(x_NF, labels_N, parts_N == part) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST))
+    return Dataset(_metadata(x_NF.shape[1], declarations, ranges, classes, source), *splits)
+
+
+def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:
+    if ranges.target is None:
+        raise DataError(
+            f"Name the column of the labels of {table.name}: target.column in {ranges.name}, or data.target"
+        )
+    if ranges.target not in table.columns:
+        raise DataError(
+            f"Target column {ranges.target!r} is not in {table.name}; "
+            f"it has {_listed(table.columns)} (data.target)"
+        )
+    if ranges.classes is None:
+        raise DataError(
+            f"The labels of {ranges.target!r} are not listed: list them, they are a public input "
+            f"(target.classes in {ranges.name}, or data.classes)"
+        )
+    return ranges.target, ranges.classes
+
+
+def _bookkeeping(table: Table, source: Source) -> set[str]:
+    columns = {} if source.unit == "row" else {source.unit: "data.unit"}
+    if isinstance(source.splitting, ColumnSplit):
+        columns[source.splitting.column] = "data.splits"
+    for column, setting in columns.items():
+        if column not in table.columns:
+            raise DataError(
+                f"Column {column!r} is not in {table.name}; it has {_listed(table.columns)} ({setting})"
+            )
+    return set(columns)
+
+
+def _declarations(table: Table, ranges: Ranges, not_features: set[str]) -> dict[str, Column]:
+    unknown = [column for column in ranges.columns if column not in table.columns]
+    if unknown:
+        raise DataError(
+            f"Column {unknown[0]!r} of {ranges.name} is not in {table.name}; it has {_listed(table.columns)}"
+        )
+    for column in not_features & set(ranges.columns):
+        if not isinstance(ranges.columns[column], Drop):
+            raise DataError(
+                f"Column {column!r} is the target, the unit or the split, not a feature: leave it out "
+                f"(columns.{column} in {ranges.name})"
+            )
+    declarations: dict[str, Column] = {}
+    for column in (column for column in table.columns if column not in not_features):
+        declaration = ranges.declaration(column)
+        if declaration is None:
+            raise DataError(
+                f"Column {column!r} of {table.name} has no declared range in {ranges.name}: declare low and "
+                f"high, categories, or drop: true (`sweeper data ranges {table.name}` lists all columns)"
+            )
+        declarations[column] = declaration
+    return declarations
+
+
+def _parts(table: Table, ranges: Ranges, source: Source) -> NDArray[np.int8]:
+    units = None if source.unit == "row" else _units(table, source.unit, ranges)
+    match source.splitting:
+        case ColumnSplit(column=column):
+            return _declared_parts(table, column, source.splitting.parts())
+        case HashSplit(validation=validation, salt=salt) as split:
+            contents = table.contents() if units is None else units
+            fractions = {"validation": validation, "test": split.test_fraction}
+            return assign_by_hash(contents, source.split_name, salt=salt, **fractions)
+
+
+def _units(table: Table, unit: str, ranges: Ranges) -> list[bytes]:
+    column = table.columns[unit]
+    missing = pc.is_null(column, nan_is_null=True).to_pylist()
+    texts = [str(value) for value in column.to_pylist()]
+    missing = [gap or text in ranges.missing_markers for gap, text in zip(missing, texts, strict=True)]
+    if any(missing):
+        raise DataError(
+            f"The unit of row {missing.index(True) + 1} is missing: every row needs one "
+            f"({unit} of {table.name})"
+        )
+    most = int(pc.max(pc.value_counts(column).field("counts")).as_py())
+    if most > 1:
+        raise DataError(
+            f"A unit has {most} rows, and the guarantee covers one row: join the rows of each unit "
+            f"({unit} of {table.name}; data.unit)"
+        )
+    return [text.encode() for text in texts]
+
+
+def _declared_parts(table: Table, column: str, parts: Mapping[str, Part]) -> NDArray[np.int8]:
+    codes_N = match_texts(table.columns[column], tuple(parts))
+    if (codes_N < 0).any():
+        row = int((codes_N < 0).argmax())
+        raise DataError(
+            f"Value {str(table.columns[column][row].as_py())[:40]!r} in row {row + 1} names no split; known: "
+            f"{', '.join(parts)} ({column} of {table.name}; data.splits)"
+        )
+    return np.array(list(parts.values()), dtype=np.int8)[codes_N]
+
+
+def _split(x_NF: NDArray[np.float32], labels_N: NDArray[np.int64], chosen_N: NDArray[np.bool_]) -> Split:
+    return Split(torch.from_numpy(x_NF[chosen_N]), torch.from_numpy(labels_N[chosen_N]))
+
+
+def _metadata(
+    width: int, declarations: Mapping[str, Column], ranges: Ranges, classes: tuple[str, ...], source: Source
+) -> Metadata:
+    evaluation = Evaluation.EXPLORATORY if ranges.unpaid else source.evaluation
+    facts, conditions = evaluation_facts(source.evaluation, public_because=source.public_because)
+    return Metadata(
+        name=source.name,
+        input_shape=(width,),
+        classes=classes,
+        evaluation=evaluation,
+        unit=source.unit,
+        input_norm=input_norm(declarations),
+        input_gain=1.0,
+        radius_unit=RADIUS_UNIT,
+        public_facts=(
+            f"Ranges, categories and classes are declared in {ranges.name}; their source: {ranges.source}.",
+            split_fact(source.splitting),
+            ROW_COUNTS,
+            *facts,
+        ),
+        conditions=(
+            _CATEGORY_CHANGES,
+            *source.conditions,
+            *((UNPAID_RANGES,) if ranges.unpaid else ()),
+            *conditions,
+        ),
+    )
+
+
+def _listed(columns: Mapping[str, Any]) -> str:
+    names = list(columns)
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,0 +1,135 @@
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import clipless.datasets.catalog
+from clipless.datasets import ColumnSplit, Evaluation, HashSplit, available, load
+from clipless.errors import DataError
+
+
+def test_every_name_has_one_line():
+    names = available()
+    assert list(names)[:6] == ["digits", "breast_cancer", "mnist", "fashion-mnist", "cifar10", "adult"]
+    assert all(line and "\n" not in line for line in names.values())
+
+
+@pytest.mark.parametrize("name", ["breast_cancer", "breast-cancer", "Breast_Cancer"])
+def test_a_name_may_be_written_with_a_hyphen_or_an_underscore(name):
+    assert load(name).metadata.name == "breast_cancer"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("mnits", r"did you mean mnist\? \(data.name\)"),
+        ("fashion", r"did you mean fashion-mnist\?"),
+        ("CIFAR-10", r"did you mean cifar10\?"),
+        ("zzz", r"known: adult, aloi, breast_cancer"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_one(name, hint):
+    with pytest.raises(DataError, match=f"Unknown data set '{name}': {hint}"):
+        load(name)
+
+
+@pytest.mark.parametrize("path", ["nowhere.csv", "some/folder/file", Path("digits")])
+def test_a_missing_file_is_refused(path):
+    with pytest.raises(DataError, match=f"No such file: {path}"):
+        load(path, evaluation="public")
+
+
+def test_an_own_file_must_say_what_its_evaluation_rows_are(write):
+    with pytest.raises(
+        DataError, match=r"what the validation and test rows of .*people.csv are: .*data.evaluation"
+    ):
+        load(write("a,b\n1,2\n"))
+    with pytest.raises(DataError, match="got 'yes'"):
+        load(write("a,b\n1,2\n"), evaluation="yes")
+
+
+def test_an_existing_file_with_another_extension_is_refused_by_its_extension(write):
+    with pytest.raises(DataError, match="Expected a file ending in"):
+        load(str(write("a\n", "t.xlsx")), evaluation="public")
+
+
+def test_a_relative_path_is_looked_for_in_the_data_folder(write, tmp_path):
+    write("a,b\n1,2\n")
+    with pytest.raises(DataError, match="no declared range"):
+        load("people.csv", data_dir=tmp_path, evaluation="public")
+    with pytest.raises(DataError, match=r"No such file: other.csv or .*other.csv"):
+        load("other.csv", data_dir=tmp_path, evaluation="public")
+
+
+def test_a_data_folder_that_is_none_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"Expected a folder, got .*none \(--data-dir\)"):
+        load("digits", data_dir=tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": "y"}, r"digits declares its own target, got 'y': leave it out \(data.target\)"),
+        ({"ranges": "r.yaml"}, "declares its own ranges"),
+        ({"unit": "person"}, "declares its own unit"),
+        ({"classes": ["a", "b"]}, "declares its own classes"),
+        (
+            {"splits": ColumnSplit(column="fold", train=("1",), validation=("2",), test=("3",))},
+            r"digits has no column that declares splits: give fractions \(data.splits\)",
+        ),
+    ],
+)
+def test_named_sets_declare_their_own_facts(options, message):
+    with pytest.raises(DataError, match=message):
+        load("digits", **options)
+
+
+def test_the_row_is_the_unit_of_every_named_set():
+    assert load("digits", unit="row").metadata.unit == "row"
+
+
+def plugin(monkeypatch, loader):
+    entry = SimpleNamespace(name="hospital", value="ward7.data:load", load=lambda: loader)
+    monkeypatch.setattr(
+        clipless.datasets.catalog.importlib_metadata,
+        "entry_points",
+        lambda *, group: [entry] if group == "sweeper.datasets" else [],
+    )
+
+
+def test_a_plugin_is_listed_without_being_imported_and_loaded_by_name(monkeypatch, tmp_path):
+    seen = []
+
+    def loader(**options):
+        seen.append(options)
+        return load("digits")
+
+    plugin(monkeypatch, loader)
+    assert available()["hospital"] == "plug-in ward7.data:load"
+    assert seen == []
+    splits = HashSplit(salt="x")
+    dataset = load("hospital", data_dir=tmp_path, splits=splits, evaluation="public")
+    assert dataset.metadata.evaluation is Evaluation.PUBLIC
+    assert seen == [{"data_dir": tmp_path, "evaluation": Evaluation.PUBLIC, "splits": splits}]
+
+
+def test_a_plugin_that_returns_something_else_is_refused(monkeypatch):
+    plugin(monkeypatch, lambda **_: 3)
+    with pytest.raises(
+        DataError, match=r"Expected a Dataset from plug-in ward7.data:load, got int \(hospital\)"
+    ):
+        load("hospital")
+
+
+def test_a_plugin_that_declares_another_evaluation_is_refused(monkeypatch):
+    plugin(monkeypatch, lambda **_: load("digits"))
+    with pytest.raises(DataError, match="hospital declares evaluation: public, got private"):
+        load("hospital", evaluation="private")
+
+
+def test_a_plugin_cannot_replace_a_known_name(monkeypatch):
+    plugin(monkeypatch, lambda **_: 3)
+    entry = clipless.datasets.catalog.importlib_metadata.entry_points(group="sweeper.datasets")[0]
+    entry.name = "digits"
+    assert len(dataclasses.asdict(load("digits").metadata)) == 10

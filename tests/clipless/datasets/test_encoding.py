@@ -1,0 +1,148 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clipless.datasets import Categorical, Drop, Numeric
+from clipless.datasets.encoding import encode_columns, encode_labels, input_norm
+from clipless.datasets.files import Table
+from clipless.errors import DataError
+
+MARKERS = ("", "?")
+
+
+def text(*cells):
+    return pa.array(cells, pa.large_string())
+
+
+def encode(column, declaration):
+    return encode_columns(Table("t.csv", {"c": column}), {"c": declaration}, MARKERS)
+
+
+def labels(column, classes):
+    return encode_labels(column, classes, MARKERS, "target 'y' of t.csv").tolist()
+
+
+def test_numbers_are_scaled_to_minus_one_and_one_and_clamped():
+    x = encode(text("0", "25", "100", "-7", "1e9", "+50"), Numeric(low=0, high=100))
+    assert x.dtype == np.float32
+    assert x[:, 0].tolist() == [-1.0, -0.5, 1.0, -1.0, 1.0, 0.0]
+
+
+def test_missing_and_non_finite_numbers_take_the_declared_value():
+    declaration = Numeric(low=0, high=100, missing=75)
+    assert encode(text("?", "", "inf", "-inf", "nan", "0"), declaration)[:, 0].tolist() == [0.5] * 5 + [-1.0]
+    assert encode(pa.array([None, float("nan"), 0.0]), declaration)[:, 0].tolist() == [0.5, 0.5, -1.0]
+    assert encode(pa.array([None, 0]), declaration)[:, 0].tolist() == [0.5, -1.0]
+
+
+@pytest.mark.parametrize("gap", ["?", "", "nan", "inf", "-Infinity", "1e999"])
+def test_without_a_declared_value_they_are_refused(gap):
+    with pytest.raises(
+        DataError, match=r"finite number, got .* in row 2: .*missing: 0 \(column 'c' of t.csv\)"
+    ):
+        encode(text("1", gap), Numeric(low=0, high=1))
+
+
+def test_a_text_among_numbers_is_refused_by_row_and_value():
+    with pytest.raises(DataError, match=r"Expected a number, got 'old' in row 3.*\(column 'c' of t.csv\)"):
+        encode(text("1", "?", "old"), Numeric(low=0, high=1, missing=0))
+
+
+def test_categories_are_one_hot_and_unknown_ones_all_zeros():
+    column = text("B", "A", "x", "?", None)
+    assert encode(column, Categorical(categories=("A", "B"))).tolist() == [
+        [0, 1],
+        [1, 0],
+        [0, 0],
+        [0, 0],
+        [0, 0],
+    ]
+    other = encode(column, Categorical(categories=("A", "B"), other=True))
+    assert other.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1]]
+
+
+def test_a_declared_category_is_a_category_even_if_it_looks_missing():
+    assert encode(text("?", "A"), Categorical(categories=("A", "?"))).tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("column", [text("1", "2.0", "1.00"), pa.array([1, 2, 1]), pa.array([1.0, 2.0, 1.0])])
+def test_equal_numbers_are_the_same_category(column):
+    assert encode(column, Categorical(categories=("1", "2"))).argmax(1).tolist() == [0, 1, 0]
+
+
+def test_misspelled_categories_are_noticed():
+    with pytest.raises(
+        DataError, match=r"None of the values is a declared category.*\(column 'c' of t.csv\)"
+    ):
+        encode(text("A", "B"), Categorical(categories=("a", "b")))
+
+
+def test_a_table_of_dropped_columns_is_refused():
+    with pytest.raises(DataError, match=r"Every column is dropped.*t.csv"):
+        encode(text("A"), Drop())
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(), st.sampled_from("ABC?")), min_size=1, max_size=10),
+    st.floats(-1e300, 1e300),
+    st.floats(1e-3, 1e300),
+)
+def test_no_row_exceeds_the_norm_that_the_declarations_imply_nor_depends_on_another(rows, low, width):
+    declarations = {
+        "n": Numeric(low=low, high=low + max(width, abs(low) * 1e-9), missing=low),
+        "w": Categorical(categories=("A", "B", "C"), other=True),
+        "id": Drop(),
+    }
+
+    def encoded(rows):
+        n, w = zip(*rows, strict=True)
+        table = Table("t", {"n": pa.array(n), "w": text(*w, "A")[:-1], "id": text(*w)})
+        return encode_columns(table, declarations, MARKERS)
+
+    rows = [*rows, (0.0, "A")]  # at least one known category
+    x = encoded(rows)
+    assert (np.linalg.norm(x.astype(np.float64), axis=1) <= input_norm(declarations)).all()
+    for i, row in enumerate(rows):
+        alone = encoded([row, (0.0, "A")])[0]
+        assert np.array_equal(x[i], alone)
+
+
+def test_labels_are_positions_in_the_declared_classes():
+    assert labels(text("yes", "no", "yes"), ("no", "yes")) == [1, 0, 1]
+    assert labels(text("1", "0.0", "1.0"), ("0", "1")) == [1, 0, 1]
+    assert labels(pa.array([2, 1]), ("1", "2")) == [1, 0]
+    assert labels(text("NA", "a"), ("a", "NA")) == [1, 0]
+
+
+@pytest.mark.parametrize("gap", ["", "?", None])
+def test_a_missing_label_is_refused(gap):
+    with pytest.raises(DataError, match=r"The label in row 2 is missing.*\(target 'y' of t.csv\)"):
+        labels(text("a", gap, "b"), ("a", "b"))
+
+
+def test_a_missing_number_as_label_is_refused():
+    for column in (pa.array([1.0, float("nan")]), pa.array([1, None])):
+        with pytest.raises(DataError, match="The label in row 2 is missing"):
+            labels(column, ("0", "1"))
+
+
+def test_a_label_outside_the_declared_classes_is_refused():
+    with pytest.raises(
+        DataError, match=r"Unknown label: 'maybe' in row 2 is not among the declared classes no, yes"
+    ):
+        labels(text("no", "maybe"), ("no", "yes"))
+    with pytest.raises(DataError, match=r"Unknown label: '7' in row 1"):
+        labels(text("7", "1"), ("0", "1"))
+
+
+def test_labels_of_mixed_types_are_refused():
+    with pytest.raises(DataError, match="Labels are of mixed types: 'yes' in row 2"):
+        labels(text("0", "yes", "1"), ("0", "1"))
+
+
+def test_a_constant_target_is_refused():
+    with pytest.raises(DataError, match="The target is constant, every label is 'a'"):
+        labels(text("a", "a"), ("a", "b"))

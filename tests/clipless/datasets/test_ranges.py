@@ -1,0 +1,143 @@
+import dataclasses
+
+import pytest
+
+from clipless.datasets import Categorical, Drop, Numeric, load_ranges
+from clipless.datasets.declarations import MISSING_MARKERS
+from clipless.datasets.ranges import class_names, parse_ranges
+from clipless.errors import DataError
+
+GOOD = """
+source: codebook of the survey
+target: {column: ill, classes: [no thanks, "yes"]}
+missing_markers: ["", "-"]
+columns:
+  age: {low: 0, high: 1e2, missing: 40}
+  ward: {categories: [A, 2, B], unknown: other}
+  name: {drop: true}
+others: {low: -1, high: 1}
+"""
+
+
+def test_a_ranges_file_is_read_into_frozen_declarations(write):
+    ranges = load_ranges(write(GOOD, "survey.yaml"))
+    assert (ranges.name, ranges.source) == ("survey.yaml", "codebook of the survey")
+    assert (ranges.target, ranges.classes) == ("ill", ("no thanks", "yes"))
+    assert ranges.missing_markers == ("", "-")
+    assert ranges.declaration("age") == Numeric(low=0.0, high=100.0, missing=40.0)
+    assert ranges.declaration("ward") == Categorical(categories=("A", "2", "B"), other=True)
+    assert ranges.declaration("name") == Drop()
+    assert ranges.declaration("anything") == Numeric(low=-1.0, high=1.0)
+    assert not ranges.unpaid
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ranges.source = "elsewhere"
+
+
+def test_what_is_optional_has_safe_defaults():
+    ranges = parse_ranges("source: form", "r.yaml")
+    assert (ranges.target, ranges.classes, ranges.declaration("age")) == (None, None, None)
+    assert ranges.missing_markers == MISSING_MARKERS
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("source: [", "r.yaml is not valid YAML"),
+        ("- a", r"Expected names with declarations, got \['a'\] \(top level of r.yaml\)"),
+        ("", "Expected names with declarations, got None"),
+        ("columns: {}", r"Expected source to say where the ranges come from, got None \(source in r.yaml\)"),
+        ("source: ' '", "Expected source"),
+        ("source: s\ncolums: {}", "Unknown key 'colums'; known: columns, missing_markers"),
+        ("source: s\ntarget: ill", r"got 'ill' \(target in r.yaml\)"),
+        ("source: s\ntarget: {name: ill}", r"Unknown key 'name'.*\(target in r.yaml\)"),
+        (
+            "source: s\ntarget: {column: true}",
+            r"Expected a text, got True: quote it \(target.column in r.yaml\)",
+        ),
+        ("source: s\ncolumns: [age]", r"\(columns in r.yaml\)"),
+        ("source: s\ncolumns: {on: {drop: true}}", r"got True: quote it \(columns in r.yaml\)"),
+        (
+            "source: s\ncolumns: {age: {low: 1}}",
+            r"Expected a number, got None \(columns.age.high in r.yaml\)",
+        ),
+        ("source: s\ncolumns: {age: {low: 1, high: x}}", r"Expected a number, got 'x'"),
+        ("source: s\ncolumns: {age: {low: true, high: 2}}", r"Expected a number, got True"),
+        (
+            "source: s\ncolumns: {age: {low: 3, high: 2}}",
+            r"low < high, got low=3.0, high=2.0 \(columns.age in",
+        ),
+        ("source: s\ncolumns: {age: {low: 2, high: 2}}", "low < high"),
+        ("source: s\ncolumns: {age: {low: .nan, high: 2}}", "low < high, got low=nan"),
+        ("source: s\ncolumns: {age: {low: 0, high: .inf}}", "finite numbers low < high"),
+        ("source: s\ncolumns: {age: {low: -1e308, high: 1e308}}", "finite numbers low < high"),
+        (
+            "source: s\ncolumns: {age: {low: 0, high: 1, missing: 2}}",
+            "low <= missing <= high, got missing=2.0",
+        ),
+        ("source: s\ncolumns: {age: {low: 0, high: 1, missing: .nan}}", "low <= missing <= high"),
+        ("source: s\ncolumns: {age: {low: 0, hihg: 1}}", r"Unknown key 'hihg'.*\(columns.age in r.yaml\)"),
+        ("source: s\ncolumns: {w: {categories: A}}", r"Expected a list, got 'A' \(columns.w.categories in"),
+        ("source: s\ncolumns: {w: {categories: []}}", "at least one category and none twice"),
+        ("source: s\ncolumns: {w: {categories: [A, A]}}", "at least one category and none twice"),
+        ("source: s\ncolumns: {w: {categories: [no]}}", "Expected a text, got False: quote it"),
+        ("source: s\ncolumns: {w: {categories: [A], low: 1}}", "Unknown key 'low'"),
+        (
+            "source: s\ncolumns: {w: {categories: [A], unknown: x}}",
+            r"zeros or other, got 'x' \(columns.w.unknown",
+        ),
+        (
+            "source: s\ncolumns: {w: {drop: false}}",
+            r"Expected true, or .*, got False \(columns.w.drop in r.yaml\)",
+        ),
+        ("source: s\ncolumns: {w: {drop: true, low: 1}}", "Unknown key 'low'"),
+        ("source: s\nothers: {low: 1, high: 0}", r"\(others in r.yaml\)"),
+        ("source: s\nmissing_markers: '?'", r"Expected a list, got '\?' \(missing_markers in r.yaml\)"),
+        ("source: s\ncolumns: {a: {drop: true}, a: {low: 0, high: 1}}", "key 'a' twice"),
+        ("source: s\nsource: t", "key 'source' twice"),
+    ],
+)
+def test_a_ranges_file_that_cannot_be_right_is_refused_in_one_sentence(text, message):
+    with pytest.raises(DataError, match=message) as caught:
+        parse_ranges(text, "r.yaml")
+    assert "\n" not in str(caught.value)
+    assert "r.yaml" in str(caught.value)
+
+
+def test_unfilled_placeholders_are_refused_by_name():
+    text = """
+    source: ???
+    target: {column: y, classes: ["???"]}
+    columns: {a: {low: "???", high: "???"}}
+    """
+    message = r"r.yaml is not filled in: replace \?\?\? at source, target.classes, columns.a.low and 1 more"
+    with pytest.raises(DataError, match=message):
+        parse_ranges(text, "r.yaml")
+
+
+def test_an_unreadable_ranges_file_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"Cannot read ranges file .*none.yaml: No such file"):
+        load_ranges(tmp_path / "none.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(DataError, match=r"Cannot read ranges file .*binary.yaml"):
+        load_ranges(tmp_path / "binary.yaml")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["a"], "at least two classes"),
+        (["a", "a"], "none twice"),
+        (["a", ""], "none twice or empty"),
+        ([0, "yes"], r"one type, got numbers and texts \[0, 'yes'\]: quote all"),
+        ([True, False], "got True: quote it"),
+        ("ab", "Expected a list"),
+    ],
+)
+def test_classes_that_cannot_be_labels_are_refused(values, message):
+    with pytest.raises(DataError, match=rf"{message}.*\(data.classes\)"):
+        class_names(values, "data.classes")
+
+
+def test_classes_may_be_numbers_or_texts():
+    assert class_names([0, 1], "c") == ("0", "1")
+    assert class_names(("no", "yes"), "c") == ("no", "yes")
