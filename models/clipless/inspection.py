@@ -1,0 +1,86 @@
+"""Refuses, by name, what the guard cannot vouch for in a model or in the state of torch."""
+
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from clipless.bounds import bound_network
+from clipless.errors import UnsupportedError
+from clipless.guard import GuardedLayer
+from clipless.network import Network
+
+_MODULE_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+_GLOBAL_HOOKS = (
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)
+
+
+def check_trainable(model: nn.Module) -> Network:
+    """Return ``model`` if private training can vouch for it.
+
+    Raises:
+        UnsupportedError: not a `Network`; a layer without a bound rule; hooks; a parameter that is tied, not
+            float32, or without a guard.
+        InvalidBoundError: shapes that do not fit, or no input ball in front.
+    """
+    if type(model) is not Network:
+        raise UnsupportedError(f"Expected a clipless.Network, got {type(model).__name__}: wrap the layers in one")
+    for name in ("forward", "project"):
+        if name in vars(model):
+            raise UnsupportedError(f"The {name} of this Network was replaced; use the network's own")
+    bound_network(model)
+    _check_hooks(model)
+    _check_parameters(model)
+    return model
+
+
+def check_arithmetic(device: torch.device) -> None:
+    """Refuse arithmetic of lower precision than the rounding that the noise covers.
+
+    Raises:
+        UnsupportedError: autocast or TF32 is on.
+    """
+    if torch.is_autocast_enabled(device.type):
+        raise UnsupportedError("Expected autocast to be off in private training; leave the torch.autocast block")
+    tf32 = torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32
+    if device.type == "cuda" and tf32:
+        raise UnsupportedError(
+            "Expected TF32 to be off in private training; set torch.backends.cuda.matmul.allow_tf32 and "
+            "torch.backends.cudnn.allow_tf32 to False"
+        )
+
+
+def _check_hooks(model: Network) -> None:
+    for name in _GLOBAL_HOOKS:
+        if getattr(torch_module, name):
+            raise UnsupportedError(f"Expected no global module hooks in private training, found {name[1:]}")
+    for path, module in model.named_modules():
+        for name in _MODULE_HOOKS:
+            if getattr(module, name):
+                raise UnsupportedError(f"Expected no hooks on {path or 'the network'}, found {name[1:]}; remove them")
+    for path, parameter in model.named_parameters():
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+            raise UnsupportedError(f"Expected no hooks on parameter {path}; remove them")
+
+
+def _check_parameters(model: Network) -> None:
+    if len({id(layer) for layer in model.layers}) != len(model.layers):
+        raise UnsupportedError("Expected every layer once, found one layer object in two places; build two layers")
+    owners: dict[int, str] = {}
+    for path, parameter in model.named_parameters(remove_duplicate=False):
+        first = owners.setdefault(parameter.untyped_storage().data_ptr(), path)
+        if first != path:
+            raise UnsupportedError(f"Expected parameters of their own, found {path} tied to {first}; untie them")
+        owner = model.get_submodule(path.rpartition(".")[0])
+        if not isinstance(owner, GuardedLayer):
+            raise UnsupportedError(f"Expected a guarded layer to own {path}, got {type(owner).__name__}")
+        if parameter.dtype != torch.float32:
+            raise UnsupportedError(f"Expected float32 parameters, got {path} in {parameter.dtype}; use model.float()")

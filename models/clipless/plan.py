@@ -1,0 +1,234 @@
+"""The plan: the one place where sampler, sensitivities, noise and privacy event of a training meet.
+
+A plan is frozen and holds only public numbers. `clipless.fit` draws batches at the plan's sampling rate and noise
+at the plan's standard deviations, and refuses a model, a loss or data for which the plan was not made, so that no
+code path can train otherwise than was accounted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, isfinite
+from typing import Any
+
+from torch import nn
+
+from clipless.bounds import bound_network
+from clipless.errors import PlanError
+from clipless.inspection import check_trainable
+from clipless.losses import Loss, loss_lipschitz
+from clipless.network import Network
+from clipless.privacy.accounting import pld_curve, rdp_curve
+from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
+from clipless.privacy.calibration import noise_multiplier_for, steps_for
+from clipless.privacy.events import PoissonGaussian, Relation
+
+# Relative increase of the noise that covers the rounding of float32 sums: removing one example of 8192 was seen to
+# move a float32 sum by 1.00007 Delta.
+NOISE_INFLATION = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that decides what one training releases.
+
+    Attributes:
+        population: N, rows of the training split; public.
+        batch_size: b, expected batch size and fixed denominator.
+        epochs: planned number of epochs T, of ``steps_per_epoch`` steps each.
+        noise_multiplier: sigma of the composition over all parameters.
+        delta: of the (epsilon, delta) guarantee.
+        relation: neighbouring relation.
+        allocation: how the noise is shared between parameters.
+        sensitivity_fraction: rho; the guard acts at rho times the analytic worst case.
+        sensitivities: Delta_k by parameter name: how much one example can change the summed gradient.
+        sizes: d_k, entries by parameter name.
+    """
+
+    population: int
+    batch_size: float
+    epochs: int
+    noise_multiplier: float
+    delta: float
+    relation: Relation
+    allocation: NoiseAllocation
+    sensitivity_fraction: float
+    sensitivities: Mapping[str, float]
+    sizes: Mapping[str, int]
+
+    @property
+    def sampling_rate(self) -> float:
+        """Q = b / N."""
+        return self.batch_size / self.population
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps in which every row is expected to be drawn about once."""
+        return ceil(self.population / self.batch_size)
+
+    @property
+    def noise_stds(self) -> dict[str, float]:
+        """Standard deviation of the noise on each summed gradient (before the division by b)."""
+        multipliers = noise_multipliers(self.allocation, self.noise_multiplier, self.sensitivities, self.sizes)
+        return {
+            name: sigma * self.sensitivities[name] * (1.0 + NOISE_INFLATION) for name, sigma in multipliers.items()
+        }
+
+    def event(self, epochs: int | None = None) -> PoissonGaussian:
+        """What is spent by ``epochs`` epochs, by default by the whole plan."""
+        return PoissonGaussian(
+            noise_multiplier=self.noise_multiplier,
+            sampling_rate=self.sampling_rate,
+            steps=(self.epochs if epochs is None else epochs) * self.steps_per_epoch,
+            relation=self.relation,
+        )
+
+    def epsilon_curve(self) -> list[float]:
+        """Upper bound of epsilon after each epoch, each fixed in advance; known before the first step.
+
+        From RDP, which costs milliseconds; under replace-one, which RDP cannot price, from PLD.
+        """
+        steps = [(epoch + 1) * self.steps_per_epoch for epoch in range(self.epochs)]
+        curve = rdp_curve if self.relation is Relation.ADD_OR_REMOVE_ONE else pld_curve
+        return list(curve(self.event(), steps, self.delta))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON values."""
+        return {
+            "population": self.population,
+            "batch_size": self.batch_size,
+            "sampling_rate": self.sampling_rate,
+            "steps_per_epoch": self.steps_per_epoch,
+            "epochs": self.epochs,
+            "noise_multiplier": self.noise_multiplier,
+            "delta": self.delta,
+            "relation": self.relation.value,
+            "allocation": self.allocation.value,
+            "sensitivity_fraction": self.sensitivity_fraction,
+            "sensitivities": dict(self.sensitivities),
+            "noise_stds": self.noise_stds,
+            "event": self.event().to_json(),
+        }
+
+
+def make_plan(
+    model: nn.Module,
+    loss: Loss,
+    *,
+    population: int,
+    batch_size: float,
+    delta: float,
+    epsilon: float | None = None,
+    noise_multiplier: float | None = None,
+    epochs: int | None = None,
+    sensitivity_fraction: float = 1.0,
+    allocation: NoiseAllocation = NoiseAllocation.MIN_VARIANCE,
+    relation: Relation = Relation.ADD_OR_REMOVE_ONE,
+    accept_large_delta: bool = False,
+) -> Plan:
+    """Plan a private training; of ``epsilon``, ``noise_multiplier`` and ``epochs`` any two give the third.
+
+    Args:
+        model: a `Network` whose layers all have bound rules.
+        loss: a loss with a Lipschitz constant.
+        population: N, rows of the training data; taken as public.
+        batch_size: expected batch size b <= N; batches are Poisson sampled at q = b / N.
+        delta: below 1 / N, unless ``accept_large_delta``.
+        epsilon: budget of the whole training.
+        noise_multiplier: sigma, noise relative to the sensitivity.
+        epochs: number of epochs.
+        sensitivity_fraction: rho in (0, 1]; below 1 the guard clips, and the noise falls by rho.
+        allocation: how the noise is shared between parameters.
+        relation: neighbouring relation.
+        accept_large_delta: allow delta >= 1 / N, which permits publishing a row outright.
+
+    Raises:
+        PlanError: parameters that do not fit together.
+        UnsupportedError: a layer, a parameter or a loss that cannot be guarded.
+
+    Guarantees:
+        `clipless.fit` with this plan is (epsilon, delta)-differentially private for the training rows, under the
+        stated relation, with epsilon as `clipless.privacy.accounting.claim` prices ``plan.event()``. It does not
+        depend on the bounds of the network being right: the guard enforces the sensitivities.
+    """
+    _check_numbers(population, batch_size, delta, sensitivity_fraction, accept_large_delta)
+    given = [name for name, v in (("epsilon", epsilon), ("noise_multiplier", noise_multiplier), ("epochs", epochs)) if v]
+    if len(given) != 2:
+        raise PlanError(
+            f"Expected exactly two of epsilon, noise_multiplier and epochs, each positive, got {' and '.join(given) or 'none'}"
+        )
+    sensitivities, sizes = _sensitivities(model, loss, sensitivity_fraction)
+    rate, steps_per_epoch = batch_size / population, ceil(population / batch_size)
+    if noise_multiplier is None:
+        steps = int(_given(epochs)) * steps_per_epoch
+        noise_multiplier = noise_multiplier_for(_given(epsilon), delta, rate, steps, relation)
+    if epochs is None:
+        epochs = steps_for(_given(epsilon), delta, noise_multiplier, rate, relation) // steps_per_epoch
+        if epochs < 1:
+            raise PlanError(
+                f"Expected a budget for at least one epoch, got epsilon={epsilon} at noise_multiplier={noise_multiplier}: "
+                f"raise either, or the population"
+            )
+    if not (isfinite(noise_multiplier) and noise_multiplier > 0):
+        raise PlanError(f"Expected 0 < noise_multiplier < inf, got noise_multiplier={noise_multiplier!r}")
+    if not epochs >= 1:
+        raise PlanError(f"Expected epochs >= 1, got epochs={epochs!r}")
+    return Plan(
+        population=population,
+        batch_size=batch_size,
+        epochs=epochs,
+        noise_multiplier=noise_multiplier,
+        delta=delta,
+        relation=relation,
+        allocation=allocation,
+        sensitivity_fraction=sensitivity_fraction,
+        sensitivities=sensitivities,
+        sizes=sizes,
+    )
+
+
+def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int) -> Network:
+    """Return ``model`` if ``plan`` was made for it, for ``loss`` and for ``population`` rows.
+
+    Raises:
+        PlanError: naming what differs.
+    """
+    if population != plan.population:
+        raise PlanError(f"Expected the {plan.population} rows that the plan was made for, got {population}")
+    sensitivities, sizes = _sensitivities(model, loss, plan.sensitivity_fraction)
+    if sensitivities != dict(plan.sensitivities) or sizes != dict(plan.sizes):
+        raise PlanError("Expected the model and loss that the plan was made for; make a new plan for this one")
+    return check_trainable(model)
+
+
+def _sensitivities(model: nn.Module, loss: Loss, fraction: float) -> tuple[dict[str, float], dict[str, int]]:
+    network = check_trainable(model)
+    bounds = bound_network(network)
+    if len(bounds.output.shape) != 1:
+        raise PlanError(f"Expected a network that ends in a vector of logits, got shape {bounds.output.shape}")
+    worst = bounds.sensitivities(loss_lipschitz(loss, bounds.output.shape[0]))
+    sizes = {name: p.numel() for name, p in network.named_parameters() if p.requires_grad}
+    if not sizes:
+        raise PlanError("Expected at least one trainable parameter, got none")
+    return {name: fraction * worst[name] for name in sizes}, sizes
+
+
+def _check_numbers(population: int, batch_size: float, delta: float, fraction: float, large_delta: bool) -> None:
+    if not population >= 1:
+        raise PlanError(f"Expected population >= 1, got population={population!r}")
+    if not 0 < batch_size <= population:
+        raise PlanError(f"Expected 0 < batch_size <= {population} (the rows), got batch_size={batch_size!r}")
+    if not 0 < delta < 1:
+        raise PlanError(f"Expected 0 < delta < 1, got delta={delta!r}")
+    if not (delta < 1 / population or large_delta):
+        raise PlanError(
+            f"Expected delta < 1/N = {1 / population:.2g} for N = {population} rows, got delta={delta!r}: a larger one "
+            f"permits publishing a row outright; lower it or set accept_large_delta"
+        )
+    if not 0 < fraction <= 1:
+        raise PlanError(f"Expected 0 < sensitivity_fraction <= 1, got sensitivity_fraction={fraction!r}")
+
+
+def _given(value: float | None) -> float:
+    if value is None or not 0 < value < float("inf"):
+        raise PlanError(f"Expected a positive, finite budget, got {value!r}")
+    return value

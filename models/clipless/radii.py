@@ -1,0 +1,21 @@
+"""Certificate radii as users write them: a number or a fraction."""
+
+from fractions import Fraction
+
+
+def parse_radius(text: str) -> float:
+    """Return the radius written as a number or a fraction.
+
+    >>> parse_radius("36/255") == 36 / 255, parse_radius("0.25")
+    (True, 0.25)
+
+    Raises:
+        ValueError: not a number or fraction, or not positive.
+    """
+    try:
+        radius = Fraction(text.strip())
+    except (ValueError, ZeroDivisionError) as error:
+        raise ValueError(f"Expected a radius as a number or fraction like 36/255, got {text!r}") from error
+    if not radius > 0:
+        raise ValueError(f"Expected a radius > 0, got {text!r}")
+    return float(radius)

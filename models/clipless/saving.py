@@ -1,0 +1,96 @@
+"""Models on disk: one safetensors file whose header holds the architecture as JSON; never a pickle."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from clipless import layers
+from clipless.errors import ModelFileError, UnsupportedError
+from clipless.network import Network
+from clipless.projections import CONSTRAINTS, Constraint
+
+FORMAT = "clipless-network-1"
+_LAYERS: Mapping[str, type[nn.Module]] = {name: getattr(layers, name) for name in layers.__all__}
+
+
+def architecture(model: Network) -> dict[str, Any]:
+    """Return the layers of ``model`` and their arguments as JSON values.
+
+    Raises:
+        UnsupportedError: a layer that is not one of `clipless.layers`, by exact type.
+    """
+    described = []
+    for layer in model.layers:
+        name = type(layer).__name__
+        if _LAYERS.get(name) is not type(layer):
+            raise UnsupportedError(f"Expected layers of clipless.layers in a saved model, got {name}")
+        described.append({"type": name, **{k: _to_json(v) for k, v in layer.config().items()}})  # type: ignore[operator]
+    return {"format": FORMAT, "input_shape": list(model.input_shape), "layers": described}
+
+
+def save(model: Network, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
+    """Write ``model`` to ``path``, whole or not at all.
+
+    Args:
+        model: layers of `clipless.layers` only.
+        path: the safetensors file.
+        metadata: further text entries of the header.
+    """
+    target = Path(path)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    partial = target.with_name(target.name + ".partial")
+    header = {"architecture": json.dumps(architecture(model)), **(metadata or {})}
+    save_file(tensors, partial, metadata=header)
+    partial.replace(target)
+
+
+def load(path: str | os.PathLike[str]) -> Network:
+    """Read a model that `save` wrote.
+
+    Raises:
+        ModelFileError: not such a file, a damaged one, or weights that do not fit the architecture.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        described = json.loads(header["architecture"])
+        if described["format"] != FORMAT:
+            raise ModelFileError(f"Expected format {FORMAT} in {path}, got {described['format']!r}")
+        model = Network([_build(layer) for layer in described["layers"]], described["input_shape"])
+        model.load_state_dict(tensors)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"Expected a model written by clipless.save at {path}, got: {error}") from error
+    return model
+
+
+def _build(described: Mapping[str, Any]) -> nn.Module:
+    arguments = dict(described)
+    name = arguments.pop("type")
+    if name not in _LAYERS:
+        raise ModelFileError(f"Expected a layer among {', '.join(_LAYERS)}, got {name!r}")
+    return _LAYERS[name](**{k: _from_json(v) for k, v in arguments.items()})
+
+
+def _to_json(value: Any) -> Any:
+    for name, kind in CONSTRAINTS.items():
+        if type(value) is kind:
+            return {"constraint": name, **asdict(value)}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        arguments = dict(value)
+        constraint: Constraint = CONSTRAINTS[arguments.pop("constraint")](**arguments)
+        return constraint
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,46 @@
+"""Convolutional networks with overlapping patches."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall, L2Pool2d
+from clipless.network import Network
+from clipless.projections import Constraint
+
+
+def convnet(
+    input_shape: Sequence[int],
+    outputs: int,
+    *,
+    input_norm: float,
+    width: int = 16,
+    depth: int = 2,
+    hidden: int = 128,
+    constraint: Constraint | None = None,
+    generator: torch.Generator | None = None,
+) -> Network:
+    """Blocks of 3x3 convolution, GroupSort and L2-norm pooling, then two dense layers.
+
+    Args:
+        input_shape: (C, H, W) of one example.
+        outputs: number of logits.
+        input_norm: radius of the input ball.
+        width: channels of the first block; they double from block to block. Even.
+        depth: number of blocks; each halves the map.
+        hidden: features between the two dense layers; even.
+        constraint: of every weight; `Orthogonal` by default.
+        generator: draws the initial weights.
+    """
+    if len(input_shape) != 3 or min(input_shape[1:]) < 2**depth:
+        raise ValueError(f"Expected (C, H, W) maps of at least {2**depth} for depth={depth}, got {tuple(input_shape)}")
+    channels, height, size = input_shape
+    layers: list[nn.Module] = [InputBall(input_norm)]
+    for block in range(depth):
+        layers.append(Conv2d(channels, width * 2**block, 3, padding=1, constraint=constraint, generator=generator))
+        layers += [GroupSort(), L2Pool2d(2)]
+        channels, height, size = width * 2**block, height // 2, size // 2
+    layers += [Flatten(), Dense(channels * height * size, hidden, constraint, generator), GroupSort()]
+    layers.append(Dense(hidden, outputs, constraint, generator))
+    return Network(layers, input_shape)

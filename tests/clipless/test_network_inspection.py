@@ -1,0 +1,200 @@
+"""What private training cannot vouch for is refused by name."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from clipless import Network, zoo
+from clipless.errors import InvalidBoundError, UnsupportedError
+from clipless.inspection import check_arithmetic, check_trainable
+from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+def network():
+    return Network([InputBall(1.0), Dense(4, 4), GroupSort(), Dense(4, 2)], (4,))
+
+
+def refused(model, match, error=UnsupportedError):
+    with pytest.raises(error, match=match):
+        check_trainable(model)
+
+
+@pytest.mark.parametrize("name", zoo.ARCHITECTURES)
+def test_networks_of_the_zoo_pass(name):
+    model = zoo.build(name, (1, 8, 8), 3, input_norm=1.0)
+    assert check_trainable(model) is model
+
+
+def test_a_module_that_is_no_network_is_refused():
+    refused(nn.Sequential(InputBall(1.0), Dense(4, 2)), "Expected a clipless.Network, got Sequential")
+
+
+class Doubling(Network):  # type: ignore[misc]
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def test_a_subclass_of_the_network_is_refused():
+    refused(Doubling([InputBall(1.0), Dense(4, 2)], (4,)), "got Doubling")
+
+
+@pytest.mark.parametrize("name", ["forward", "project"])
+def test_a_replaced_method_of_the_network_is_refused(name):
+    model = network()
+    setattr(model, name, lambda *_: None)
+    refused(model, f"The {name} of this Network was replaced")
+
+
+def test_a_replaced_forward_of_a_layer_is_refused():
+    model = network()
+    model.layers[1].forward = lambda x: x
+    refused(model, "forward of this Dense was replaced")
+
+
+class Loud(Dense):  # type: ignore[misc]
+    def forward(self, x):
+        return 10 * super().forward(x)
+
+
+@pytest.mark.parametrize("layer", [Loud(4, 4), nn.Linear(4, 4), nn.Sequential(Dense(4, 4)), nn.ReLU()])
+def test_a_layer_without_a_rule_of_its_own_is_refused(layer):
+    model = Network([InputBall(1.0), layer, Dense(4, 2)], (4,))
+    refused(model, f"No bound rule for layer {type(layer).__name__}")
+
+
+def test_a_parametrised_layer_is_refused():
+    model = network()
+    nn.utils.parametrizations.orthogonal(model.layers[1])
+    refused(model, "No bound rule for layer ParametrizedDense")
+
+
+HOOKS = {
+    "forward": lambda m: m.register_forward_hook(lambda *_: None),
+    "forward_pre": lambda m: m.register_forward_pre_hook(lambda *_: None),
+    "backward": lambda m: m.register_full_backward_hook(lambda *_: None),
+    "backward_pre": lambda m: m.register_full_backward_pre_hook(lambda *_: None),
+}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("path", ["", "layers.1"])
+def test_hooks_on_a_module_are_refused_until_removed(hook, path):
+    model = network()
+    handle = HOOKS[hook](model.get_submodule(path))
+    refused(model, f"Expected no hooks on {path or 'the network'}, found {hook}_hooks")
+    handle.remove()
+    assert check_trainable(model) is model
+
+
+GLOBAL_HOOKS = {
+    "forward": lambda: torch_module.register_module_forward_hook(lambda *_: None),
+    "forward_pre": lambda: torch_module.register_module_forward_pre_hook(lambda *_: None),
+    "backward": lambda: torch_module.register_module_full_backward_hook(lambda *_: None),
+    "backward_pre": lambda: torch_module.register_module_full_backward_pre_hook(lambda *_: None),
+}
+
+
+@pytest.mark.parametrize("hook", GLOBAL_HOOKS)
+def test_global_hooks_are_refused_until_removed(hook):
+    model = network()
+    handle = GLOBAL_HOOKS[hook]()
+    try:
+        refused(model, f"Expected no global module hooks in private training, found global_{hook}_hooks")
+    finally:
+        handle.remove()
+    assert check_trainable(model) is model
+
+
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_hooks_on_a_parameter_are_refused_until_removed(register):
+    model = network()
+    handle = getattr(model.layers[3].weight, register)(lambda *_: None)
+    refused(model, r"Expected no hooks on parameter layers\.3\.weight")
+    handle.remove()
+    assert check_trainable(model) is model
+
+
+def test_tied_parameters_are_refused():
+    model = network()
+    model.layers[3] = Dense(4, 4)
+    model.layers[3].weight = model.layers[1].weight
+    refused(model, r"found layers\.3\.weight tied to layers\.1\.weight")
+
+
+def test_parameters_that_share_memory_are_refused():
+    model = network()
+    model.layers[3].weight = nn.Parameter(model.layers[1].weight.detach()[:2])
+    refused(model, r"found layers\.3\.weight tied to layers\.1\.weight")
+
+
+def test_a_layer_used_twice_is_refused():
+    layer = Dense(4, 4)
+    refused(Network([InputBall(1.0), layer, layer], (4,)), "one layer object in two places")
+
+
+def test_a_parameter_outside_the_layers_is_refused():
+    model = network()
+    model.scale = nn.Parameter(torch.ones(1))
+    refused(model, "Expected a guarded layer to own scale, got Network")
+
+
+@pytest.mark.xfail(strict=True, reason="the parameter passes the inspection, and make_plan ends in a KeyError")
+def test_a_parameter_that_its_layer_does_not_guard_is_refused():
+    model = network()
+    model.layers[1].bias = nn.Parameter(torch.zeros(4))
+    refused(model, r"layers\.1\.bias")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_parameters_of_another_precision_are_refused(dtype):
+    refused(network().to(dtype), rf"Expected float32 parameters, got layers\.1\.weight in {dtype}")
+
+
+def test_a_network_without_an_input_ball_is_refused():
+    refused(Network([Dense(4, 2)], (4,)), "put an InputBall", InvalidBoundError)
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    refused(Network([InputBall(1.0), Flatten(), Dense(5, 2)], (4,)), "Expected an input of shape", InvalidBoundError)
+    refused(Network([InputBall(1.0), Conv2d(1, 2, 3)], (2, 5, 5)), "Expected an input of shape", InvalidBoundError)
+
+
+def test_ordinary_arithmetic_passes():
+    check_arithmetic(CPU)
+
+
+def test_autocast_is_refused():
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(UnsupportedError, match="autocast"):
+        check_arithmetic(CPU)
+    check_arithmetic(CPU)
+
+
+@pytest.fixture
+def without_tf32():
+    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [backend.allow_tf32 for backend in backends]
+    for backend in backends:
+        backend.allow_tf32 = False
+    yield
+    for backend, value in zip(backends, before, strict=True):
+        backend.allow_tf32 = value
+
+
+@pytest.mark.usefixtures("without_tf32")
+@pytest.mark.parametrize("backend", [torch.backends.cuda.matmul, torch.backends.cudnn], ids=["matmul", "cudnn"])
+def test_tf32_is_refused_on_a_cuda_device(backend):
+    check_arithmetic(CUDA)
+    backend.allow_tf32 = True
+    with pytest.raises(UnsupportedError, match="Expected TF32 to be off"):
+        check_arithmetic(CUDA)
+    check_arithmetic(CPU)
+
+
+def test_autocast_on_a_cuda_device_is_refused(monkeypatch):
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")
+    with pytest.raises(UnsupportedError, match="autocast"):
+        check_arithmetic(CUDA)
+    check_arithmetic(CPU)
