@@ -1,0 +1,114 @@
+"""The privacy card: the statement that travels with a model, written for whoever must sign it off.
+
+``make_card`` collects the facts and prices them; ``card_text.py`` says them in words.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clipless.privacy.accounting import claim as price_claim
+from clipless.privacy.events import PoissonGaussian
+from sweeper.card_text import markdown
+from sweeper.claims import Claim
+from sweeper.errors import RecordError
+from sweeper.pricing import Answer
+from sweeper.records import Point, Trial
+from sweeper.rows import replace_file, to_text
+
+CARD_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The facts of one card, as JSON values."""
+
+    content: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return dict(self.content)
+
+    def to_markdown(self) -> str:
+        """Return the card in words."""
+        return markdown(self.content)
+
+    def write(self, folder: str | Path) -> tuple[Path, Path]:
+        """Write ``card.md`` and ``card.json`` into a folder.
+
+        Raises:
+            RecordError: not written.
+        """
+        text, data = Path(folder) / "card.md", Path(folder) / "card.json"
+        replace_file(text, self.to_markdown())
+        replace_file(data, to_text(self.content, indent=2) + "\n")
+        return text, data
+
+
+def make_card(*, sweep: str, trial: Trial, point: Point, claim: Claim, ledger: Mapping[str, Answer]) -> Card:
+    """Collect the facts about one point.
+
+    Args:
+        sweep: its name.
+        trial: the trial of the point, with its plan.
+        point: what was picked.
+        claim: what holds for every point of the sweep.
+        ledger: what the sweep cost.
+
+    Raises:
+        RecordError: the trial has no plan, or the point is none of its epochs.
+    """
+    plan = trial.plan
+    if plan is None:
+        raise RecordError(
+            f"Expected a plan of trial {trial.id} to write its card from, got none; pick another trial"
+        )
+    if point.trial != trial.id or not 1 <= point.epoch <= plan["epochs"]:
+        wanted = f"an epoch of trial {trial.id} from 1 to {plan['epochs']}"
+        raise RecordError(f"Expected {wanted}, got trial {point.trial}, epoch {point.epoch}")
+    event = PoissonGaussian.from_json(plan["event"])
+    kept = ("batch_size", "sampling_rate", "steps_per_epoch")
+    return Card(
+        {
+            "card_version": CARD_VERSION,
+            "sweep": sweep,
+            "trial": trial.id,
+            "epoch": point.epoch,
+            "exploratory": claim.exploratory,
+            "guarantee": {
+                "delta": plan["delta"],
+                "relation": plan["relation"],
+                "unit": claim.unit,
+                "population": claim.population,
+                "fixed_in_advance": _priced(
+                    event.with_steps(point.epoch * plan["steps_per_epoch"]), plan["delta"]
+                ),
+                "chosen_afterwards": _priced(event.with_steps(5), plan["delta"]),
+                "planned_epochs": plan["epochs"],
+            },
+            "sampling": {"kind": "poisson", **{key: plan[key] for key in kept}},
+            "noise": {
+                "noise_multiplier": plan["noise_multiplier"],
+                "allocation": plan["allocation"],
+                "secure_generator": claim.secure_generator,
+            },
+            "sensitivity_fraction": plan["sensitivity_fraction"],
+            "parameters": [
+                {"name": name, "sensitivity": sensitivity, "noise_std": plan["noise_stds"][name]}
+                for name, sensitivity in plan["sensitivities"].items()
+            ],
+            "data": {"name": claim.data, "evaluation": claim.evaluation, "radius_unit": claim.radius_unit},
+            "public": list(claim.public),
+            "ledger": {question: answer.to_json() for question, answer in ledger.items()},
+            "conditions": list(claim.conditions),
+            "scores": {"validation": dict(point.values), "test": dict(point.test) if point.test else None},
+            "config": dict(trial.config),
+            "model": point.model,
+        }
+    )
+
+
+def _priced(event: PoissonGaussian, delta: float) -> dict[str, Any]:
+    priced = price_claim(event, delta)
+    return {"epsilon": priced.epsilon, "rdp": priced.rdp, "pld": priced.pld, "steps": event.steps}

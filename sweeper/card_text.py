@@ -1,0 +1,187 @@
+"""The privacy card in words: Markdown from the facts of a card, with nothing added but explanation."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import exp
+from typing import Any
+
+from clipless.privacy.events import Relation
+from sweeper.claims import EXPLORATORY
+from sweeper.config import flatten
+from sweeper.pricing import round_up
+
+_RELATIONS = {
+    Relation.ADD_OR_REMOVE_ONE: "{unit} is added to or removed from the training data",
+    Relation.REPLACE_ONE: "{unit} of the training data is replaced by another",
+}
+_EVALUATIONS = {
+    "public": "declared public: scores on them cost nothing.",
+    "private": "private: a score on them is a release of its own, which the epsilon above does not cover.",
+    "exploratory": "of the same people and looked at without paying for it: this card claims no guarantee.",
+}
+_QUESTIONS = {
+    "winner": "Only this model leaves",
+    "front": "The front and its models leave",
+    "everything": "Everything leaves",
+}
+
+
+def markdown(card: Mapping[str, Any]) -> str:
+    """Return the card as Markdown."""
+    title = f"# Privacy card: {card['sweep']}, trial {card['trial']}, epoch {card['epoch']}"
+    mark = [
+        f"> **{EXPLORATORY.upper()}.** The numbers below are not a privacy guarantee; see *Not guaranteed*."
+    ]
+    blocks = [
+        title,
+        *(mark * card["exploratory"]),
+        *_guarantee(card),
+        *_cost(card),
+        *_mechanism(card),
+        *_rest(card),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
+    facts = card["guarantee"]
+    advance, afterwards, delta = facts["fixed_in_advance"], facts["chosen_afterwards"], facts["delta"]
+    epochs, unit = facts["planned_epochs"], facts["unit"]
+    change = _RELATIONS[Relation(facts["relation"])].format(unit=_unit(unit))
+    yield "## The guarantee"
+    yield (
+        f"**({round_up(advance['epsilon'])}, {delta:g})-differential privacy** for this model, "
+        f"if its configuration and epoch {card['epoch']} were fixed before training."
+    )
+    yield (
+        f"**({round_up(afterwards['epsilon'])}, {delta:g})-differential privacy** if the epoch was chosen "
+        f"among the {epochs} planned ones, or training was stopped, after looking at scores: then all "
+        "planned epochs count."
+    )
+    yield (
+        "If the configuration was chosen among the trials of the sweep by their scores, neither number is "
+        "the price: *What the sweep cost* is."
+    )
+    yield (
+        f"In words: when {change}, the probability of any outcome of the training changes by a factor of at "
+        f"most e^epsilon ({_factor(advance['epsilon'])} for the first number), except for a part of "
+        f"probability {delta:g}. The relation is `{facts['relation']}`; the privacy unit is {_unit(unit)}; "
+        f"N = {facts['population']} training rows, a number taken as public."
+    )
+    yield _table(
+        ("epsilon at delta " + f"{delta:g}", "RDP (autodp)", "PLD (dp-accounting)", "claimed"),
+        [
+            (f"epoch {card['epoch']}, fixed in advance", *_accountants(advance)),
+            (f"chosen among {epochs} epochs", *_accountants(afterwards)),
+        ],
+    )
+    yield "Both accountants compute upper bounds independently; the smaller one is claimed." + _crosscheck(
+        advance
+    )
+
+
+def _cost(card: Mapping[str, Any]) -> Iterator[str]:
+    yield "## What the sweep cost"
+    rows = [
+        (
+            _QUESTIONS.get(question, question),
+            round_up(answer["epsilon"]),
+            f"{answer['delta']:g}",
+            answer["statement"],
+        )
+        for question, answer in card["ledger"].items()
+    ]
+    yield _table(("what is released", "epsilon", "delta", "why"), rows)
+
+
+def _mechanism(card: Mapping[str, Any]) -> Iterator[str]:
+    sampling, noise, facts = card["sampling"], card["noise"], card["guarantee"]
+    generator = (
+        "the secure generator (AES-256-CTR, never logged)"
+        if noise["secure_generator"]
+        else "an injected generator"
+    )
+    fraction = card["sensitivity_fraction"]
+    clipping = (
+        "the analytic worst case, so that no gradient of a correct Lipschitz network is clipped"
+        if fraction == 1
+        else f"{fraction:g} of the analytic worst case, so larger contributions are clipped to it"
+    )
+    yield "## The mechanism"
+    yield "\n".join(
+        [
+            "- Sampling: Poisson; each row joins each batch with probability q = "
+            f"{sampling['sampling_rate']:.6g}, expected batch {sampling['batch_size']:g}; "
+            f"{sampling['steps_per_epoch']} steps per epoch, {facts['fixed_in_advance']['steps']} steps up "
+            "to this epoch. Sums are divided by the expected batch.",
+            f"- Noise: Gaussian, noise multiplier {noise['noise_multiplier']:.6g} for the composition over "
+            f"all parameters, allocated `{noise['allocation']}`; batches and noise come from {generator}.",
+            "- Sensitivity: the contribution of one example to each parameter's summed gradient is limited "
+            f"in the backward pass, at {clipping}.",
+        ]
+    )
+    rows = [
+        (f"`{p['name']}`", f"{p['sensitivity']:.6g}", f"{p['noise_std']:.6g}") for p in card["parameters"]
+    ]
+    yield _table(("parameter", "sensitivity of the sum", "standard deviation of its noise"), rows)
+
+
+def _rest(card: Mapping[str, Any]) -> Iterator[str]:
+    data, scores = card["data"], card["scores"]
+    yield "## The data"
+    yield f"Training data: {data['name']}. Validation and test rows are {_EVALUATIONS[data['evaluation']]}"
+    yield "Taken as public, without payment:"
+    yield _bullets(card["public"])
+    yield "## Not guaranteed"
+    yield _bullets(card["conditions"])
+    yield "## Scores and configuration"
+    test = scores["test"] or {}
+    rows = [
+        (name, _number(float(v)), _score(test.get(name)))
+        for name, v in scores["validation"].items()
+        if name != "epsilon"
+    ]
+    yield _table(("objective", "validation", "test"), rows)
+    yield f"Radii are in {data['radius_unit']}. The point was chosen on validation, never on the test column."
+    yield _table(
+        ("setting", "value"), [(name, f"`{value}`") for name, value in flatten(card["config"]).items()]
+    )
+    if card["model"]:
+        yield f"Model file: `{card['model']}`."
+
+
+def _unit(unit: str) -> str:
+    return "one row" if unit == "row" else f"one group of rows that share `{unit}`"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _score(value: Any) -> str:
+    return "not computed" if value is None else _number(float(value))
+
+
+def _factor(epsilon: float) -> str:
+    return round_up(exp(epsilon), 3) if epsilon < 50 else "astronomically large"
+
+
+def _accountants(priced: Mapping[str, Any]) -> tuple[str, ...]:
+    rdp, pld, claimed = (priced[key] for key in ("rdp", "pld", "epsilon"))
+    return (*("none" if bound is None else round_up(bound) for bound in (rdp, pld)), round_up(claimed))
+
+
+def _crosscheck(priced: Mapping[str, Any]) -> str:
+    if priced["rdp"] is not None:
+        return ""
+    return " Under this relation RDP has no rule for Poisson sampling, so the cross-check is absent."
+
+
+def _bullets(sentences: list[str]) -> str:
+    return "\n".join(f"- {sentence}" for sentence in sentences)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(
+        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    )

@@ -1,0 +1,120 @@
+"""What a sweep claims and on which conditions: the same sentences on the front, the report and the card."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from clipless.datasets import Evaluation
+
+STANDARD_CONDITIONS = (
+    "The guarantee covers the trained weights and what is computed from them, not what an observer of the "
+    "training machine could see: timing, memory, drawn batches, gradients before the noise.",
+    "The noise is drawn in floating point; attacks on the representation of the noise (Mironov 2012) are "
+    "not covered.",
+    "An epsilon on an axis holds for a configuration and an epoch fixed in advance; choosing either after "
+    "looking at scores costs what the ledger says, and choices made outside this sweep (earlier sweeps on "
+    "the same data, ranges tried by hand) cost more than it says.",
+    "A certified radius is one of the model, not of privacy; it holds for a float64 forward pass of the "
+    "saved model.",
+)
+INJECTED_GENERATOR = (
+    "No guarantee: batches and noise came from an injected generator, not from the secure one."
+)
+LARGE_DELTA = (
+    "The accepted delta = {delta:g} is not below 1/N for N = {population}: the guarantee permits publishing "
+    "one training row outright."
+)
+EXPLORATORY = "Exploratory: no guarantee"
+
+
+class DeclaredData(Protocol):
+    """The part of ``clipless.datasets.Metadata`` that a claim repeats."""
+
+    @property
+    def name(self) -> str:
+        """Of the data set."""
+        ...
+
+    @property
+    def unit(self) -> str:
+        """Privacy unit."""
+        ...
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """What the rows held back are."""
+        ...
+
+    @property
+    def radius_unit(self) -> str:
+        """Units of certified radii."""
+        ...
+
+    @property
+    def public_facts(self) -> Sequence[str]:
+        """What was taken as public."""
+        ...
+
+    @property
+    def conditions(self) -> Sequence[str]:
+        """What the guarantee does not cover."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What holds for every point of a sweep.
+
+    Attributes:
+        data: name of the data set.
+        population: N, number of training rows; public.
+        unit: the privacy unit, ``row`` or the column that identifies it.
+        evaluation: what the rows held back are: public, private or exploratory.
+        radius_unit: units of certified radii.
+        exploratory: true when there is no guarantee; marks every figure, card and run.
+        secure_generator: whether batches and noise came from the secure generator.
+        public: sentences: what was taken as public, and why.
+        conditions: sentences: what is not guaranteed.
+    """
+
+    data: str
+    population: int
+    unit: str
+    evaluation: str
+    radius_unit: str
+    exploratory: bool
+    secure_generator: bool
+    public: tuple[str, ...]
+    conditions: tuple[str, ...]
+
+    @classmethod
+    def about(
+        cls, declared: DeclaredData, population: int, *, delta: float, secure_generator: bool = True
+    ) -> "Claim":
+        """Return the claim of a sweep on declared data.
+
+        Args:
+            declared: the data set's metadata.
+            population: N, number of training rows.
+            delta: of every guarantee of the sweep.
+            secure_generator: whether batches and noise come from the secure generator; tests inject another.
+        """
+        marks = [] if secure_generator else [INJECTED_GENERATOR]
+        if not delta < 1 / population:
+            marks.append(LARGE_DELTA.format(delta=delta, population=population))
+        return cls(
+            data=declared.name,
+            population=population,
+            unit=declared.unit,
+            evaluation=declared.evaluation.value,
+            radius_unit=declared.radius_unit,
+            exploratory=declared.evaluation is Evaluation.EXPLORATORY or not secure_generator,
+            secure_generator=secure_generator,
+            public=(f"The number of training rows, N = {population}.", *declared.public_facts),
+            conditions=(*marks, *declared.conditions, *STANDARD_CONDITIONS),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        content = {field: getattr(self, field) for field in self.__dataclass_fields__}
+        return {**content, "public": list(self.public), "conditions": list(self.conditions)}

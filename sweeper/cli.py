@@ -1,0 +1,244 @@
+"""The command line: each command is one function call of the packages and the printing of its result.
+
+Errors that the packages raise on purpose end as one sentence on standard error and exit code 2; ``--debug`` shows
+the traceback.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from clipless.errors import CliplessError
+from sweeper.errors import SweeperError
+
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="sweeper",
+    help="Privacy / utility / certified-robustness fronts of the models trainable on a data set.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+data_app = typer.Typer(help="Data sets: list, fetch, verify, and write a ranges file to fill in.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+SpecFile = Annotated[Path, typer.Argument(help="The spec, a YAML file.", show_default=False)]
+SweepFolderArgument = Annotated[Path, typer.Argument(help="The folder of a sweep.", show_default=False)]
+DataDir = Annotated[Path | None, typer.Option(help="Folder with local copies of data sets.")]
+Out = Annotated[Path, typer.Option(help="Where sweeps live.")]
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+) -> None:
+    """Keep what holds for every command."""
+    context.obj = {"debug": debug}
+
+
+@app.command()
+def run(
+    spec: SpecFile,
+    out: Out = Path("sweeps-out"),
+    data_dir: DataDir = None,
+    trials: Annotated[int | None, typer.Option(help="Number of trials, instead of the spec's.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed, instead of the spec's.")] = None,
+    tracking: Annotated[str | None, typer.Option(help="MLflow tracking URI; a SQLite file by default.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Address of a Ray cluster; a local one by default.")] = None,
+) -> None:
+    """Run a sweep; Ctrl-C ends it early with the front of what was done."""
+    from sweeper.progress import Display, closing_summary
+    from sweeper.runner import Options, run_sweep
+    from sweeper.spec import Spec
+
+    read = Spec.from_yaml(spec).with_search(trials=trials, seed=seed)
+    with Display() as display:
+        ended = run_sweep(
+            read,
+            Options(out=out, data_dir=data_dir, tracking=tracking, cluster=cluster, show=display.update),
+        )
+    front = ended.sweep.front()
+    failures = {id_: trial.reason for id_, trial in front.trials.items() if trial.status == "failed"}
+    notes = [front.ledger["everything"].statement, *ended.troubles]
+    if front.claim.exploratory:
+        notes.insert(0, "Exploratory: no guarantee. See the claim's conditions in the report.")
+    typer.echo(
+        closing_summary(
+            ended.progress,
+            ended.sweep.directory,
+            look=ended.look,
+            reason=ended.outcome.reason,
+            failures=failures,
+            left=ended.left,
+            notes=notes,
+        )
+    )
+    if ended.outcome.interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+@app.command()
+def check(
+    spec: SpecFile,
+    data_dir: DataDir = None,
+    configurations: Annotated[int, typer.Option(help="How many configurations to plan.", min=1)] = 1,
+) -> None:
+    """Validate a spec and show what it would do, without training."""
+    import clipless
+    from sweeper import preview
+    from sweeper.spec import Spec
+
+    read = Spec.from_yaml(spec)
+    data = clipless.datasets.load(**read.data_options(data_dir))
+    previews = preview.preview(read, data, configurations)
+    Console(soft_wrap=True).print(preview.render(read, data, previews))
+
+
+@app.command("list")
+def list_(out: Out = Path("sweeps-out")) -> None:
+    """List the sweeps in a folder."""
+    from sweeper.overview import sweeps_table
+    from sweeper.store import list_sweeps
+
+    found = list_sweeps(out)
+    if not found:
+        typer.echo(f"No sweep in {out}; start one with: sweeper run SPEC --out {out}")
+        return
+    Console(soft_wrap=True).print(sweeps_table(found))
+
+
+@app.command()
+def show(sweep: SweepFolderArgument) -> None:
+    """Show a sweep: its front, its trials and how they ended, and what it cost."""
+    from sweeper.overview import sweep_view
+    from sweeper.sweep import load
+
+    Console(soft_wrap=True).print(sweep_view(load(sweep)))
+
+
+@app.command()
+def front(
+    sweep: SweepFolderArgument,
+    format_: Annotated[str, typer.Option("--format", help="html, png, svg, pdf, csv or json.")] = "html",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write.")] = None,
+) -> None:
+    """Write the front of a sweep to a file."""
+    from sweeper.runner import export
+    from sweeper.sweep import load
+
+    load(sweep)
+    path = output or sweep / f"front.{format_}"
+    export(sweep, path)
+    typer.echo(str(path))
+
+
+@app.command()
+def pick(
+    sweep: SweepFolderArgument,
+    max_epsilon: Annotated[float | None, typer.Option(help="Largest epsilon to accept.")] = None,
+    minimum: Annotated[
+        list[str] | None, typer.Option("--min", help='Smallest value to accept, "certified@36/255=0.3"; repeatable.')
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for model, card and config.")] = None,
+) -> None:
+    """Take one point of the front: its configuration, privacy card and model."""
+    from sweeper.sweep import load
+
+    picked = load(sweep).pick(max_epsilon, dict(_minimum(text) for text in minimum or []))
+    folder = output or sweep / "picked" / f"{picked.point.trial}-{picked.point.epoch}"
+    picked.write(folder)
+    typer.echo(picked.card.to_markdown())
+    typer.echo(f"Model, card and configuration: {folder}")
+    typer.echo(f'Load it: clipless.load("{folder / "model.safetensors"}")')
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of a spec, for editors."""
+    from sweeper.spec import schema as spec_schema
+
+    typer.echo(json.dumps(spec_schema(), indent=2))
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """List the data sets known by name."""
+    import clipless
+
+    for name, line in clipless.datasets.available().items():
+        typer.echo(f"{name:16} {line}")
+
+
+@data_app.command("fetch")
+def data_fetch(name: Annotated[str, typer.Argument(help="A data set known by name.")], data_dir: DataDir = None) -> None:
+    """Fetch a data set into the cache, or read it from a folder, and say what it is."""
+    _describe_data(name, data_dir)
+
+
+@data_app.command("verify")
+def data_verify(name: Annotated[str, typer.Argument(help="A data set known by name.")], data_dir: DataDir = None) -> None:
+    """Read a data set and verify its checksum and its declarations."""
+    _describe_data(name, data_dir)
+    typer.echo("verified")
+
+
+@data_app.command("ranges")
+def data_ranges(
+    file: Annotated[Path, typer.Argument(help="A csv, csv.gz, parquet or npz table.")],
+    target: Annotated[str | None, typer.Option(help="Column of the labels.")] = None,
+    from_data: Annotated[
+        bool, typer.Option("--from-data", help="Fill ranges in from the data: unpaid, marks every result exploratory.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write; printed by default.")] = None,
+) -> None:
+    """Write a ranges file for a table, to fill in from public knowledge."""
+    from clipless.datasets import write_ranges_template
+    from sweeper.rows import replace_file
+
+    text = write_ranges_template(file, target, from_data=from_data)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        replace_file(output, text)
+        typer.echo(str(output))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; the entry point of the ``sweeper`` program."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        app(arguments, standalone_mode=True)
+    except (SweeperError, CliplessError) as error:
+        if "--debug" in arguments:
+            raise
+        typer.echo(f"sweeper: {error}", err=True)
+        sys.exit(EXIT_USER_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _minimum(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise typer.BadParameter(f"Expected OBJECTIVE=NUMBER such as certified@36/255=0.3, got {text!r}") from None
+
+
+def _describe_data(name: str, data_dir: Path | None) -> None:
+    import clipless
+
+    data: Any = clipless.datasets.load(name, data_dir=data_dir)
+    declared = data.metadata
+    sizes = f"train {len(data.train)}, validation {len(data.validation)}, test {len(data.test)}"
+    typer.echo(f"{declared.name}: {sizes}; shape {declared.input_shape}, {len(declared.classes)} classes")
+    typer.echo(f"evaluation rows: {declared.evaluation.value}; privacy unit: {declared.unit}")
+    for fact in declared.public_facts:
+        typer.echo(f"  public: {fact}")

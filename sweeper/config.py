@@ -1,0 +1,121 @@
+"""The configuration of one trial: every value of the spec chosen, nothing left open."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from clipless.privacy.allocation import NoiseAllocation
+from clipless.privacy.events import Relation
+from sweeper.errors import SpecError
+from sweeper.hyperparameters import Scalar
+from sweeper.mistakes import sentence
+from sweeper.settings import Method, Optimizer
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class TrialModel(_Part):
+    """What is trained; ``options`` go to the architecture."""
+
+    model_config = ConfigDict(extra="allow")
+
+    architecture: str
+    input_clip: float | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Width, depth and whatever else the architecture takes."""
+        return dict(self.model_extra or {})
+
+
+class TrialLoss(_Part):
+    """A loss and its parameters."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Temperature and whatever else the loss takes."""
+        return dict(self.model_extra or {})
+
+
+class TrialTraining(_Part):
+    """How it is trained; ``momentum`` is ``None`` for an optimiser without one."""
+
+    method: Method
+    epochs: int | None = None
+    batch_size: int
+    learning_rate: float
+    optimizer: Optimizer
+    momentum: float | None = None
+    loss: TrialLoss
+    sensitivity_fraction: float
+    micro_batch_size: int | None = None
+
+
+class TrialPrivacy(_Part):
+    """What is promised; ``None`` for the one of epsilon and noise multiplier that the plan computes."""
+
+    epsilon: float | None = None
+    noise_multiplier: float | None = None
+    delta: float
+    noise: NoiseAllocation
+    relation: Relation
+    accept_large_delta: bool = False
+
+
+class TrialConfig(_Part):
+    """One configuration, nested as in the spec."""
+
+    model: TrialModel
+    training: TrialTraining
+    privacy: TrialPrivacy
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values; ``from_json`` reads them back."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "TrialConfig":
+        """Read a configuration.
+
+        Raises:
+            SpecError: a value is missing or wrong.
+        """
+        try:
+            return cls.model_validate(dict(content))
+        except ValidationError as error:
+            raise SpecError(sentence(error, "the trial's configuration", cls)) from None
+
+
+def flatten(config: Mapping[str, Any] | TrialConfig) -> dict[str, Scalar]:
+    """Return a configuration with dotted keys, as tracking and tables want it.
+
+    >>> flatten({"training": {"loss": {"name": "tau-cce", "temperature": 2.0}}})
+    {'training.loss.name': 'tau-cce', 'training.loss.temperature': 2.0}
+    """
+    content = config.to_json() if isinstance(config, TrialConfig) else config
+    flat: dict[str, Scalar] = {}
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            flat.update({f"{key}.{below}": leaf for below, leaf in flatten(value).items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Undo ``flatten``."""
+    nested: dict[str, Any] = {}
+    for name, value in flat.items():
+        *sections, key = name.split(".")
+        inner = nested
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[key] = value
+    return nested

@@ -1,0 +1,21 @@
+"""Errors a user of the sweeper can catch."""
+
+
+class SweeperError(Exception):
+    """Base class of every error this package raises on purpose."""
+
+
+class SpecError(SweeperError, ValueError):
+    """A sweep specification that cannot be run; names file, field, value and remedy."""
+
+
+class RecordError(SweeperError, ValueError):
+    """A sweep folder, ledger or front file that cannot be read."""
+
+
+class PickError(SweeperError, LookupError):
+    """No point of the front meets the conditions."""
+
+
+class ExportError(SweeperError, RuntimeError):
+    """A figure or file that could not be written."""

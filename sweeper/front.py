@@ -1,0 +1,239 @@
+"""The result of a sweep: every point, which are on the front, what that costs, and on which conditions.
+
+``front.json`` is read by other tools: its schema has a version, and another version is refused rather than
+guessed.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from sweeper.claims import Claim
+from sweeper.config import flatten
+from sweeper.errors import RecordError
+from sweeper.pareto import Box, box_from_json, front_mask, hypervolume
+from sweeper.pricing import Answer
+from sweeper.records import Objective, Point, Trial
+from sweeper.rows import read_object, replace_file, to_text
+from sweeper.store import point_to_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA_VERSION = 1
+ACCOUNTANT = "the smaller of RDP (autodp) and pessimistic PLD (dp-accounting), both upper bounds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontTrial:
+    """What a reader of a front needs to know of a trial; ``None`` where no plan was made."""
+
+    config: Mapping[str, Any]
+    run_id: str | None = None
+    delta: float | None = None
+    relation: str | None = None
+    accountant: str | None = None
+    sampling: Mapping[str, Any] | None = None
+    noise_multiplier: float | None = None
+    status: str
+    reason: str = ""
+
+    @classmethod
+    def of(cls, trial: Trial) -> "FrontTrial":
+        """Summarise a trial."""
+        summary = cls(
+            config=trial.config, run_id=trial.run_id, status=trial.status.value, reason=trial.reason
+        )
+        plan = trial.plan
+        if plan is None:
+            return summary
+        kept = ("sampling_rate", "batch_size", "steps_per_epoch", "epochs", "population")
+        return replace(
+            summary,
+            delta=plan["delta"],
+            relation=plan["relation"],
+            accountant=ACCOUNTANT,
+            sampling={"kind": "poisson", **{key: plan[key] for key in kept}},
+            noise_multiplier=plan["noise_multiplier"],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {field: getattr(self, field) for field in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Front:
+    """The result of a sweep.
+
+    Attributes:
+        sweep: its name.
+        objectives: the axes.
+        trials: by id.
+        points: every point of every trial.
+        on_front: keys of the points that no other dominates, by validation values.
+        hypervolume: share of ``box`` that the front dominates.
+        box: where the hypervolume was measured.
+        ledger: what releasing the winner, the front and everything costs.
+        claim: what holds for every point.
+    """
+
+    sweep: str
+    objectives: tuple[Objective, ...]
+    trials: Mapping[str, FrontTrial]
+    points: tuple[Point, ...]
+    on_front: frozenset[tuple[str, int]]
+    hypervolume: float
+    box: Box
+    ledger: Mapping[str, Answer]
+    claim: Claim
+
+    @property
+    def front_points(self) -> tuple[Point, ...]:
+        """The points on the front, smallest epsilon first."""
+        points = (point for point in self.points if point.key in self.on_front)
+        return tuple(sorted(points, key=lambda point: (point.values.get("epsilon", 0.0), point.key)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of ``front.json``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "sweep": self.sweep,
+            "objectives": [{"name": o.name, "direction": o.direction.value} for o in self.objectives],
+            "trials": {id_: trial.to_json() for id_, trial in self.trials.items()},
+            "points": [{**point_to_json(p), "on_front": p.key in self.on_front} for p in self.points],
+            "hypervolume": {
+                "value": self.hypervolume,
+                "reference": dict(self.box.reference),
+                "ideal": dict(self.box.ideal),
+                "log_epsilon": self.box.log_epsilon,
+            },
+            "ledger": {question: answer.to_json() for question, answer in self.ledger.items()},
+            "claim": self.claim.to_json(),
+        }
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Return one flat row per point, the trial's end and configuration in it."""
+        for point in self.points:
+            trial = self.trials[point.trial]
+            yield {
+                "trial": point.trial,
+                "epoch": point.epoch,
+                "on_front": point.key in self.on_front,
+                **dict(point.values),
+                **{f"epsilon.{name}": value for name, value in point.accountants.items()},
+                **{f"test.{name}": value for name, value in (point.test or {}).items()},
+                "model": point.model or "",
+                "status": trial.status,
+                **{f"config.{name}": value for name, value in flatten(trial.config).items()},
+            }
+
+    def to_dataframe(self) -> "pd.DataFrame":
+        """Return the rows as a table."""
+        import pandas as pd
+
+        return pd.DataFrame.from_records(list(self.rows()))
+
+    def to_csv(self) -> str:
+        """Return the rows as CSV; a value that a point lacks is an empty cell."""
+        rows = list(self.rows())
+        text = io.StringIO()
+        writer = csv.DictWriter(
+            text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n"
+        )
+        writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue()
+
+    def write(self, path: str | Path) -> None:
+        """Replace ``front.json``.
+
+        Raises:
+            RecordError: it could not be written.
+        """
+        replace_file(Path(path), to_text(self.to_json(), indent=1) + "\n")
+
+
+def build_front(
+    *,
+    sweep: str,
+    objectives: Iterable[Objective],
+    trials: Iterable[Trial],
+    points: Iterable[Point],
+    ledger: Mapping[str, Answer],
+    claim: Claim,
+    box: Box | None = None,
+) -> Front:
+    """Find the front among the points and join what a reader must know."""
+    objectives, points = tuple(objectives), tuple(points)
+    box = Box.default(objectives) if box is None else box
+    mask = front_mask(points, objectives)
+    return Front(
+        sweep=sweep,
+        objectives=objectives,
+        trials={trial.id: FrontTrial.of(trial) for trial in trials},
+        points=points,
+        on_front=frozenset(point.key for point, chosen in zip(points, mask, strict=True) if chosen),
+        hypervolume=hypervolume(points, objectives, box),
+        box=box,
+        ledger=dict(ledger),
+        claim=claim,
+    )
+
+
+class _Content(BaseModel):
+    """The parts of a front file that are plain rows."""
+
+    sweep: str
+    objectives: tuple[Objective, ...]
+    trials: dict[str, FrontTrial]
+    points: tuple[Point, ...]
+    ledger: dict[str, Answer]
+    claim: Claim
+
+
+_MARKS = TypeAdapter(list[bool])
+
+
+def read_front(path: str | Path) -> Front:
+    """Read ``front.json``.
+
+    Raises:
+        RecordError: missing, broken, or of another schema version.
+    """
+    content = read_object(Path(path))
+    version = content.get("schema_version")
+    if version != SCHEMA_VERSION:
+        remedy = "read it with the version of sweeper that wrote it, or run the sweep again"
+        raise RecordError(f"Expected schema_version {SCHEMA_VERSION} in {path}, got {version!r}; {remedy}")
+    try:
+        parts = _Content.model_validate(content)
+        marks = _MARKS.validate_python([point["on_front"] for point in content["points"]])
+        value = float(content["hypervolume"]["value"])
+        box = box_from_json(content["hypervolume"])
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise RecordError(f"{first['msg']} ({field} in {path}); write the front again") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RecordError(f"Expected a front in {path}, but {error!r}; write the front again") from None
+    on_front = frozenset(p.key for p, marked in zip(parts.points, marks, strict=True) if marked)
+    unknown = sorted({point.trial for point in parts.points} - set(parts.trials))
+    if unknown:
+        raise RecordError(f"Expected every trial of a point among the trials of {path}, got {unknown[0]!r}")
+    return Front(
+        sweep=parts.sweep,
+        objectives=parts.objectives,
+        trials=parts.trials,
+        points=parts.points,
+        on_front=on_front,
+        hypervolume=value,
+        box=box,
+        ledger=parts.ledger,
+        claim=parts.claim,
+    )

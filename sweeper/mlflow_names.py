@@ -1,0 +1,79 @@
+"""Names and texts as MLflow takes them; MLflow itself is not imported here."""
+
+import json
+import re
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from sweeper.records import TrialStatus
+
+MAX_KEY_LENGTH = 250
+MAX_PARAM_LENGTH = 6000
+MAX_TAG_LENGTH = 8000
+
+RUN_STATUS = {
+    TrialStatus.RUNNING: "KILLED",  # what still runs when tracking ends has been killed
+    TrialStatus.COMPLETED: "FINISHED",
+    TrialStatus.STOPPED: "FINISHED",
+    TrialStatus.FAILED: "FAILED",
+    TrialStatus.INTERRUPTED: "KILLED",
+}
+
+PACKAGES = ("torch", "numpy", "optuna", "ray", "mlflow", "moocore", "autodp", "dp-accounting")
+
+
+def metric_names(
+    values: Mapping[str, float],
+    accountants: Mapping[str, float] | None = None,
+    sensitivities: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """Return a point's numbers under their MLflow names.
+
+    >>> metric_names({"epsilon": 1.0, "accuracy": 0.9, "certified@36/255": 0.5}, {"pld": 1.0})
+    {'epsilon': 1.0, 'val/accuracy': 0.9, 'val/certified/36_255': 0.5, 'epsilon/pld': 1.0}
+    """
+    named = {}
+    for name, value in values.items():
+        kind, _, radius = name.partition("@")
+        prefix = "" if name == "epsilon" else "val/"
+        named[f"{prefix}{kind}" + (f"/{radius.replace('/', '_')}" if radius else "")] = value
+    named |= {f"epsilon/{name}": value for name, value in (accountants or {}).items()}
+    return named | {f"sensitivity/{name}": value for name, value in (sensitivities or {}).items()}
+
+
+def flatten(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return nested parameters as MLflow takes them: dotted names, short texts.
+
+    >>> flatten({"loss": {"name": "tau-cce", "temperature": 0.5}, "radii": [1, 2]})
+    {'loss.name': 'tau-cce', 'loss.temperature': '0.5', 'radii': '[1, 2]'}
+    """
+    flat: dict[str, str] = {}
+    for name, value in params.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, default=str)
+            flat[clean(f"{prefix}{name}")] = text[:MAX_PARAM_LENGTH]
+    return flat
+
+
+def clean(name: str) -> str:
+    """Return a name that MLflow accepts.
+
+    >>> clean("val/certified@36//255")
+    'val/certified_36/255'
+    """
+    parts = [part for part in re.sub(r"[^\w\-. :/]", "_", name).split("/") if part.strip(".")]
+    return "/".join(parts)[:MAX_KEY_LENGTH].rstrip("/") or "_"
+
+
+def version_tags() -> dict[str, str]:
+    """Return the versions of this code and of the packages that results depend on, as tags."""
+    tags = {"sweeper.version": metadata.version("sweeper")}
+    for name in PACKAGES:
+        try:
+            tags[f"version.{name}"] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return tags

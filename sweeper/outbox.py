@@ -1,0 +1,144 @@
+"""An outbox: rows delivered in order by a thread of their own, kept in a file while nobody takes them.
+
+The driver puts rows and goes on: ``put`` neither blocks nor raises. When a delivery fails, its rows and all
+later ones go to the file, and the whole file is tried again after a pause that doubles. Rows may therefore be
+delivered twice, never out of order: whoever receives them must not mind. What rows mean is not known here.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeper.desk import one_line
+from sweeper.rows import RowFile
+
+FLUSH_SECONDS = 1.0
+FIRST_PAUSE_SECONDS = 2.0
+LONGEST_PAUSE_SECONDS = 60.0
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What was not delivered when an outbox was closed: how many rows, where they wait, and why."""
+
+    rows: int = 0
+    path: Path | None = None
+    trouble: str = ""
+
+
+class Outbox:
+    """Delivers rows to one receiver.
+
+    Args:
+        deliver: takes rows in order; an exception means that they must come again.
+        path: the file for rows that wait; rows left in it by an earlier run are delivered first.
+        header: the first row of that file, which says where its rows belong.
+    """
+
+    def __init__(self, deliver: Callable[[Rows], None], path: Path, header: Mapping[str, Any]) -> None:
+        self._deliver = deliver
+        self._path = path
+        self._header = header
+        self._file = RowFile(path, patient=True)
+        self._waiting = len(stored_rows(path))  # rows in the file
+        self._in_hand: Rows = ()  # rows that are in neither the queue nor the file
+        self._queue: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._abandoned = False
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+        self._retry_at = 0.0
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._work, name=f"outbox {path.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._thread.start()
+
+    def put(self, row: Mapping[str, Any]) -> None:
+        """Hand over one row, of JSON values."""
+        self._queue.put(row)
+
+    def close(self, timeout_seconds: float) -> Left:
+        """Deliver what is left, for no longer than the timeout; put the rest into the file."""
+        self._closing.set()
+        self._thread.join(timeout_seconds)
+        with self._lock:
+            if self._thread.is_alive() and not self._abandoned:
+                self._abandoned = True
+                self._trouble = self._trouble or f"no answer within {timeout_seconds:g} seconds"
+                self._keep([*self._in_hand, *self._drain()])
+            return Left(self._waiting, self._path, self._trouble) if self._waiting else Left()
+
+    def _work(self) -> None:
+        closing = False
+        while not closing:
+            closing = self._closing.is_set()
+            with self._lock:
+                rows = self._in_hand = self._drain()
+            self._step(rows, patient=not closing)
+            self._closing.wait(FLUSH_SECONDS)
+
+    def _step(self, rows: Rows, *, patient: bool) -> None:
+        if self._waiting:  # earlier rows go first
+            with self._lock:
+                if self._abandoned:
+                    return
+                self._keep(rows)
+                self._in_hand = ()
+            if self._file.pending or (patient and time.monotonic() < self._retry_at):
+                return
+            rows = stored_rows(self._path)
+        if rows:
+            self._try(rows)
+
+    def _try(self, rows: Rows) -> None:
+        try:
+            self._deliver(rows)
+            trouble = ""
+        except Exception as error:
+            trouble = one_line(error)
+        with self._lock:
+            if self._abandoned:
+                return
+            if trouble and not self._waiting:
+                self._keep(rows)
+            if trouble:
+                self._retry_at = time.monotonic() + self._pause_seconds
+                self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+            else:
+                self._forget()
+            self._trouble = trouble
+            self._in_hand = ()
+
+    def _drain(self) -> list[Mapping[str, Any]]:
+        rows = []
+        while not self._queue.empty():
+            rows.append(self._queue.get())
+        return rows
+
+    def _keep(self, rows: Rows) -> None:
+        if rows and not self._waiting:
+            self._file.append(self._header)
+        for row in rows:
+            self._file.append(row)
+        self._file.flush()
+        self._waiting += len(rows)
+
+    def _forget(self) -> None:
+        if self._waiting:
+            self._path.unlink(missing_ok=True)
+            self._file = RowFile(self._path, patient=True)
+        self._waiting = 0
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+
+
+def stored_rows(path: Path) -> Rows:
+    """Return the rows that wait in a file, without its header."""
+    return RowFile(path).read()[1:]

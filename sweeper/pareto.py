@@ -1,0 +1,172 @@
+"""Dominance, fronts and hypervolume. Pure arithmetic; moocore does the counting.
+
+A point dominates another when it is nowhere worse and somewhere better; equal points do not dominate each
+other. moocore reports a NaN row as non-dominated and drops rows beyond the reference without a word, so rows
+are checked here first: a row that lacks an objective, or holds a NaN or an impossible infinity, is not
+comparable and never on a front. An infinite epsilon (no privacy) is comparable.
+
+References:
+    Guerreiro, Fonseca, Paquete (2021), The hypervolume indicator, https://arxiv.org/abs/2005.00515
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log, nan
+from types import MappingProxyType
+from typing import Any
+
+import moocore
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeper.records import Direction, Objective, Point
+
+Floats = NDArray[np.float64]
+
+EPSILON_FLOOR = 0.01
+EPSILON_CEILING = 100.0
+
+
+def costs(points: Iterable[Point], objectives: Sequence[Objective]) -> Floats:
+    """Return one row per point and one column per objective, smaller is better.
+
+    A row that is not comparable is all NaN.
+    """
+    names = [objective.name for objective in objectives]
+    rows = [[values.get(name, nan) for name in names] for values in (point.values for point in points)]
+    matrix = np.asarray(rows, dtype=np.float64).reshape(len(rows), len(names))
+    matrix[:, [o.direction is Direction.MAXIMIZE for o in objectives]] *= -1.0
+    matrix += 0.0  # one zero only
+    matrix[(np.isnan(matrix) | (matrix == -np.inf)).any(axis=1)] = nan
+    return matrix
+
+
+def dominates(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Whether cost row ``a`` is nowhere worse than ``b`` and somewhere better; never with a NaN."""
+    pairs = list(zip(a, b, strict=True))
+    return all(x <= y for x, y in pairs) and any(x < y for x, y in pairs)
+
+
+def nondominated(matrix: Floats) -> NDArray[np.bool_]:
+    """Return which cost rows no other row dominates; never a row with a NaN."""
+    mask = np.zeros(len(matrix), dtype=np.bool_)
+    comparable = np.flatnonzero(~np.isnan(matrix).any(axis=1))
+    if len(comparable):
+        mask[comparable] = moocore.is_nondominated(_finite(matrix[comparable]), keep_weakly=True)
+    return mask
+
+
+def _finite(matrix: Floats) -> Floats:
+    """Return rows of the same order with finite numbers only: moocore's sweep uses infinity as a sentinel."""
+    infinite = np.isposinf(matrix)
+    largest = np.max(matrix, axis=0, where=~infinite, initial=0.0)
+    return np.where(infinite, np.nextafter(largest, np.inf), matrix)
+
+
+def front_mask(points: Sequence[Point], objectives: Sequence[Objective]) -> NDArray[np.bool_]:
+    """Return which points are on the front."""
+    return nondominated(costs(points, objectives))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """The region that a hypervolume is measured in.
+
+    Attributes:
+        reference: by objective, the worst value that counts; a point worse in any objective adds nothing.
+        ideal: by objective, the best value that counts; better ones are counted as equal to it.
+        log_epsilon: epsilon is measured in its logarithm, so that 0.5 -> 1 counts as much as 5 -> 10.
+    """
+
+    reference: Mapping[str, float]
+    ideal: Mapping[str, float]
+    log_epsilon: bool = True
+
+    @classmethod
+    def default(cls, objectives: Sequence[Objective], *, log_epsilon: bool = True) -> "Box":
+        """Epsilon from 0.01 to 100, every other objective from 0 to 1; the same for every sweep."""
+        names = [objective.name for objective in objectives]
+        reference = {name: EPSILON_CEILING if name == "epsilon" else 0.0 for name in names}
+        ideal = {name: EPSILON_FLOOR if name == "epsilon" else 1.0 for name in names}
+        return cls(
+            reference=MappingProxyType(reference), ideal=MappingProxyType(ideal), log_epsilon=log_epsilon
+        )
+
+    def scaled(self, matrix: Floats, objectives: Sequence[Objective]) -> Floats:
+        """Return cost rows with the ideal at 0 and the reference at 1; rows not inside are left out."""
+        columns = [self._scale(matrix[:, i], objective) for i, objective in enumerate(objectives)]
+        scaled = np.column_stack(columns) if columns else matrix
+        inside = (scaled < 1.0).all(axis=1)  # NaN fails
+        return np.maximum(scaled[inside], 0.0)
+
+    def _scale(self, column: Floats, objective: Objective) -> Floats:
+        sign = -1.0 if objective.direction is Direction.MAXIMIZE else 1.0
+        best, worst = (sign * end[objective.name] for end in (self.ideal, self.reference))
+        if self.log_epsilon and objective.name == "epsilon":
+            column, best, worst = np.log(np.maximum(column, best)), log(best), log(worst)
+        if not best < worst:
+            raise ValueError(
+                f"Expected the ideal of {objective.name} to be better than its reference, got {self}"
+            )
+        scaled: Floats = (column - best) / (worst - best)
+        return scaled
+
+
+def hypervolume(points: Sequence[Point], objectives: Sequence[Objective], box: Box | None = None) -> float:
+    """Return the share of the box that the points dominate, in [0, 1].
+
+    Args:
+        points: any points; those off the front or beyond the reference add nothing.
+        objectives: the axes.
+        box: where it is measured; ``Box.default`` if left out.
+    """
+    box = Box.default(objectives) if box is None else box
+    rows = box.scaled(costs(points, objectives), objectives)
+    if not len(rows):
+        return 0.0
+    if rows.shape[1] > 3:  # beyond three objectives, dominated rows cost time
+        rows = rows[nondominated(rows)]
+    return float(moocore.hypervolume(rows, ref=np.ones(rows.shape[1])))
+
+
+class FrontArchive:
+    """The front of all points seen so far, kept up to date point by point.
+
+    A point added again under its key replaces the earlier one. Its epsilon may only have fallen, as it does
+    when a second accountant reports; a replacement that got worse would not bring back the points that it
+    pushed out.
+    """
+
+    def __init__(self, objectives: Sequence[Objective]) -> None:
+        self._objectives = tuple(objectives)
+        self._front: dict[tuple[str, int], Point] = {}
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The front."""
+        return tuple(self._front.values())
+
+    def add(self, points: Iterable[Point]) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
+        """Take points in.
+
+        Returns:
+            The points of this call that are on the front now and whose key was not before, and the points
+            that were on the front and whose key no longer is.
+        """
+        before = dict(self._front)
+        candidates = list((before | {point.key: point for point in points}).values())
+        mask = front_mask(candidates, self._objectives)
+        self._front = {point.key: point for point, on_front in zip(candidates, mask, strict=True) if on_front}
+        entered = tuple(point for key, point in self._front.items() if key not in before)
+        left = tuple(point for key, point in before.items() if key not in self._front)
+        return entered, left
+
+    def hypervolume(self, box: Box | None = None) -> float:
+        """Return the share of the box that the front dominates."""
+        return hypervolume(self.points, self._objectives, box)
+
+
+def box_from_json(content: Mapping[str, Any]) -> Box:
+    """Read a box back from a front file."""
+    ideal, reference = ({k: float(v) for k, v in content[key].items()} for key in ("ideal", "reference"))
+    return Box(reference=reference, ideal=ideal, log_epsilon=bool(content["log_epsilon"]))

@@ -1,0 +1,76 @@
+"""Picking one point of a front."""
+
+from collections.abc import Mapping
+from math import inf, log
+
+from sweeper import objectives as names
+from sweeper.errors import PickError, SpecError
+from sweeper.front import Front
+from sweeper.records import Point
+
+
+def pick(front: Front, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None) -> Point:
+    """Return the point of best utility that meets the conditions.
+
+    Utility is the first objective other than epsilon, on validation; ties go to the smaller epsilon.
+
+    Args:
+        front: of a sweep.
+        max_epsilon: largest epsilon (fixed in advance) to accept.
+        minimum: smallest values to accept, by objective: ``{"certified@36/255": 0.3}``.
+
+    Raises:
+        PickError: no such objective, a condition that is no number, or no point that meets them; names the
+            nearest.
+    """
+    floors = {_objective(front, name): _number(name, value) for name, value in (minimum or {}).items()}
+    ceiling = inf if max_epsilon is None else _number("max_epsilon", max_epsilon)
+    candidates = front.front_points
+    if not candidates:
+        raise PickError(f"The front of {front.sweep} has no point yet; let a trial finish its first epoch")
+    allowed = [point for point in candidates if _missed(point, ceiling, floors) == 0.0]
+    if not allowed:
+        nearest = min(candidates, key=lambda point: _missed(point, ceiling, floors))
+        raise PickError(_nearest(nearest, ceiling, floors))
+    utility = next(o.name for o in front.objectives if o.name != "epsilon")
+    return max(allowed, key=lambda point: (point.values[utility], -point.values.get("epsilon", inf)))
+
+
+def _number(name: str, value: float) -> float:
+    if not -inf < value < inf:  # NaN fails
+        raise PickError(f"Expected a finite number for {name}, got {value!r}")
+    return float(value)
+
+
+def _objective(front: Front, name: str) -> str:
+    known = [objective.name for objective in front.objectives if objective.name != "epsilon"]
+    try:
+        found = [objective for objective in known if names.same(name, objective)]
+    except SpecError as error:
+        raise PickError(str(error)) from None
+    if not found:
+        raise PickError(
+            f"Expected an objective of {front.sweep} to put a minimum on, got {name!r}; "
+            f"choose among {', '.join(known)}"
+        )
+    return found[0]
+
+
+def _missed(point: Point, ceiling: float, floors: Mapping[str, float]) -> float:
+    """How far a point is from the conditions: shortfalls, and the excess of epsilon in its logarithm."""
+    epsilon = point.values.get("epsilon", inf)
+    excess = 0.0
+    if not epsilon <= ceiling:
+        excess = log(epsilon / ceiling) if 0 < ceiling < epsilon < inf else inf
+    return excess + sum(max(0.0, floor - point.values[name]) for name, floor in floors.items())
+
+
+def _nearest(point: Point, ceiling: float, floors: Mapping[str, float]) -> str:
+    asked = [f"epsilon <= {ceiling:g}"] * (ceiling < inf) + [
+        f"{name} >= {floor:g}" for name, floor in floors.items()
+    ]
+    found = ", ".join(f"{name}={value:.4g}" for name, value in point.values.items())
+    return (
+        f"No point of the front has {' and '.join(asked)}; the nearest is trial {point.trial}, epoch "
+        f"{point.epoch}: {found}; relax a condition or search longer"
+    )

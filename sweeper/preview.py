@@ -1,0 +1,153 @@
+"""What a spec would do, without training: plans, sensitivities, epsilon per epoch, noise against gradient, cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import optuna
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from clipless.datasets import Dataset
+from clipless.plan import Plan
+from clipless.privacy.accounting import Claim, claim
+from sweeper.config import TrialConfig, flatten
+from sweeper.hyperparameters import Scalar
+from sweeper.pricing import Answer, price
+from sweeper.space import open_dimensions, resolve, suggest
+from sweeper.spec import Spec
+from sweeper.training import build_loss, build_model, build_plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterPreview:
+    """One parameter of a planned training.
+
+    Attributes:
+        name: of the parameter.
+        size: number of entries.
+        sensitivity: largest change of its summed gradient by one example.
+        noise_std: standard deviation of the noise on each entry of the summed gradient.
+        noise_to_gradient: norm of the noise over the largest possible norm of the summed gradient of an expected
+            batch, ``noise_std sqrt(size) / (b sensitivity)``.
+    """
+
+    name: str
+    size: int
+    sensitivity: float
+    noise_std: float
+    noise_to_gradient: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """One configuration as it would be trained."""
+
+    config: TrialConfig
+    plan: Plan
+    parameters: tuple[ParameterPreview, ...]
+    epsilon_curve: tuple[float, ...]
+    claim: Claim
+
+
+def preview(spec: Spec, data: Dataset, configurations: int = 1) -> tuple[Preview, ...]:
+    """Plan the first ``configurations`` that the sweep could try: those to be tried first, then random ones.
+
+    Raises:
+        SpecError: the spec does not fit the data.
+        clipless.errors.CliplessError: a configuration that cannot be planned.
+    """
+    spec.validate_against(len(data.train), len(data.metadata.classes))
+    return tuple(_plan(spec, data, proposal) for proposal in _proposals(spec, configurations))
+
+
+def sweep_cost(spec: Spec, previews: Sequence[Preview]) -> Answer:
+    """Price all trials of the sweep as if each spent what one of the previewed ones would.
+
+    Every trial is taken to spend the event of a previewed configuration in turn; random configurations make this an
+    estimate, a single configuration makes it exact.
+    """
+    events = [previews[i % len(previews)].plan.event() for i in range(spec.trials)]
+    return price(events, spec.privacy.delta)
+
+
+def _proposals(spec: Spec, count: int) -> list[Mapping[str, Scalar]]:
+    study = optuna.create_study(
+        directions=["minimize"], sampler=optuna.samplers.RandomSampler(seed=spec.search.seed)
+    )
+    for first in spec.first[:count]:
+        study.enqueue_trial(dict(first))
+    return [suggest(study.ask(), spec) for _ in range(count)]
+
+
+def _plan(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> Preview:
+    config = resolve(spec, proposal)
+    loss = build_loss(config)
+    model = build_model(config, data, loss, spec.search.seed)
+    plan = build_plan(config, model, loss, len(data.train))
+    stds = plan.noise_stds
+    parameters = tuple(
+        ParameterPreview(
+            name=name,
+            size=plan.sizes[name],
+            sensitivity=delta,
+            noise_std=stds[name],
+            noise_to_gradient=stds[name] * sqrt(plan.sizes[name]) / (plan.batch_size * delta),
+        )
+        for name, delta in plan.sensitivities.items()
+    )
+    return Preview(
+        config=config,
+        plan=plan,
+        parameters=parameters,
+        epsilon_curve=tuple(plan.epsilon_curve()),
+        claim=claim(plan.event(), plan.delta),
+    )
+
+
+def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> RenderableType:
+    """Return what ``sweeper check`` prints."""
+    declared = data.metadata
+    parts: list[RenderableType] = [
+        Text(
+            f"{spec.name}: valid. {declared.name}, N = {len(data.train)} training rows, evaluation "
+            f"{declared.evaluation.value}, unit {declared.unit}; {spec.trials} trials, "
+            f"{open_dimensions(spec)} open hyperparameters."
+        )
+    ]
+    for one in previews:
+        parts += [Text(""), *_render_one(one)]
+    cost = sweep_cost(spec, previews)
+    parts.append(
+        Text(
+            f"\nEverything the sweep releases: about epsilon {cost.epsilon:.3g} at delta {cost.delta:g}, if its "
+            f"{cost.events} trials spend what the {len(previews)} above would."
+        )
+    )
+    return Group(*parts)
+
+
+def _render_one(one: Preview) -> list[RenderableType]:
+    plan = one.plan
+    chosen = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in flatten(one.config).items())
+    table = Table(box=None, title_justify="left")
+    for column in ("parameter", "entries", "sensitivity", "noise std", "noise / gradient"):
+        table.add_column(column, justify="left" if column == "parameter" else "right")
+    for p in one.parameters:
+        table.add_row(
+            p.name, str(p.size), f"{p.sensitivity:.4g}", f"{p.noise_std:.4g}", f"{p.noise_to_gradient:.3g}"
+        )
+    shown = sorted({0, len(one.epsilon_curve) // 4, len(one.epsilon_curve) // 2, len(one.epsilon_curve) - 1})
+    curve = ", ".join(f"epoch {i + 1}: {one.epsilon_curve[i]:.3f}" for i in shown)
+    rdp = "absent" if one.claim.rdp is None else f"{one.claim.rdp:.4f}"
+    return [
+        Text(chosen),
+        Text(
+            f"q = {plan.sampling_rate:.5f}, {plan.steps_per_epoch} steps per epoch, {plan.epochs} epochs, "
+            f"noise multiplier {plan.noise_multiplier:.4f}, {plan.relation.value}"
+        ),
+        Text(f"epsilon {one.claim.epsilon:.4f} at delta {plan.delta:g} (PLD {one.claim.pld:.4f}, RDP {rdp})"),
+        Text(f"upper bounds along the way: {curve}"),
+        table,
+    ]

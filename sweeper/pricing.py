@@ -1,0 +1,64 @@
+"""What events cost together. Both accountants' numbers are upper bounds; so is each number here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
+from math import isfinite
+from typing import Any
+
+from clipless.privacy.accounting import claim, rdp_epsilon
+from clipless.privacy.events import Composed, PoissonGaussian, Relation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What releasing something costs.
+
+    Attributes:
+        epsilon: upper bound.
+        delta: at which it holds.
+        events: number of trainings that are charged.
+        statement: what is released, at which price and why, in words.
+    """
+
+    epsilon: float
+    delta: float
+    events: int
+    statement: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "events": self.events,
+            "statement": self.statement,
+        }
+
+
+def round_up(epsilon: float, digits: int = 4) -> str:
+    """Return epsilon with a few significant digits, never less than it is.
+
+    >>> round_up(1.23401), round_up(3.0), round_up(float("inf"))
+    ('1.235', '3', 'inf')
+    """
+    if not isfinite(epsilon):
+        return f"{epsilon:g}"
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(epsilon)
+    return f"{rounded.normalize():f}"
+
+
+def price(events: Sequence[PoissonGaussian], delta: float, *, tight: bool = False) -> Answer:
+    """Price the composition of all events.
+
+    By RDP, whose composition is a sum: milliseconds. Under replace-one, which RDP cannot price with Poisson
+    sampling, and if ``tight``, the smaller of RDP and PLD as for any claim: seconds for dozens of trials.
+    """
+    if not events:
+        return Answer(epsilon=0.0, delta=delta, events=0)
+    composed = Composed(tuple(events))
+    if tight or composed.relation is not Relation.ADD_OR_REMOVE_ONE:
+        epsilon = claim(composed, delta).epsilon
+    else:
+        epsilon = rdp_epsilon(composed, delta)
+    return Answer(epsilon=epsilon, delta=delta, events=len(events))

@@ -1,0 +1,277 @@
+"""What a sweep shows while it runs and when it ends: rendered from one frozen state, so that tests read text.
+
+In a terminal a live display is redrawn in place; elsewhere a plain line is printed now and then. The only
+module that writes to the screen during a run.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sweeper.outbox import Left
+from sweeper.records import Direction, Objective, Point
+
+MAX_ROWS = 8
+MAX_FAILURES = 5
+LINE_EVERY_SECONDS = 30.0
+REFRESH_PER_SECOND = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A trial that trains: its id, the epochs done and planned (0 if not known yet)."""
+
+    trial: str
+    epoch: int = 0
+    epochs: int = 0
+
+    @property
+    def fraction(self) -> float:
+        """How much of it is done."""
+        return self.epoch / self.epochs if self.epochs else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How a sweep stands.
+
+    Attributes:
+        name: of the sweep.
+        total: trials planned.
+        done: trials that completed or were stopped.
+        failed: trials that failed.
+        running: trials that train.
+        objectives: the columns of the table of points.
+        front: the points that no other dominates, so far.
+        hypervolume: of that front.
+        elapsed_seconds: since the trials began.
+        limit_seconds: the time the sweep may take.
+    """
+
+    name: str
+    total: int
+    done: int = 0
+    failed: int = 0
+    running: tuple[Running, ...] = ()
+    objectives: tuple[Objective, ...] = ()
+    front: tuple[Point, ...] = ()
+    hypervolume: float | None = None
+    elapsed_seconds: float = 0.0
+    limit_seconds: float | None = None
+
+    @property
+    def fraction(self) -> float:
+        """How much of the sweep is done, between 0 and 1."""
+        finished = self.done + self.failed + sum(running.fraction for running in self.running)
+        return min(1.0, finished / self.total) if self.total else 1.0
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        """An estimate of the time left, ``None`` before there is anything to base it on."""
+        if self.fraction <= 0:
+            return None
+        estimate = self.elapsed_seconds * (1 - self.fraction) / self.fraction
+        limit = self.limit_seconds
+        return estimate if limit is None else max(0.0, min(estimate, limit - self.elapsed_seconds))
+
+    @property
+    def best(self) -> Point | None:
+        """The point of the front that is best in the first objective beside epsilon."""
+        names = [objective for objective in self.objectives if objective.name != "epsilon"]
+        if not names or not self.front:
+            return None
+        sign = -1 if names[0].direction is Direction.MINIMIZE else 1
+        return max(self.front, key=lambda point: sign * point.values.get(names[0].name, -sign * math.inf))
+
+
+class Display:
+    """Shows a sweep's progress for the time of a ``with`` block.
+
+    Args:
+        console: where to; standard output if ``None``.
+        line_every_seconds: how often a plain line is printed when there is no terminal.
+    """
+
+    def __init__(
+        self, console: Console | None = None, *, line_every_seconds: float = LINE_EVERY_SECONDS
+    ) -> None:
+        self._console = console or Console()
+        self._line_every_seconds = line_every_seconds
+        self._progress: Progress | None = None
+        self._updated_at = 0.0
+        self._printed_at: float | None = None
+        self._live = (
+            Live(
+                console=self._console,
+                get_renderable=self._render,
+                refresh_per_second=REFRESH_PER_SECOND,
+                transient=True,
+            )
+            if self._console.is_terminal
+            else None
+        )
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def update(self, progress: Progress) -> None:
+        """Show a new state, or remember it until it is time for a line."""
+        self._progress, self._updated_at = progress, time.monotonic()
+        due = self._printed_at is None or self._updated_at - self._printed_at >= self._line_every_seconds
+        if self._live is None and due:
+            self._printed_at = self._updated_at
+            self._console.print(line(progress), highlight=False, soft_wrap=True)
+
+    def _render(self) -> RenderableType:
+        if self._progress is None:
+            return Text("starting ...")
+        since = time.monotonic() - self._updated_at
+        ticking = self._progress.elapsed_seconds + since
+        return render(dataclasses.replace(self._progress, elapsed_seconds=ticking))
+
+
+def render(progress: Progress) -> RenderableType:
+    """Return the live display of a state."""
+    bar = ProgressBar(total=1.0, completed=progress.fraction, width=40)
+    parts: list[RenderableType] = [Text(f"{progress.name}: {_counts(progress)}"), bar, Text(_times(progress))]
+    if progress.running:
+        parts.append(Text("training " + ", ".join(_running(one) for one in progress.running)))
+    if progress.front:
+        parts.append(_table(progress))
+    return Group(*parts)
+
+
+def line(progress: Progress) -> str:
+    """Return a state as one plain line.
+
+    >>> line(Progress(name="digits", total=16, done=3, failed=1, elapsed_seconds=20))
+    'digits: 3 of 16 trials done, 1 failed; 0:20 elapsed, about 1:00 left'
+    """
+    parts = [_counts(progress)]
+    if progress.best:
+        parts.append(f"best {_point(progress.best, progress.objectives)}")
+    if progress.hypervolume is not None:
+        parts.append(f"hypervolume {progress.hypervolume:.3f}")
+    return f"{progress.name}: {'; '.join([*parts, _times(progress)])}"
+
+
+def closing_summary(
+    progress: Progress,
+    folder: Path,
+    *,
+    look: str | None = None,
+    reason: str = "",
+    failures: Mapping[str, str] | None = None,
+    left: Left | None = None,
+    notes: Sequence[str] = (),
+) -> str:
+    """Return what to say when a sweep has ended: how it went and where to look.
+
+    Args:
+        progress: the last state.
+        folder: of the sweep.
+        look: how to see its runs, from ``tracking.how_to_look``.
+        reason: why it ended before its last trial.
+        failures: trial -> reason.
+        left: what tracking could not deliver.
+        notes: more lines, such as what the claim is conditional on.
+    """
+    ended = f" (ended early: {reason})" if reason else ""
+    lines = [f"{progress.name}: {_counts(progress)} in {clock(progress.elapsed_seconds)}{ended}."]
+    if progress.front:
+        size = len(progress.front)
+        volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
+        lines.append(f"The front has {size} point{'s' if size > 1 else ''}{volume}:")
+        lines += [f"  {_point(point, progress.objectives)}" for point in spread(progress.front)]
+    lines += [f"  {trial} failed: {why}" for trial, why in list((failures or {}).items())[:MAX_FAILURES]]
+    hidden = len(failures or {}) - MAX_FAILURES
+    lines += [f"  and {hidden} more failed"] if hidden > 0 else []
+    lines += notes
+    if left and left.rows:
+        lines.append(f"Tracking: {left.rows} rows were not taken ({left.trouble}); they wait in {left.path}.")
+    lines.append(f"Report: {folder / 'front.html'}")
+    lines += [f"Runs: {look}"] if look else []
+    if progress.best:
+        lines.append(f"A model: sweeper pick {folder}{_limit(progress.best.values['epsilon'])}")
+    return "\n".join(lines)
+
+
+def spread(front: Sequence[Point], rows: int = MAX_ROWS) -> list[Point]:
+    """Return at most ``rows`` points, ordered by epsilon and evenly picked, both ends among them."""
+    ordered = sorted(front, key=lambda point: point.values["epsilon"])
+    if len(ordered) <= rows:
+        return ordered
+    return [ordered[round(i * (len(ordered) - 1) / (rows - 1))] for i in range(rows)]
+
+
+def clock(seconds: float) -> str:
+    """Return a duration as ``m:ss`` or ``h:mm:ss``.
+
+    >>> clock(59.6), clock(3725)
+    ('1:00', '1:02:05')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _limit(epsilon: float) -> str:
+    """Return the option that finds a point of this epsilon."""
+    return f" --max-epsilon {math.ceil(100 * epsilon) / 100:g}" if math.isfinite(epsilon) else ""
+
+
+def _counts(progress: Progress) -> str:
+    running = f", {len(progress.running)} running" if progress.running else ""
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    return f"{progress.done} of {progress.total} trials done{running}{failed}"
+
+
+def _times(progress: Progress) -> str:
+    remaining = progress.remaining_seconds
+    left = "" if remaining is None else f", about {clock(remaining)} left"
+    return f"{clock(progress.elapsed_seconds)} elapsed{left}"
+
+
+def _running(running: Running) -> str:
+    return f"{running.trial} (epoch {running.epoch} of {running.epochs})" if running.epochs else running.trial
+
+
+def _table(progress: Progress) -> Table:
+    volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
+    table = Table(title=f"front: {len(progress.front)} points{volume}", title_justify="left", box=None)
+    for name in ("trial", "epoch", *(objective.name for objective in progress.objectives)):
+        table.add_column(name, justify="right")
+    for point in spread(progress.front):
+        table.add_row(point.trial, str(point.epoch), *(_number(point, one) for one in progress.objectives))
+    return table
+
+
+def _point(point: Point, objectives: Sequence[Objective]) -> str:
+    numbers = ", ".join(f"{objective.name} {_number(point, objective)}" for objective in objectives)
+    return f"{numbers} ({point.trial}, epoch {point.epoch})"
+
+
+def _number(point: Point, objective: Objective) -> str:
+    value = point.values.get(objective.name)
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if objective.name == "epsilon" else f"{value:.3f}"

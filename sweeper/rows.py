@@ -1,0 +1,186 @@
+"""Files that survive a crash: append-only JSON rows, and whole files replaced at once.
+
+A row is one line. A crash can tear only the last line, which is then cut; any other broken line is named and
+nothing is guessed. JSON has no infinity and no NaN: they are written as the texts ``"Infinity"``,
+``"-Infinity"`` and ``"NaN"``, which ``float`` reads back.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from math import isfinite, isnan
+from pathlib import Path
+from typing import Any
+
+from sweeper.errors import RecordError
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` with non-finite numbers as texts and tuples as lists."""
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def to_text(value: Any, indent: int | None = None) -> str:
+    """Return standard JSON, one line unless indented."""
+    return json.dumps(plain(value), allow_nan=False, ensure_ascii=False, indent=indent)
+
+
+class RowFile:
+    """One append-only file with one writer.
+
+    Args:
+        path: of the file; it need not exist.
+        durable: every row is on the disk before ``append`` returns.
+        patient: a row that cannot be written is kept and tried again with the next one, instead of raising.
+    """
+
+    def __init__(self, path: Path, *, durable: bool = False, patient: bool = False) -> None:
+        self.path = path
+        self._durable = durable
+        self._patient = patient
+        self._size: int | None = None
+        self._pending: list[bytes] = []
+        self.trouble: str | None = None
+
+    @property
+    def pending(self) -> int:
+        """The number of rows that are not on the disk yet; ``trouble`` says why."""
+        return len(self._pending)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Write one row at the end.
+
+        Raises:
+            RecordError: it could not be written, and the file is not patient; nothing of it is left in the
+                file.
+        """
+        self._pending.append(to_text(row).encode() + b"\n")
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        try:
+            while self._pending:
+                self._write(self._pending[0])
+                del self._pending[0]
+            self.trouble = None
+        except OSError as error:
+            self.trouble = (
+                f"Cannot write {self.path}: {error.strerror or error}; free space or check permissions"
+            )
+            if not self._patient:
+                self._pending.clear()
+                raise RecordError(self.trouble) from error
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return every whole row; a file that does not exist has none.
+
+        Raises:
+            RecordError: unreadable, or broken elsewhere than in its last line.
+        """
+        return self._parse()[0]
+
+    def _parse(self) -> tuple[list[dict[str, Any]], int]:
+        """Return the rows and the number of bytes they take, without a torn last line."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return [], 0
+        except OSError as error:
+            raise RecordError(f"Cannot read {self.path}: {error.strerror or error}") from error
+        *lines, tail = content.split(b"\n")
+        rows = [self._row(line, number) for number, line in enumerate(lines, start=1)]
+        whole = len(content) - len(tail)
+        last = _object(tail)
+        return (rows, whole) if last is None else ([*rows, last], len(content))
+
+    def _row(self, line: bytes, number: int) -> dict[str, Any]:
+        row = _object(line)
+        if row is None:
+            raise RecordError(
+                f"Expected a JSON object on line {number} of {self.path}, got something else; restore the "
+                "file"
+            )
+        return row
+
+    def _write(self, line: bytes) -> None:
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if self._size is None:
+                self._size = self._start(handle)
+            os.ftruncate(handle, self._size)
+            try:
+                _write_at(handle, line, self._size)
+                if self._durable:
+                    os.fsync(handle)
+            except OSError:
+                os.ftruncate(handle, self._size)
+                raise
+            self._size += len(line)
+        finally:
+            os.close(handle)
+
+    def _start(self, handle: int) -> int:
+        """Return where the next row goes: behind the whole rows, each with its line end."""
+        size = self._parse()[1]
+        if size and os.pread(handle, 1, size - 1) != b"\n":
+            _write_at(handle, b"\n", size)
+            size += 1
+        return size
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _write_at(handle: int, data: bytes, offset: int) -> None:
+    while data:
+        written = os.pwrite(handle, data, offset)
+        data, offset = data[written:], offset + written
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a whole file at once: a reader sees the old content or the new, never a part.
+
+    Raises:
+        RecordError: it could not be written; the old file is untouched.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RecordError(
+            f"Cannot write {path}: {error.strerror or error}; free space or check permissions"
+        ) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a file that holds one JSON object.
+
+    Raises:
+        RecordError: missing, unreadable, or something else.
+    """
+    try:
+        content = _object(path.read_bytes())
+    except OSError as error:
+        raise RecordError(
+            f"Cannot read {path}: {error.strerror or error}; is it the folder of a sweep?"
+        ) from error
+    if content is None:
+        raise RecordError(
+            f"Expected a JSON object in {path}, got something else; write it again or restore it"
+        )
+    return content

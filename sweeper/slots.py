@@ -1,0 +1,177 @@
+"""Every value that a trial needs, as a flat list of named slots, fixed or open.
+
+A slot's name is the dotted path in the spec and never changes with the number of choices:
+``training.learning_rate``, ``training.loss`` (which one), ``training.loss.tau-cce.temperature`` (a parameter
+of that choice). ``key`` is where the chosen value stands in the trial's configuration:
+``training.loss.name``, ``training.loss.temperature``. A slot with a condition exists only for some values of
+another slot.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+from typing import Any
+
+from sweeper.hyperparameters import Choices, Open, Range, Scalar
+from sweeper.mistakes import did_you_mean_or_known, mistake
+from sweeper.settings import (
+    ARCHITECTURES,
+    DEFAULT_PARAMETERS,
+    LOSSES,
+    ModelSettings,
+    Optimizer,
+    PrivacySettings,
+    TrainingSettings,
+)
+
+_OPTIONS = frozenset(option for options in ARCHITECTURES.values() for option in options)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The slot ``parent`` holds one of ``values``."""
+
+    parent: str
+    values: frozenset[str]
+
+    def holds(self, chosen: Mapping[str, Scalar]) -> bool:
+        """Whether it does, given the values chosen so far."""
+        return chosen.get(self.parent) in self.values
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One value that a trial needs."""
+
+    name: str
+    key: str
+    value: Open
+    when: Condition | None = None
+
+    @property
+    def space(self) -> Range | Choices | None:
+        """What the search may choose from, ``None`` for a fixed value."""
+        return self.value if isinstance(self.value, Range | Choices) else None
+
+
+def list_slots(
+    model: ModelSettings, training: TrainingSettings, privacy: PrivacySettings
+) -> tuple[Slot, ...]:
+    """Return the slots, each after the one that its condition names."""
+    every = [*_model(model), *_training(training), *_plain("privacy", privacy)]
+    fixed = {slot.name: slot.value for slot in every if slot.space is None and slot.when is None}
+    return tuple(slot for slot in (_settle(slot, fixed) for slot in every) if slot is not None)
+
+
+def grid_size(slots: Sequence[Slot]) -> int | None:
+    """Return the number of configurations, ``None`` when there is no end of them."""
+    sizes: list[int | None] = []
+    for slot in slots:
+        if slot.space is None or slot.when is not None:
+            continue
+        branches = [
+            s for s in slots if s.when is not None and s.when.parent == slot.name and s.space is not None
+        ]
+        if branches and isinstance(slot.space, Choices):
+            per_choice = [
+                _product(s for s in branches if s.when and v in s.when.values) for v in slot.space.values
+            ]
+            sizes.append(None if None in per_choice else sum(size for size in per_choice if size))
+        else:
+            sizes.append(slot.space.size())
+    return None if None in sizes else prod(size for size in sizes if size)
+
+
+def proposal(slots: Sequence[Slot], partial: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Turn a partial configuration, written as in the spec, into values of open slots by name.
+
+    Raises:
+        PydanticCustomError: a key that is no slot, or a value that the spec does not allow.
+    """
+    by_name = {slot.name: slot for slot in slots}
+    result: dict[str, Scalar] = {}
+    for name, value in _flatten(partial):
+        slot = by_name.get(name)
+        if slot is None:
+            raise mistake(
+                "a hyperparameter of this spec",
+                path=name,
+                got=value,
+                remedy=did_you_mean_or_known(name, by_name),
+            )
+        if slot.space is None:
+            if value != slot.value:
+                raise mistake(f"{slot.value!r}, which the spec fixes", path=name, got=value)
+            continue
+        if value not in slot.space:
+            raise mistake(f"a value within {slot.space.to_plain()}", path=name, got=value)
+        result[name] = value
+    return result
+
+
+def _flatten(partial: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in partial.items():
+        name = prefix + key
+        if isinstance(value, Mapping) and "name" in value:
+            yield name, value["name"]
+            parameters = {k: v for k, v in value.items() if k != "name"}
+            yield from _flatten(parameters, f"{name}.{value['name']}.")
+        elif isinstance(value, Mapping):
+            yield from _flatten(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _product(slots: Iterable[Slot]) -> int | None:
+    sizes = [slot.space.size() for slot in slots if slot.space is not None]
+    return None if None in sizes else prod(size for size in sizes if size)
+
+
+def _settle(slot: Slot, fixed: Mapping[str, Open]) -> Slot | None:
+    """Drop a condition on a fixed slot; ``None`` when it can never hold."""
+    if slot.when is None or slot.when.parent not in fixed:
+        return slot
+    return Slot(slot.name, slot.key, slot.value) if fixed[slot.when.parent] in slot.when.values else None
+
+
+def _plain(section: str, settings: Any, leave_out: tuple[str, ...] = ()) -> Iterator[Slot]:
+    for field in type(settings).model_fields:
+        value = getattr(settings, field)
+        if value is not None and field not in leave_out:
+            name = f"{section}.{field}"
+            yield Slot(name, name, value.value if isinstance(value, Enum) else value)
+
+
+def _names(values: Sequence[Any]) -> Open:
+    names = tuple(variant.name for variant in values)
+    return names[0] if len(names) == 1 else Choices(names)
+
+
+def _model(model: ModelSettings) -> Iterator[Slot]:
+    yield Slot("model.architecture", "model.architecture", _names(model.architecture))
+    for slot in _plain("model", model, leave_out=("architecture",)):
+        field = slot.name.rpartition(".")[2]
+        if field not in _OPTIONS:
+            yield slot
+            continue
+        takers = (
+            v.name for v in model.architecture if field in ARCHITECTURES[v.name] and field not in v.parameters
+        )
+        yield Slot(slot.name, slot.key, slot.value, Condition("model.architecture", frozenset(takers)))
+    for variant in model.architecture:
+        when = Condition("model.architecture", frozenset({variant.name}))
+        for field, value in variant.parameters.items():
+            yield Slot(f"model.architecture.{variant.name}.{field}", f"model.{field}", value, when)
+
+
+def _training(training: TrainingSettings) -> Iterator[Slot]:
+    yield from _plain("training", training, leave_out=("momentum", "loss"))
+    sgd = Condition("training.optimizer", frozenset({Optimizer.SGD.value}))
+    yield Slot("training.momentum", "training.momentum", training.momentum, sgd)
+    yield Slot("training.loss", "training.loss.name", _names(training.loss))
+    for variant in training.loss:
+        when = Condition("training.loss", frozenset({variant.name}))
+        defaults = {field: DEFAULT_PARAMETERS[field] for field in LOSSES[variant.name]}
+        for field, value in (defaults | dict(variant.parameters)).items():
+            yield Slot(f"training.loss.{variant.name}.{field}", f"training.loss.{field}", value, when)

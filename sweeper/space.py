@@ -1,0 +1,95 @@
+"""Spec -> search space, defined by running: what Optuna is asked for, and what becomes of its answers.
+
+A parameter exists only where it means something: the temperature of a loss is asked for when that loss was
+chosen. Parameter names are those of ``slots.py`` and stay the same when choices are added.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from sweeper.config import TrialConfig, unflatten
+from sweeper.hyperparameters import Choices, Range, Scalar
+from sweeper.mistakes import did_you_mean_or_known
+from sweeper.slots import Slot, grid_size
+from sweeper.spec import Spec
+
+
+class Proposer(Protocol):
+    """The part of ``optuna.Trial`` that is used."""
+
+    def suggest_float(self, name: str, low: float, high: float, *, step: float | None, log: bool) -> float:
+        """Propose a number."""
+        ...
+
+    def suggest_int(self, name: str, low: int, high: int, *, step: int, log: bool) -> int:
+        """Propose a whole number."""
+        ...
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """Propose one of the choices."""
+        ...
+
+
+def suggest(trial: Proposer, spec: Spec) -> dict[str, Scalar]:
+    """Ask for every open value of the spec, each under its slot's name."""
+    suggested: dict[str, Scalar] = {}
+    chosen: dict[str, Scalar] = {}
+    for slot in spec.slots:
+        if slot.when is not None and not slot.when.holds(chosen):
+            continue
+        if slot.space is not None:
+            suggested[slot.name] = chosen[slot.name] = _ask(trial, slot.name, slot.space)
+        else:
+            chosen[slot.name] = slot.value  # type: ignore[assignment]
+    return suggested
+
+
+def resolve(spec: Spec, suggested: Mapping[str, Scalar]) -> TrialConfig:
+    """Join what the spec fixes and what was suggested.
+
+    Raises:
+        SpecError: a suggestion is missing, outside its range, or belongs to nothing.
+    """
+    left = dict(suggested)
+    chosen: dict[str, Scalar] = {}
+    flat: dict[str, Scalar] = {}
+    for slot in spec.slots:
+        if slot.when is None or slot.when.holds(chosen):
+            chosen[slot.name] = flat[slot.key] = _settled(spec, slot, left)
+    if left:
+        name, value = next(iter(left.items()))
+        known = [slot.name for slot in spec.slots if slot.space is not None]
+        raise spec.mistaken("an open hyperparameter", name, value, did_you_mean_or_known(name, known))
+    return TrialConfig.from_json(unflatten(flat))
+
+
+def open_dimensions(spec: Spec) -> int:
+    """Return the number of open values, conditional ones included."""
+    return sum(slot.space is not None for slot in spec.slots)
+
+
+def configurations(spec: Spec) -> int | None:
+    """Return the number of configurations in the space, ``None`` when there is no end of them."""
+    return grid_size(spec.slots)
+
+
+def _ask(trial: Proposer, name: str, space: Range | Choices) -> Scalar:
+    if isinstance(space, Choices):
+        choice: Scalar = trial.suggest_categorical(name, list(space.values))
+        return choice
+    if space.integer:
+        return trial.suggest_int(
+            name, int(space.low), int(space.high), step=int(space.step or 1), log=space.log
+        )
+    return trial.suggest_float(name, space.low, space.high, step=space.step, log=space.log)
+
+
+def _settled(spec: Spec, slot: Slot, left: dict[str, Scalar]) -> Scalar:
+    if slot.space is None:
+        return slot.value  # type: ignore[return-value]
+    if slot.name not in left:
+        raise spec.mistaken("a suggested value, got none", slot.name)
+    value = left.pop(slot.name)
+    if value not in slot.space:
+        raise spec.mistaken(f"a value within {slot.space.to_plain()}", slot.name, value)
+    return value

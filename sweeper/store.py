@@ -1,0 +1,146 @@
+"""The folder of one sweep and the rows in it.
+
+``trials.jsonl`` and ``points.jsonl`` grow by one row per change; the last row of an id wins. ``sweep.json``
+and ``front.json`` are replaced whole. There is one writer, the driver; anybody may read at any time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from sweeper.errors import RecordError
+from sweeper.records import Point, Trial
+from sweeper.rows import RowFile, read_object, replace_file, to_text
+
+R = TypeVar("R", Trial, Point)
+_TRIAL = TypeAdapter(Trial)
+_POINT = TypeAdapter(Point)
+
+
+def trial_to_json(trial: Trial) -> dict[str, Any]:
+    """Return a trial as JSON values."""
+    return {**{f.name: getattr(trial, f.name) for f in fields(trial)}, "status": trial.status.value}
+
+
+def point_to_json(point: Point) -> dict[str, Any]:
+    """Return a point as JSON values."""
+    return {f.name: getattr(point, f.name) for f in fields(point)}
+
+
+class SweepFolder:
+    """Where a sweep lives. Rows that a full disk refuses are kept in memory and tried again later."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._trials = RowFile(self.path / "trials.jsonl", patient=True)
+        self._points = RowFile(self.path / "points.jsonl", patient=True)
+
+    @classmethod
+    def create(cls, parent: str | Path, name: str, started: datetime) -> "SweepFolder":
+        """Make ``parent/<name>-<YYYYmmdd-HHMMSS>``; a taken name gets a number behind it.
+
+        Raises:
+            RecordError: the folder cannot be made.
+        """
+        stem = f"{name}-{started:%Y%m%d-%H%M%S}"
+        for number in range(1, 1000):
+            path = Path(parent) / (stem if number == 1 else f"{stem}-{number}")
+            try:
+                path.mkdir(parents=True)
+                (path / "models").mkdir()
+            except FileExistsError:
+                continue
+            except OSError as error:
+                reason = error.strerror or error
+                raise RecordError(
+                    f"Cannot make the folder {path}: {reason}; choose another with --out"
+                ) from error
+            return cls(path)
+        raise RecordError(
+            f"Cannot make a folder {stem} in {parent}: a thousand exist; choose another with --out"
+        )
+
+    @property
+    def spec(self) -> Path:
+        """The spec as given."""
+        return self.path / "spec.yaml"
+
+    @property
+    def ledger(self) -> Path:
+        """Every event of the sweep."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def front(self) -> Path:
+        """The front, for other tools."""
+        return self.path / "front.json"
+
+    @property
+    def trouble(self) -> str | None:
+        """Why rows wait to be written, ``None`` when none do."""
+        return self._trials.trouble or self._points.trouble
+
+    @staticmethod
+    def model_name(trial: str, epoch: int) -> str:
+        """Return where the model of a point is saved, relative to the folder."""
+        return f"models/{trial}-{epoch}.safetensors"
+
+    def save_trial(self, trial: Trial) -> None:
+        """Record how a trial stands."""
+        self._trials.append(trial_to_json(trial))
+
+    def save_point(self, point: Point) -> None:
+        """Record a point, or what more is known of it."""
+        self._points.append(point_to_json(point))
+
+    def flush(self) -> None:
+        """Try again to write the rows that wait."""
+        self._trials.flush()
+        self._points.flush()
+
+    def trials(self) -> dict[str, Trial]:
+        """Return the trials by id, in the order in which they started.
+
+        Raises:
+            RecordError: the file is broken.
+        """
+        return {trial.id: trial for trial in self._records(self._trials, _TRIAL)}
+
+    def points(self) -> dict[tuple[str, int], Point]:
+        """Return the points by trial and epoch, in the order in which they arrived.
+
+        Raises:
+            RecordError: the file is broken.
+        """
+        return {point.key: point for point in self._records(self._points, _POINT)}
+
+    def write_sweep(self, content: Mapping[str, Any]) -> None:
+        """Replace ``sweep.json``."""
+        replace_file(self.path / "sweep.json", to_text(content, indent=2) + "\n")
+
+    def read_sweep(self) -> dict[str, Any]:
+        """Return ``sweep.json``."""
+        return read_object(self.path / "sweep.json")
+
+    @staticmethod
+    def _records(file: RowFile, adapter: TypeAdapter[R]) -> list[R]:
+        records = []
+        for number, row in enumerate(file.read(), start=1):
+            try:
+                records.append(adapter.validate_python(row))
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                field = ".".join(map(str, first["loc"]))
+                raise RecordError(
+                    f"{first['msg']} ({field} on line {number} of {file.path}); restore the file"
+                ) from None
+        return records
+
+
+def list_sweeps(parent: str | Path) -> list[SweepFolder]:
+    """Return the sweeps in a folder, oldest first by name."""
+    return [SweepFolder(file.parent) for file in sorted(Path(parent).glob("*/sweep.json"))]

@@ -1,0 +1,112 @@
+"""A sweep on disk, as users hold it: its front, its points, and the models of the front."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeper.card import Card, make_card
+from sweeper.errors import RecordError
+from sweeper.front import Front, read_front
+from sweeper.pick import pick
+from sweeper.records import Point, Trial
+from sweeper.rows import replace_file, to_text
+from sweeper.store import SweepFolder
+
+if TYPE_CHECKING:
+    from clipless import Network
+
+
+@dataclass(frozen=True)
+class Picked:
+    """One point with what travels with it."""
+
+    point: Point
+    trial: Trial
+    card: Card
+    model_path: Path
+
+    def model(self) -> "Network":
+        """Load the model.
+
+        Raises:
+            clipless.errors.ModelFileError: the file cannot be read.
+        """
+        import clipless
+
+        return clipless.load(self.model_path)
+
+    def write(self, folder: Path) -> None:
+        """Write ``model.safetensors``, ``card.md``, ``card.json`` and ``config.json`` into ``folder``.
+
+        Raises:
+            RecordError: not written.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self.model_path, folder / "model.safetensors")
+        except OSError as error:
+            raise RecordError(f"Cannot write {folder}: {error.strerror or error}; choose another with --output") from error
+        self.card.write(folder)
+        replace_file(folder / "config.json", to_text(self.trial.config, indent=2) + "\n")
+
+
+class Sweep:
+    """A finished, running or interrupted sweep, read from its folder."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self.folder = SweepFolder(directory)
+
+    @property
+    def directory(self) -> Path:
+        """The folder."""
+        return self.folder.path
+
+    def info(self) -> dict[str, Any]:
+        """Return ``sweep.json``: the resolved spec, versions and status.
+
+        Raises:
+            RecordError: not the folder of a sweep.
+        """
+        return self.folder.read_sweep()
+
+    def front(self) -> Front:
+        """Return the front.
+
+        Raises:
+            RecordError: there is none yet, or it cannot be read.
+        """
+        return read_front(self.folder.front)
+
+    def pick(self, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None) -> Picked:
+        """Return the point of best utility within the conditions, with its card and model.
+
+        Args:
+            max_epsilon: largest epsilon, each fixed in advance.
+            minimum: smallest values by objective, ``{"certified@36/255": 0.3}``.
+
+        Raises:
+            PickError: no point meets the conditions.
+            RecordError: the sweep cannot be read.
+        """
+        front = self.front()
+        point = pick(front, max_epsilon, minimum)
+        trial = self.folder.trials().get(point.trial)
+        if trial is None:
+            raise RecordError(f"Expected trial {point.trial} in {self.directory / 'trials.jsonl'}; restore the file")
+        if point.model is None:
+            raise RecordError(f"Expected a saved model of trial {point.trial}, epoch {point.epoch}; none was kept")
+        card = make_card(sweep=front.sweep, trial=trial, point=point, claim=front.claim, ledger=front.ledger)
+        return Picked(point, trial, card, self.directory / point.model)
+
+
+def load(directory: str | Path) -> Sweep:
+    """Open the sweep in ``directory``.
+
+    Raises:
+        RecordError: not the folder of a sweep.
+    """
+    sweep = Sweep(directory)
+    sweep.info()
+    return sweep

@@ -1,0 +1,326 @@
+"""Tracking: the only door to MLflow.
+
+One experiment per sweep name, one parent run per sweep, one child run per trial, found or created by their
+tags, so that nothing is written twice when rows come again. Everything goes through an outbox: a store that
+is slow, out of reach or broken neither fails nor delays a trial. MLflow is imported, and a new SQLite store
+made, in the outbox's thread: together they take four seconds of one processor.
+"""
+
+import logging
+import os
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeper.desk import one_line
+from sweeper.errors import RecordError, SweeperError
+from sweeper.mlflow_names import MAX_TAG_LENGTH, RUN_STATUS, clean, flatten
+from sweeper.outbox import Left, Outbox, Rows
+from sweeper.records import TrialStatus
+from sweeper.rows import RowFile
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+STORE_NAME = "mlflow.db"
+ARTIFACTS_NAME = "mlflow-artifacts"
+SPOOL_NAME = "tracking-spool.jsonl"
+
+SWEEP_TAG = "sweeper.sweep"
+TRIAL_TAG = "sweeper.trial"
+PARENT_TAG = "mlflow.parentRunId"
+
+METRICS_PER_BATCH = 1000
+PARAMS_PER_BATCH = 100
+
+DEFAULTS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # the outbox tries again
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Where the runs of one sweep go.
+
+    Attributes:
+        uri: any MLflow tracking URI.
+        experiment: name of the experiment.
+        sweep: what tells this sweep's runs from others: the name of its folder.
+        artifacts: folder for a new experiment's artifacts; the server decides if ``None``.
+    """
+
+    uri: str
+    experiment: str
+    sweep: str
+    artifacts: str | None = None
+
+    @classmethod
+    def of(cls, folder: Path, experiment: str, uri: str | None = None) -> "Destination":
+        """Return the destination of a sweep folder: the given URI, or a SQLite store inside the folder."""
+        folder = folder.resolve()
+        if uri is not None:
+            return cls(uri=uri, experiment=experiment, sweep=folder.name)
+        return cls(
+            uri=f"sqlite:///{folder / STORE_NAME}",
+            experiment=experiment,
+            sweep=folder.name,
+            artifacts=(folder / ARTIFACTS_NAME).as_uri(),
+        )
+
+
+class Tracker:
+    """Tells MLflow about one sweep. No method fails, and only ``close`` waits.
+
+    Args:
+        folder: the sweep's folder.
+        experiment: the sweep's name.
+        uri: of the store; a SQLite file in the folder if ``None``.
+        params: of the parent run, nested as in the spec.
+        tags: of the parent run.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        experiment: str,
+        *,
+        uri: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        self.destination = Destination.of(folder, experiment, uri)
+        self._store = Store(self.destination)
+        self._outbox = Outbox(
+            self._store.deliver, folder / SPOOL_NAME, {"op": "sweep", **asdict(self.destination)}
+        )
+        self._running: dict[str, None] = {}
+        self._put("run", None, params=flatten(params or {}), tags=dict(tags or {}))
+        self._outbox.start()
+
+    def start_trial(self, trial: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+        """Open the trial's run, with its parameters nested as in the spec."""
+        self._running[trial] = None
+        self._put("run", trial, params=flatten(params), tags=dict(tags))
+
+    def log(self, trial: str | None, epoch: int, metrics: Mapping[str, float]) -> None:
+        """Write metrics of one epoch of a trial, or of the sweep, under names as ``metric_names`` makes."""
+        cleaned = {clean(name): value for name, value in metrics.items()}
+        self._put("metrics", trial, step=epoch, metrics=cleaned)
+
+    def tag(self, trial: str | None, tags: Mapping[str, str]) -> None:
+        """Set tags of a trial, or of the sweep."""
+        self._put("tags", trial, tags=dict(tags))
+
+    def end_trial(self, trial: str, status: TrialStatus, reason: str = "") -> None:
+        """End the trial's run; its metrics may still be added to."""
+        self._running.pop(trial, None)
+        self._end(trial, status, reason)
+
+    def artifact(self, path: Path) -> None:
+        """Attach a file, as it is when the store takes it, to the sweep's run."""
+        self._put("artifact", None, path=str(path.resolve()))
+
+    def run_id(self, trial: str | None = None) -> str | None:
+        """Return the MLflow run of a trial, or of the sweep, once there is one."""
+        return self._store.run_ids.get(trial)
+
+    @property
+    def refused(self) -> Sequence[str]:
+        """What the store will never take, and why; nothing waits for it."""
+        return tuple(self._store.refused)
+
+    def close(
+        self, status: TrialStatus = TrialStatus.COMPLETED, reason: str = "", *, timeout_seconds: float = 30.0
+    ) -> Left:
+        """End every run, trials that still run as killed; return what the store has not taken."""
+        for trial in list(self._running):
+            self.end_trial(trial, TrialStatus.RUNNING, "the sweep ended")
+        self._end(None, status, reason)
+        return self._outbox.close(timeout_seconds)
+
+    def _end(self, trial: str | None, status: TrialStatus, reason: str) -> None:
+        tags = {"sweeper.status": status.value} | ({"sweeper.reason": reason} if reason else {})
+        self._put("end", trial, status=RUN_STATUS[status], tags=tags)
+
+    def _put(self, op: str, trial: str | None, **content: Any) -> None:
+        self._outbox.put({"op": op, "trial": trial, "at": time.time_ns() // 1_000_000, **content})
+
+
+class Store:
+    """An MLflow store that takes the rows of one sweep; the same row twice does no harm."""
+
+    def __init__(self, destination: Destination) -> None:
+        self._destination = destination
+        self._client: MlflowClient | None = None
+        self._experiment = ""
+        self.run_ids: dict[str | None, str] = {}
+        self.refused: list[str] = []
+
+    def deliver(self, rows: Rows) -> None:
+        """Write rows in order; metrics in batches.
+
+        Raises:
+            Exception: whatever MLflow raises when the store cannot be used; the rows must come again.
+        """
+        metrics: dict[str | None, list[Any]] = defaultdict(list)
+        try:
+            client = self._client or self._connect()
+            for row in rows:
+                match row["op"]:
+                    case "metrics":
+                        metrics[row["trial"]] += _metrics(row)
+                    case "run":
+                        self._start(client, row)
+                    case "tags":
+                        self._write(client, row)
+                    case "end":
+                        self._write(client, row)
+                        client.set_terminated(self._run(client, row), row["status"], row["at"])
+                    case "artifact":
+                        self._attach(client, row)
+            for trial, batch in metrics.items():
+                run = self._run(client, {"trial": trial, "at": batch[0].timestamp})
+                for part in _chunks(batch, METRICS_PER_BATCH):
+                    self._log(client, run, metrics=part)
+        except BaseException:
+            self._client = None  # look again at what is there: a call may have failed after it was heard
+            raise
+
+    def _connect(self) -> "MlflowClient":
+        _prepare_mlflow()
+        from mlflow import MlflowClient
+
+        wanted = self._destination
+        client = MlflowClient(tracking_uri=wanted.uri)
+        experiment = client.get_experiment_by_name(wanted.experiment)
+        self._experiment = (
+            experiment.experiment_id
+            if experiment
+            else client.create_experiment(wanted.experiment, artifact_location=wanted.artifacts)
+        )
+        self.run_ids |= self._known_runs(client)
+        self._client = client
+        return client
+
+    def _known_runs(self, client: "MlflowClient") -> dict[str | None, str]:
+        query = f"tags.`{SWEEP_TAG}` = '{self._destination.sweep}'"
+        page = client.search_runs([self._experiment], query)
+        runs = list(page)
+        while page.token:
+            page = client.search_runs([self._experiment], query, page_token=page.token)
+            runs += page
+        return {run.data.tags.get(TRIAL_TAG): run.info.run_id for run in runs}
+
+    def _run(self, client: "MlflowClient", row: Mapping[str, Any]) -> str:
+        """Return the id of a row's run, made now if there is none."""
+        trial = row["trial"]
+        if trial not in self.run_ids:
+            tags = {SWEEP_TAG: self._destination.sweep, "mlflow.source.name": "sweeper"}
+            if trial is not None:
+                tags |= {TRIAL_TAG: trial, PARENT_TAG: self._run(client, {"trial": None, "at": row["at"]})}
+            run = client.create_run(
+                self._experiment, row["at"], tags, run_name=trial or self._destination.sweep
+            )
+            self.run_ids[trial] = run.info.run_id
+        return self.run_ids[trial]
+
+    def _start(self, client: "MlflowClient", row: Mapping[str, Any]) -> None:
+        known = row["trial"] in self.run_ids
+        run = self._run(client, row)
+        if known:
+            client.update_run(run, status="RUNNING")
+        self._write(client, row)
+
+    def _write(self, client: "MlflowClient", row: Mapping[str, Any]) -> None:
+        from mlflow.entities import Param, RunTag
+
+        run = self._run(client, row)
+        params = [Param(key, value) for key, value in row.get("params", {}).items()]
+        for part in _chunks(params, PARAMS_PER_BATCH):
+            self._log(client, run, params=part)
+        tags = [RunTag(clean(key), str(value)[:MAX_TAG_LENGTH]) for key, value in row["tags"].items()]
+        for part in _chunks(tags, PARAMS_PER_BATCH):
+            self._log(client, run, tags=part)
+
+    def _attach(self, client: "MlflowClient", row: Mapping[str, Any]) -> None:
+        if Path(row["path"]).exists():
+            client.log_artifact(self._run(client, row), row["path"])
+        else:
+            self.refused.append(f"{row['path']} does not exist")
+
+    def _log(
+        self,
+        client: "MlflowClient",
+        run: str,
+        *,
+        metrics: Sequence[Any] = (),
+        params: Sequence[Any] = (),
+        tags: Sequence[Any] = (),
+    ) -> None:
+        """Write a batch, or do without if the store will never take it: a parameter that has changed."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            client.log_batch(run, metrics, params, tags)
+        except MlflowException as error:
+            if error.error_code != "INVALID_PARAMETER_VALUE":
+                raise
+            self.refused.append(one_line(error))
+
+
+def replay_spool(path: Path, uri: str | None = None) -> int:
+    """Deliver the rows that wait in a spool file, delete it, and return how many they were.
+
+    Args:
+        path: the file ``tracking-spool.jsonl`` of a sweep's folder.
+        uri: another store than the one the rows were meant for.
+
+    Raises:
+        RecordError: no file, or not a spool.
+        SweeperError: the store does not take the rows; the file is untouched.
+    """
+    header, *rows = RowFile(path).read() or [{}]
+    if header.pop("op", None) != "sweep":
+        raise RecordError(f"Expected the rows of a sweep in {path}, got none; is it a tracking spool?")
+    destination = Destination(**(header | ({"uri": uri, "artifacts": None} if uri else {})))
+    try:
+        Store(destination).deliver(rows)
+    except Exception as error:
+        raise SweeperError(f"Cannot write to {destination.uri}: {one_line(error)}; {path} is kept") from error
+    path.unlink()
+    return len(rows)
+
+
+def how_to_look(uri: str) -> str:
+    """Return what to do to see the runs of a store."""
+    return f"open {uri}" if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}"
+
+
+def _prepare_mlflow() -> None:
+    """Telemetry off, few retries, and silence about what is no news, unless the user has set it otherwise."""
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    warnings.filterwarnings("ignore", message="The ``noload`` loader strategy", category=DeprecationWarning)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
+    logging.getLogger("urllib3.connectionpool").addFilter(_not_from_an_outbox)
+
+
+def _not_from_an_outbox(record: logging.LogRecord) -> bool:
+    return not (record.threadName or "").startswith("outbox ")
+
+
+def _metrics(row: Mapping[str, Any]) -> list[Any]:
+    from mlflow.entities import Metric
+
+    return [Metric(name, float(value), row["at"], row["step"]) for name, value in row["metrics"].items()]
+
+
+def _chunks(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
+    for start in range(0, len(items), size):
+        yield list(items[start : start + size])

@@ -1,0 +1,116 @@
+"""Reading a YAML file that a person wrote, with the traps of YAML 1.1 taken out.
+
+Plain scalars follow the core schema of YAML 1.2: ``1e-4`` is a number, ``no`` and ``1:30`` are text,
+``010`` is ten. Refused: duplicate keys (the second would win silently), keys that are not text,
+aliases (a few lines could stand for gigabytes), tags, and files that are huge or nested without end.
+Nothing in a file is ever executed or imported.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sweeper.errors import SpecError
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 20
+
+_FLOAT = re.compile(
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+)
+_RESOLVERS = (
+    ("tag:yaml.org,2002:null", re.compile(r"~|null|Null|NULL|"), ["~", "n", "N", ""]),
+    ("tag:yaml.org,2002:bool", re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF")),
+    ("tag:yaml.org,2002:int", re.compile(r"[-+]?[0-9]+(_[0-9]+)*"), list("-+0123456789")),
+    ("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789")),
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader with the scalars of YAML 1.2 and the refusals of this module."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as in PyYAML
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Refuse aliases and bottomless nesting before descending."""
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent):
+            raise _refusal("aliases are not allowed", event.start_mark)
+        if self.depth > MAX_DEPTH:
+            raise _refusal(f"it is nested deeper than {MAX_DEPTH}", event.start_mark)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+    def mapping(self, node: yaml.MappingNode) -> dict[str, Any]:
+        """Build a mapping whose keys are text and occur once."""
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                raise _refusal(f"the key {key!r} is not text", key_node.start_mark)
+            if key in result:
+                raise _refusal(f"the key {key!r} occurs twice", key_node.start_mark)
+            result[key] = self.construct_object(value_node, deep=True)
+        return result
+
+    def integer(self, node: yaml.ScalarNode) -> int:
+        """Read decimal digits; a leading zero does not mean octal."""
+        return int(node.value)
+
+
+def _refusal(problem: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+for _tag, _pattern, _first in _RESOLVERS:
+    _Loader.add_implicit_resolver(_tag, re.compile(rf"^(?:{_pattern.pattern})$"), _first)
+_Loader.add_constructor("tag:yaml.org,2002:map", _Loader.mapping)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.integer)
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Return the mapping that the file holds.
+
+    Raises:
+        SpecError: unreadable, oversized, not UTF-8, not YAML, or not a mapping.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SpecError(
+            f"Cannot read {path}: {error.strerror or error}; give the path of a YAML file"
+        ) from error
+    if len(raw) > MAX_BYTES:
+        raise SpecError(f"Expected at most {MAX_BYTES} bytes of YAML, {path} is larger; is it a spec?")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"Expected UTF-8 text, got other bytes at offset {error.start} of {path}") from error
+    return parse_mapping(text, str(path))
+
+
+def parse_mapping(text: str, source: str) -> dict[str, Any]:
+    """Return the mapping that ``text`` holds; ``source`` names it in messages.
+
+    >>> parse_mapping("delta: 1e-4", "spec.yaml")
+    {'delta': 0.0001}
+    """
+    try:
+        content = yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise SpecError(f"Expected YAML, but {error.problem}{where} of {source}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise SpecError(f"Expected YAML in {source}, but {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        kind = "nothing" if content is None else type(content).__name__
+        raise SpecError(f"Expected a mapping of keys to values in {source}, got {kind}")
+    return content

@@ -1,0 +1,124 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from clipless.privacy.accounting import claim as price_claim
+from clipless.privacy.events import Relation
+from sweeper.card import make_card
+from sweeper.errors import RecordError
+from sweeper.pricing import Answer, round_up
+
+LEDGER = {
+    q: Answer(epsilon=9.5, delta=1e-4, events=2, statement=f"{q} | twice.")
+    for q in ("winner", "front", "everything")
+}
+
+
+@pytest.fixture
+def point(make_point):
+    return make_point("t0001", 4, 1.0, 0.8, 0.3, test={"accuracy": 0.79}, model="models/t0001-4.safetensors")
+
+
+@pytest.fixture
+def card(trial, point, claim):
+    return make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=LEDGER)
+
+
+def test_the_card_prices_the_epoch_in_advance_and_afterwards(card, event):
+    guarantee = card.to_json()["guarantee"]
+    advance, afterwards = price_claim(event.with_steps(20), 1e-4), price_claim(event, 1e-4)
+    assert guarantee["fixed_in_advance"] == {
+        "epsilon": advance.epsilon,
+        "rdp": advance.rdp,
+        "pld": advance.pld,
+        "steps": 20,
+    }
+    assert guarantee["chosen_afterwards"]["epsilon"] == afterwards.epsilon > advance.epsilon
+
+
+def test_whoever_signs_finds_every_fact(card, event):
+    text = card.to_markdown()
+    advance, afterwards = price_claim(event.with_steps(20), 1e-4), price_claim(event, 1e-4)
+    for fact in (
+        f"**({round_up(advance.epsilon)}, 0.0001)-differential privacy** for this model, if its configuration and epoch 4",
+        f"**({round_up(afterwards.epsilon)}, 0.0001)-differential privacy** if the epoch was chosen among the 10 planned ones",
+        f"{round_up(advance.rdp)}",
+        f"{round_up(advance.pld)}",
+        "one row is added to or removed from the training data",
+        "`add-or-remove-one`",
+        "N = 1000 training rows",
+        "Poisson; each row joins each batch with probability q = 0.2, expected batch 200; 5 steps per epoch, 20 steps",
+        "noise multiplier 2 for the composition",
+        "`min-variance`",
+        "secure generator (AES-256-CTR",
+        "at 0.3 of the analytic worst case, so larger contributions are clipped to it",
+        "| `1.weight` | 2.5 | 7.5 |",
+        "| Only this model leaves | 9.5 | 0.0001 | winner \\| twice. |",
+        "declared public: scores on them cost nothing.",
+        "- N is public.",
+        "- The split.",
+        "| accuracy | 0.8 | 0.79 |",
+        "| certified@1/4 | 0.3 | not computed |",
+        "Radii are in pixels in [0, 1]",
+        "| training.loss.temperature | `0.25` |",
+        "Model file: `models/t0001-4.safetensors`.",
+    ):  # fmt: skip
+        assert fact in text, fact
+    assert "xploratory" not in text
+
+
+def test_an_exploratory_card_says_so_first(trial, point, claim):
+    marked = replace(
+        claim, exploratory=True, secure_generator=False, evaluation="exploratory", unit="patient"
+    )
+    text = make_card(
+        sweep="digits", trial=trial, point=replace(point, test=None, model=None), claim=marked, ledger=LEDGER
+    ).to_markdown()
+    assert text.split("\n\n")[1].startswith("> **EXPLORATORY: NO GUARANTEE.**")
+    assert "an injected generator" in text
+    assert "this card claims no guarantee" in text
+    assert "one group of rows that share `patient` is added to" in text
+    assert "Model file" not in text
+
+
+def test_an_unclipped_card_says_that_the_bounds_decide(trial, point, claim):
+    plan = {**trial.plan, "sensitivity_fraction": 1.0}
+    text = make_card(
+        sweep="digits", trial=replace(trial, plan=plan), point=point, claim=claim, ledger=LEDGER
+    ).to_markdown()
+    assert "no gradient of a correct Lipschitz network is clipped" in text
+
+
+def test_replace_one_has_no_crosscheck_and_says_so(trial, point, claim, event):
+    replaced = replace(event, relation=Relation.REPLACE_ONE)
+    plan = {**trial.plan, "relation": "replace-one", "event": replaced.to_json()}
+    text = make_card(
+        sweep="digits", trial=replace(trial, plan=plan), point=point, claim=claim, ledger=LEDGER
+    ).to_markdown()
+    assert "one row of the training data is replaced by another" in text
+    assert "the cross-check is absent" in text
+    assert "| none |" in text
+
+
+def test_an_enormous_epsilon_is_not_dressed_up(trial, point, claim, event):
+    plan = {**trial.plan, "event": replace(event, noise_multiplier=0.01).to_json()}
+    card = make_card(sweep="digits", trial=replace(trial, plan=plan), point=point, claim=claim, ledger=LEDGER)
+    assert "astronomically large" in card.to_markdown()
+    assert "(inf, 0.0001)" in card.to_markdown()
+
+
+def test_a_card_needs_a_plan_and_one_of_its_epochs(trial, point, claim):
+    with pytest.raises(RecordError, match="Expected a plan of trial t0001"):
+        make_card(sweep="s", trial=replace(trial, plan=None), point=point, claim=claim, ledger=LEDGER)
+    for wrong in (replace(point, epoch=11), replace(point, epoch=0), replace(point, trial="t0002")):
+        with pytest.raises(
+            RecordError, match=r"Expected an epoch of trial t0001 from 1 to 10, got trial t000"
+        ):
+            make_card(sweep="s", trial=trial, point=wrong, claim=claim, ledger=LEDGER)
+
+
+def test_a_card_is_written_as_text_and_data(card, tmp_path):
+    text, data = card.write(tmp_path)
+    assert text.read_text().startswith("# Privacy card: digits, trial t0001, epoch 4\n\n## The guarantee")
+    assert json.loads(data.read_text()) == json.loads(json.dumps(card.to_json()))

@@ -1,0 +1,45 @@
+from dataclasses import replace
+
+import pytest
+
+from clipless.datasets import Evaluation, Metadata
+from sweeper.claims import INJECTED_GENERATOR, STANDARD_CONDITIONS, Claim
+
+
+@pytest.fixture
+def metadata():
+    return Metadata(
+        name="digits",
+        input_shape=(1, 8, 8),
+        classes=("0", "1"),
+        evaluation=Evaluation.PUBLIC,
+        unit="row",
+        input_norm=8.0,
+        input_gain=1.0,
+        radius_unit="pixels in [0, 1]",
+        public_facts=("Pixels lie in [0, 16].",),
+        conditions=("The split is by hash.",),
+    )
+
+
+def test_a_claim_repeats_what_the_data_declare(metadata):
+    claim = Claim.about(metadata, 1438, delta=1e-5)
+    assert claim.public == ("The number of training rows, N = 1438.", "Pixels lie in [0, 16].")
+    assert claim.conditions == ("The split is by hash.", *STANDARD_CONDITIONS)
+    assert (claim.data, claim.population, claim.unit, claim.evaluation) == ("digits", 1438, "row", "public")
+    assert not claim.exploratory
+
+
+def test_unpaid_scores_make_it_exploratory(metadata):
+    assert Claim.about(replace(metadata, evaluation=Evaluation.EXPLORATORY), 10, delta=1e-5).exploratory
+
+
+def test_an_injected_generator_makes_it_exploratory(metadata):
+    claim = Claim.about(metadata, 10, delta=1e-5, secure_generator=False)
+    assert claim.exploratory
+    assert claim.conditions[0] == INJECTED_GENERATOR
+
+
+def test_an_accepted_large_delta_is_told(metadata):
+    claim = Claim.about(metadata, 10, delta=0.1)
+    assert claim.conditions[0].startswith("The accepted delta = 0.1 is not below 1/N for N = 10")

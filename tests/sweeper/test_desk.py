@@ -1,0 +1,204 @@
+import math
+import os
+import signal
+import threading
+
+import pytest
+
+from sweeper import interruption
+from sweeper.desk import MAX_REASON_LENGTH, Desk, Hooks, one_line
+from sweeper.interruption import Interruption
+from sweeper.records import TrialStatus
+
+PLAN = {"kind": "plan", "epoch": 0}
+
+
+def epoch(number, **more):
+    return {"kind": "epoch", "epoch": number, "values": {"accuracy": 0.5}} | more
+
+
+class Book:
+    """Hooks that write down what they are told."""
+
+    def __init__(self, **answers):
+        self.told = []
+        self.answers = answers
+
+    def hooks(self):
+        return Hooks(**{name: self._hook(name) for name in ("on_start", "on_plan", "on_epoch", "on_end")})
+
+    def _hook(self, name):
+        def hook(*args):
+            self.told.append((name, *args))
+            answer = self.answers.get(name)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return hook
+
+    @property
+    def ends(self):
+        return [told[1:] for told in self.told if told[0] == "on_end"]
+
+
+def opened(**answers):
+    book = Book(**answers)
+    desk = Desk(book.hooks())
+    desk.start("t0001", {"trial": "t0001"})
+    return desk, book
+
+
+def test_hooks_are_told_in_order():
+    desk, book = opened()
+    assert desk.receive("t0001", PLAN)
+    assert desk.receive("t0001", epoch(1))
+    desk.end("t0001", TrialStatus.COMPLETED)
+    assert book.told == [
+        ("on_start", "t0001", {"trial": "t0001"}),
+        ("on_plan", "t0001", PLAN),
+        ("on_epoch", "t0001", epoch(1)),
+        ("on_end", "t0001", TrialStatus.COMPLETED, "", 1),
+    ]
+
+
+def test_a_repeated_row_is_taken_once():
+    desk, book = opened()
+    for row in (PLAN, PLAN, epoch(1), PLAN, epoch(1), epoch(2)):
+        assert desk.receive("t0001", row)
+    assert [told[2] for told in book.told[1:]] == [PLAN, epoch(1), epoch(2)]
+
+
+def test_a_trial_starts_and_ends_once():
+    desk, book = opened()
+    desk.start("t0001", {})
+    desk.end("t0001", TrialStatus.COMPLETED)
+    desk.end("t0001", TrialStatus.FAILED, "late")
+    desk.close(TrialStatus.INTERRUPTED, "late")
+    assert book.ends == [("t0001", TrialStatus.COMPLETED, "", 0)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "rows", "status", "reason", "last_epoch"),
+    [
+        ({"on_plan": "too dear"}, [PLAN], TrialStatus.STOPPED, "too dear", 0),
+        ({"on_plan": OSError("disk full")}, [PLAN], TrialStatus.FAILED, "OSError: disk full", 0),
+        ({"on_epoch": "no hope"}, [PLAN, epoch(1)], TrialStatus.STOPPED, "no hope", 1),
+        ({"on_epoch": KeyError("x")}, [PLAN, epoch(1)], TrialStatus.FAILED, "KeyError: 'x'", 1),
+        ({}, [epoch(1)], TrialStatus.FAILED, "reported an epoch before its plan", 1),
+        (
+            {},
+            [PLAN, epoch(1, values={"accuracy": 0.5, "epsilon": math.nan})],
+            TrialStatus.FAILED,
+            "epsilon is not a number in epoch 1",
+            1,
+        ),
+    ],
+)
+def test_a_verdict_ends_the_trial_and_explains_its_end(answers, rows, status, reason, last_epoch):
+    desk, book = opened(**answers)
+    *before, last = rows
+    assert all(desk.receive("t0001", row) for row in before)
+    assert not desk.receive("t0001", last)
+    assert not desk.receive("t0001", epoch(9))
+    desk.end("t0001", TrialStatus.COMPLETED)
+    assert book.ends == [("t0001", status, reason, last_epoch)]
+
+
+def test_no_hook_sees_a_nan():
+    desk, book = opened()
+    desk.receive("t0001", PLAN)
+    desk.receive("t0001", epoch(1, values={"accuracy": math.nan}))
+    assert "on_epoch" not in [told[0] for told in book.told]
+
+
+def test_a_value_that_was_not_computed_is_no_failure():
+    desk, _ = opened()
+    desk.receive("t0001", PLAN)
+    assert desk.receive("t0001", epoch(1, values={"accuracy": 0.5, "certified@1": None}))
+
+
+def test_a_trial_stopped_at_its_last_epoch_is_complete():
+    desk, book = opened(on_epoch="no hope")
+    desk.receive("t0001", PLAN)
+    desk.receive("t0001", epoch(1, done=True))
+    desk.end("t0001", TrialStatus.COMPLETED)
+    assert book.ends == [("t0001", TrialStatus.COMPLETED, "", 1)]
+
+
+@pytest.mark.parametrize("hook", ["on_start", "on_end"])
+def test_trouble_in_a_hook_that_has_no_say_is_kept(hook):
+    desk, _ = opened(**{hook: OSError("disk full")})
+    desk.end("t0001", TrialStatus.COMPLETED)
+    assert str(desk.trouble) == "disk full"
+
+
+def test_closing_ends_what_is_open():
+    desk, book = opened()
+    desk.start("t0002", {})
+    desk.end("t0001", TrialStatus.COMPLETED)
+    desk.close(TrialStatus.INTERRUPTED, "interrupted")
+    assert not desk.receive("t0002", PLAN)
+    assert book.ends[1:] == [("t0002", TrialStatus.INTERRUPTED, "interrupted", 0)]
+
+
+def test_a_restored_desk_drops_the_rows_it_knows():
+    desk, _ = opened()
+    for row in (PLAN, epoch(1), epoch(2)):
+        desk.receive("t0001", row)
+    book = Book()
+    restored = Desk(book.hooks())
+    restored.restore(desk.state())
+    restored.start("t0001", {})
+    for row in (PLAN, epoch(1), epoch(2), epoch(3)):
+        assert restored.receive("t0001", row)
+    assert book.told == [("on_epoch", "t0001", epoch(3))]
+
+
+def test_hooks_may_be_left_out():
+    desk = Desk(Hooks())
+    desk.start("t0001", {})
+    assert desk.receive("t0001", PLAN)
+    assert desk.receive("t0001", epoch(1))
+    desk.close(TrialStatus.STOPPED, "enough")
+    assert desk.trouble is None
+
+
+def test_an_error_becomes_one_line():
+    assert one_line(ValueError("two\n  lines")) == "ValueError: two lines"
+    assert one_line(KeyboardInterrupt()) == "KeyboardInterrupt"
+    assert one_line("ValueError:  as text\n") == "ValueError: as text"
+    assert len(one_line("x" * 5000)) == MAX_REASON_LENGTH + 3
+
+
+def test_the_first_signal_is_noted_and_the_second_raises(monkeypatch):
+    monkeypatch.setattr(interruption, "DEBOUNCE_SECONDS", 0.0)
+    before = signal.getsignal(signal.SIGINT)
+    with Interruption() as stop:
+        with stop:
+            os.kill(os.getpid(), signal.SIGINT)
+        assert stop.requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_signal_sent_twice_by_a_launcher_counts_once():
+    with Interruption() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert stop.requested
+
+
+def test_outside_the_main_thread_it_is_only_a_flag():
+    before = signal.getsignal(signal.SIGINT)
+
+    def look():
+        with Interruption() as stop:
+            seen.append((stop.requested, signal.getsignal(signal.SIGINT)))
+
+    seen = []
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert seen == [(False, before)]

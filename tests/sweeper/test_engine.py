@@ -1,0 +1,322 @@
+import logging
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import ray
+from optuna.trial import TrialState
+from ray import cloudpickle, tune
+
+from sweeper import cluster as cluster_module
+from sweeper.cluster import cluster, worker_environment
+from sweeper.desk import Hooks
+from sweeper.engine import TUNE_ENVIRONMENT, run_trials
+from sweeper.errors import SweeperError
+from sweeper.interruption import Interruption
+from sweeper.records import Objective, TrialStatus
+from sweeper.search import FrontSearch
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
+
+OBJECTIVES = (Objective.named("epsilon"), Objective.named("certified@1/4"))
+
+
+class Toy(tune.Trainable):
+    """Reports its plan, then three epochs; goes wrong in the way its proposal says."""
+
+    def setup(self, config):
+        self.way = config["proposal"]["way"]
+        self.folder = Path(config["folder"])
+        self.epoch = -1
+
+    def reset_config(self, new_config):
+        self.setup(new_config)
+        return True
+
+    def step(self):
+        self.epoch += 1
+        if self.epoch == 0 and self.way != "no plan":
+            return {"kind": "plan", "epoch": 0, "threads": os.environ.get("OMP_NUM_THREADS")}
+        if not (self.folder / f"plan-{self.config['trial']}").exists():
+            raise AssertionError("trained before its plan was written down")
+        if self.epoch == 2 and self.way == "raise":
+            raise ValueError("it broke\nin two lines")
+        if self.way == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.way == "hang":
+            time.sleep(600)
+        values = {"epsilon": float(self.epoch), "certified@1/4": math.nan if self.way == "nan" else 0.5}
+        return {"kind": "epoch", "epoch": max(self.epoch, 1), "values": values, "done": self.epoch == 3}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ray_session():
+    with cluster(cpus=2):
+        yield
+
+
+class Driver:
+    """Hooks that write the plan down, as the ledger will, and remember everything."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.config, self.plans, self.epochs, self.ends = {}, {}, [], {}
+
+    def hooks(self, **more):
+        own = {
+            "on_start": self.on_start,
+            "on_plan": self.on_plan,
+            "on_epoch": self.on_epoch,
+            "on_end": self.on_end,
+        }
+        return Hooks(**(own | more))
+
+    def on_start(self, trial, config):
+        self.config[trial] = config
+
+    def on_plan(self, trial, row):
+        self.plans[trial] = row
+        match self.config[trial]["proposal"]["way"]:
+            case "refused":
+                return "too dear"
+            case "unwritten":
+                raise OSError("disk full")
+        time.sleep(0.1)  # a trial that did not wait would be in its next step by now
+        (self.folder / f"plan-{trial}").touch()
+        return None
+
+    def on_epoch(self, trial, row):
+        self.epochs.append((trial, row["epoch"], row["values"]))
+        return "no hope" if self.config[trial]["proposal"]["way"] == "stopped" else None
+
+    def on_end(self, trial, status, reason, epoch):
+        self.ends[trial] = (status, reason, epoch)
+
+
+def make_search(ways):
+    first = [{"way": way} for way in ways]
+    return FrontSearch(
+        lambda trial: {"way": trial.suggest_categorical("way", sorted(set(ways)))},
+        OBJECTIVES,
+        seed=0,
+        first=first,
+    )
+
+
+def run(folder, ways, hooks, **more):
+    search = make_search(ways)
+    settings = {
+        "trials": len(ways),
+        "concurrent": 2,
+        "resources": {"CPU": 1, "GPU": 0},
+        "constants": {"folder": str(folder)},
+    }
+    outcome = run_trials(Toy, search, storage_dir=folder, hooks=hooks, **(settings | more))
+    return outcome, [trial.state for trial in search.study.trials]
+
+
+WAYS = {
+    "well": (TrialStatus.COMPLETED, "", 3, TrialState.COMPLETE),
+    "raise": (TrialStatus.FAILED, "ValueError: it broke in two lines", 1, TrialState.FAIL),
+    "no plan": (
+        TrialStatus.FAILED,
+        "AssertionError: trained before its plan was written down",
+        0,
+        TrialState.FAIL,
+    ),
+    "nan": (TrialStatus.FAILED, "certified@1/4 is not a number in epoch 1", 1, TrialState.FAIL),
+    "refused": (TrialStatus.STOPPED, "too dear", 0, TrialState.FAIL),
+    "unwritten": (TrialStatus.FAILED, "OSError: disk full", 0, TrialState.FAIL),
+    "stopped": (TrialStatus.STOPPED, "no hope", 1, TrialState.COMPLETE),
+    "die": (TrialStatus.FAILED, "its process died: killed, crashed or out of memory", 0, TrialState.FAIL),
+    "well again": (TrialStatus.COMPLETED, "", 3, TrialState.COMPLETE),
+}
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory, ray_session):  # noqa: ARG001
+    """One run in which trials end in every way there is."""
+    folder = tmp_path_factory.mktemp("sweep")
+    driver = Driver(folder)
+    outcome, states = run(folder, list(WAYS), driver.hooks())
+    return folder, driver, outcome, states
+
+
+def test_every_trial_ends_once_with_its_reason_and_the_run_goes_on(finished):
+    _, driver, outcome, states = finished
+    ends = [driver.ends[trial] for trial in sorted(driver.ends)]
+    assert ends == [expected[:3] for expected in WAYS.values()]
+    assert states == [expected[3] for expected in WAYS.values()]
+    assert not outcome.interrupted
+    assert outcome.reason == ""
+
+
+def test_a_trial_is_asked_to_train_only_after_its_plan_was_written_down(finished):
+    # the trainable looks for the file and raises without it; a trial that reports no plan shows that it does
+    _, driver, *_ = finished
+    assert driver.ends["t0001"][0] is TrialStatus.COMPLETED
+    assert "before its plan" in driver.ends["t0003"][1]
+
+
+def test_epochs_arrive_in_order_with_their_values_untouched(finished):
+    _, driver, *_ = finished
+    mine = [(epoch, values) for trial, epoch, values in driver.epochs if trial == "t0001"]
+    assert mine == [(epoch, {"epsilon": float(epoch), "certified@1/4": 0.5}) for epoch in (1, 2, 3)]
+
+
+def test_trials_get_their_constants_and_one_thread(finished):
+    folder, driver, *_ = finished
+    assert driver.config["t0001"] == {"trial": "t0001", "proposal": {"way": "well"}, "folder": str(folder)}
+    assert driver.plans["t0001"]["threads"] == worker_environment(1)["OMP_NUM_THREADS"]
+
+
+def test_ray_leaves_tracebacks_and_its_state_but_no_logs_of_its_own(finished):
+    folder, *_ = finished
+    assert "it broke" in (folder / "ray" / "t0002" / "error.txt").read_text()
+    names = {path.name for path in (folder / "ray").rglob("*")}
+    assert not names & {"progress.csv", "result.json", "params.json", "params.pkl"}
+    assert not [name for name in names if name.startswith("events.out")]
+
+
+def test_ctrl_c_ends_a_run_within_seconds_and_silently(tmp_path, capfd):
+    driver = Driver(tmp_path)
+    pressed = []
+
+    def on_plan(trial, row):
+        driver.on_plan(trial, row)
+        pressed.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    outcome, states = run(tmp_path, ["hang"] * 4, driver.hooks(on_plan=on_plan), concurrent=1)
+    assert time.monotonic() - pressed[0] < 6
+    assert outcome.interrupted
+    assert driver.ends == dict.fromkeys(driver.plans, (TrialStatus.INTERRUPTED, "interrupted", 0))
+    assert TrialState.RUNNING not in states
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_second_ctrl_c_ends_it_at_once_and_the_hooks_are_told(tmp_path):
+    driver = Driver(tmp_path)
+    stop = Interruption()
+    timer = threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT])
+
+    def on_plan(trial, row):
+        driver.on_plan(trial, row)
+        os.kill(os.getpid(), signal.SIGINT)
+        timer.start()
+
+    handler = signal.getsignal(signal.SIGUSR1)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, ["hang"], driver.hooks(on_plan=on_plan), interruption=stop)
+    timer.join()
+    assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, "interrupted", 0)}
+    assert signal.getsignal(signal.SIGUSR1) is handler
+    assert logging.getLogger("ray.tune").level == logging.NOTSET
+    assert not TUNE_ENVIRONMENT.keys() & os.environ.keys()
+
+
+def test_time_ends_a_run_in_any_thread(tmp_path):
+    driver = Driver(tmp_path)
+    done = []
+    thread = threading.Thread(
+        target=lambda: done.append(run(tmp_path, ["hang"] * 4, driver.hooks(), hours=2 / 3600, concurrent=1))
+    )
+    thread.start()
+    thread.join(timeout=60)
+    ((outcome, _),) = done
+    assert not outcome.interrupted
+    assert outcome.reason == "the 0.000555556 hours are used up"
+    assert set(driver.ends.values()) <= {(TrialStatus.STOPPED, outcome.reason, 0)}
+
+
+def test_whoever_is_asked_may_end_a_run(tmp_path):
+    driver = Driver(tmp_path)
+    outcome, _ = run(
+        tmp_path,
+        ["well"] * 20,
+        driver.hooks(),
+        concurrent=1,
+        should_stop=lambda: "the privacy budget is spent" if driver.ends else None,
+    )
+    assert outcome.reason == "the privacy budget is spent"
+    assert 1 <= len(driver.ends) <= 3
+
+
+def test_a_hook_in_trouble_ends_the_run_and_raises(tmp_path):
+    def on_end(*_args):
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        run(tmp_path, ["well"] * 20, Driver(tmp_path).hooks(on_end=on_end), concurrent=1)
+
+
+def test_a_space_that_raises_ends_the_run_with_its_error(tmp_path):
+    def broken(_trial):
+        raise ValueError("no such choice")
+
+    with pytest.raises(ValueError, match="no such choice"):
+        run_trials(
+            Toy,
+            FrontSearch(broken, OBJECTIVES, seed=0),
+            trials=1,
+            concurrent=1,
+            resources={"CPU": 1},
+            storage_dir=tmp_path,
+            hooks=Hooks(),
+        )
+
+
+def test_without_ray_it_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with pytest.raises(SweeperError, match="with cluster"):
+        run(tmp_path, ["well"], Hooks())
+
+
+def test_a_trial_that_no_cluster_could_run_is_refused(tmp_path):
+    with pytest.raises(SweeperError, match="at most 2 CPU for a trial, got 3"):
+        run(tmp_path, ["well"], Hooks(), resources={"CPU": 3})
+    with pytest.raises(SweeperError, match="at most 0 GPU"):
+        run(tmp_path, ["well"], Hooks(), resources={"CPU": 1, "GPU": 0.25})
+
+
+def test_a_cluster_that_is_there_is_used_and_left_alone():
+    before = ray.get_runtime_context().get_job_id()
+    with cluster(cpus=1):
+        assert ray.get_runtime_context().get_job_id() == before
+    assert ray.is_initialized()
+
+
+@pytest.mark.parametrize("address", [None, "ray-head:6379"])
+def test_a_cluster_is_started_or_joined_quietly_and_left_as_it_was_found(address, monkeypatch):
+    calls = []
+    monkeypatch.setattr(cluster_module.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster_module.ray, "shutdown", lambda: calls.append("shutdown"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+
+    def init(*args, **options):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Ray installs a handler of its own
+        calls.append((args, options, os.environ["RAY_USAGE_STATS_ENABLED"], os.environ["OMP_NUM_THREADS"]))
+
+    monkeypatch.setattr(cluster_module.ray, "init", init)
+    handler = signal.getsignal(signal.SIGTERM)
+    with cluster(address, cpus=2, threads=3):
+        assert signal.getsignal(signal.SIGTERM) is handler
+    (args, options, telemetry, threads), end = calls
+    assert end == "shutdown"
+    assert telemetry == "0"
+    assert threads == ("7" if address else "3"), "a local Ray hands its environment on to its workers"
+    assert options["log_to_driver"] is False
+    assert "RAY_USAGE_STATS_ENABLED" not in os.environ
+    assert os.environ["OMP_NUM_THREADS"] == "7"
+    if address:
+        assert args == (address,)
+        assert options["runtime_env"]["env_vars"] == worker_environment(3)
+        assert "num_cpus" not in options
+    else:
+        assert options["num_cpus"] == 2
+        assert options["include_dashboard"] is False

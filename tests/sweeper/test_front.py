@@ -1,0 +1,178 @@
+import csv
+import io
+import json
+import math
+
+import pytest
+
+from sweeper.errors import RecordError
+from sweeper.front import build_front, read_front
+from sweeper.pareto import hypervolume
+from sweeper.pricing import Answer
+from sweeper.records import Trial, TrialStatus
+
+LEDGER = {
+    q: Answer(epsilon=9.5, delta=1e-4, events=2, statement=f"{q}.") for q in ("winner", "front", "everything")
+}
+
+
+@pytest.fixture
+def front(trial, make_point, objectives, claim):
+    failed = Trial(
+        id="t0002", config={"training": {"epochs": 3}}, status=TrialStatus.FAILED, reason="NaN in epoch 2"
+    )
+    points = [
+        make_point(
+            "t0001",
+            1,
+            1.0,
+            0.8,
+            0.3,
+            accountants={"rdp": 1.1, "pld": 1.0},
+            model="models/t0001-1.safetensors",
+        ),
+        make_point("t0001", 2, 2.0, 0.9, 0.2, test={"accuracy": 0.88}),
+        make_point("t0001", 3, 3.0, 0.7, 0.1),
+        make_point("t0002", 1, math.inf, 0.95, 0.2),
+        make_point("t0002", 2, 0.1, math.nan, 1.0),
+    ]
+    return build_front(
+        sweep="digits",
+        objectives=objectives,
+        trials=[trial, failed],
+        points=points,
+        ledger=LEDGER,
+        claim=claim,
+    )
+
+
+def test_the_front_is_chosen_among_all_points(front, objectives):
+    assert [point.key for point in front.front_points] == [("t0001", 1), ("t0001", 2), ("t0002", 1)]
+    assert front.hypervolume == hypervolume(front.points, objectives)
+
+
+def test_the_file_holds_what_design_promises(front, tmp_path):
+    path = tmp_path / "front.json"
+    front.write(path)
+    content = json.loads(path.read_text())
+    assert content["schema_version"] == 1
+    assert content["objectives"][1] == {"name": "accuracy", "direction": "maximize"}
+    assert content["points"][0] == {
+        "trial": "t0001",
+        "epoch": 1,
+        "values": {"epsilon": 1.0, "accuracy": 0.8, "certified@1/4": 0.3},
+        "accountants": {"rdp": 1.1, "pld": 1.0},
+        "test": None,
+        "model": "models/t0001-1.safetensors",
+        "on_front": True,
+    }
+    assert content["trials"]["t0001"]["sampling"] == {
+        "kind": "poisson",
+        "sampling_rate": 0.2,
+        "batch_size": 200,
+        "steps_per_epoch": 5,
+        "epochs": 10,
+        "population": 1000,
+    }
+    assert content["trials"]["t0001"]["relation"] == "add-or-remove-one"
+    assert content["trials"]["t0001"]["delta"] == 1e-4
+    assert content["trials"]["t0002"]["reason"] == "NaN in epoch 2"
+    assert content["trials"]["t0002"]["relation"] is None
+    assert set(content["ledger"]["winner"]) == {"epsilon", "delta", "events", "statement"}
+    assert content["hypervolume"]["log_epsilon"] is True
+    assert content["hypervolume"]["reference"]["accuracy"] == 0.0
+    assert content["claim"]["conditions"] == ["The split."]
+    assert content["claim"]["exploratory"] is False
+
+
+def test_a_front_comes_back_as_it_was(front, tmp_path):
+    path = tmp_path / "front.json"
+    front.write(path)
+    again = read_front(path)
+    assert json.dumps(again.to_json()) == json.dumps(front.to_json())
+    assert again.front_points == front.front_points
+    assert again.ledger == front.ledger
+    assert again.claim == front.claim
+
+
+def test_an_empty_front_is_readable(objectives, claim, tmp_path):
+    path = tmp_path / "front.json"
+    build_front(sweep="s", objectives=objectives, trials=[], points=[], ledger=LEDGER, claim=claim).write(
+        path
+    )
+    assert read_front(path).points == ()
+    assert read_front(path).to_csv().strip() == ""
+    assert read_front(path).to_dataframe().empty
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_another_schema_version_is_refused(tmp_path, version):
+    path = tmp_path / "front.json"
+    path.write_text(json.dumps({"schema_version": version}))
+    with pytest.raises(
+        RecordError, match=rf"schema_version 1 in .*front\.json, got {version!r}; read it with the version"
+    ):
+        read_front(path)
+
+
+def change(content, path, value):
+    *outer, last = path
+    for key in outer:
+        content = content[key]
+    if value is ...:
+        del content[last]
+    else:
+        content[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (["points", 0, "epoch"], "two", r"points\.0\.epoch in .*front\.json"),
+        (["points", 0, "on_front"], ..., r"KeyError\('on_front'\)"),
+        (["points", 0, "on_front"], "perhaps", r"0 in .*front\.json"),
+        (["objectives", 0, "direction"], "sideways", r"objectives\.0\.direction"),
+        (["trials", "t0001", "status"], ..., r"trials\.t0001\.status"),
+        (["hypervolume"], ..., "KeyError"),
+        (["hypervolume", "reference"], 3, "AttributeError"),
+        (["hypervolume", "value"], "high", "ValueError"),
+        (["ledger", "winner"], {}, r"ledger\.winner"),
+        (["claim", "population"], ..., r"claim\.population"),
+        (["trials", "t0002"], ..., "every trial of a point among the trials of .*got 't0002'"),
+    ],
+)
+def test_a_broken_file_is_named_in_one_sentence(front, tmp_path, path, value, said):
+    content = front.to_json()
+    change(content, path, value)
+    file = tmp_path / "front.json"
+    file.write_text(json.dumps(content))
+    with pytest.raises(RecordError, match=said) as caught:
+        read_front(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_table_has_one_row_per_point(front):
+    rows = list(csv.DictReader(io.StringIO(front.to_csv())))
+    assert len(rows) == 5
+    first, second = rows[:2]
+    assert (first["trial"], first["epoch"], first["on_front"], first["epsilon"]) == (
+        "t0001",
+        "1",
+        "True",
+        "1.0",
+    )
+    assert (first["epsilon.rdp"], first["epsilon.pld"], first["test.accuracy"]) == ("1.1", "1.0", "")
+    assert second["test.accuracy"] == "0.88"
+    assert first["config.training.loss.temperature"] == "0.25"
+    assert (rows[3]["status"], rows[3]["config.training.epochs"], rows[3]["epsilon"]) == (
+        "failed",
+        "3",
+        "inf",
+    )
+
+
+def test_the_table_is_a_data_frame(front):
+    frame = front.to_dataframe()
+    assert frame.shape[0] == 5
+    assert frame.loc[frame["on_front"], "accuracy"].max() == 0.95
+    assert list(frame.columns[:4]) == ["trial", "epoch", "on_front", "epsilon"]

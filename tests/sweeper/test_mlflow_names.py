@@ -1,0 +1,64 @@
+import pytest
+
+from sweeper.mlflow_names import (
+    MAX_KEY_LENGTH,
+    MAX_PARAM_LENGTH,
+    RUN_STATUS,
+    clean,
+    flatten,
+    metric_names,
+    version_tags,
+)
+from sweeper.records import TrialStatus
+
+
+def test_a_points_numbers_get_the_names_of_the_contract():
+    named = metric_names(
+        {"epsilon": 1.0, "accuracy": 0.9, "auroc": 0.95, "certified@36/255": 0.5, "certified@0.25": 0.4},
+        accountants={"rdp": 1.1, "pld": 1.0},
+        sensitivities={"1.weight": 2.5},
+    )
+    assert named == {
+        "epsilon": 1.0,
+        "val/accuracy": 0.9,
+        "val/auroc": 0.95,
+        "val/certified/36_255": 0.5,
+        "val/certified/0.25": 0.4,
+        "epsilon/rdp": 1.1,
+        "epsilon/pld": 1.0,
+        "sensitivity/1.weight": 2.5,
+    }
+    assert [clean(name) for name in named] == list(named)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a@b", "../up", "/root", "a//b", "x" * 400, "@", "", ".", "a/../b", "ä+b", "a/", "x" * 249 + "/yy"],
+)
+def test_a_cleaned_name_is_one_that_mlflow_accepts(name):
+    from mlflow.utils.validation import _validate_metric_name
+
+    _validate_metric_name(clean(name))
+    assert len(clean(name)) <= MAX_KEY_LENGTH
+    assert clean(clean(name)) == clean(name)
+
+
+def test_parameters_are_flattened_and_kept_short():
+    flat = flatten({"a": {"b": {"c": 1}}, "text": "x" * 9000, "none": None, "flag": True, "empty": {}})
+    assert flat == {"a.b.c": "1", "text": "x" * MAX_PARAM_LENGTH, "none": "null", "flag": "true"}
+
+
+def test_every_status_has_a_run_status_and_none_is_running():
+    assert RUN_STATUS.keys() == set(TrialStatus)
+    assert set(RUN_STATUS.values()) == {"FINISHED", "FAILED", "KILLED"}
+
+
+def test_versions_of_code_and_packages_are_tags():
+    tags = version_tags()
+    assert tags["sweeper.version"]
+    assert tags["version.torch"]
+
+
+def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
+    monkeypatch.setattr("sweeper.mlflow_names.PACKAGES", ("no-such-package",))
+    assert version_tags().keys() == {"sweeper.version"}

@@ -1,0 +1,181 @@
+import threading
+import time
+
+import pytest
+
+from sweeper import outbox
+from sweeper.errors import RecordError
+from sweeper.outbox import Left, Outbox, stored_rows
+from sweeper.rows import RowFile
+
+HEADER = {"op": "sweep", "name": "digits"}
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch):
+    monkeypatch.setattr(outbox, "FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr(outbox, "FIRST_PAUSE_SECONDS", 0.02)
+
+
+class Receiver:
+    """Takes rows, unless it is down."""
+
+    def __init__(self, down=False):
+        self.down = down
+        self.rows = []
+        self.calls = 0
+
+    def deliver(self, rows):
+        self.calls += 1
+        if self.down:
+            raise ConnectionError("nobody\nthere")
+        self.rows += rows
+
+
+def rows(start, stop):
+    return [{"number": number} for number in range(start, stop)]
+
+
+def opened(receiver, path):
+    box = Outbox(receiver.deliver, path, HEADER)
+    box.start()
+    return box
+
+
+def put(box, some):
+    for row in some:
+        box.put(row)
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_rows_arrive_in_order_and_no_file_is_left(tmp_path):
+    receiver = Receiver()
+    box = opened(receiver, tmp_path / "spool.jsonl")
+    put(box, rows(0, 100))
+    assert box.close(5) == Left()
+    assert receiver.rows == rows(0, 100)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_that_nobody_takes_wait_in_a_file(tmp_path):
+    path = tmp_path / "spool.jsonl"
+    box = opened(Receiver(down=True), path)
+    put(box, rows(0, 3))
+    assert box.close(5) == Left(3, path, "ConnectionError: nobody there")
+    assert RowFile(path).read() == [HEADER, *rows(0, 3)]
+    assert stored_rows(path) == rows(0, 3)
+
+
+def test_when_the_receiver_comes_back_everything_arrives_in_order(tmp_path):
+    receiver = Receiver(down=True)
+    path = tmp_path / "spool.jsonl"
+    box = opened(receiver, path)
+    put(box, rows(0, 3))
+    wait_for(lambda: receiver.calls > 2)
+    put(box, rows(3, 6))
+    receiver.down = False
+    wait_for(lambda: len(receiver.rows) == 6)
+    put(box, rows(6, 9))
+    assert box.close(5) == Left()
+    assert receiver.rows == rows(0, 9)
+    assert not path.exists()
+
+
+def test_it_asks_less_and_less_often(tmp_path, monkeypatch):
+    monkeypatch.setattr(outbox, "FIRST_PAUSE_SECONDS", 0.2)
+    receiver = Receiver(down=True)
+    box = opened(receiver, tmp_path / "spool.jsonl")
+    box.put({})
+    time.sleep(1.0)
+    assert receiver.calls <= 4
+    box.close(5)
+
+
+def test_closing_is_one_more_try_without_a_pause(tmp_path, monkeypatch):
+    monkeypatch.setattr(outbox, "FIRST_PAUSE_SECONDS", 1000)
+    receiver = Receiver(down=True)
+    box = opened(receiver, tmp_path / "spool.jsonl")
+    put(box, rows(0, 3))
+    wait_for(lambda: receiver.calls == 1)
+    receiver.down = False
+    assert box.close(5) == Left()
+    assert receiver.rows == rows(0, 3)
+
+
+def test_rows_left_by_an_earlier_run_are_delivered_first(tmp_path):
+    path = tmp_path / "spool.jsonl"
+    box = opened(Receiver(down=True), path)
+    put(box, rows(0, 3))
+    box.close(5)
+    receiver = Receiver()
+    again = opened(receiver, path)
+    put(again, rows(3, 5))
+    assert again.close(5) == Left()
+    assert receiver.rows == rows(0, 5)
+
+
+def test_a_receiver_that_hangs_holds_nobody_up_and_loses_nothing(tmp_path):
+    path = tmp_path / "spool.jsonl"
+    hanging, release = threading.Event(), threading.Event()
+
+    def deliver(_rows):
+        hanging.set()
+        release.wait(30)
+
+    box = Outbox(deliver, path, HEADER)
+    box.put({"number": 0})
+    box.start()
+    hanging.wait(5)
+    put(box, rows(1, 3))
+    assert box.close(0.05) == Left(3, path, "no answer within 0.05 seconds")
+    release.set()
+    wait_for(lambda: not box._thread.is_alive())
+    assert stored_rows(path) == rows(0, 3)
+    assert box.close(1).rows == 3
+
+
+def test_a_receiver_that_hangs_on_waiting_rows_does_not_double_them(tmp_path):
+    path = tmp_path / "spool.jsonl"
+    calls, hanging, release = [], threading.Event(), threading.Event()
+
+    def deliver(some):
+        calls.append(some)
+        if len(calls) == 1:
+            raise ConnectionError("nobody there")
+        hanging.set()
+        release.wait(30)
+
+    box = Outbox(deliver, path, HEADER)
+    put(box, rows(0, 2))
+    box.start()
+    hanging.wait(5)
+    assert box.close(0.05).rows == 2
+    release.set()
+    assert stored_rows(path) == rows(0, 2)
+
+
+def test_with_a_full_disk_rows_wait_in_memory(tmp_path):
+    receiver = Receiver(down=True)
+    path = tmp_path / "full" / "spool.jsonl"
+    box = opened(receiver, path)
+    put(box, rows(0, 3))
+    wait_for(lambda: receiver.calls == 1)
+    receiver.down = False
+    put(box, rows(3, 4))
+    path.parent.mkdir()  # there is room again
+    put(box, rows(4, 5))
+    assert box.close(5) == Left()
+    assert receiver.rows == rows(0, 5)
+
+
+def test_a_broken_file_is_named(tmp_path):
+    path = tmp_path / "spool.jsonl"
+    path.write_text('what\n{"op": "sweep"}\n')
+    with pytest.raises(RecordError, match="line 1"):
+        Outbox(Receiver().deliver, path, HEADER)

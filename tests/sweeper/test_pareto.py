@@ -1,0 +1,224 @@
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweeper.pareto import (
+    EPSILON_CEILING,
+    EPSILON_FLOOR,
+    Box,
+    FrontArchive,
+    box_from_json,
+    costs,
+    dominates,
+    front_mask,
+    hypervolume,
+    nondominated,
+)
+from sweeper.records import Objective, Point
+
+EPSILON, ACCURACY, CERTIFIED = (Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
+ALL = (EPSILON, ACCURACY, CERTIFIED)
+UNIT = Box(reference={"epsilon": 1.0, "accuracy": 0.0, "certified@1/4": 0.0}, ideal={"epsilon": 0.0, "accuracy": 1.0, "certified@1/4": 1.0}, log_epsilon=False)  # fmt: skip
+
+coarse = st.integers(0, 4).map(lambda n: n / 4)
+broken = st.sampled_from([math.nan, math.inf, -math.inf, None])
+rows = st.lists(st.tuples(*[coarse | broken] * 3), max_size=25)
+sound_rows = st.lists(st.tuples(*[coarse] * 3), max_size=12)
+
+
+def point(index, epsilon, accuracy, certified):
+    values = {"epsilon": epsilon, "accuracy": accuracy, "certified@1/4": certified}
+    return Point(trial="t", epoch=index, values={k: v for k, v in values.items() if v is not None})
+
+
+def points_of(seq):
+    return [point(i, *row) for i, row in enumerate(seq)]
+
+
+def brute_force(points, objectives):
+    """The definition, in plain Python."""
+
+    def comparable(p):
+        values = [p.values.get(o.name, math.nan) for o in objectives]
+        signed = [v if o.name == "epsilon" else -v for v, o in zip(values, objectives, strict=True)]
+        return not any(math.isnan(v) or v == -math.inf for v in signed)
+
+    def better(p, q, o):
+        return (
+            p.values[o.name] < q.values[o.name]
+            if o.name == "epsilon"
+            else p.values[o.name] > q.values[o.name]
+        )
+
+    def beats(p, q):
+        return not any(better(q, p, o) for o in objectives) and any(better(p, q, o) for o in objectives)
+
+    able = [p for p in points if comparable(p)]
+    return [comparable(p) and not any(beats(q, p) for q in able) for p in points]
+
+
+@settings(deadline=None)
+@given(rows, st.integers(1, 3))
+def test_the_front_is_what_nothing_dominates(seq, count):
+    points = points_of(seq)
+    assert front_mask(points, ALL[:count]).tolist() == brute_force(points, ALL[:count])
+
+
+@settings(deadline=None)
+@given(sound_rows, st.randoms(use_true_random=False))
+def test_the_front_does_not_depend_on_the_order(seq, random):
+    shuffled = random.sample(seq, len(seq))
+    fronts = [
+        sorted(row for row, on in zip(s, front_mask(points_of(s), ALL), strict=True) if on)
+        for s in (seq, shuffled)
+    ]
+    assert fronts[0] == fronts[1]
+
+
+def test_a_nan_or_a_missing_value_is_never_on_the_front():
+    points = points_of(
+        [(1.0, 0.5, 0.5), (math.nan, 1.0, 1.0), (0.5, 1.0, None), (0.5, math.inf, 1.0), (-math.inf, 1, 1)]
+    )
+    assert front_mask(points, ALL).tolist() == [True, False, False, False, False]
+    assert front_mask(points[1:2], ALL).tolist() == [False]
+    assert front_mask(points[2:3], (EPSILON, ACCURACY)).tolist() == [True]
+
+
+def test_no_privacy_is_a_comparable_cost():
+    points = points_of([(math.inf, 0.9, 0.5), (1.0, 0.8, 0.5), (math.inf, 0.7, 0.5)])
+    assert front_mask(points, ALL).tolist() == [True, True, False]
+
+
+def test_equal_points_do_not_dominate_each_other():
+    points = points_of([(1.0, 0.5, 0.0), (1.0, 0.5, -0.0), (2.0, 0.5, 0.0)])
+    assert front_mask(points, ALL).tolist() == [True, True, False]
+
+
+def test_there_may_be_no_points():
+    assert front_mask([], ALL).tolist() == []
+    assert hypervolume([], ALL) == 0.0
+
+
+@settings(deadline=None)
+@given(st.tuples(coarse, coarse), st.tuples(coarse, coarse), st.tuples(coarse, coarse))
+def test_dominance_is_a_strict_order(a, b, c):
+    assert not dominates(a, a)
+    assert not (dominates(a, b) and dominates(b, a))
+    assert not (dominates(a, b) and dominates(b, c)) or dominates(a, c)
+    assert not dominates((math.nan, 0.0), (1.0, 1.0))
+
+
+@settings(deadline=None)
+@given(sound_rows, st.integers(1, 3))
+def test_the_hypervolume_is_the_share_of_cells_dominated(seq, count):
+    objectives = ALL[:count]
+    matrix = costs(points_of(seq), objectives)
+    scaled = UNIT.scaled(matrix, objectives)
+    cells = itertools.product(
+        np.arange(0.125, 1, 0.25), repeat=count
+    )  # centres of a grid on which all corners lie
+    share = np.mean([bool((scaled <= cell).all(axis=1).any()) for cell in cells]) if len(seq) else 0.0
+    assert hypervolume(points_of(seq), objectives, UNIT) == pytest.approx(share)
+
+
+@settings(deadline=None)
+@given(sound_rows, st.tuples(coarse, coarse, coarse))
+def test_another_point_never_lowers_the_hypervolume(seq, more):
+    assert hypervolume(points_of([*seq, more]), ALL, UNIT) >= hypervolume(points_of(seq), ALL, UNIT) - 1e-12
+
+
+def test_four_and_five_objectives_are_measured():
+    names = ("accuracy", "certified@1", "certified@2", "certified@3", "certified@4")
+    for count in (4, 5):
+        objectives = [Objective.named(name) for name in names[:count]]
+        points = [
+            Point(trial="t", epoch=i, values=dict.fromkeys(names, level))
+            for i, level in enumerate((0.5, 0.25))
+        ]
+        assert hypervolume(points, objectives) == pytest.approx(0.5**count)
+
+
+def test_epsilon_counts_in_its_logarithm():
+    middle = math.sqrt(EPSILON_FLOOR * EPSILON_CEILING)
+    assert hypervolume(points_of([(middle, 1.0, 1.0)]), ALL) == pytest.approx(0.5)
+    linear = Box.default(ALL, log_epsilon=False)
+    assert hypervolume(points_of([(EPSILON_CEILING / 2, 1.0, 1.0)]), ALL, linear) == pytest.approx(
+        0.5, abs=1e-4
+    )
+
+
+def test_values_beyond_the_box_are_cut_or_add_nothing():
+    assert hypervolume(points_of([(0.0, 1.0, 1.0)]), ALL) == pytest.approx(1.0)
+    assert (
+        hypervolume(
+            points_of([(EPSILON_CEILING, 1.0, 1.0), (1.0, 0.0, 1.0), (math.inf, 1, 1), (math.nan, 1, 1)]), ALL
+        )
+        == 0.0
+    )
+
+
+def test_a_box_inside_out_is_refused():
+    box = Box(reference={"accuracy": 1.0}, ideal={"accuracy": 0.0})
+    with pytest.raises(ValueError, match="ideal of accuracy to be better than its reference"):
+        hypervolume(points_of([(1.0, 0.5, 0.5)]), (ACCURACY,), box)
+
+
+def test_a_box_survives_json():
+    box = Box.default(ALL)
+    read = box_from_json({"reference": dict(box.reference), "ideal": dict(box.ideal), "log_epsilon": True})
+    assert (dict(read.reference), dict(read.ideal), read.log_epsilon) == (
+        dict(box.reference),
+        dict(box.ideal),
+        True,
+    )
+
+
+@settings(deadline=None)
+@given(rows, st.integers(1, 5))
+def test_the_archive_always_holds_the_front_of_all_it_saw(seq, size):
+    archive, inside = FrontArchive(ALL), set()
+    points = points_of(seq)
+    for start in range(0, len(points), size):
+        entered, left = archive.add(points[start : start + size])
+        assert not {p.key for p in entered} & inside
+        assert {p.key for p in left} <= inside
+        inside = (inside | {p.key for p in entered}) - {p.key for p in left}
+        seen = points[: start + size]
+        assert {p.key for p in archive.points} == inside
+        assert inside == {p.key for p, on in zip(seen, brute_force(seen, ALL), strict=True) if on}
+    assert archive.hypervolume() == pytest.approx(hypervolume(points, ALL))
+
+
+def test_a_better_epsilon_replaces_the_point():
+    archive = FrontArchive(ALL)
+    first, rival = point(1, 2.0, 0.5, 0.5), point(2, 1.9, 0.5, 0.5)
+    archive.add([first])
+    assert archive.add([rival]) == ((rival,), (first,))
+    tighter = point(1, 1.8, 0.5, 0.5)
+    assert archive.add([tighter]) == ((tighter,), (rival,))
+    assert archive.add([point(1, 1.7, 0.5, 0.5)]) == ((), ())
+    assert archive.points[0].values["epsilon"] == 1.7
+
+
+def test_a_hundred_thousand_points_take_less_than_half_a_second():
+    rng = np.random.default_rng(0)
+    values = rng.dirichlet(np.ones(4), 100_000)[:, :3]
+    points = [
+        Point(trial="t", epoch=i, values={"epsilon": 10 * (1 - e), "accuracy": a, "certified@1/4": c})
+        for i, (e, a, c) in enumerate(values.tolist())
+    ]
+    seconds = {}
+    for name, measure in (("front", front_mask), ("hypervolume", hypervolume)):
+        started = time.process_time()  # the machine may be shared
+        measure(points, ALL)
+        seconds[name] = time.process_time() - started
+    assert max(seconds.values()) < 0.5
+
+
+def test_rows_with_nan_alone_have_no_front():
+    assert nondominated(np.full((3, 2), math.nan)).tolist() == [False] * 3

@@ -1,0 +1,22 @@
+import math
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeper.pricing import round_up
+
+
+@given(st.floats(0, 1e12), st.integers(1, 8))
+def test_no_printed_epsilon_is_below_the_true_one(epsilon, digits):
+    printed = Decimal(round_up(epsilon, digits))
+    assert printed >= Decimal(epsilon)
+    assert float(printed) <= epsilon * (1 + 10.0 ** (1 - digits)) * (1 + 1e-15)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"), [(0.0, "0"), (1e-9, "0.000000001001"), (12345.6, "12350"), (math.inf, "inf")]
+)
+def test_an_epsilon_is_printed_plainly(epsilon, text):
+    assert round_up(epsilon) == text

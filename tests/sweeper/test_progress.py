@@ -1,0 +1,172 @@
+import io
+import math
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sweeper import progress as module
+from sweeper.outbox import Left
+from sweeper.progress import Display, Progress, Running, clock, closing_summary, line, render, spread
+from sweeper.records import Objective, Point
+
+OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
+
+
+def point(trial, epsilon, accuracy, certified=0.1):
+    values = {"epsilon": epsilon, "accuracy": accuracy, "certified@1/4": certified}
+    return Point(trial=trial, epoch=7, values=values)
+
+
+def state(**more):
+    return Progress(
+        **(
+            {
+                "name": "digits",
+                "total": 16,
+                "done": 3,
+                "failed": 1,
+                "running": (Running("t0005", 5, 10), Running("t0006")),
+                "objectives": OBJECTIVES,
+                "front": (point("t0002", 3.0, 0.9), point("t0001", 1.0, 0.7)),
+                "hypervolume": 0.5,
+                "elapsed_seconds": 90.0,
+            }
+            | more
+        )
+    )
+
+
+def screen(progress, width=100):
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(render(progress))
+    return console.file.getvalue()
+
+
+def test_the_display_shows_counts_times_trials_and_the_front():
+    text = screen(state())
+    assert "digits: 3 of 16 trials done, 2 running, 1 failed" in text
+    assert "1:30 elapsed, about 3:50 left" in text
+    assert "training t0005 (epoch 5 of 10), t0006" in text
+    assert "front: 2 points, hypervolume 0.500" in text
+    rows = [row.split() for row in text.splitlines() if row.lstrip().startswith("t000")]
+    assert rows == [["t0001", "7", "1.00", "0.700", "0.100"], ["t0002", "7", "3.00", "0.900", "0.100"]]
+
+
+def test_an_empty_sweep_is_shown_too():
+    text = screen(Progress(name="digits", total=16))
+    assert "0 of 16 trials done" in text
+    assert "left" not in text
+    assert "front" not in text
+    assert screen(Progress(name="digits", total=0))
+
+
+def test_a_value_that_was_not_computed_is_a_dash():
+    bare = Point(trial="t0001", epoch=1, values={"epsilon": 1.0, "accuracy": 0.5})
+    assert "-" in screen(state(front=(bare,))).splitlines()[-1]
+
+
+def test_a_long_front_is_thinned_out_and_keeps_its_ends():
+    front = [point(f"t{i:04d}", 100.0 - i, 0.5) for i in range(100)]
+    shown = spread(front)
+    assert [shown[0].values["epsilon"], shown[-1].values["epsilon"]] == [1.0, 100.0]
+    assert len(shown) == module.MAX_ROWS
+    assert spread(front[:3]) == sorted(front[:3], key=lambda each: each.values["epsilon"])
+
+
+@pytest.mark.parametrize(
+    ("more", "seconds"),
+    [
+        ({"done": 4, "failed": 4, "running": ()}, 90.0),
+        ({"done": 0, "failed": 0, "running": ()}, None),
+        ({"done": 16, "failed": 0, "running": ()}, 0.0),
+        ({"done": 0, "failed": 0, "running": (Running("t0001", 4, 10),), "total": 1}, 135.0),
+        ({"done": 4, "failed": 4, "running": (), "limit_seconds": 100.0}, 10.0),
+        ({"done": 4, "failed": 4, "running": (), "limit_seconds": 50.0}, 0.0),
+    ],
+)
+def test_the_time_left_is_estimated_from_what_is_done(more, seconds):
+    assert state(**more).remaining_seconds == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_the_best_point_is_best_in_the_first_objective_beside_epsilon():
+    assert state().best.trial == "t0002"
+    assert state(front=()).best is None
+    assert state(objectives=OBJECTIVES[:1]).best is None
+
+
+def test_a_plain_line_says_the_same():
+    assert line(state()) == (
+        "digits: 3 of 16 trials done, 2 running, 1 failed; "
+        "best epsilon 3.00, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7); "
+        "hypervolume 0.500; 1:30 elapsed, about 3:50 left"
+    )
+
+
+def test_durations_read_as_clocks():
+    assert [clock(seconds) for seconds in (0, 9.6, 60, 3600)] == ["0:00", "0:10", "1:00", "1:00:00"]
+
+
+def test_without_a_terminal_a_line_is_printed_now_and_then(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    console = Console(file=io.StringIO(), width=40)
+    with Display(console) as display:
+        for now[0] in (0.0, 1.0, 29.0, 31.0, 32.0):
+            display.update(state(elapsed_seconds=now[0]))
+    lines = console.file.getvalue().splitlines()
+    assert [text.split("; ")[-1].split(",")[0] for text in lines] == ["0:00 elapsed", "0:31 elapsed"]
+
+
+def test_in_a_terminal_the_display_is_redrawn_and_its_clock_ticks(monkeypatch):
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
+    with Display(console) as display:
+        assert "starting" in str(display._render())
+        display.update(state())
+        started = module.time.monotonic()
+        monkeypatch.setattr(module.time, "monotonic", lambda: started + 10)
+        console.print(display._render())
+    assert "1:40 elapsed" in console.file.getvalue()
+
+
+def test_the_closing_summary_says_where_to_look():
+    text = closing_summary(
+        state(running=()),
+        Path("out/digits-1"),
+        look="mlflow ui --backend-store-uri sqlite:///out/mlflow.db",
+        reason="interrupted",
+        failures={"t0003": "ValueError: it broke"},
+        left=Left(5, Path("out/tracking-spool.jsonl"), "no answer"),
+        notes=("The split is not covered.",),
+    )
+    assert text.splitlines() == [
+        "digits: 3 of 16 trials done, 1 failed in 1:30 (ended early: interrupted).",
+        "The front has 2 points, hypervolume 0.500:",
+        "  epsilon 1.00, accuracy 0.700, certified@1/4 0.100 (t0001, epoch 7)",
+        "  epsilon 3.00, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7)",
+        "  t0003 failed: ValueError: it broke",
+        "The split is not covered.",
+        "Tracking: 5 rows were not taken (no answer); they wait in out/tracking-spool.jsonl.",
+        "Report: out/digits-1/front.html",
+        "Runs: mlflow ui --backend-store-uri sqlite:///out/mlflow.db",
+        "A model: sweeper pick out/digits-1 --max-epsilon 3",
+    ]
+
+
+def test_the_closing_summary_of_a_sweep_without_results_is_short():
+    assert closing_summary(Progress(name="digits", total=2), Path("out")).splitlines() == [
+        "digits: 0 of 2 trials done in 0:00.",
+        "Report: out/front.html",
+    ]
+
+
+def test_the_closing_summary_finds_the_best_point_and_hides_most_failures():
+    text = closing_summary(
+        state(front=(point("t0001", 2.934, 0.9),)),
+        Path("out"),
+        failures={f"t{i:04d}": "lost" for i in range(9)},
+    )
+    assert "The front has 1 point," in text
+    assert "and 4 more failed" in text
+    assert text.endswith("--max-epsilon 2.94")
+    assert closing_summary(state(front=(point("t0001", math.inf, 0.9),)), Path("out")).endswith("pick out")

@@ -1,0 +1,151 @@
+import errno
+import json
+import math
+import os
+from datetime import datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweeper import rows as module
+from sweeper.errors import RecordError
+from sweeper.rows import RowFile, plain, read_object, replace_file, to_text
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """A disk with room for ``room["bytes"]`` more bytes."""
+    room = {"bytes": 10**9}
+    real = os.pwrite
+
+    def pwrite(handle, data, offset):
+        fits = data[: room["bytes"]]
+        if not fits:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        room["bytes"] -= len(fits)
+        return real(handle, fits, offset)
+
+    monkeypatch.setattr(module.os, "pwrite", pwrite)
+    return room
+
+
+def test_rows_come_back_in_order(tmp_path):
+    file = RowFile(tmp_path / "a.jsonl")
+    assert file.read() == []
+    for n in range(3):
+        file.append({"n": n, "text": "ä\n"})
+    assert file.read() == [{"n": n, "text": "ä\n"} for n in range(3)]
+    assert len(file.path.read_text(encoding="utf-8").splitlines()) == 3
+
+
+def test_json_stays_standard():
+    text = to_text({"a": math.inf, "b": (-math.inf, math.nan), 3: [1.5]})
+    assert json.loads(text) == {"a": "Infinity", "b": ["-Infinity", "NaN"], "3": [1.5]}
+    assert float("Infinity") == math.inf
+    assert plain({"x": 1}) == {"x": 1}
+
+
+@settings(deadline=None)
+@given(cut=st.integers(0, 60))
+def test_a_crash_at_any_byte_loses_at_most_the_row_being_written(tmp_path_factory, cut):
+    path = tmp_path_factory.mktemp("rows") / "a.jsonl"
+    writer = RowFile(path)
+    for n in range(4):
+        writer.append({"row": n})
+    whole = path.read_bytes()
+    path.write_bytes(whole[:cut])
+    survivors = RowFile(path).read()
+    assert survivors == [{"row": n} for n in range(len(survivors))]
+    assert len(survivors) >= whole[:cut].count(b"\n")
+    RowFile(path).append({"row": "next"})
+    assert RowFile(path).read() == [*survivors, {"row": "next"}]
+
+
+def test_a_row_that_lacks_only_its_line_end_is_kept(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a": 1}\n{"a": 2}')
+    assert RowFile(path).read() == [{"a": 1}, {"a": 2}]
+    RowFile(path).append({"a": 3})
+    assert path.read_bytes() == b'{"a": 1}\n{"a": 2}\n{"a": 3}\n'
+
+
+@pytest.mark.parametrize("broken", [b"oops", b"[1]", b"", b"\x00\x00", b"\xff", b"[" * 100_000, b"3"])
+def test_a_broken_line_in_the_middle_is_named(tmp_path, broken):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a": 1}\n' + broken + b'\n{"a": 2}\n')
+    with pytest.raises(RecordError, match=r"JSON object on line 2 of .*a\.jsonl"):
+        RowFile(path).read()
+    with pytest.raises(RecordError, match="line 2"):
+        RowFile(path).append({"a": 3})
+
+
+def test_an_unreadable_file_is_named(tmp_path):
+    with pytest.raises(RecordError, match="Cannot read"):
+        RowFile(tmp_path).read()
+
+
+def test_a_full_disk_leaves_no_part_of_a_row(tmp_path, full_disk):
+    file = RowFile(tmp_path / "a.jsonl", durable=True)
+    file.append({"a": 1})
+    full_disk["bytes"] = 5
+    with pytest.raises(RecordError, match=r"Cannot write .*a\.jsonl: No space left on device; free space"):
+        file.append({"a": 2})
+    assert file.path.read_bytes() == b'{"a": 1}\n'
+    assert file.pending == 0
+    full_disk["bytes"] = 100
+    file.append({"a": 3})
+    assert file.read() == [{"a": 1}, {"a": 3}]
+
+
+def test_a_patient_file_writes_later_what_the_disk_refused(tmp_path, full_disk):
+    file = RowFile(tmp_path / "a.jsonl", patient=True)
+    full_disk["bytes"] = 12
+    for n in range(3):
+        file.append({"a": n})
+    assert file.read() == [{"a": 0}]
+    assert file.pending == 2
+    assert "No space left" in file.trouble
+    full_disk["bytes"] = 100
+    file.flush()
+    assert file.read() == [{"a": n} for n in range(3)]
+    assert (file.pending, file.trouble) == (0, None)
+
+
+def test_a_folder_that_is_gone_is_named(tmp_path):
+    with pytest.raises(RecordError, match=r"Cannot write .*No such file"):
+        RowFile(tmp_path / "gone" / "a.jsonl").append({})
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "front.json"
+    replace_file(path, '{"a": 1}')
+    assert read_object(path) == {"a": 1}
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            module.os,
+            "fsync",
+            lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")),
+        )
+        with pytest.raises(RecordError, match=r"Cannot write .*front\.json: No space left on device"):
+            replace_file(path, '{"a": 2}')
+    assert read_object(path) == {"a": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["front.json"]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff"])
+def test_a_broken_file_is_named(tmp_path, content):
+    path = tmp_path / "front.json"
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match=r"JSON object in .*front\.json"):
+        read_object(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(RecordError, match=r"Cannot read .*front\.json.*folder of a sweep"):
+        read_object(tmp_path / "front.json")
+
+
+def test_a_value_that_json_has_no_form_for_is_a_fault_of_ours():
+    with pytest.raises(TypeError):
+        to_text({"a": datetime(2024, 1, 1)})

@@ -1,0 +1,411 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clipless.datasets import ColumnSplit, Evaluation, HashSplit
+from clipless.privacy.events import Relation
+from clipless.zoo import ARCHITECTURES as ZOO
+from sweeper.errors import SpecError
+from sweeper.hyperparameters import Choices, Range
+from sweeper.records import Direction
+from sweeper.settings import ARCHITECTURES, LOSSES, Sampler
+from sweeper.spec import DEFAULT_TRIALS, Spec, schema
+from sweeper.yaml_file import parse_mapping
+
+FILE = "mnist.yaml"
+
+
+def set_key(content, path, value):
+    *sections, key = path.split(".")
+    for section in sections:
+        content = content.setdefault(section, {})
+    if value is ...:
+        del content[key]
+    else:
+        content[key] = value
+
+
+def mistake(content, path, value):
+    set_key(content, path, value)
+    with pytest.raises(SpecError) as caught:
+        Spec.from_mapping(content, FILE)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert FILE in sentence
+    return sentence
+
+
+def test_a_small_spec_has_sensible_defaults(content):
+    spec = Spec.from_mapping(content)
+    assert spec.objectives[0].direction is Direction.MINIMIZE
+    assert [objective.name for objective in spec.objectives] == ["epsilon", "accuracy"]
+    assert spec.privacy.relation is Relation.ADD_OR_REMOVE_ONE
+    assert spec.search.sampler is Sampler.TPE
+    assert spec.training.sensitivity_fraction == 1.0
+    assert spec.privacy.noise == "min-variance"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("privacy.delta", 1.5, "Expected 0 < delta < 1, got delta=1.5 (privacy.delta in mnist.yaml)"),
+        ("privacy.delta", 0, "Expected 0 < delta < 1, got delta=0 (privacy.delta in mnist.yaml)"),
+        ("privacy.delta", float("nan"), "Expected 0 < delta < 1, got delta=nan (privacy.delta in mnist.yaml)"),
+        ("privacy.delta", [1e-5, 1e-6], "Expected a number, 0 < delta < 1, got delta=[1e-05, 1e-06] (privacy.delta in mnist.yaml)"),
+        ("privacy.delta", ..., "Expected a value for delta, got none (privacy.delta in mnist.yaml); add it"),
+        ("privacy.epsilon", -1, "Expected epsilon > 0, got epsilon=-1 (privacy.epsilon in mnist.yaml)"),
+        ("privacy.epsilon", float("inf"), "Expected epsilon > 0, got epsilon=inf (privacy.epsilon in mnist.yaml)"),
+        ("privacy.epsilon", True, "Expected a number, epsilon > 0, a list of them or a range such as {log: [a, b]}, got epsilon=True (privacy.epsilon in mnist.yaml)"),
+        ("privacy.epsilon", [1, -2], "Expected epsilon > 0, got epsilon=-2 (privacy.epsilon.1 in mnist.yaml)"),
+        ("training.epochs", 2.5, "Expected an integer epochs >= 1, got epochs=2.5 (training.epochs in mnist.yaml)"),
+        ("training.batch_size", {"log": [512, 128]}, "Expected low < high, got batch_size=[512, 128] (training.batch_size.log in mnist.yaml); give one value if nothing is to be searched"),
+        ("training.batch_size", [], "Expected at least one value in a list, got batch_size=[] (training.batch_size in mnist.yaml)"),
+        ("training.learning_rate", "fast", "Expected a number, learning_rate > 0, a list of them or a range such as {log: [a, b]}, got learning_rate='fast' (training.learning_rate in mnist.yaml)"),
+        ("training.learnign_rate", 1, "Unknown key 'learnign_rate' (training.learnign_rate in mnist.yaml); did you mean 'learning_rate'?"),
+        ("training.delta", 1, "Unknown key 'delta' (training.delta in mnist.yaml); did you mean 'privacy.delta'?"),
+        ("traning", {}, "Unknown key 'traning' (traning in mnist.yaml); did you mean 'training'?"),
+        ("data.splits", {"tost": 0.1}, "Unknown key 'tost' (data.splits.tost in mnist.yaml); did you mean 'test'?"),
+        ("resources.zebra", 1, "Unknown key 'zebra' (resources.zebra in mnist.yaml); known: concurrent, cpus, gpus"),
+        ("training.method", "dp-sgd", "Expected method clipless, got method='dp-sgd' (training.method in mnist.yaml); dp-sgd is not available in this version"),
+        ("training.method", "lip-dp-sgd", "Expected method clipless, got method='lip-dp-sgd' (training.method in mnist.yaml); lip-dp-sgd is not available in this version"),
+        ("training.method", "non-private", "Expected method clipless, got method='non-private' (training.method in mnist.yaml); non-private is not available in this version"),
+        ("search.scheduler", "hyperband", "Expected scheduler none, got scheduler='hyperband' (search.scheduler in mnist.yaml); hyperband is not available in this version"),
+        ("search.sampler", "gp", "Expected sampler tpe or random, got sampler='gp' (search.sampler in mnist.yaml); gp is not available in this version"),
+        ("search.repeats", 3, "Expected repeats = 1, got repeats=3 (search.repeats in mnist.yaml); several seeds per configuration are not available in this version"),
+        ("search.objectives", ["accurracy"], "Expected an objective: epsilon, accuracy, auroc or certified@R, got objectives='accurracy' (search.objectives.0 in mnist.yaml)"),
+        ("search.objectives", ["accuracy", "certified@0"], "Expected a radius > 0 such as 0.25 or 36/255, got objectives='certified@0' (search.objectives.1 in mnist.yaml)"),
+        ("search.objectives", ["certified@0.25", "certified@1/4"], "Expected each objective once, got objectives='certified@1/4' (search.objectives.1 in mnist.yaml)"),
+        ("search.objectives", ["epsilon"], "Expected an objective beside epsilon, got objectives=['epsilon'] (search.objectives in mnist.yaml); add accuracy"),
+        ("search.objectives", "accuracy", "Expected a list of objectives such as [epsilon, accuracy, certified@36/255], got objectives='accuracy' (search.objectives in mnist.yaml)"),
+        ("search.seed", -1, "Expected an integer 0 <= seed < 4294967296, got seed=-1 (search.seed in mnist.yaml)"),
+        ("search.trials", 0, "Expected an integer trials >= 1, got trials=0 (search.trials in mnist.yaml)"),
+        ("search.hours", 0, "Expected hours > 0, got hours=0 (search.hours in mnist.yaml)"),
+        ("data.evaluation", "private", "Expected evaluation public or exploratory, got evaluation='private' (data.evaluation in mnist.yaml); private is not available in this version"),
+        ("data.evaluation", "publik", "Expected evaluation public or exploratory, got evaluation='publik' (data.evaluation in mnist.yaml); did you mean 'public'?"),
+        ("data.path", "x.csv", "Expected exactly one of name and path, got data=['digits', 'x.csv'] (data in mnist.yaml)"),
+        ("data.target", "y", "Expected no target for the bundled data set digits, which declares its own, got target='y' (data.target in mnist.yaml); leave it out"),
+        ("data", {"path": "x.csv"}, "Expected evaluation to say what the rows held back are (data.evaluation in mnist.yaml); add it"),
+        ("data", {"path": "x.csv", "evaluation": "public", "classes": ["a", "a"]}, "Expected two or more distinct labels, texts or whole numbers, got classes=['a', 'a'] (data.classes in mnist.yaml)"),
+        ("data.splits", {"validation": 0.5, "test": 0.5}, "Expected validation + test < 1, got splits=[0.5, 0.5] (data.splits in mnist.yaml)"),
+        ("data.splits", {"validation": ["v"]}, "Expected splits.column for declared values, got validation=('v',) (data.splits.validation in mnist.yaml); name the column, or give fractions for validation and test"),
+        ("data.splits", {"column": "s", "test": 0.1}, "Expected the values of column 's' that mark train rows (data.splits.train in mnist.yaml)"),
+        ("data.splits", {"column": "s", "train": ["a"], "validation": ["b"], "test": ["a"]}, "Expected each value in one split only, got splits=['a', 'b', 'a'] (data.splits in mnist.yaml)"),
+        ("data.splits", {"column": "s", "train": ["a"], "validation": ["b"], "test": ["c"], "salt": "x"}, "Expected no salt for a declared split, got salt='x' (data.splits.salt in mnist.yaml); leave it out"),
+        ("data.splits", {"train": 0.7}, "Expected splits.column for declared values, got train=0.7 (data.splits.train in mnist.yaml); name the column, or give fractions for validation and test"),
+        ("data.splits", {"validation": []}, "Expected one or more texts that mark a split, got validation=[] (data.splits.validation in mnist.yaml)"),
+        ("model.architecture", "mpl", "Expected architecture mlp or convnet or patch-net, got architecture='mpl' (model.architecture in mnist.yaml); did you mean 'mlp'?"),
+        ("model.architecture", "resnet", "Expected architecture mlp or convnet or patch-net, got architecture='resnet' (model.architecture in mnist.yaml); resnet is not available in this version"),
+        ("model.architecture", {"name": "mlp", "hidden": 4}, "Expected parameters of mlp, got hidden=4 (model.architecture.hidden in mnist.yaml); known: depth, width"),
+        ("model.width", 3, "Expected a multiple of 2, width >= 2, got width=3 (model.width in mnist.yaml)"),
+        ("model.width", {"log_int": [2, 64]}, "Expected multiples of 2, got width=[2, 64] (model.width.log_int in mnist.yaml); list the values instead"),
+        ("model.patch", 2, "Expected no patch without an architecture that takes it (patch-net), got patch=2 (model.patch in mnist.yaml)"),
+        ("training.loss", "hkr", "Expected loss tau-cce or tau-bce, got loss='hkr' (training.loss in mnist.yaml); hkr is not available in this version"),
+        ("training.loss", [{"name": "tau-cce", "temperature": -1}], "Expected temperature > 0, got temperature=-1 (training.loss.0.temperature in mnist.yaml)"),
+        ("training.loss", {"temperature": 1}, "Expected a mapping with the key 'name', got loss={'temperature': 1} (training.loss in mnist.yaml)"),
+        ("training.loss", ["tau-cce", "tau-cce"], "Expected each name once in a list, got loss=['tau-cce', 'tau-cce'] (training.loss in mnist.yaml); give one entry and open its parameters"),
+        ("training.loss", [], "Expected at least one name, got loss=[] (training.loss in mnist.yaml)"),
+        ("training.batch_size", [64, 64], "Expected each value once in a list, got batch_size=[64, 64] (training.batch_size in mnist.yaml)"),
+        ("training.batch_size", {"log": [1]}, "Expected two ends [low, high], got batch_size=[1] (training.batch_size.log in mnist.yaml)"),
+        ("training.batch_size", {"lag": [1, 2]}, "Expected a range {log: [a, b]}, {uniform: [a, b]}, {int: [a, b]} or {log_int: [a, b]}, got batch_size={'lag': [1, 2]} (training.batch_size in mnist.yaml)"),
+        ("training.momentum", {"log": [0, 0.5]}, "Expected low > 0 on a logarithmic scale, got momentum=[0, 0.5] (training.momentum.log in mnist.yaml)"),
+        ("training.learning_rate", {"int": [0.5, 2]}, "Expected whole ends, got learning_rate=[0.5, 2] (training.learning_rate.int in mnist.yaml)"),
+        ("training.learning_rate", {"log": [0.1, 1], "step": 0.1}, "Expected no step on a logarithmic scale, got step=0.1 (training.learning_rate.step in mnist.yaml); list the values instead"),
+        ("training.learning_rate", {"uniform": [0.5, 1.5], "step": 2}, "Expected step <= 1, the width of the range, got step=2.0 (training.learning_rate.step in mnist.yaml)"),
+        ("training.epochs", 2**60, "Expected epochs <= 9007199254740992, got epochs=1152921504606846976 (training.epochs in mnist.yaml)"),
+        ("name", "a/b", "Expected a name of up to 100 letters, digits, '.', '_' and '-', a letter or digit first, got name='a/b' (name in mnist.yaml)"),
+        ("data.name", 3, "Expected a valid string, got name=3 (data.name in mnist.yaml)"),
+        ("privacy.accept_large_delta", "yes", "Expected a valid boolean, got accept_large_delta='yes' (privacy.accept_large_delta in mnist.yaml)"),
+    ],
+)  # fmt: skip
+def test_every_mistake_is_one_sentence_with_field_value_and_remedy(content, path, value, sentence):
+    assert mistake(content, path, value) == sentence
+
+
+def test_a_section_that_is_no_mapping_is_refused(content):
+    assert "privacy=3 (privacy in mnist.yaml)" in mistake(content, "privacy", 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"privacy.noise_multiplier": 1.0}, "got privacy.epsilon, privacy.noise_multiplier, training.epochs (mnist.yaml); leave one of"),
+        ({"training.epochs": ...}, "got privacy.epsilon (mnist.yaml); add privacy.noise_multiplier or training.epochs"),
+        ({"training.epochs": ..., "privacy.epsilon": ...}, "got none of them (mnist.yaml); add"),
+    ],
+)  # fmt: skip
+def test_two_of_epsilon_noise_and_epochs_give_the_third(content, changes, said):
+    for path, value in changes.items():
+        set_key(content, path, value)
+    with pytest.raises(SpecError) as caught:
+        Spec.from_mapping(content, FILE)
+    assert str(caught.value).startswith(
+        "Expected exactly two of privacy.epsilon, privacy.noise_multiplier and training.epochs"
+    )
+    assert said in str(caught.value)
+
+
+def test_a_misspelled_key_explains_the_missing_one(content):
+    content["privacy"] = {"epsilon": 1.0, "delat": 1e-5}
+    assert mistake(content, "name", "x").startswith("Unknown key 'delat'")
+
+
+def test_more_trials_than_configurations_are_refused(content):
+    content["training"]["batch_size"] = [64, 128]
+    sentence = mistake(content, "search.trials", 3)
+    assert sentence.startswith(
+        "Expected trials <= 2, the number of configurations in the search space, got trials=3"
+    )
+    set_key(content, "search.trials", 2)
+    assert Spec.from_mapping(content).trials == 2
+
+
+def test_trials_left_out_are_sixteen_or_all_there_are(content):
+    content["training"]["batch_size"] = [64, 128]
+    assert Spec.from_mapping(content).trials == 2
+    content["training"]["learning_rate"] = {"log": [1e-3, 1]}
+    assert Spec.from_mapping(content).trials == DEFAULT_TRIALS
+
+
+def test_first_configurations_are_checked(content):
+    content["training"]["learning_rate"] = {"log": [1e-3, 1]}
+    content["training"]["loss"] = ["tau-bce", {"name": "tau-cce", "temperature": {"log": [0.1, 10]}}]
+    first = [
+        {"training": {"learning_rate": 0.1, "loss": {"name": "tau-cce", "temperature": 1.0}, "epochs": 10}},
+        {"training.learning_rate": 0.5},
+    ]
+    content["search"] = {"first": first}
+    assert Spec.from_mapping(content).first == (
+        {"training.learning_rate": 0.1, "training.loss": "tau-cce", "training.loss.tau-cce.temperature": 1.0},
+        {"training.learning_rate": 0.5},
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        ({"training": {"learning_rate": 7.0}}, "got learning_rate=7.0 (search.first.0.training.learning_rate in mnist.yaml)"),
+        ({"training": {"epochs": 11}}, "Expected 10, which the spec fixes, got epochs=11 (search.first.0.training.epochs"),
+        ({"training": {"learning_rat": 0.1}}, "did you mean 'training.learning_rate'?"),
+        ({"training": {"loss": {"name": "tau-cce", "temperature": 3}}}, "Expected 1.0, which the spec fixes, got temperature=3"),
+    ],
+)  # fmt: skip
+def test_a_wrong_first_configuration_is_named(content, first, said):
+    content["training"]["learning_rate"] = {"log": [1e-3, 1]}
+    assert said in mistake(content, "search.first", [first])
+
+
+def test_more_first_configurations_than_trials_are_refused(content):
+    content["training"]["learning_rate"] = {"log": [1e-3, 1]}
+    content["search"] = {"trials": 1}
+    assert "at most 1 configurations, the number of trials, got first=2" in mistake(
+        content, "search.first", [{}, {}]
+    )
+
+
+def test_delta_must_be_below_one_over_n_unless_accepted(content):
+    spec = Spec.from_mapping(content, FILE)
+    spec.validate_against(9_999)
+    with pytest.raises(
+        SpecError,
+        match=r"Expected delta < 1/N = 0.0001 for N=10000 .*got delta=0.0001 \(privacy.delta in mnist.yaml\).*accept_large_delta",
+    ):
+        spec.validate_against(10_000)
+    content["privacy"]["accept_large_delta"] = True
+    Spec.from_mapping(content).validate_against(10_000)
+
+
+@pytest.mark.parametrize("batch_size", [2000, [100, 2000], {"log": [100, 2000]}])
+def test_no_batch_may_exceed_the_rows(content, batch_size):
+    content["training"]["batch_size"] = batch_size
+    spec = Spec.from_mapping(content, FILE)
+    spec.validate_against(2000)
+    with pytest.raises(
+        SpecError,
+        match=r"batch_size <= N = 1999, .*got batch_size=2000 \(training.batch_size in mnist.yaml\)",
+    ):
+        spec.validate_against(1999)
+
+
+def test_auroc_and_tau_bce_need_two_classes(content):
+    content["search"] = {"objectives": ["epsilon", "auroc"]}
+    content["training"]["loss"] = ["tau-bce", "tau-cce"]
+    spec = Spec.from_mapping(content, FILE)
+    spec.validate_against(1000, classes=2)
+    with pytest.raises(SpecError, match=r"auroc, the data have 3 \(search.objectives in mnist.yaml\)"):
+        spec.validate_against(1000, classes=3)
+    content["search"] = {}
+    with pytest.raises(SpecError, match=r"tau-bce, the data have 3 \(training.loss in mnist.yaml\)"):
+        Spec.from_mapping(content, FILE).validate_against(1000, classes=3)
+
+
+def test_ranges_take_the_type_of_their_field(content):
+    content["training"] |= {
+        "batch_size": {"log": [512, 8192]},
+        "learning_rate": {"log": [1, 10]},
+        "epochs": [1e1, 20],
+    }
+    content["model"]["width"] = {"int": [16, 64]}
+    spec = Spec.from_mapping(content)
+    assert spec.training.batch_size == Range(low=512, high=8192, log=True, integer=True)
+    assert spec.training.learning_rate == Range(low=1.0, high=10.0, log=True)
+    assert spec.training.epochs == Choices((10, 20))
+    assert spec.model.width == Range(low=16, high=64, integer=True, step=2)
+
+
+def test_a_spec_survives_its_own_json(content):
+    content["training"] |= {
+        "batch_size": {"log": [512, 8192]},
+        "loss": [{"name": "tau-cce", "temperature": [1, 2]}, "tau-bce"],
+    }
+    content["data"] = {
+        "path": "x.csv",
+        "evaluation": "exploratory",
+        "classes": [0, 1],
+        "splits": {"validation": 0.2, "salt": "s"},
+    }
+    content["search"] = {
+        "objectives": ["accuracy", "certified@36/255"],
+        "first": [{"training.batch_size": 600}],
+    }
+    plain = json.loads(json.dumps(Spec.from_mapping(content).to_plain()))
+    assert Spec.from_mapping(plain).to_plain() == plain
+
+
+def test_the_command_line_overrides_the_search(content):
+    content["training"]["learning_rate"] = {"log": [1e-3, 1]}
+    spec = Spec.from_mapping(content, FILE).with_search(trials=5, seed=7, hours=None)
+    assert (spec.trials, spec.search.seed, spec.source) == (5, 7, FILE)
+    with pytest.raises(SpecError, match=r"trials=0 \(search.trials in mnist.yaml\)"):
+        spec.with_search(trials=0)
+
+
+def test_files_beside_the_spec_come_first(tmp_path, content):
+    (tmp_path / "ranges.yaml").touch()
+    splits = {"column": "s", "train": ["a"], "validation": ["b"], "test": ["c"]}
+    content["data"] = {
+        "path": "t.csv",
+        "ranges": "ranges.yaml",
+        "evaluation": "public",
+        "unit": "row",
+        "classes": [0, 1],
+    }
+    content["data"]["splits"] = splits
+    options = Spec.from_mapping(content, str(tmp_path / "spec.yaml")).data_options(tmp_path)
+    assert options == {
+        "source": Path("t.csv"),
+        "data_dir": tmp_path,
+        "ranges": tmp_path / "ranges.yaml",
+        "evaluation": Evaluation.PUBLIC,
+        "classes": ("0", "1"),
+        "splits": ColumnSplit(column="s", train=("a",), validation=("b",), test=("c",)),
+    }
+
+
+def test_a_bundled_data_set_needs_its_name_only(content):
+    assert Spec.from_mapping(content).data_options() == {"source": "digits"}
+    content["data"] |= {"splits": {"validation": 0.2}, "unit": "row"}
+    assert Spec.from_mapping(content).data_options() == {
+        "source": "digits",
+        "splits": HashSplit(validation=0.2),
+    }
+
+
+def test_a_yaml_file_is_read(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        "name: s\ndata: {name: digits}\nmodel: {architecture: [mlp, convnet]}\n"
+        "training: {epochs: 5}\nprivacy: {noise_multiplier: 1e0, delta: 1e-5}\n"
+    )
+    assert Spec.from_yaml(path).privacy.delta == 1e-5
+
+
+def test_the_tables_agree_with_the_library():
+    import inspect
+
+    from clipless.losses import LOSSES as KNOWN_LOSSES
+
+    assert set(ARCHITECTURES) == set(ZOO)
+    for name, options in ARCHITECTURES.items():
+        assert set(options) <= set(inspect.signature(ZOO[name]).parameters)
+    assert set(LOSSES) == set(KNOWN_LOSSES)
+
+
+def test_the_schema_accepts_what_the_spec_accepts(content):
+    jsonschema = pytest.importorskip("jsonschema")
+    validate = jsonschema.Draft202012Validator(schema()).is_valid
+    assert validate(content)
+    content["training"] |= {
+        "batch_size": {"log": [512, 8192]},
+        "loss": [{"name": "tau-cce", "temperature": [1, 2]}, "tau-bce"],
+    }
+    content["search"] = {"objectives": ["accuracy"], "sampler": "random"}
+    content["model"]["architecture"] = [{"name": "convnet", "hidden": 64}, "mlp"]
+    Spec.from_mapping(content)
+    assert validate(content)
+    for path, wrong in (
+        ("privacy.delta", 2),
+        ("training.batch_size", 0),
+        ("training.los", 1),
+        ("search.sampler", "gp"),
+        ("model.width", 3),
+    ):
+        import copy
+
+        changed = copy.deepcopy(content)
+        set_key(changed, path, wrong)
+        assert not validate(changed), path
+
+
+READY = sorted(
+    path for path in Path(__file__).parents[2].glob("sweeps/*.yaml") if ".ranges." not in path.name
+)
+
+
+@pytest.mark.parametrize("path", READY, ids=lambda path: path.name)
+def test_ready_specs_are_valid(path):
+    assert Spec.from_yaml(path).name == path.stem
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+PATHS = [
+    "name", "data.splits", "data.classes", "data.unit", "model.architecture", "model.width", "training.batch_size", "training.loss",
+    "training.optimizer", "privacy.delta", "privacy.relation", "search.objectives", "search.first", "search.trials", "resources.cpus",
+]  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(path=st.sampled_from(PATHS), value=json_values)
+def test_no_value_anywhere_escapes_the_one_sentence(path, value):
+    content = {
+        "name": "x",
+        "data": {"path": "x.csv", "evaluation": "public"},
+        "model": {"architecture": "mlp"},
+        "training": {"epochs": 1},
+        "privacy": {"epsilon": 1.0, "delta": 1e-5},
+    }
+    set_key(content, path, value)
+    said = FILE
+    try:
+        Spec.from_mapping(content, FILE)
+    except SpecError as error:
+        said = str(error)
+    assert "\n" not in said
+    assert FILE in said
+
+
+def test_dotted_yaml_text_reaches_the_sentence():
+    with pytest.raises(SpecError, match=r"got epsilon=nan \(privacy.epsilon.0 in f\)"):
+        Spec.from_mapping(
+            parse_mapping(
+                "{name: a, data: {name: digits}, model: {architecture: mlp}, privacy: {delta: 1e-5, epsilon: [.nan]}}",
+                "f",
+            ),
+            "f",
+        )

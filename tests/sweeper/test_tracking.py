@@ -1,0 +1,277 @@
+import contextlib
+import io
+import math
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from sweeper import outbox
+from sweeper.errors import RecordError, SweeperError
+from sweeper.outbox import Left, stored_rows
+from sweeper.records import TrialStatus
+from sweeper.tracking import SPOOL_NAME, STORE_NAME, Tracker, how_to_look, replay_spool
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch):
+    monkeypatch.setattr(outbox, "FLUSH_SECONDS", 0.02)
+    monkeypatch.setattr(outbox, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+
+
+@pytest.fixture(scope="session")
+def first_sweep(tmp_path_factory):
+    """A sweep that makes its store: a COMPLETED, a FAILED, a STOPPED and an INTERRUPTED trial, and one left running."""
+    folder = tmp_path_factory.mktemp("sweeps") / "digits-20260101-120000"
+    folder.mkdir()
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        return *make_first_sweep(folder), said.getvalue()
+
+
+def make_first_sweep(folder):
+    start = time.monotonic()
+    tracker = Tracker(folder, "digits", params={"data": {"name": "digits"}}, tags={"sweeper.spec": "abc"})
+    waited = time.monotonic() - start
+    ends = {
+        "t0001": (TrialStatus.COMPLETED, ""),
+        "t0002": (TrialStatus.FAILED, "ValueError: it broke"),
+        "t0003": (TrialStatus.STOPPED, "no hope"),
+        "t0004": (TrialStatus.INTERRUPTED, "interrupted"),
+    }
+    for trial in [*ends, "t0005"]:
+        tracker.start_trial(trial, {"loss": {"name": "tau-cce"}}, {"relation": "add-or-remove-one"})
+        for epoch in range(1, 31):
+            tracker.log(
+                trial, epoch, {f"val/metric {i}": i + epoch / 100 for i in range(10)} | {"epsilon": epoch}
+            )
+        if trial in ends:
+            tracker.end_trial(trial, *ends[trial])
+    tracker.log("t0001", 30, {"epsilon/pld": math.nan, "epsilon/rdp": math.inf, "val/certified@36/255": 0.5})
+    front = folder / "front.json"
+    front.write_text("{}")
+    tracker.artifact(front)
+    tracker.artifact(folder / "missing.png")
+    return folder, tracker, tracker.close(timeout_seconds=60), waited
+
+
+@pytest.fixture
+def folder(first_sweep, tmp_path):
+    """The folder of a new sweep, whose store has its tables already."""
+    folder = tmp_path / "digits-20260202-120000"
+    folder.mkdir()
+    shutil.copy(first_sweep[0] / STORE_NAME, folder)
+    return folder
+
+
+def runs_of(folder, experiment="digits", sweep=None):
+    client = MlflowClient(tracking_uri=f"sqlite:///{folder / STORE_NAME}")
+    (found,) = client.search_experiments(filter_string=f"name = '{experiment}'")
+    query = f"tags.`sweeper.sweep` = '{sweep or folder.name}'"
+    runs = client.search_runs([found.experiment_id], query)
+    return client, {run.data.tags.get("sweeper.trial"): run for run in runs}
+
+
+def test_the_driver_does_not_wait_for_the_store_and_hears_nothing_of_it(first_sweep):
+    *_, left, waited, said = first_sweep
+    assert waited < 0.5
+    assert left == Left()
+    assert said == ""
+
+
+def test_one_parent_run_and_one_child_per_trial_each_ended_as_it_did(first_sweep):
+    folder, tracker, *_ = first_sweep
+    _, runs = runs_of(folder)
+    parent = runs.pop(None)
+    assert parent.info.status == "FINISHED"
+    assert parent.info.run_name == folder.name
+    assert {trial: run.info.status for trial, run in runs.items()} == {
+        "t0001": "FINISHED",
+        "t0002": "FAILED",
+        "t0003": "FINISHED",
+        "t0004": "KILLED",
+        "t0005": "KILLED",
+    }
+    assert {run.data.tags["mlflow.parentRunId"] for run in runs.values()} == {parent.info.run_id}
+    assert runs["t0002"].data.tags["sweeper.reason"] == "ValueError: it broke"
+    assert runs["t0003"].data.tags["sweeper.status"] == "stopped"
+    assert tracker.run_id() == parent.info.run_id
+    assert tracker.run_id("t0001") == runs["t0001"].info.run_id
+    assert tracker.run_id("t0099") is None
+
+
+def test_parameters_tags_and_metrics_arrive(first_sweep):
+    folder, *_ = first_sweep
+    client, runs = runs_of(folder)
+    trial = runs["t0001"]
+    assert trial.data.params == {"loss.name": "tau-cce"}
+    assert trial.data.tags["relation"] == "add-or-remove-one"
+    assert runs[None].data.params == {"data.name": "digits"}
+    assert runs[None].data.tags["sweeper.spec"] == "abc"
+    history = client.get_metric_history(trial.info.run_id, "val/metric 3")
+    assert [(point.step, point.value) for point in history] == [(t, 3 + t / 100) for t in range(1, 31)]
+
+
+def test_numbers_that_are_not_finite_and_names_that_are_not_allowed_do_no_harm(first_sweep):
+    folder, *_ = first_sweep
+    metrics = runs_of(folder)[1]["t0001"].data.metrics
+    assert metrics["epsilon/rdp"] > 1e300
+    assert "epsilon/pld" in metrics
+    assert metrics["val/certified_36/255"] == 0.5
+
+
+def test_artifacts_lie_beside_the_store_and_a_missing_one_is_named(first_sweep):
+    folder, tracker, *_ = first_sweep
+    assert [path.name for path in (folder / "mlflow-artifacts").rglob("*.json")] == ["front.json"]
+    assert "missing.png does not exist" in tracker.refused[0]
+
+
+@pytest.mark.usefixtures("first_sweep")
+def test_telemetry_is_off_unless_the_user_decides():
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    from mlflow.telemetry.utils import is_telemetry_disabled
+
+    assert is_telemetry_disabled()
+
+
+def test_an_unreachable_store_costs_nothing_and_its_rows_wait(tmp_path, capfd):
+    start = time.monotonic()
+    tracker = Tracker(tmp_path, "digits", uri=NOWHERE)
+    tracker.start_trial("t0001", {"a": 1}, {})
+    tracker.log("t0001", 1, {"epsilon": math.nan})
+    assert time.monotonic() - start < 0.5
+    left = tracker.close(TrialStatus.INTERRUPTED, timeout_seconds=20)
+    assert left.path == tmp_path / SPOOL_NAME
+    assert left.rows == 5
+    assert "127.0.0.1" in left.trouble
+    assert tracker.run_id() is None
+    assert capfd.readouterr() == ("", "")
+
+
+def test_waiting_rows_can_be_replayed_into_another_store(folder):
+    tracker = Tracker(folder, "digits", uri=NOWHERE)
+    tracker.start_trial("t0001", {"a": 1}, {})
+    tracker.log("t0001", 1, {"epsilon": math.nan, "val/accuracy": 0.5})
+    tracker.close(TrialStatus.INTERRUPTED, timeout_seconds=20)
+    assert replay_spool(folder / SPOOL_NAME, f"sqlite:///{folder / STORE_NAME}") == 5
+    assert not (folder / SPOOL_NAME).exists()
+    _, runs = runs_of(folder)
+    assert {trial: run.info.status for trial, run in runs.items()} == {None: "KILLED", "t0001": "KILLED"}
+    assert runs["t0001"].data.metrics["val/accuracy"] == 0.5
+
+
+def test_a_replay_that_fails_keeps_the_rows(tmp_path):
+    Tracker(tmp_path, "digits", uri=NOWHERE).close(timeout_seconds=20)
+    with pytest.raises(SweeperError, match="is kept"):
+        replay_spool(tmp_path / SPOOL_NAME)
+    assert len(stored_rows(tmp_path / SPOOL_NAME)) == 2
+
+
+def test_only_a_spool_is_replayed(tmp_path):
+    (tmp_path / "other.jsonl").write_text('{"op": "run"}\n')
+    with pytest.raises(RecordError, match="tracking spool"):
+        replay_spool(tmp_path / "other.jsonl")
+    with pytest.raises(RecordError, match="tracking spool"):
+        replay_spool(tmp_path / "missing.jsonl")
+
+
+def test_a_store_that_fails_in_the_middle_gets_everything_once_it_works_again(folder, monkeypatch):
+    broken, original = [], MlflowClient.log_batch
+
+    def log_batch(self, *args, **options):
+        original(self, *args, **options)
+        if not tracker_done and len(broken) < 5:
+            broken.append(1)
+            raise MlflowException("lost the connection after it was heard")
+
+    tracker_done = []
+    monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
+    tracker = Tracker(folder, "digits")
+    for trial in ("t0001", "t0002"):
+        tracker.start_trial(trial, {"a": 1}, {"b": "c"})
+    for epoch in range(1, 21):
+        for trial in ("t0001", "t0002"):
+            tracker.log(trial, epoch, {"epsilon": epoch})
+        time.sleep(0.005)
+    tracker.end_trial("t0001", TrialStatus.COMPLETED)
+    deadline = time.monotonic() + 20
+    while len(broken) < 5 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    tracker_done.append(1)
+    assert tracker.close(timeout_seconds=20) == Left()
+    client, runs = runs_of(folder)
+    assert {trial: run.info.status for trial, run in runs.items()} == {
+        None: "FINISHED",
+        "t0001": "FINISHED",
+        "t0002": "KILLED",
+    }
+    for trial in ("t0001", "t0002"):
+        history = client.get_metric_history(runs[trial].info.run_id, "epsilon")
+        assert [point.step for point in history] == list(range(1, 21))
+
+
+def test_a_resumed_sweep_finds_its_runs(folder):
+    for _ in range(2):
+        tracker = Tracker(folder, "digits")
+        tracker.start_trial("t0001", {"a": 1}, {})
+        tracker.log("t0001", 1, {"epsilon": 1.0})
+        tracker.tag("t0001", {"note": "x" * 9000})
+        assert tracker.close(timeout_seconds=20) == Left()
+    experiment = (
+        MlflowClient(tracking_uri=tracker.destination.uri).get_experiment_by_name("digits").experiment_id
+    )
+    client, _ = runs_of(folder)
+    runs = client.search_runs([experiment], f"tags.`sweeper.sweep` = '{folder.name}'")
+    assert len(runs) == 2
+    assert {run.info.status for run in runs} == {"FINISHED", "KILLED"}
+
+
+def test_what_the_store_refuses_for_good_is_noted_and_nothing_waits_for_it(folder):
+    tracker = Tracker(folder, "digits")
+    tracker.start_trial("t0001", {"a": 1}, {})
+    tracker.start_trial("t0001", {"a": 2}, {})
+    tracker.log("t0001", 1, {"epsilon": 1.0})
+    assert tracker.close(timeout_seconds=20) == Left()
+    assert any("a" in refusal for refusal in tracker.refused)
+    assert runs_of(folder)[1]["t0001"].data.metrics == {"epsilon": 1.0}
+
+
+def test_many_metrics_are_split_into_batches(folder, monkeypatch):
+    sizes, original = [], MlflowClient.log_batch
+
+    def log_batch(self, run, metrics=(), params=(), tags=()):
+        sizes.append(max(len(metrics), 10 * len(params)))
+        return original(self, run, metrics, params, tags)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
+    tracker = Tracker(folder, "digits", params={f"p{i}": i for i in range(250)})
+    for epoch in range(1, 26):
+        tracker.log(None, epoch, {f"m{i}": i for i in range(100)})
+    assert tracker.close(timeout_seconds=20) == Left()
+    assert max(sizes) <= 1000
+    assert sum(sizes) == 2500 + 2500
+
+
+def test_how_to_look_depends_on_the_store():
+    assert how_to_look("sqlite:///x/mlflow.db") == "mlflow ui --backend-store-uri sqlite:///x/mlflow.db"
+    assert how_to_look("http://mlflow:5000") == "open http://mlflow:5000"
+
+
+def test_two_sweeps_of_one_name_share_an_experiment_and_no_runs(folder):
+    other = folder.parent / "digits-20260303-120000"
+    other.mkdir()
+    uri = f"sqlite:///{folder / STORE_NAME}"
+    for each in (folder, other):
+        tracker = Tracker(each, "digits", uri=uri)
+        tracker.start_trial("t0001", {}, {})
+        assert tracker.close(timeout_seconds=20) == Left()
+    mine, others = (runs_of(folder, sweep=Path(each).name)[1] for each in (folder, other))
+    assert mine["t0001"].info.experiment_id == others["t0001"].info.experiment_id
+    assert mine["t0001"].info.run_id != others["t0001"].info.run_id
