@@ -1,0 +1,211 @@
+"""The parts of the report that are text: what was found, what it costs, what is claimed, how to take it."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from math import floor
+
+from dashboards._html import Html, each, tag
+from dashboards.data import SweepData
+from dashboards.summary import BUDGETS, Budget, best_within, budgets
+from dashboards.text import MISSING, delta_text, is_fraction, number, show
+from sweeper.records import Point
+
+_ANSWERS = {"winner": "The winner leaves", "front": "The front leaves", "everything": "Everything leaves"}
+
+
+def head(data: SweepData) -> Html:
+    """Name, data, and the terms under which every epsilon of the page is stated."""
+    claim = data.result.claim
+    facts = {
+        "data": (claim.data, f"{claim.population} training rows"),
+        "delta": (delta_text(data).removeprefix("delta = "), None),
+        "relation": (", ".join(data.relations) or "not recorded", f"unit: {claim.unit}"),
+        "evaluation rows": (claim.evaluation, None),
+        "trials": (str(len(data.trials)), _how_ended(data)),
+        "points": (str(len(data.points)), f"{len(data.result.on_front)} on the front"),
+    }
+    banner = None
+    if claim.exploratory:
+        banner = tag(
+            "p",
+            tag("strong", "Exploratory: no guarantee."),
+            " This sweep used something that was not paid for, so its epsilons are not privacy guarantees."
+            " The conditions below say what.",
+            class_="banner",
+            role="note",
+        )
+    return tag(
+        "header",
+        tag("p", "Sweep report", class_="eyebrow"),
+        tag("h1", data.name),
+        banner,
+        tag(
+            "dl",
+            *(
+                tag("div", tag("dt", name), tag("dd", value, tag("small", note) if note else None))
+                for name, (value, note) in facts.items()
+            ),
+            class_="facts",
+        ),
+    )
+
+
+def _how_ended(data: SweepData) -> str | None:
+    counts = Counter(trial.status for trial in data.trials.values())
+    return ", ".join(f"{count} {status}" for status, count in counts.most_common()) or None
+
+
+def headline(data: SweepData) -> Html:
+    """What epsilon 1, 3 and 8 buy: the first thing a reader wants to know."""
+    return tag(
+        "section",
+        tag("h2", "What each privacy budget buys"),
+        tag(
+            "p",
+            "Best points of the front within each budget. Points were chosen on validation rows; "
+            "the test number beside each one is the same model on rows it was not chosen by.",
+        ),
+        tag("div", *(_card(data, budget) for budget in budgets(data)), class_="cards"),
+        id="headline",
+    )
+
+
+def _card(data: SweepData, budget: Budget) -> Html:
+    title = tag("h3", f"epsilon ≤ {number(budget.epsilon)}", class_="budget")
+    first = budget.best.get(data.utility)
+    if first is None:
+        return tag(
+            "div", title, tag("p", "no point of the front is this private", class_="none"), class_="card"
+        )
+    rows = []
+    for name, point in budget.best.items():
+        if name != data.utility:
+            rows.append(_card_row(f"its {name}", name, first))
+            if point is not None and point.key != first.key:
+                rows.append(_card_row(f"best {name}", name, point))
+    heads = each("th", ["", "validation", "test"], scope="col")
+    return tag(
+        "div",
+        title,
+        tag(
+            "p", show(data.utility, first.values[data.utility]), " ", tag("small", data.utility), class_="big"
+        ),
+        tag("p", tag("b", _tested(data.utility, first)), " on test rows", class_="test"),
+        tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows)) if rows else None,
+        tag(
+            "p",
+            f"{first.trial}, epoch {first.epoch}, epsilon {number(first.values['epsilon'])}",
+            class_="from",
+        ),
+        class_="card",
+    )
+
+
+def _card_row(label: str, name: str, point: Point) -> Html:
+    value = point.values.get(name)
+    texts = [MISSING if value is None else show(name, value), _tested(name, point)]
+    return tag("tr", tag("th", label, scope="row"), each("td", texts))
+
+
+def _tested(name: str, point: Point) -> str:
+    value = (point.test or {}).get(name)
+    return MISSING if value is None else show(name, value)
+
+
+def cost(data: SweepData) -> Html:
+    """The ledger's three answers."""
+    cards = []
+    for key, title in _ANSWERS.items():
+        answer = data.result.ledger.get(key)
+        big = [number(answer.epsilon), " ", tag("small", "epsilon")] if answer else ["not priced"]
+        cards.append(
+            tag(
+                "div",
+                tag("h3", title, class_="budget"),
+                tag("p", *big, class_="big"),
+                tag("p", answer.statement, class_="test") if answer else None,
+                class_="card",
+            )
+        )
+    return tag(
+        "section",
+        tag("h2", "What this sweep costs"),
+        tag(
+            "p",
+            "A point's epsilon is true for a configuration and an epoch that were fixed in advance. "
+            "Choosing them by looking at many trials spends more. The ledger answers for the whole sweep:",
+        ),
+        tag("div", *cards, class_="cards"),
+        id="cost",
+    )
+
+
+def claim(data: SweepData) -> Html:
+    """Under which conditions the numbers hold, and what was taken as public."""
+    claimed = data.result.claim
+    relations = ", ".join(data.relations) or "not recorded"
+    always = [
+        f"Epsilon is stated at {delta_text(data)}, for the relation {relations}; the privacy unit is one "
+        f"{claimed.unit}.",
+        f"Certified radii are Euclidean, in {claimed.radius_unit}.",
+    ]
+    return tag(
+        "section",
+        tag("h2", "What is claimed, and what is not"),
+        tag(
+            "div",
+            tag(
+                "div",
+                tag("h3", "Conditions"),
+                tag("ul", each("li", [*always, *claimed.conditions]), class_="plain"),
+            ),
+            tag("div", tag("h3", "Taken as public"), _listed(claimed.public)),
+            class_="two",
+        ),
+        id="claim",
+    )
+
+
+def _listed(sentences: Iterable[str]) -> Html:
+    return tag("ul", each("li", sentences), class_="plain")
+
+
+def how_to_pick(data: SweepData) -> Html:
+    """Commands that take one model of the front, with thresholds that this front can meet."""
+    where = shlex.quote(data.directory or data.name)
+    limit = next((e for e in (3.0, *BUDGETS) if best_within(data, data.utility, e)), None)
+    commands = [f"sweeper pick {where} --max-epsilon {number(limit)}" if limit else f"sweeper pick {where}"]
+    name = data.certificate
+    best = best_within(data, name, limit) if name and limit else None
+    if limit and name and best and is_fraction(name):
+        floor_value = floor(20 * best.values[name]) / 20
+        commands.append(f"{commands[0]} --min {shlex.quote(f'{name}={floor_value:g}')}")
+    model = next((point.model for point in data.front_points if point.model), None)
+    load = [
+        tag("p", "The model of any point of the front, in Python:"),
+        tag(
+            "pre", tag("code", f'import clipless\n\nmodel = clipless.load("{data.directory or "."}/{model}")')
+        ),
+    ]
+    return tag(
+        "section",
+        tag("h2", "Take one of these models"),
+        tag(
+            "p",
+            "Name what you can afford and what you need; you get one point: its configuration, "
+            "its privacy card and its model.",
+        ),
+        tag("pre", tag("code", "\n".join(commands))),
+        *(load if model else []),
+        id="pick",
+    )
+
+
+def versions(data: SweepData) -> Html | None:
+    """What the sweep ran on, if it was recorded."""
+    found = data.sweep.get("versions")
+    if not isinstance(found, Mapping) or not found:
+        return None
+    text = ", ".join(f"{name} {version}" for name, version in found.items())
+    return tag("p", f"Made with {text}.")

@@ -1,0 +1,163 @@
+"""Parallel coordinates: one line per trial through its configuration to what it reached at its last epoch.
+
+Only values that differ between trials have an axis. A number that spans a factor of ten or more is drawn
+on a logarithmic axis; a value that a trial does not have (a choice's own parameter) sits below the axis
+at a dash.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite, log10
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData, finite, varying
+from dashboards.figures._common import FigureInfo, header, label, new_figure
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.front import color_bar
+from dashboards.text import MISSING, is_fraction, number, setting
+from sweeper.config import flatten
+from sweeper.records import Point
+
+_LOG_SPAN = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One vertical axis: a position for every trial, and where the ticks are."""
+
+    name: str
+    label: str
+    positions: tuple[float, ...]
+    tick_positions: tuple[float, ...]
+    tick_texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurationsInfo(FigureInfo):
+    """Numbers of the parallel coordinates.
+
+    Attributes:
+        trials: ids of the trials that have a last point with every objective.
+        axes: configuration first, objectives last.
+        color_name: the objective that colours the lines.
+        colors: its value for each trial.
+    """
+
+    trials: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    color_name: str
+    colors: tuple[float, ...]
+
+
+def info(data: SweepData) -> ConfigurationsInfo:
+    """Compute the parallel coordinates; empty with fewer than two trials to compare."""
+    objectives = [objective.name for objective in data.result.objectives]
+    last: dict[str, Point] = {}
+    for point in data.points:
+        if finite(point, *objectives) and (point.trial not in last or point.epoch > last[point.trial].epoch):
+            last[point.trial] = point
+    ids = tuple(id_ for id_ in data.trials if id_ in last)
+    axes: list[Axis] = []
+    if len(ids) > 1:
+        flats = [flatten(data.trials[id_].config) for id_ in ids]
+        chosen = varying({id_: data.trials[id_] for id_ in ids})
+        labels = _labels(chosen, objectives)
+        axes = [_axis(name, labels[name], [flat.get(name) for flat in flats]) for name in chosen]
+        axes += [_axis(name, name, [last[id_].values[name] for id_ in ids]) for name in objectives]
+    return ConfigurationsInfo(
+        **header(data, "configurations and what they reached"),
+        trials=ids if axes else (),
+        axes=tuple(axes),
+        color_name=data.utility,
+        colors=tuple(last[id_].values[data.utility] for id_ in ids) if axes else (),
+    )
+
+
+def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the parallel coordinates; drag along an axis to select trials."""
+    figure = new_figure(
+        info, theme, empty=not info.axes, height=460, margin={"l": 64, "r": 36, "t": 96, "b": 28}
+    )
+    if not info.axes:
+        return figure
+    figure.add_trace(
+        go.Parcoords(
+            line={
+                "color": info.colors,
+                "colorscale": theme.colorscale(),
+                "showscale": True,
+                "colorbar": color_bar(label(info.color_name)),
+            },
+            dimensions=[
+                {
+                    "label": axis.label,
+                    "values": axis.positions,
+                    "tickvals": axis.tick_positions,
+                    "ticktext": axis.tick_texts,
+                }
+                for axis in info.axes
+            ],
+            labelangle=-18,
+            labelfont={"size": 12, "color": theme.ink},
+            tickfont={"size": 11, "color": theme.muted},
+            rangefont={"size": 1, "color": theme.paper},
+        )
+    )
+    return figure
+
+
+def _labels(names: Sequence[str], taken: Sequence[str]) -> dict[str, str]:
+    """The shortest ends of dotted names that stay distinct from each other and from ``taken``."""
+    labels = {name: name.rpartition(".")[2] for name in names}
+    found = [*labels.values(), *taken]
+    return {name: name if found.count(label) > 1 else label for name, label in labels.items()}
+
+
+def _axis(name: str, label: str, values: Sequence[Any]) -> Axis:
+    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    if (
+        not numbers
+        or any(not isfinite(v) for v in numbers)
+        or len(numbers) < sum(v is not None for v in values)
+    ):
+        return _categories(name, label, values)
+    low, high = min(numbers), max(numbers)
+    logarithmic = low > 0 and (high / low >= _LOG_SPAN or name == "epsilon")
+    scale: Callable[[float], float] = log10 if logarithmic else float
+    bottom, top = scale(low), scale(high)
+    absent = bottom - 0.15 * ((top - bottom) or 1.0)
+    distinct = sorted(set(numbers))
+    ticks = distinct if len(distinct) <= 6 else [low, *_between(low, high, logarithmic=logarithmic), high]
+    missing = any(v is None for v in values)
+    return Axis(
+        name,
+        label,
+        tuple(absent if v is None else scale(v) for v in values),
+        (*([absent] if missing else []), *map(scale, ticks)),
+        (*([MISSING] if missing else []), *(_tick(name, tick) for tick in ticks)),
+    )
+
+
+def _between(low: float, high: float, *, logarithmic: bool) -> list[float]:
+    """Three inner ticks."""
+    if logarithmic:
+        return [low * (high / low) ** (i / 4) for i in (1, 2, 3)]
+    return [low + (high - low) * i / 4 for i in (1, 2, 3)]
+
+
+def _tick(name: str, value: float) -> str:
+    return f"{100 * value:.0f} %" if is_fraction(name) else number(value, 2)
+
+
+def _categories(name: str, label: str, values: Sequence[Any]) -> Axis:
+    texts = [MISSING if value is None else setting(value) for value in values]
+    names = sorted(set(texts))
+    return Axis(
+        name,
+        label,
+        tuple(float(names.index(text)) for text in texts),
+        tuple(map(float, range(len(names)))),
+        tuple(names),
+    )

@@ -1,0 +1,222 @@
+"""The front: utility against epsilon, coloured and sized by certified accuracy.
+
+The step line is what is achievable at epsilon <= x. With three objectives most points of the front lie below
+it: they trade utility for a better certificate, which their colour and size show.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, nan
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData, finite
+from dashboards.figures._common import (
+    FigureInfo,
+    Step,
+    epsilon_axis,
+    header,
+    hover_texts,
+    label,
+    new_figure,
+    staircase,
+    value_axis,
+)
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.text import show
+from sweeper.records import Point
+
+DRAWN_DOMINATED = 2000
+_SIZES = (7.0, 15.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontInfo(FigureInfo):
+    """Numbers of the front figure.
+
+    Attributes:
+        utility: name of the objective on the vertical axis.
+        certificate: name of the certified accuracy that colours the points, if any.
+        front: points of the front with a finite epsilon, by epsilon.
+        front_hover: one text for each.
+        dominated: the other points, thinned evenly to at most `DRAWN_DOMINATED`.
+        dominated_hover: one text for each.
+        dominated_total: how many there are before thinning.
+        steps: the staircase.
+        without_privacy: best utility of a point with infinite epsilon, if there is one.
+    """
+
+    utility: str
+    certificate: str | None
+    front: tuple[Point, ...]
+    front_hover: tuple[str, ...]
+    dominated: tuple[Point, ...]
+    dominated_hover: tuple[str, ...]
+    dominated_total: int
+    steps: tuple[Step, ...]
+    without_privacy: float | None
+
+
+def info(data: SweepData, *, utility: str | None = None, certificate: str | None = None) -> FrontInfo:
+    """Compute the front figure.
+
+    Args:
+        data: the sweep.
+        utility: the objective on the vertical axis; the sweep's own by default.
+        certificate: the value that colours the points; the sweep's first certified accuracy by default.
+    """
+    utility = utility or data.utility
+    certificate = certificate or data.certificate
+    usable = [point for point in data.points if finite(point, "epsilon", utility)]
+    front = tuple(point for point in data.front_points if finite(point, "epsilon", utility))
+    dominated = [point for point in usable if point.key not in data.result.on_front]
+    drawn = thinned(dominated, DRAWN_DOMINATED)
+    open_ended = [p.values[utility] for p in data.points if _without_privacy(p, utility)]
+    return FrontInfo(
+        **header(data, f"{label(utility)} against epsilon"),
+        utility=utility,
+        certificate=certificate,
+        front=front,
+        front_hover=hover_texts(data, front),
+        dominated=drawn,
+        dominated_hover=hover_texts(data, drawn),
+        dominated_total=len(dominated),
+        steps=staircase(front, utility, data.direction(utility)),
+        without_privacy=max(open_ended, default=None),
+    )
+
+
+def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the front figure."""
+    epsilons = [point.values["epsilon"] for point in (*info.front, *info.dominated)]
+    figure = new_figure(
+        info,
+        theme,
+        empty=not epsilons,
+        height=520,
+        xaxis=epsilon_axis(info.epsilon_title, epsilons),
+        yaxis=value_axis(info.utility),
+    )
+    if epsilons:
+        figure.add_trace(_dominated(info, theme))
+        figure.add_trace(step_line(info.steps, max(epsilons), theme.ink, name=f"best {label(info.utility)}"))
+        figure.add_traces(_front(info, theme))
+        figure.add_trace(_key(info, theme))
+    if info.without_privacy is not None:
+        figure.add_hline(
+            y=info.without_privacy,
+            line={"color": theme.muted, "dash": "dot", "width": 1.5},
+            annotation={
+                "text": f"without privacy: {show(info.utility, info.without_privacy)}",
+                "font": {"color": theme.muted, "size": 12},
+            },
+        )
+    return figure
+
+
+def thinned(points: Sequence[Point], limit: int) -> tuple[Point, ...]:
+    """At most ``limit`` of the points, evenly spread over their order."""
+    if len(points) <= limit:
+        return tuple(points)
+    return tuple(points[i * len(points) // limit] for i in range(limit))
+
+
+def step_line(
+    steps: Sequence[Step], right_end: float, color: str, *, name: str, dash: str = "solid"
+) -> go.Scatter:
+    """A staircase that goes on to the right end of the axis."""
+    tail = [steps[-1]] if steps else []
+    return go.Scatter(
+        x=[*(step.epsilon for step in steps), *(right_end for _ in tail)],
+        y=[step.value for step in (*steps, *tail)],
+        mode="lines",
+        line={"shape": "hv", "width": 2, "color": color, "dash": dash},
+        name=name,
+        hoverinfo="skip",
+    )
+
+
+def _without_privacy(point: Point, utility: str) -> bool:
+    return point.values.get("epsilon") == float("inf") and isfinite(point.values.get(utility, nan))
+
+
+def _dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
+    return go.Scatter(
+        x=[point.values["epsilon"] for point in info.dominated],
+        y=[point.values[info.utility] for point in info.dominated],
+        mode="markers",
+        marker={"size": 5, "color": theme.faint, "opacity": 0.5},
+        text=info.dominated_hover,
+        hovertemplate="%{text}<extra>dominated</extra>",
+        name="dominated points",
+    )
+
+
+def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
+    """Points with a certificate by colour and size, points without one in a plain colour."""
+    certified = {p.key: p.values.get(info.certificate or "", nan) for p in info.front}
+    known = [
+        (p, text) for p, text in zip(info.front, info.front_hover, strict=True) if isfinite(certified[p.key])
+    ]
+    plain = [
+        (p, text)
+        for p, text in zip(info.front, info.front_hover, strict=True)
+        if not isfinite(certified[p.key])
+    ]
+    traces = []
+    if known:
+        values = [certified[point.key] for point, _ in known]
+        low, high = min(values), max(values)
+        spread = (high - low) or 1.0
+        marker = {
+            "color": values,
+            "size": [_SIZES[0] + (_SIZES[1] - _SIZES[0]) * (value - low) / spread for value in values],
+            "colorscale": theme.colorscale(),
+            "cmin": low,
+            "cmax": high,
+            "colorbar": color_bar(label(info.certificate or "")),
+        }
+        traces.append(_points(info, theme, known, marker))
+    if plain:
+        traces.append(_points(info, theme, plain, {"size": 9, "color": theme.blue}))
+    return traces
+
+
+def _points(
+    info: FrontInfo, theme: Theme, points: Sequence[tuple[Point, str]], marker: Mapping[str, Any]
+) -> go.Scatter:
+    return go.Scatter(
+        x=[point.values["epsilon"] for point, _ in points],
+        y=[point.values[info.utility] for point, _ in points],
+        mode="markers",
+        marker={"opacity": 1, "line": {"color": theme.paper, "width": 1}, **marker},
+        text=[text for _, text in points],
+        hovertemplate="%{text}<extra>on the front</extra>",
+        name="points of the front",
+        showlegend=False,
+    )
+
+
+def _key(info: FrontInfo, theme: Theme) -> go.Scatter:
+    """What the legend shows for the front: no point's own colour, which would look like a value."""
+    what = (
+        "points of the front; larger and stronger: better certified"
+        if info.certificate
+        else "points of the front"
+    )
+    marker = {"size": 10, "color": theme.paper, "line": {"color": theme.ink, "width": 1.5}}
+    return go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=what)
+
+
+def color_bar(title: str) -> dict[str, Any]:
+    """A slim bar inside the right margin, its title along it, so that it fits a phone."""
+    return {
+        "title": {"text": title, "side": "right", "font": {"size": 12}},
+        "thickness": 10,
+        "len": 0.9,
+        "outlinewidth": 0,
+        "tickformat": ".0%",
+        "tickfont": {"size": 11},
+        "xpad": 8,
+    }

@@ -1,0 +1,96 @@
+"""The front in its three dimensions: epsilon, utility and certified accuracy."""
+
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData, finite
+from dashboards.figures._common import (
+    FigureInfo,
+    header,
+    hover_texts,
+    label,
+    log_ticks,
+    new_figure,
+    value_axis,
+)
+from dashboards.figures._theme import LIGHT, Theme
+from sweeper.records import Point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front3dInfo(FigureInfo):
+    """Numbers of the three-dimensional front.
+
+    Attributes:
+        utility: name on the second axis.
+        certificate: name on the third axis; None when no point has a certificate, and nothing is drawn.
+        front: points of the front for which all three numbers are finite.
+        hover: one text for each.
+    """
+
+    utility: str
+    certificate: str | None
+    front: tuple[Point, ...]
+    hover: tuple[str, ...]
+
+
+def info(data: SweepData) -> Front3dInfo:
+    """Compute the three-dimensional front."""
+    names = ("epsilon", data.utility, data.certificate or "")
+    front = tuple(point for point in data.front_points if finite(point, *names))
+    return Front3dInfo(
+        **header(data, "privacy, utility and robustness"),
+        utility=data.utility,
+        certificate=data.certificate,
+        front=front,
+        hover=hover_texts(data, front),
+    )
+
+
+def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the three-dimensional front; each point drops a line to the floor so that depth can be read."""
+    epsilons = [point.values["epsilon"] for point in info.front]
+    utilities = [point.values[info.utility] for point in info.front]
+    certified = [point.values[info.certificate or ""] for point in info.front]
+    scene = {
+        "xaxis": {"type": "log", **log_ticks(epsilons, steps=(1, 2, 5)), "title": {"text": "epsilon"}},
+        "yaxis": value_axis(info.utility),
+        "zaxis": {**value_axis(info.certificate or ""), "rangemode": "tozero"},
+        "camera": {"eye": {"x": -1.45, "y": -1.65, "z": 0.62}, "center": {"x": 0, "y": 0, "z": -0.17}},
+        "aspectratio": {"x": 1.25, "y": 1.25, "z": 0.85},
+    }
+    margin = {"l": 8, "r": 8, "t": 48, "b": 8}
+    figure = new_figure(
+        info, theme, empty=not epsilons, height=520, scene=scene, margin=margin, showlegend=False
+    )
+    if not epsilons:
+        return figure
+    figure.add_trace(
+        go.Scatter3d(
+            x=[x for x in epsilons for _ in range(3)],
+            y=[y for y in utilities for _ in range(3)],
+            z=[value for z in certified for value in (0.0, z, None)],
+            mode="lines",
+            line={"color": theme.faint, "width": 1.5},
+            hoverinfo="skip",
+        )
+    )
+    figure.add_trace(
+        go.Scatter3d(
+            x=epsilons,
+            y=utilities,
+            z=certified,
+            mode="markers",
+            marker={
+                "size": 5.5,
+                "color": certified,
+                "colorscale": theme.colorscale(),
+                "line": {"color": theme.ink, "width": 0.5},
+            },
+            text=info.hover,
+            hovertemplate="%{text}<extra></extra>",
+            name=label(info.certificate or ""),
+        )
+    )
+    return figure

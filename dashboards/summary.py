@@ -1,0 +1,80 @@
+"""The numbers of a sweep in a few rows: the best points within a budget, and the front as a table.
+
+Points are chosen on validation values; test values are only ever shown beside them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dashboards.data import SweepData, finite, varying
+from sweeper.config import flatten
+from sweeper.records import Direction, Point
+
+BUDGETS = (1.0, 3.0, 8.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The best points of the front at epsilon <= ``epsilon``, by objective; None if there is none."""
+
+    epsilon: float
+    best: dict[str, Point | None]
+
+
+def best_within(data: SweepData, name: str, epsilon: float) -> Point | None:
+    """The point of the front that is best in ``name`` at this epsilon or less; the cheaper one of equals."""
+    sign = 1.0 if data.direction(name) is Direction.MAXIMIZE else -1.0
+    usable = [p for p in data.front_points if finite(p, "epsilon", name) and p.values["epsilon"] <= epsilon]
+    return max(usable, key=lambda p: (sign * p.values[name], -p.values["epsilon"]), default=None)
+
+
+def budgets(data: SweepData, epsilons: tuple[float, ...] = BUDGETS) -> tuple[Budget, ...]:
+    """The headline: what each budget buys, in every objective but epsilon."""
+    names = [objective.name for objective in data.result.objectives if objective.name != "epsilon"]
+    return tuple(Budget(e, {name: best_within(data, name, e) for name in names}) for e in epsilons)
+
+
+def front_rows(data: SweepData) -> list[dict[str, Any]]:
+    """One row per point of the front, by epsilon: identity, values, test values, accountants, configuration.
+
+    Every row has the same keys, in the same order; what a point does not have is None.
+    """
+    names = _value_names(data)
+    accountants = sorted({name for point in data.front_points for name in point.accountants})
+    configuration = varying(data.trials)
+    rows = []
+    for point in data.front_points:
+        flat = flatten(data.trials[point.trial].config)
+        rows.append(
+            {
+                "trial": point.trial,
+                "epoch": point.epoch,
+                **_values(point, names),
+                **{f"epsilon {name}": point.accountants.get(name) for name in accountants},
+                **{f"config {name}": flat.get(name) for name in configuration},
+                "model": point.model,
+            }
+        )
+    return rows
+
+
+def _values(point: Point, names: list[str]) -> dict[str, float | None]:
+    """Each value with its test value beside it; epsilon has none."""
+    row: dict[str, float | None] = {}
+    for name in names:
+        row[name] = point.values.get(name)
+        if name != "epsilon":
+            row[f"test {name}"] = (point.test or {}).get(name)
+    return row
+
+
+def _value_names(data: SweepData) -> list[str]:
+    """Objectives first, then other values, then the remaining certificates by radius."""
+    objectives = [objective.name for objective in data.result.objectives]
+    certificates = [name for name in data.certificates if name not in objectives]
+    others = dict.fromkeys(name for point in data.front_points for name in point.values)
+    return [
+        *objectives,
+        *(name for name in others if name not in (*objectives, *certificates)),
+        *certificates,
+    ]

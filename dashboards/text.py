@@ -1,0 +1,83 @@
+"""How numbers, names and settings are written for people, in figures and in the report alike.
+
+Plain text: whoever puts it into markup escapes it.
+"""
+
+from math import floor, isfinite, log10
+from typing import Any
+
+from dashboards.data import SweepData
+from sweeper.objectives import radius_text
+
+MISSING = "\N{EN DASH}"  # stands for a value that is not there
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number as people write it.
+
+    >>> number(2.9876), number(0.25), number(1e-5), number(1280.0), number(float("inf"))
+    ('2.99', '0.25', '1e-5', '1280', '∞')
+    """
+    if not isfinite(value):
+        return MISSING if value != value else ("∞" if value > 0 else "-∞")
+    if value and not 1e-3 <= abs(value) < 1e5:
+        mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        return f"{mantissa}e{int(exponent)}"
+    decimals = max(0, digits - 1 - (floor(log10(abs(value))) if value else 0))
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def is_fraction(name: str) -> bool:
+    """Whether a value lives in [0, 1] and reads best as a percentage."""
+    return name in ("accuracy", "auroc") or radius_text(name) is not None
+
+
+def show(name: str, value: float) -> str:
+    """A value of a point, as text.
+
+    >>> show("accuracy", 0.9123), show("epsilon", 2.5)
+    ('91.2 %', '2.5')
+    """
+    if is_fraction(name) and isfinite(value):
+        return f"{100 * value:.1f} %"
+    return number(value)
+
+
+def title_of(name: str) -> str:
+    """A value's name in words.
+
+    >>> title_of("certified@0.25"), title_of("auroc")
+    ('certified accuracy at radius 0.25', 'AUROC')
+    """
+    if (text := radius_text(name)) is not None:
+        return f"certified accuracy at radius {text}"
+    return {"auroc": "AUROC"}.get(name, name)
+
+
+def delta_text(data: SweepData) -> str:
+    """The delta that every epsilon of the sweep is stated at, or their range."""
+    if not data.deltas:
+        return "delta not recorded"
+    smallest, largest = data.deltas[0], data.deltas[-1]
+    if smallest == largest:
+        return f"delta = {number(smallest)}"
+    return f"delta from {number(smallest)} to {number(largest)}"
+
+
+def setting(value: Any) -> str:
+    """A configuration value as text.
+
+    >>> setting(0.0031622776), setting([16, 64]), setting("adam"), setting(True)
+    ('0.00316', '16, 64', 'adam', 'true')
+    """
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return number(value)
+        case list() | tuple():
+            return ", ".join(setting(item) for item in value)
+        case _:
+            return str(value)

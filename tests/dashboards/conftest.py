@@ -1,0 +1,222 @@
+"""A synthetic sweep that looks like a real one: 24 trials x 20 epochs, three objectives, four ways to end."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dashboards.data import SweepData, read
+from sweeper.claims import Claim
+from sweeper.front import build_front
+from sweeper.records import Objective, Point, Trial
+
+TRIALS, EPOCHS = 24, 20
+RADII = (0.1, 0.25, 0.5)
+ENDS = {
+    5: ("stopped", "rung 8: rank 11 of 12, cut 4"),
+    11: ("failed", "accuracy is NaN at epoch 7"),
+    17: ("stopped", "no later epsilon can beat the front"),
+    23: ("interrupted", "Ctrl-C"),
+}
+
+
+def synthetic_front(*, exploratory: bool = False, name: str = "digits", seed: int = 0) -> dict[str, Any]:
+    """The contents of ``front.json`` of one imagined sweep."""
+    generator = np.random.default_rng(seed)
+    trials: dict[str, Any] = {}
+    points: list[dict[str, Any]] = []
+    for number in range(TRIALS):
+        id_ = f"t{number:04d}"
+        config = _config(generator)
+        status, reason = ENDS.get(number, ("completed", ""))
+        trials[id_] = {
+            "config": config,
+            "run_id": f"{number:032x}",
+            "delta": 1e-4,
+            "relation": "add-or-remove-one",
+            "accountant": "the smaller of RDP and PLD",
+            "sampling": {"kind": "poisson", "sampling_rate": 0.2, "population": 1078},
+            "noise_multiplier": round(6.0 / config["privacy"]["epsilon"] ** 0.8, 4),
+            "status": status,
+            "reason": reason,
+        }
+        epochs = {"completed": EPOCHS, "stopped": 8, "failed": 6, "interrupted": 13}[status]
+        points += [_point(generator, id_, config, epoch) for epoch in range(1, epochs + 1)]
+    _mark_front(points)
+    cost = "epsilon 13.61 at delta 0.0001, the composition of all 24 trainings of the sweep"
+    return {
+        "schema_version": 1,
+        "sweep": name,
+        "objectives": [
+            {"name": "epsilon", "direction": "minimize"},
+            {"name": "accuracy", "direction": "maximize"},
+            {"name": "certified@0.25", "direction": "maximize"},
+        ],
+        "trials": trials,
+        "points": points,
+        "hypervolume": {
+            "value": 0.23,
+            "reference": {"epsilon": 100.0, "accuracy": 0.0, "certified@0.25": 0.0},
+            "ideal": {"epsilon": 0.01, "accuracy": 1.0, "certified@0.25": 1.0},
+            "log_epsilon": True,
+        },
+        "ledger": {
+            question: {
+                "epsilon": 13.61,
+                "delta": 1e-4,
+                "events": 24,
+                "statement": f"Releasing {what}: {cost}.",
+            }
+            for question, what in (
+                ("winner", "one model"),
+                ("front", "the front"),
+                ("everything", "every model"),
+            )
+        },
+        "claim": {
+            "data": "digits",
+            "population": 1078,
+            "unit": "row",
+            "evaluation": "exploratory" if exploratory else "public",
+            "radius_unit": "pixels in [0, 1]",
+            "exploratory": exploratory,
+            "secure_generator": True,
+            "public": ["The number of training rows, N = 1078.", "The ten classes are known in advance."],
+            "conditions": ["The guarantee is for the training split: rows were assigned by keyed hash."],
+        },
+    }
+
+
+def _config(generator: np.random.Generator) -> dict[str, Any]:
+    architecture = str(generator.choice(["mlp", "patch-net"]))
+    model = {"architecture": architecture, "width": int(generator.choice([64, 128, 256]))}
+    if architecture == "patch-net":
+        model["patch"] = int(generator.choice([2, 4]))
+    return {
+        "model": model,
+        "training": {
+            "method": "clipless",
+            "epochs": EPOCHS,
+            "batch_size": int(2 ** generator.uniform(6, 9)),
+            "learning_rate": float(10 ** generator.uniform(-3, 0)),
+            "loss": {"name": "tau-cce", "temperature": float(10 ** generator.uniform(-1.3, 0.7))},
+            "sensitivity_fraction": float(10 ** generator.uniform(-1, 0)),
+        },
+        "privacy": {"epsilon": float(np.exp(generator.uniform(np.log(0.5), np.log(10)))), "delta": 1e-4},
+    }
+
+
+def _point(generator: np.random.Generator, id_: str, config: dict[str, Any], epoch: int) -> dict[str, Any]:
+    """A saturating curve: more epsilon helps, a hot temperature buys robustness with accuracy."""
+    training = config["training"]
+    epsilon = config["privacy"]["epsilon"] * (epoch / EPOCHS) ** 0.55
+    skill = np.exp(-0.5 * (np.log10(training["learning_rate"]) + 1.2) ** 2)
+    heat = np.log10(training["loss"]["temperature"])
+    ceiling = 0.955 - 0.42 * np.exp(-0.9 * epsilon * (0.5 + skill)) - 0.05 * max(heat, 0) - 0.05 * (1 - skill)
+    learned = 1 - 0.8 * np.exp(-0.45 * epoch * (0.3 + skill))
+    accuracy = float(np.clip(ceiling * learned + generator.normal(0, 0.006), 0.08, 0.99))
+    fragility = 4.5 * (1 - 0.55 * np.tanh(heat + 0.6))
+    values = {
+        "epsilon": epsilon,
+        "accuracy": accuracy,
+        **{f"certified@{r:g}": float(accuracy * np.exp(-r * fragility)) for r in RADII},
+    }
+    return {
+        "trial": id_,
+        "epoch": epoch,
+        "values": values,
+        "accountants": {"rdp": 1.09 * epsilon, "pld": epsilon},
+        "test": None,
+        "on_front": False,
+        "model": None,
+    }
+
+
+def _mark_front(points: list[dict[str, Any]]) -> None:
+    """Brute force: the tests must not trust the code they test."""
+    rows = [point["values"] for point in points]
+    costs = np.array([[row["epsilon"], -row["accuracy"], -row["certified@0.25"]] for row in rows])
+    no_worse = (costs[:, None, :] <= costs[None, :, :]).all(axis=2)
+    better = (costs[:, None, :] < costs[None, :, :]).any(axis=2)
+    dominated = (no_worse & better).any(axis=0)
+    for point, out in zip(points, dominated, strict=True):
+        if not out:
+            point["on_front"] = True
+            point["test"] = {
+                name: value if name == "epsilon" else value - 0.012 for name, value in point["values"].items()
+            }
+            point["model"] = f"models/{point['trial']}-{point['epoch']}.safetensors"
+
+
+def write_folder(folder: Path, front: dict[str, Any]) -> Path:
+    """A sweep folder that holds this front and what was installed when it ran."""
+    folder.mkdir(parents=True)
+    (folder / "front.json").write_text(json.dumps(front))
+    (folder / "sweep.json").write_text(json.dumps({"versions": {"sweeper": "0.1.0", "torch": "2.13.0"}}))
+    return folder
+
+
+@pytest.fixture
+def make_front() -> Callable[..., dict[str, Any]]:
+    """Contents of a ``front.json``, to be changed freely."""
+    return synthetic_front
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[dict[str, Any]], SweepData]:
+    """From the contents of a ``front.json`` to the sweep."""
+
+    def write_and_read(front: dict[str, Any]) -> SweepData:
+        number = sum(1 for _ in tmp_path.iterdir())
+        return read(write_folder(tmp_path / f"sweep-{number}", front))
+
+    return write_and_read
+
+
+@pytest.fixture(scope="session")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> SweepData:
+    return read(write_folder(tmp_path_factory.mktemp("out") / "digits-20260101-120000", synthetic_front()))
+
+
+@pytest.fixture(scope="session")
+def exploratory_sweep(tmp_path_factory: pytest.TempPathFactory) -> SweepData:
+    folder = tmp_path_factory.mktemp("out") / "exploratory"
+    return read(write_folder(folder, synthetic_front(exploratory=True)))
+
+
+def small_sweep(
+    points: list[Point],
+    *,
+    objectives: tuple[str, ...] = ("epsilon", "accuracy"),
+    trials: tuple[Trial, ...] | None = None,
+) -> SweepData:
+    claim = Claim(
+        data="d",
+        population=1000,
+        unit="row",
+        evaluation="public",
+        radius_unit="raw units",
+        exploratory=False,
+        secure_generator=True,
+        public=(),
+        conditions=(),
+    )
+    ids = dict.fromkeys(point.trial for point in points)
+    front = build_front(
+        sweep="small",
+        objectives=map(Objective.named, objectives),
+        trials=(Trial(id=id_, config={}) for id_ in ids) if trials is None else trials,
+        points=points,
+        ledger={},
+        claim=claim,
+    )
+    return SweepData(result=front)
+
+
+@pytest.fixture(scope="session")
+def small() -> Callable[..., SweepData]:
+    """A sweep of a few points, its front computed."""
+    return small_sweep

@@ -1,0 +1,271 @@
+"""Robustness, three dimensions, trajectories, hypervolume, configurations, and what all figures share."""
+
+import re
+from math import inf, nan
+
+import pytest
+
+from dashboards.figures import (
+    DARK,
+    FIGURES,
+    LIGHT,
+    as_json,
+    configurations,
+    exchange,
+    front3d,
+    hypervolume,
+    is_empty,
+    robustness,
+    trajectories,
+)
+from dashboards.figures._common import WATERMARK, epsilon_axis, log_ticks
+from dashboards.text import MISSING
+from sweeper.pareto import hypervolume as measure
+from sweeper.records import Point, Trial, TrialStatus
+
+
+@pytest.fixture
+def with_configs(small):
+    """A sweep of one point per configuration."""
+
+    def build(*configs):
+        trials = tuple(
+            Trial(id=f"t{i}", config=c, status=TrialStatus.COMPLETED) for i, c in enumerate(configs)
+        )
+        values = [{"epsilon": 1.0 + i, "accuracy": 0.5 + 0.01 * i} for i in range(len(trials))]
+        points = [Point(trial=t.id, epoch=1, values=v) for t, v in zip(trials, values, strict=True)]
+        return small(points, trials=trials)
+
+    return build
+
+
+@pytest.fixture
+def axes_of(with_configs):
+    return lambda *configs: {axis.name: axis for axis in configurations.info(with_configs(*configs)).axes}
+
+
+def test_robustness_has_clean_first_and_then_every_radius_in_order(sweep):
+    info = robustness.info(sweep)
+    assert [curve.name for curve in info.curves] == [
+        "accuracy",
+        "certified@0.1",
+        "certified@0.25",
+        "certified@0.5",
+    ]
+    assert [curve.radius for curve in info.curves] == [0.0, 0.1, 0.25, 0.5]
+
+
+def test_each_robustness_curve_is_the_best_at_its_own_radius(sweep):
+    for curve in robustness.info(sweep).curves:
+        for step in curve.steps[:: max(1, len(curve.steps) // 5)]:
+            assert step.value == max(
+                p.values[curve.name] for p in sweep.points if p.values["epsilon"] <= step.epsilon
+            )
+
+
+def test_a_larger_radius_is_never_certified_more(sweep):
+    ends = [curve.steps[-1].value for curve in robustness.info(sweep).curves]
+    assert ends == sorted(ends, reverse=True)
+
+
+def test_robustness_curves_differ_in_dash_and_symbol_not_only_in_colour(sweep):
+    figure = robustness.plot(robustness.info(sweep))
+    assert len({(trace.line.dash, trace.marker.symbol) for trace in figure.data}) == len(figure.data) == 4
+    assert [trace.name for trace in figure.data] == ["clean", "radius 0.1", "radius 0.25", "radius 0.5"]
+
+
+def test_the_three_dimensional_front_has_the_three_numbers_of_every_point(sweep):
+    info = front3d.info(sweep)
+    _, markers = front3d.plot(info).data
+    assert {p.key for p in info.front} == sweep.result.on_front
+    assert list(markers.x) == [p.values["epsilon"] for p in info.front]
+    assert list(markers.z) == [p.values["certified@0.25"] for p in info.front]
+
+
+def test_a_point_whose_certificate_was_not_computed_is_not_in_the_three_dimensional_front(make_front, load):
+    front = make_front()
+    chosen = next(p for p in front["points"] if p["on_front"])
+    chosen["values"]["certified@0.25"] = "NaN"
+    assert (chosen["trial"], chosen["epoch"]) not in {p.key for p in front3d.info(load(front)).front}
+
+
+def test_a_trajectory_follows_the_epochs_of_its_trial(sweep):
+    info = trajectories.info(sweep)
+    assert info.trials_total == len(info.trajectories) == 24
+    for t in info.trajectories:
+        assert t.epochs == tuple(range(1, len(t.epochs) + 1))
+        assert list(t.epsilons) == sorted(t.epsilons)
+
+
+def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
+    figure = trajectories.plot(trajectories.info(sweep))
+    ends = {trace.name: trace for trace in figure.data if trace.mode == "markers"}
+    assert {name: len(trace.x) for name, trace in ends.items()} == {
+        "completed": 20,
+        "stopped": 2,
+        "failed": 1,
+        "interrupted": 1,
+    }
+    assert "failed: accuracy is NaN at epoch 7" in ends["failed"].text[0]
+    assert len({trace.marker.symbol for trace in ends.values()}) == 4
+
+
+def test_only_the_latest_trajectories_of_a_huge_sweep_are_drawn(small):
+    points = [Point(trial=f"t{i:04d}", epoch=1, values={"epsilon": 1.0, "accuracy": 0.5}) for i in range(500)]
+    info = trajectories.info(small(points))
+    assert info.trials_total == 500
+    assert len(info.trajectories) == trajectories.DRAWN_TRIALS
+    assert info.trajectories[-1].trial == "t0499"
+
+
+def test_hypervolume_never_falls_and_ends_at_that_of_all_points(sweep):
+    info = hypervolume.info(sweep)
+    assert info.trials == tuple(sweep.trials)
+    assert list(info.values) == sorted(info.values)
+    whole = measure(sweep.points, sweep.result.objectives, sweep.result.box)
+    assert info.values[-1] == pytest.approx(whole, rel=1e-12)
+
+
+def test_hypervolume_of_one_point_is_its_box(small):
+    data = small([Point(trial="t", epoch=1, values={"epsilon": 1.0, "accuracy": 0.5})])
+    assert hypervolume.info(data).values == pytest.approx([0.25])  # half of log 0.01..100 times half
+
+
+def test_only_what_differs_between_trials_has_an_axis(sweep):
+    info = configurations.info(sweep)
+    names = [axis.name for axis in info.axes]
+    assert names[-3:] == ["epsilon", "accuracy", "certified@0.25"]
+    assert "training.method" not in names
+    assert {"model.architecture", "model.patch", "training.loss.temperature"} <= set(names)
+    assert all(len(axis.positions) == len(info.trials) == 24 for axis in info.axes)
+
+
+def test_a_wide_range_is_logarithmic_and_a_narrow_one_is_not(axes_of):
+    axes = axes_of({"rate": 0.001, "width": 64}, {"rate": 1.0, "width": 128})
+    assert axes["rate"].positions == pytest.approx((-3.0, 0.0))
+    assert axes["width"].positions == (64.0, 128.0)
+    assert axes["width"].tick_texts == ("64", "128")
+
+
+def test_many_values_get_five_ticks(axes_of):
+    axes = axes_of(*({"width": 10.0 + i} for i in range(9)))
+    assert axes["width"].tick_positions == (10.0, 12.0, 14.0, 16.0, 18.0)
+    assert axes_of(*({"rate": 10.0**-i} for i in range(9)))["rate"].tick_texts[0] == "1e-8"
+
+
+def test_categories_are_sorted_and_a_missing_one_has_its_place(axes_of):
+    axes = axes_of({"loss": "hkr", "alpha": 2.0}, {"loss": "cce"}, {"loss": "cce", "alpha": 4.0})
+    assert axes["loss"].tick_texts == ("cce", "hkr")
+    assert axes["loss"].positions == (1.0, 0.0, 0.0)
+    assert axes["alpha"].positions[1] < 2.0
+    assert axes["alpha"].tick_texts[0] == MISSING
+
+
+@pytest.mark.parametrize("values", [(True, False), ("a", 1), (inf, 1.0), ([1], [2])])
+def test_what_is_no_plain_number_is_a_category(axes_of, values):
+    axes = axes_of(*({"x": value} for value in values))
+    assert sorted(axes["x"].positions) == [0.0, 1.0]
+
+
+def test_names_are_short_where_they_stay_distinct(axes_of):
+    labels = {
+        a.name: a.label
+        for a in axes_of(
+            {"privacy": {"epsilon": 1.0}, "a": {"width": 1}}, {"privacy": {"epsilon": 2.0}, "a": {"width": 2}}
+        ).values()
+    }
+    assert labels == {
+        "privacy.epsilon": "privacy.epsilon",
+        "a.width": "width",
+        "epsilon": "epsilon",
+        "accuracy": "accuracy",
+    }
+
+
+def test_one_trial_is_nothing_to_compare(with_configs):
+    assert configurations.info(with_configs({"width": 64})).axes == ()
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_draws_in_both_themes_and_survives_an_empty_sweep(sweep, small, name):
+    for theme in (LIGHT, DARK):
+        assert not is_empty(FIGURES[name](sweep, theme))
+        assert is_empty(FIGURES[name](small([]), theme))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_of_an_exploratory_sweep_is_watermarked(exploratory_sweep, name):
+    assert WATERMARK in [a.text for a in FIGURES[name](exploratory_sweep, LIGHT).layout.annotations]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_figure_lets_a_name_become_markup(make_front, load, name):
+    front = make_front(name="<b>x</b><script>")
+    front["points"] = [p | {"trial": "<i>" if p["trial"] == "t0000" else p["trial"]} for p in front["points"]]
+    front["trials"]["<i>"] = front["trials"].pop("t0000") | {"reason": "<u>", "status": "failed"}
+    text = str(as_json(FIGURES[name](load(front), LIGHT)))
+    assert not re.search(r"<(i|u|script)>|<b>x", text)
+    assert "&lt;script&gt;" in text
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_dark_figure_is_the_light_one_with_colours_exchanged(sweep, name):
+    colors = exchange(LIGHT, DARK)
+
+    def repaint(value):
+        match value:
+            case str():
+                return colors.get(value, value)
+            case dict():
+                return {key: repaint(inner) for key, inner in value.items()}
+            case list() | tuple():
+                return [repaint(inner) for inner in value]
+        return value
+
+    def plain(value):
+        match value:
+            case dict():
+                return {key: plain(inner) for key, inner in value.items()}
+            case list() | tuple():
+                return [plain(inner) for inner in value]
+        return value
+
+    assert repaint(as_json(FIGURES[name](sweep, LIGHT))) == plain(as_json(FIGURES[name](sweep, DARK)))
+
+
+def test_no_colour_of_a_theme_has_two_names():
+    assert len(set(LIGHT.colors())) == len(LIGHT.colors()) == len(exchange(LIGHT, DARK))
+
+
+def luminance(color):
+    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_colours_can_be_read(theme):
+    paper = luminance(theme.paper)
+
+    def contrast(color):
+        low, high = sorted((paper, luminance(color)))
+        return (high + 0.05) / (low + 0.05)
+
+    assert contrast(theme.ink) > 12
+    assert contrast(theme.muted) > 4.5
+    assert min(map(contrast, (theme.blue, theme.orange, theme.green, theme.purple, theme.red))) > 4
+    strengths = [contrast(color) for color in theme.scale]
+    assert strengths == sorted(strengths)  # larger values stand out more, in print too
+
+
+def test_epsilon_ticks_are_the_budgets_people_quote():
+    assert epsilon_axis("epsilon", [0.5, 10.0])["ticktext"] == ["0.5", "1", "2", "3", "5", "8", "10"]
+
+
+def test_a_very_wide_axis_ticks_at_decades():
+    assert log_ticks([1e-3, 1e4])["tickvals"] == pytest.approx([10.0**k for k in range(-3, 5)])
+
+
+def test_an_axis_without_a_usable_value_is_left_to_plotly():
+    assert log_ticks([nan, inf, 0.0]) == {}
+    assert log_ticks([2.0])["ticktext"] == ["2"]

@@ -1,0 +1,143 @@
+from math import inf, nan
+
+import pytest
+
+from dashboards.figures import front
+from dashboards.figures._common import WATERMARK, staircase
+from dashboards.figures._theme import DARK, LIGHT
+from sweeper.records import Direction, Point
+
+
+def point(trial, epoch, epsilon, accuracy, certified=None):
+    values = {"epsilon": epsilon, "accuracy": accuracy}
+    return Point(
+        trial=trial,
+        epoch=epoch,
+        values=values if certified is None else {**values, "certified@0.25": certified},
+    )
+
+
+def test_the_staircase_is_what_is_achievable_within_an_epsilon():
+    steps = staircase(
+        [point("a", 2, 2.0, 0.8), point("b", 1, 3.0, 0.7), point("a", 1, 1.0, 0.5), point("c", 1, 4.0, 0.9)],
+        "accuracy",
+    )
+    assert [(s.epsilon, s.value, s.trial, s.epoch) for s in steps] == [
+        (1.0, 0.5, "a", 1),
+        (2.0, 0.8, "a", 2),
+        (4.0, 0.9, "c", 1),
+    ]
+
+
+def test_at_equal_epsilon_the_staircase_takes_the_better_point():
+    steps = staircase([point("a", 1, 1.0, 0.5), point("b", 1, 1.0, 0.6)], "accuracy")
+    assert [(s.value, s.trial) for s in steps] == [(0.6, "b")]
+
+
+def test_a_minimised_value_steps_downwards():
+    points = [
+        Point(trial="a", epoch=e, values={"epsilon": float(e), "loss": v})
+        for e, v in ((1, 0.9), (2, 1.2), (3, 0.4))
+    ]
+    assert [s.value for s in staircase(points, "loss", Direction.MINIMIZE)] == [0.9, 0.4]
+
+
+def test_points_without_a_finite_number_are_no_steps():
+    assert (
+        staircase(
+            [point("a", 1, inf, 0.9), point("a", 2, 1.0, nan), Point(trial="b", epoch=1, values={})],
+            "accuracy",
+        )
+        == ()
+    )
+
+
+def test_every_point_is_either_on_the_front_or_dominated(sweep):
+    info = front.info(sweep)
+    assert len(info.front) + info.dominated_total == len(sweep.points)
+    assert {p.key for p in info.front} == sweep.result.on_front
+    assert not {p.key for p in info.dominated} & sweep.result.on_front
+
+
+def test_the_steps_are_the_running_best_of_all_points(sweep):
+    info = front.info(sweep)
+    for step in info.steps:
+        within = [p.values["accuracy"] for p in sweep.points if p.values["epsilon"] <= step.epsilon]
+        assert step.value == max(within)
+    assert info.steps[-1].value == max(p.values["accuracy"] for p in sweep.points)
+
+
+def test_the_step_line_goes_through_the_steps_to_the_last_epsilon(sweep):
+    info = front.info(sweep)
+    (line,) = (trace for trace in front.plot(info).data if trace.line.shape == "hv")
+    assert list(line.y[:-1]) == [step.value for step in info.steps]
+    assert line.x[-1] == max(p.values["epsilon"] for p in sweep.points)
+    assert line.y[-1] == line.y[-2]
+
+
+def test_the_axis_says_what_its_epsilon_promises(sweep):
+    figure = front.plot(front.info(sweep))
+    assert figure.layout.xaxis.title.text == "epsilon (fixed in advance), delta = 1e-4"
+    assert figure.layout.xaxis.type == "log"
+    assert figure.layout.yaxis.title.text == "accuracy (validation)"
+
+
+def test_certified_accuracy_sets_colour_and_size(sweep):
+    info = front.info(sweep)
+    (trace,) = (t for t in front.plot(info).data if t.name == "points of the front")
+    certified = [p.values["certified@0.25"] for p in info.front]
+    assert list(trace.marker.color) == certified
+    assert trace.marker.size[certified.index(max(certified))] == max(trace.marker.size)
+    assert (trace.marker.cmin, trace.marker.cmax) == (min(certified), max(certified))
+
+
+def test_a_front_without_certificates_is_drawn_in_one_colour(small):
+    figure = front.plot(front.info(small([point("a", 1, 1.0, 0.5), point("a", 2, 2.0, 0.6)])))
+    (trace,) = (t for t in figure.data if t.text)
+    assert trace.marker.color == LIGHT.blue
+
+
+def test_a_certificate_that_was_not_computed_has_no_colour(small):
+    data = small([point("a", 1, 1.0, 0.5, 0.2), point("a", 2, 2.0, 0.6), point("a", 3, 3.0, 0.7, 0.3)])
+    known, plain = (t for t in front.plot(front.info(data)).data if t.name == "points of the front")
+    assert (list(known.marker.color), list(known.x)) == ([0.2, 0.3], [1.0, 3.0])
+    assert (plain.marker.color, list(plain.x)) == (LIGHT.blue, [2.0])
+
+
+def test_hover_names_trial_epoch_configuration_and_test_values(sweep):
+    info = front.info(sweep)
+    chosen = info.front[len(info.front) // 2]
+    text = info.front_hover[len(info.front) // 2]
+    assert f"<b>{chosen.trial}</b>, epoch {chosen.epoch}" in text
+    assert f"(test {100 * chosen.test['accuracy']:.1f} %)" in text
+    assert "training.learning_rate = " in text
+    assert "method" not in text  # the same in every trial
+
+
+def test_training_without_privacy_is_a_line_not_a_point(small):
+    info = front.info(small([point("a", 1, 1.0, 0.5), point("n", 1, inf, 0.9), point("n", 2, inf, 0.95)]))
+    assert info.without_privacy == 0.95
+    assert [p.key for p in info.front] == [("a", 1)]
+    assert any("without privacy: 95.0 %" in a.text for a in front.plot(info).layout.annotations)
+
+
+def test_many_dominated_points_are_thinned_evenly(small):
+    info = front.info(small([point("a", epoch, 1.0 + epoch, 0.5) for epoch in range(5000)]))
+    assert info.dominated_total == 4999
+    assert len(info.dominated) == front.DRAWN_DOMINATED
+    gaps = {b.epoch - a.epoch for a, b in zip(info.dominated, info.dominated[1:], strict=False)}
+    assert gaps <= {2, 3}
+
+
+def test_a_sweep_without_points_says_so(small):
+    figure = front.plot(front.info(small([])))
+    assert [a.text for a in figure.layout.annotations] == ["no points yet"]
+    assert len(figure.data) == 0
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_an_exploratory_sweep_is_watermarked(exploratory_sweep, sweep, theme):
+    assert [a.text for a in front.plot(front.info(exploratory_sweep), theme).layout.annotations] == [
+        WATERMARK
+    ]
+    assert len(front.plot(front.info(sweep), theme).layout.annotations) == 0

@@ -1,0 +1,78 @@
+import json
+from math import isnan
+from pathlib import Path
+
+import pytest
+
+from dashboards.data import read, varying
+from sweeper.errors import RecordError
+from sweeper.records import Direction, Point
+
+
+def test_a_folder_reads_as_records(sweep):
+    assert sweep.name == "digits"
+    assert len(sweep.trials) == 24
+    assert sweep.trials["t0011"].status == "failed"
+    assert sweep.deltas == (1e-4,)
+    assert sweep.relations == ("add-or-remove-one",)
+    assert (sweep.utility, sweep.certificate) == ("accuracy", "certified@0.25")
+    assert sweep.certificates == ("certified@0.1", "certified@0.25", "certified@0.5")
+    assert sweep.sweep["versions"]["torch"] == "2.13.0"
+
+
+def test_front_points_are_ordered_by_epsilon(sweep):
+    epsilons = [p.values["epsilon"] for p in sweep.front_points]
+    assert epsilons == sorted(epsilons)
+    assert {p.key for p in sweep.front_points} == sweep.result.on_front
+
+
+def test_rows_that_the_front_does_not_hold_yet_are_read_too(make_front, load):
+    folder = Path(load(make_front()).directory)
+    trial = {"id": "t0024", "config": {"model": {"width": 32}}, "status": "running"}
+    values = {"epsilon": 0.4, "accuracy": 0.3, "certified@0.25": "NaN"}
+    rows = [{"trial": id_, "epoch": 1, "values": values} for id_ in ("t0024", "t0099", "t0000")]
+    (folder / "trials.jsonl").write_text(json.dumps(trial) + "\n")
+    (folder / "points.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows) + '{"trial": "t0024", "epo'
+    )
+    (folder / "sweep.json").unlink()
+    data = read(folder)
+    by_key = {p.key: p for p in data.points}
+    assert data.trials["t0024"].status == "running"
+    assert isnan(by_key["t0024", 1].values["certified@0.25"])
+    assert ("t0099", 1) not in by_key  # a point whose trial nobody knows
+    assert by_key["t0000", 1].values["epsilon"] != 0.4  # the front knows better
+    assert data.sweep == {}
+
+
+def test_a_folder_without_a_front_is_refused(tmp_path):
+    with pytest.raises(RecordError, match=r"front\.json"):
+        read(tmp_path)
+
+
+def test_an_empty_sweep_has_nothing(small):
+    data = small([], objectives=("epsilon",))
+    assert (data.front_points, data.deltas, data.certificate, data.utility) == ((), (), None, "accuracy")
+
+
+def test_certificates_are_ordered_as_fractions(small):
+    names = ("certified@36/255", "certified@0.1", "certified@1")
+    data = small([Point(trial="t", epoch=1, values=dict.fromkeys(names, 0.5))])
+    assert data.certificates == ("certified@0.1", "certified@36/255", "certified@1")
+    assert data.certificate == "certified@0.1"
+
+
+def test_a_certificate_can_be_the_utility_and_then_is_no_colour(small):
+    data = small([], objectives=("epsilon", "certified@0.5", "certified@1"))
+    assert (data.utility, data.certificate) == ("certified@0.5", "certified@1")
+
+
+def test_only_epsilon_improves_downwards(sweep):
+    assert sweep.direction("epsilon") is Direction.MINIMIZE
+    assert sweep.direction("certified@0.5") is Direction.MAXIMIZE
+
+
+def test_varying_names_keep_the_order_of_the_spec(sweep):
+    names = varying(sweep.trials)
+    assert names.index("model.width") < names.index("training.batch_size") < names.index("privacy.epsilon")
+    assert "training.method" not in names

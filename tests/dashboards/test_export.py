@@ -1,0 +1,111 @@
+import csv
+import io
+import struct
+from pathlib import Path
+
+import pytest
+
+import dashboards
+from dashboards import export
+from dashboards.data import read
+from dashboards.export import Format, export_front, find_browser, publish
+from dashboards.figures import DARK
+from sweeper.errors import ExportError
+from sweeper.front import read_front
+
+
+def test_the_public_names():
+    assert sorted(dashboards.__all__) == [
+        "Format",
+        "SweepData",
+        "build_report",
+        "export_front",
+        "publish",
+        "read",
+    ]
+
+
+def test_csv_has_one_line_per_point_and_says_which_are_on_the_front(sweep, tmp_path):
+    path = export_front(sweep, tmp_path / "deep" / "front.csv")
+    rows = list(csv.DictReader(io.StringIO(path.read_text())))
+    assert len(rows) == len(sweep.points)
+    assert {(r["trial"], int(r["epoch"])) for r in rows if r["on_front"] == "True"} == sweep.result.on_front
+
+
+def test_json_reads_back_as_the_same_result(sweep, tmp_path):
+    path = export_front(sweep, tmp_path / "front.json")
+    assert read_front(path) == sweep.result
+
+
+def test_html_is_the_report(sweep, tmp_path):
+    assert export_front(sweep, tmp_path / "front.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_the_format_can_be_given_apart_from_the_name(sweep, tmp_path):
+    assert export_front(sweep, tmp_path / "front.txt", Format.CSV).read_text().startswith("trial,epoch,")
+
+
+def test_publishing_writes_report_and_table_beside_the_front(sweep, make_front, load):
+    folder = Path(load(make_front()).directory)
+    report, table = publish(folder)
+    assert (report.name, table.name) == ("front.html", "front.csv")
+    assert not list(folder.glob("*.partial"))
+    assert read(folder).result == sweep.result
+
+
+@pytest.mark.parametrize("name", ["front.docx", "front"])
+def test_an_unknown_format_is_refused(sweep, tmp_path, name):
+    with pytest.raises(ExportError, match="Expected a format out of html, png, svg, pdf, csv, json"):
+        export_front(sweep, tmp_path / name)
+
+
+def test_an_unknown_figure_is_refused(sweep, tmp_path):
+    with pytest.raises(ExportError, match=r"Expected a figure out of front, .*got 'pie'"):
+        export_front(sweep, tmp_path / "front.png", figure="pie")
+
+
+def test_a_place_that_cannot_be_written_is_refused_and_nothing_is_left(sweep, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ExportError, match=r"Expected to write .*choose another place"):
+        export_front(sweep, tmp_path / "file" / "front.csv")
+    (tmp_path / "front.csv").mkdir()
+    with pytest.raises(ExportError, match="Expected to write"):
+        export_front(sweep, tmp_path / "front.csv")
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_without_a_browser_an_image_is_refused_with_a_remedy(sweep, tmp_path, monkeypatch):
+    monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "nowhere"))
+    assert find_browser() is None
+    with pytest.raises(ExportError, match=r"found none: install Chromium .*BROWSER_PATH") as caught:
+        export_front(sweep, tmp_path / "front.png")
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_browser_that_fails_is_reported_in_one_line(sweep, tmp_path, monkeypatch):
+    def fail(*_args, **_kwargs):
+        raise RuntimeError("The browser closed.", "more")
+
+    monkeypatch.setattr(export.kaleido, "calc_fig_sync", fail)
+    with pytest.raises(ExportError, match=r"it failed \(The browser closed\): install Chromium"):
+        export_front(sweep, tmp_path / "front.svg")
+
+
+@pytest.mark.chromium
+@pytest.mark.parametrize(
+    ("suffix", "figure", "start"),
+    [("png", "configurations", b"\x89PNG"), ("svg", "front", b"<svg"), ("pdf", "front", b"%PDF")],
+)
+def test_images_are_drawn_by_the_browser(sweep, tmp_path, suffix, figure, start):
+    content = export_front(sweep, tmp_path / f"front.{suffix}", figure=figure, theme=DARK).read_bytes()
+    assert content.startswith(start)
+    if suffix == "png":
+        assert struct.unpack(">II", content[16:24]) == (2000, 1120)
+    if suffix == "svg":
+        assert b"epsilon (fixed in advance), delta = 1e-4" in content
+
+
+def test_the_browser_that_is_found_is_a_file():
+    found = find_browser()
+    assert found is None or (isinstance(found, Path) and found.is_file())

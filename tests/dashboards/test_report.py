@@ -1,0 +1,228 @@
+import json
+import re
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from dashboards import _html, build_report
+from dashboards._html import Html, each, json_script, tag
+from dashboards.export import find_browser
+from dashboards.figures import plotly_js
+from dashboards.report import PANELS
+from dashboards.text import MISSING
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+VOID = {"meta", "br", "col"}
+
+
+class Page(HTMLParser):
+    """Text by section, and every tag with its attributes; fails on tags that do not nest."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.open, self.text, self.ids = [], [], [], set()
+        self.feed(html)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.ids.add(dict(attrs).get("id"))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text.append(data)
+
+    @property
+    def words(self):
+        return re.sub(r"\s+", " ", "".join(self.text))
+
+
+@pytest.fixture(scope="module")
+def html(sweep):
+    return build_report(sweep)
+
+
+@pytest.fixture(scope="module")
+def page(html):
+    return Page(html)
+
+
+@pytest.fixture(scope="module")
+def own(html):
+    """The page without plotly.js."""
+    assert html.count(plotly_js()) == 1
+    return html.replace(plotly_js(), "")
+
+
+def test_the_page_loads_nothing(page, own):
+    assert not [attrs for _, attrs in page.tags if "src" in attrs or "href" in attrs]
+    assert not [tag for tag, _ in page.tags if tag in ("link", "iframe", "img", "object", "base", "form")]
+    assert not re.search(r"https?:|//cdn|@import|url\(", own)
+    (policy,) = [
+        attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy.startswith("default-src 'none'")
+    assert "connect-src" not in policy
+
+
+def test_the_page_offers_no_upload(own):
+    assert "showSendToCloud: false" in own
+    assert 'plotlyServerURL: ""' in own
+
+
+def test_every_part_is_there(page):
+    parts = {"headline", *(panel.figure for panel in PANELS), "points", "cost", "claim", "pick", "records"}
+    assert parts <= page.ids
+    assert {f"plot-{panel.figure}" for panel in PANELS} <= page.ids
+
+
+def test_the_header_states_the_terms(page):
+    for words in ("digits", "1e-4", "add-or-remove-one", "20 completed, 2 stopped, 1 failed, 1 interrupted"):
+        assert words in page.words
+
+
+def test_the_headline_has_validation_and_test_of_one_point(sweep, page):
+    from dashboards.summary import budgets
+
+    for budget in budgets(sweep):
+        best = budget.best["accuracy"]
+        assert f"epsilon ≤ {budget.epsilon:g}" in page.words
+        assert f"{100 * best.values['accuracy']:.1f} % accuracy" in page.words
+        assert f"{100 * best.test['accuracy']:.1f} % on test rows" in page.words
+        assert f"{best.trial}, epoch {best.epoch}, epsilon" in page.words
+
+
+def test_the_ledger_has_three_answers(page):
+    assert page.words.count("13.6 epsilon") == 3
+    for what in ("one model", "the front", "every model"):
+        assert f"Releasing {what}: epsilon 13.61 at delta 0.0001" in page.words
+
+
+def test_conditions_and_public_facts_are_listed(page):
+    assert "rows were assigned by keyed hash" in page.words
+    assert "The ten classes are known in advance." in page.words
+
+
+def test_the_commands_can_be_met_by_this_front(sweep, page):
+    assert f"sweeper pick {sweep.directory} --max-epsilon 3" in page.words
+    wanted = float(re.search(r"--min certified@0.25=([0-9.]+)", page.words).group(1))
+    assert any(p.values["certified@0.25"] >= wanted and p.values["epsilon"] <= 3 for p in sweep.front_points)
+
+
+def test_the_table_has_a_sortable_row_for_every_point_of_the_front(sweep, own):
+    table = own[own.index('id="points"') : own.index('id="cost"')]
+    assert table.count("<tr>") == 1 + len(sweep.result.on_front)
+    epsilons = re.findall(
+        r'<tr><td data-value="t\d+">.*?</td><td .*?</td><td class="number" data-value="([^"]+)"', table
+    )
+    assert [float(e) for e in epsilons] == [p.values["epsilon"] for p in sweep.front_points]
+    assert table.count('<button type="button">') == table.count("<th ")
+
+
+def test_an_exploratory_sweep_says_so_first(exploratory_sweep, page):
+    words = Page(build_report(exploratory_sweep)).words
+    assert words.index("Exploratory: no guarantee.") < words.index("What each privacy budget buys")
+    assert "Exploratory" not in page.words
+
+
+def test_no_name_becomes_markup(make_front, load):
+    front = make_front(name=EVIL)
+    front["trials"]["t0003"]["config"]["model"]["architecture"] = EVIL
+    front["trials"]["t0011"]["reason"] = EVIL
+    front["claim"] |= dict.fromkeys(("data", "unit", "evaluation", "radius_unit"), EVIL)
+    front["claim"] |= {"conditions": [EVIL], "public": [EVIL]}
+    front["ledger"]["winner"]["statement"] = EVIL
+    for trial in front["trials"].values():
+        trial["relation"] = EVIL
+    data = replace(load(front), directory=f"x/{EVIL}", sweep={"versions": {EVIL: EVIL}})
+    hostile, harmless = Page(build_report(data)), Page(build_report(load(make_front())))
+    assert {tag for tag, _ in hostile.tags} == {tag for tag, _ in harmless.tags}
+    assert sum(tag == "script" for tag, _ in hostile.tags) == sum(tag == "script" for tag, _ in harmless.tags)
+    assert not [attrs for _, attrs in hostile.tags if "onerror" in attrs]
+    assert EVIL in hostile.words
+
+
+def test_figures_travel_as_json_and_every_colour_has_a_dark_one(own):
+    figures = json.loads(re.search(r'id="figures">(.*?)</script>', own).group(1))
+    colors = json.loads(re.search(r'id="dark-colors">(.*?)</script>', own).group(1))
+    assert set(figures) == {f"plot-{panel.figure}" for panel in PANELS}
+    assert all("title" not in figure["layout"] for figure in figures.values())
+    used = set(re.findall(r"#[0-9a-f]{6}\b", json.dumps(figures)))
+    assert used <= set(colors)
+
+
+def test_a_sweep_that_has_nothing_yet_has_a_report(small):
+    words = Page(build_report(small([]))).words
+    for expected in (
+        "No points yet.",
+        "no point of the front is this private",
+        "not priced",
+        "delta not recorded",
+        "All 0 trials",
+    ):
+        assert expected in words
+
+
+def test_a_point_without_test_values_or_certificate_is_shown_with_dashes(make_front, load):
+    front = make_front()
+    for point in front["points"]:
+        point["test"] = None
+        point["model"] = None
+        del point["values"]["certified@0.25"]
+    words = Page(build_report(load(front))).words
+    assert f"{MISSING} on test rows" in words
+    assert "clipless.load" not in words
+
+
+CLICKS = """<script>
+const heads = [...document.querySelectorAll("#points th button")];
+const head = heads.find((button) => button.textContent === "accuracy");
+const shown = () => [...document.querySelectorAll("#points tbody tr")].map((row) => Number(row.children[3].dataset.value));
+head.click(); const up = shown(); head.click(); const down = shown();
+const drawn = [...document.querySelectorAll(".plot")].filter((plot) => plot.querySelector(".main-svg")).map((plot) => plot.id);
+document.body.innerHTML = "";
+document.body.append(JSON.stringify({up, down, drawn, sort: head.closest("th").getAttribute("aria-sort")}));
+</script>"""
+
+
+@pytest.mark.chromium
+def test_in_a_browser_every_figure_is_drawn_and_the_table_sorts(sweep, html, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(html.replace("</html>", f"{CLICKS}</html>"))
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--enable-unsafe-swiftshader",
+        "--disable-dev-shm-usage",
+    ]
+    options += ["--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    command = [str(find_browser()), *options, path.as_uri()]
+    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    seen = json.loads(re.search(r'\{"up".*?\}', dom).group(0))
+    accuracies = sorted(p.values["accuracy"] for p in sweep.front_points)
+    assert seen["up"] == accuracies
+    assert seen["down"] == accuracies[::-1]
+    assert seen["sort"] == "descending"
+    assert set(seen["drawn"]) == {f"plot-{panel.figure}" for panel in PANELS}
+
+
+def test_text_is_escaped_and_markup_is_not():
+    assert tag("p", "<", Html("<br>"), None, 3) == "<p>&lt;<br>3</p>"
+    assert tag("a", "x", title='"&') == '<a title="&quot;&amp;">x</a>'
+    assert tag("details", open=True, hidden=None) == "<details open></details>"
+    assert tag("meta", charset="utf-8") == '<meta charset="utf-8">'
+    assert each("li", ["<"]) == "<li>&lt;</li>"
+    assert _html.join([]) == ""
+
+
+def test_json_in_the_page_cannot_hold_what_javascript_cannot():
+    with pytest.raises(ValueError, match="JSON"):
+        json_script("x", float("nan"))
