@@ -1,0 +1,84 @@
+"""The documentation is complete and true: every key of the spec, every example, every link, every verb."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sweeper.spec import Spec, schema
+from sweeper.yaml_file import parse_mapping
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def spec_keys():
+    """Every (section, key) of a spec."""
+    whole = schema()
+    for section, reference in whole["properties"].items():
+        definition = whole["$defs"].get(str(reference.get("$ref", "")).rpartition("/")[2])
+        if definition is None:
+            yield section, section
+        else:
+            yield from ((section, key) for key in definition["properties"])
+
+
+@pytest.mark.parametrize(("section", "key"), list(spec_keys()))
+def test_every_key_of_the_spec_is_explained_in_its_section(section, key):
+    text = read("docs/spec.md")
+    (chapter,) = re.findall(rf"^## {section}$(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)
+    assert key == section or f"`{key}`" in chapter
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_example_of_a_spec_is_one(name):
+    for block in re.findall(r"```yaml\n(.*?)```", read(name), flags=re.DOTALL):
+        content = parse_mapping(block, name)
+        if "privacy" in content:
+            assert Spec.from_mapping(content, source=name).trials >= 1
+
+
+def test_the_quick_start_has_examples_of_a_bundled_set_and_of_a_table_of_ones_own():
+    text = read("docs/index.md")
+    assert "data: {name: digits}" in text
+    assert "path: patients.parquet" in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_relative_link_leads_somewhere(name):
+    page = ROOT / name
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).is_file(), target
+
+
+def test_every_verb_of_the_makefile_is_explained():
+    verbs = re.search(r"^\.PHONY: (.*)$", read("Makefile"), flags=re.MULTILINE).group(1).split()
+    assert {"setup", "demo", "test", "lint", "format", "docs", "bench"} <= set(verbs)
+    for verb in set(verbs) - {"help", "clean"}:
+        assert f"make {verb}" in read("CONTRIBUTING.md") + read("README.md")
+        assert f"make {verb} " in read("Makefile")
+
+
+def test_the_readme_and_the_guide_agree_on_the_commands():
+    headings = set(re.findall(r"^## sweeper (\w+)$", read("docs/commands.md"), flags=re.MULTILINE))
+    assert headings == set(re.findall(r"`sweeper (\w+)", read("README.md")))
+
+
+def test_ci_and_the_makefile_are_valid_shell_and_make():
+    assert subprocess.run(["bash", "-n", str(ROOT / ".ci" / "run")], check=False).returncode == 0
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+    listed = subprocess.run(
+        ["make", "-n", "-C", str(ROOT), "help"], capture_output=True, text=True, check=False
+    )
+    assert listed.returncode == 0
