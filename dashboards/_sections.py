@@ -75,9 +75,7 @@ def _card(data: SweepData, budget: Budget) -> Html:
     title = tag("h3", f"epsilon ≤ {number(budget.epsilon)}", class_="budget")
     first = budget.best.get(data.utility)
     if first is None:
-        return tag(
-            "div", title, tag("p", "no point of the front is this private", class_="none"), class_="card"
-        )
+        return tag("div", title, tag("p", "no point of the front is this private", class_="none"), class_="card")
     rows = []
     for name, point in budget.best.items():
         if name != data.utility:
@@ -88,14 +86,12 @@ def _card(data: SweepData, budget: Budget) -> Html:
     return tag(
         "div",
         title,
-        tag(
-            "p", show(data.utility, first.values[data.utility]), " ", tag("small", data.utility), class_="big"
-        ),
+        tag("p", show(data.utility, first.values[data.utility]), " ", tag("small", data.utility), class_="big"),
         tag("p", tag("b", _tested(data.utility, first)), " on test rows", class_="test"),
         tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows)) if rows else None,
         tag(
             "p",
-            f"{first.trial}, epoch {first.epoch}, epsilon {number(first.values['epsilon'])}",
+            f"{first.trial}, epoch {first.epoch}, epsilon {show('epsilon', first.values['epsilon'])}",
             class_="from",
         ),
         class_="card",
@@ -118,7 +114,7 @@ def cost(data: SweepData) -> Html:
     cards = []
     for key, title in _ANSWERS.items():
         answer = data.result.ledger.get(key)
-        big = [number(answer.epsilon), " ", tag("small", "epsilon")] if answer else ["not priced"]
+        big = [show("epsilon", answer.epsilon), " ", tag("small", "epsilon")] if answer else ["not priced"]
         cards.append(
             tag(
                 "div",
@@ -184,9 +180,7 @@ def how_to_pick(data: SweepData) -> Html:
     model = next((point.model for point in data.front_points if point.model), None)
     load = [
         tag("p", "The model of any point of the front, in Python:"),
-        tag(
-            "pre", tag("code", f'import clipless\n\nmodel = clipless.load("{data.directory or "."}/{model}")')
-        ),
+        tag("pre", tag("code", f'import clipless\n\nmodel = clipless.load("{data.directory or "."}/{model}")')),
     ]
     return tag(
         "section",

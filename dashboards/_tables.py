@@ -25,9 +25,7 @@ def front_table(data: SweepData) -> Html:
         )
         for name in rows[0]
     ]
-    body = join(
-        tag("tr", *(_cell(name, value, name in numeric) for name, value in row.items())) for row in rows
-    )
+    body = join(tag("tr", *(_cell(name, value, name in numeric) for name, value in row.items())) for row in rows)
     return tag(
         "section",
         tag("h2", "Points of the front"),

@@ -1,4 +1,7 @@
-"""What the sweeper calls through its entry points."""
+"""What other packages call by entry point, so that they need not import this one.
+
+``sweeper.exporters: front`` writes the front of a sweep folder to a file, in the format its suffix names.
+"""
 
 from pathlib import Path
 
@@ -6,11 +9,11 @@ from dashboards.data import read
 from dashboards.export import export_front
 
 
-def export(folder: Path, path: Path) -> None:
-    """Write the front of the sweep in ``folder`` to ``path``, in the format of its suffix.
+def export(folder: Path, path: Path) -> Path:
+    """Write the front of the sweep in ``folder`` to ``path`` and return it.
 
     Raises:
         RecordError: the folder holds no readable front.
         ExportError: an unknown suffix, no browser for an image, or a file that cannot be written.
     """
-    export_front(read(folder), path)
+    return export_front(read(folder), path)

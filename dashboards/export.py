@@ -12,7 +12,7 @@ import kaleido
 from choreographer.browsers.chromium import Chromium
 from kaleido.errors import ChromeNotFoundError, JavascriptError, KaleidoError
 
-from dashboards.data import SweepData, read
+from dashboards.data import SweepData
 from dashboards.figures import FIGURES, LIGHT, Figure, Theme, as_json
 from dashboards.report import build_report
 from sweeper.errors import ExportError
@@ -79,23 +79,9 @@ def export_front(
             content = to_text(data.result.to_json(), indent=1).encode() + b"\n"
         case Format.PNG | Format.SVG | Format.PDF as image:
             if figure not in FIGURES:
-                raise ExportError(
-                    f"Expected a figure out of {', '.join(FIGURES)}, got {figure!r}: name one of them"
-                )
+                raise ExportError(f"Expected a figure out of {', '.join(FIGURES)}, got {figure!r}: name one of them")
             content = render(FIGURES[figure](data, theme), image)
     return _write(path, content)
-
-
-def publish(directory: str | Path) -> tuple[Path, Path]:
-    """Write ``front.html`` and ``front.csv`` into a sweep folder, beside its ``front.json``.
-
-    Raises:
-        RecordError: the folder holds no readable front.
-        ExportError: a file that cannot be written.
-    """
-    folder = Path(directory)
-    data = read(folder)
-    return export_front(data, folder / "front.html"), export_front(data, folder / "front.csv")
 
 
 def find_browser() -> Path | None:
@@ -104,9 +90,7 @@ def find_browser() -> Path | None:
     return Path(found) if found and Path(found).is_file() else None
 
 
-def render(
-    figure: Figure, image: Format, *, width: int = 1000, height: int = 560, scale: float = 2.0
-) -> bytes:
+def render(figure: Figure, image: Format, *, width: int = 1000, height: int = 560, scale: float = 2.0) -> bytes:
     """Draw a figure with the browser.
 
     Raises:

@@ -27,10 +27,7 @@ from dashboards.figures import (
 )
 
 # No network; plotly's WebGL figures compile their shaders' drivers with Function().
-POLICY = (
-    "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; "
-    "script-src 'unsafe-inline' 'unsafe-eval'"
-)
+POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +62,7 @@ PANELS = (
     Panel(
         "hypervolume",
         "What more trials brought",
-        "Hypervolume of the front after each trial: where the curve is flat, more trials of this kind add "
-        "little.",
+        "Hypervolume of the front after each trial: where the curve is flat, more trials of this kind add little.",
     ),
     Panel(
         "configurations",
@@ -116,9 +112,7 @@ def build_report(data: SweepData) -> str:
                     tag("p", "This page is complete: it loads nothing from elsewhere."),
                 ),
             ),
-            json_script(
-                "figures", {f"plot-{name}": _untitled(as_json(figure)) for name, figure in figures.items()}
-            ),
+            json_script("figures", {f"plot-{name}": _untitled(as_json(figure)) for name, figure in figures.items()}),
             json_script("dark-colors", exchange(LIGHT, DARK)),
             tag("script", Html(plotly_js())),
             tag("script", Html(script)),
@@ -129,9 +123,7 @@ def build_report(data: SweepData) -> str:
 
 
 def _panel(panel: Panel) -> Html:
-    plot = tag(
-        "div", id=f"plot-{panel.figure}", class_="plot", role="img", aria_label=f"Figure: {panel.heading}"
-    )
+    plot = tag("div", id=f"plot-{panel.figure}", class_="plot", role="img", aria_label=f"Figure: {panel.heading}")
     inner = tag("div", plot, class_="wide", tabindex=0) if panel.wide else plot
     return tag(
         "section",

@@ -3,7 +3,8 @@
 Plain text: whoever puts it into markup escapes it.
 """
 
-from math import floor, isfinite, log10
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
+from math import isfinite
 from typing import Any
 
 from dashboards.data import SweepData
@@ -12,20 +13,32 @@ from sweeper.objectives import radius_text
 MISSING = "\N{EN DASH}"  # stands for a value that is not there
 
 
-def number(value: float, digits: int = 3) -> str:
+def number(value: float, digits: int = 3, *, up: bool = False) -> str:
     """A number as people write it.
+
+    Args:
+        value: any float.
+        digits: significant digits; digits before the point are never dropped.
+        up: round towards infinity, as an upper bound must be.
 
     >>> number(2.9876), number(0.25), number(1e-5), number(1280.0), number(float("inf"))
     ('2.99', '0.25', '1e-5', '1280', '∞')
+    >>> number(2.981, up=True), number(1.1, up=True), number(1.23e-7, digits=2, up=True)
+    ('2.99', '1.1', '1.3e-7')
     """
     if not isfinite(value):
         return MISSING if value != value else ("∞" if value > 0 else "-∞")
-    if value and not 1e-3 <= abs(value) < 1e5:
-        mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
-        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-        return f"{mantissa}e{int(exponent)}"
-    decimals = max(0, digits - 1 - (floor(log10(abs(value))) if value else 0))
-    text = f"{value:.{decimals}f}"
+    rounding = ROUND_CEILING if up else ROUND_HALF_EVEN
+    exact = Decimal(repr(float(value)))
+    power = exact.adjusted()
+    if not value or 1e-3 <= abs(value) < 1e5:
+        return _plain(exact.quantize(Decimal(1).scaleb(min(0, power - digits + 1)), rounding))
+    mantissa = exact.scaleb(-power).quantize(Decimal(1).scaleb(1 - digits), rounding)
+    return f"{_plain(mantissa)}e{power}"
+
+
+def _plain(value: Decimal) -> str:
+    text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -35,14 +48,14 @@ def is_fraction(name: str) -> bool:
 
 
 def show(name: str, value: float) -> str:
-    """A value of a point, as text.
+    """A value of a point, as text; an epsilon is an upper bound and rounded up.
 
-    >>> show("accuracy", 0.9123), show("epsilon", 2.5)
-    ('91.2 %', '2.5')
+    >>> show("accuracy", 0.9123), show("epsilon", 2.5), show("epsilon", 3.0001)
+    ('91.2 %', '2.5', '3.01')
     """
     if is_fraction(name) and isfinite(value):
         return f"{100 * value:.1f} %"
-    return number(value)
+    return number(value, up=name == "epsilon" or name.startswith("epsilon "))
 
 
 def title_of(name: str) -> str:

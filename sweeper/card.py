@@ -61,9 +61,7 @@ def make_card(*, sweep: str, trial: Trial, point: Point, claim: Claim, ledger: M
     """
     plan = trial.plan
     if plan is None:
-        raise RecordError(
-            f"Expected a plan of trial {trial.id} to write its card from, got none; pick another trial"
-        )
+        raise RecordError(f"Expected a plan of trial {trial.id} to write its card from, got none; pick another trial")
     if point.trial != trial.id or not 1 <= point.epoch <= plan["epochs"]:
         wanted = f"an epoch of trial {trial.id} from 1 to {plan['epochs']}"
         raise RecordError(f"Expected {wanted}, got trial {point.trial}, epoch {point.epoch}")
@@ -81,10 +79,8 @@ def make_card(*, sweep: str, trial: Trial, point: Point, claim: Claim, ledger: M
                 "relation": plan["relation"],
                 "unit": claim.unit,
                 "population": claim.population,
-                "fixed_in_advance": _priced(
-                    event.with_steps(point.epoch * plan["steps_per_epoch"]), plan["delta"]
-                ),
-                "chosen_afterwards": _priced(event.with_steps(5), plan["delta"]),
+                "fixed_in_advance": _priced(event.with_steps(point.epoch * plan["steps_per_epoch"]), plan["delta"]),
+                "chosen_afterwards": _priced(event, plan["delta"]),
                 "planned_epochs": plan["epochs"],
             },
             "sampling": {"kind": "poisson", **{key: plan[key] for key in kept}},

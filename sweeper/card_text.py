@@ -28,9 +28,7 @@ _QUESTIONS = {
 def markdown(card: Mapping[str, Any]) -> str:
     """Return the card as Markdown."""
     title = f"# Privacy card: {card['sweep']}, trial {card['trial']}, epoch {card['epoch']}"
-    mark = [
-        f"> **{EXPLORATORY.upper()}.** The numbers below are not a privacy guarantee; see *Not guaranteed*."
-    ]
+    mark = [f"> **{EXPLORATORY.upper()}.** The numbers below are not a privacy guarantee; see *Not guaranteed*."]
     blocks = [
         title,
         *(mark * card["exploratory"]),
@@ -74,9 +72,7 @@ def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
             (f"chosen among {epochs} epochs", *_accountants(afterwards)),
         ],
     )
-    yield "Both accountants compute upper bounds independently; the smaller one is claimed." + _crosscheck(
-        advance
-    )
+    yield "Both accountants compute upper bounds independently; the smaller one is claimed." + _crosscheck(advance)
 
 
 def _cost(card: Mapping[str, Any]) -> Iterator[str]:
@@ -96,9 +92,7 @@ def _cost(card: Mapping[str, Any]) -> Iterator[str]:
 def _mechanism(card: Mapping[str, Any]) -> Iterator[str]:
     sampling, noise, facts = card["sampling"], card["noise"], card["guarantee"]
     generator = (
-        "the secure generator (AES-256-CTR, never logged)"
-        if noise["secure_generator"]
-        else "an injected generator"
+        "the secure generator (AES-256-CTR, never logged)" if noise["secure_generator"] else "an injected generator"
     )
     fraction = card["sensitivity_fraction"]
     clipping = (
@@ -119,9 +113,7 @@ def _mechanism(card: Mapping[str, Any]) -> Iterator[str]:
             f"in the backward pass, at {clipping}.",
         ]
     )
-    rows = [
-        (f"`{p['name']}`", f"{p['sensitivity']:.6g}", f"{p['noise_std']:.6g}") for p in card["parameters"]
-    ]
+    rows = [(f"`{p['name']}`", f"{p['sensitivity']:.6g}", f"{p['noise_std']:.6g}") for p in card["parameters"]]
     yield _table(("parameter", "sensitivity of the sum", "standard deviation of its noise"), rows)
 
 
@@ -142,9 +134,7 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     ]
     yield _table(("objective", "validation", "test"), rows)
     yield f"Radii are in {data['radius_unit']}. The point was chosen on validation, never on the test column."
-    yield _table(
-        ("setting", "value"), [(name, f"`{value}`") for name, value in flatten(card["config"]).items()]
-    )
+    yield _table(("setting", "value"), [(name, f"`{value}`") for name, value in flatten(card["config"]).items()])
     if card["model"]:
         yield f"Model file: `{card['model']}`."
 
@@ -182,6 +172,4 @@ def _bullets(sentences: list[str]) -> str:
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join(
-        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
-    )
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

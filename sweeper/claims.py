@@ -9,17 +9,13 @@ from clipless.datasets import Evaluation
 STANDARD_CONDITIONS = (
     "The guarantee covers the trained weights and what is computed from them, not what an observer of the "
     "training machine could see: timing, memory, drawn batches, gradients before the noise.",
-    "The noise is drawn in floating point; attacks on the representation of the noise (Mironov 2012) are "
-    "not covered.",
+    "The noise is drawn in floating point; attacks on the representation of the noise (Mironov 2012) are not covered.",
     "An epsilon on an axis holds for a configuration and an epoch fixed in advance; choosing either after "
     "looking at scores costs what the ledger says, and choices made outside this sweep (earlier sweeps on "
     "the same data, ranges tried by hand) cost more than it says.",
-    "A certified radius is one of the model, not of privacy; it holds for a float64 forward pass of the "
-    "saved model.",
+    "A certified radius is one of the model, not of privacy; it holds for a float64 forward pass of the saved model.",
 )
-INJECTED_GENERATOR = (
-    "No guarantee: batches and noise came from an injected generator, not from the secure one."
-)
+INJECTED_GENERATOR = "No guarantee: batches and noise came from an injected generator, not from the secure one."
 LARGE_DELTA = (
     "The accepted delta = {delta:g} is not below 1/N for N = {population}: the guarantee permits publishing "
     "one training row outright."
@@ -88,9 +84,7 @@ class Claim:
     conditions: tuple[str, ...]
 
     @classmethod
-    def about(
-        cls, declared: DeclaredData, population: int, *, delta: float, secure_generator: bool = True
-    ) -> "Claim":
+    def about(cls, declared: DeclaredData, population: int, *, delta: float, secure_generator: bool = True) -> "Claim":
         """Return the claim of a sweep on declared data.
 
         Args:

@@ -25,7 +25,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-data_app = typer.Typer(help="Data sets: list, fetch, verify, and write a ranges file to fill in.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="Data sets: list, fetch, verify, and write a ranges file to fill in.", no_args_is_help=True
+)
 app.add_typer(data_app, name="data")
 
 SpecFile = Annotated[Path, typer.Argument(help="The spec, a YAML file.", show_default=False)]
@@ -50,8 +52,12 @@ def run(
     data_dir: DataDir = None,
     trials: Annotated[int | None, typer.Option(help="Number of trials, instead of the spec's.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed, instead of the spec's.")] = None,
-    tracking: Annotated[str | None, typer.Option(help="MLflow tracking URI; a SQLite file by default.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Address of a Ray cluster; a local one by default.")] = None,
+    tracking: Annotated[
+        str | None, typer.Option(help="MLflow tracking URI; a SQLite file by default.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Address of a Ray cluster; a local one by default.")
+    ] = None,
 ) -> None:
     """Run a sweep; Ctrl-C ends it early with the front of what was done."""
     from sweeper.progress import Display, closing_summary
@@ -144,9 +150,12 @@ def pick(
     sweep: SweepFolderArgument,
     max_epsilon: Annotated[float | None, typer.Option(help="Largest epsilon to accept.")] = None,
     minimum: Annotated[
-        list[str] | None, typer.Option("--min", help='Smallest value to accept, "certified@36/255=0.3"; repeatable.')
+        list[str] | None,
+        typer.Option("--min", help='Smallest value to accept, "certified@36/255=0.3"; repeatable.'),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for model, card and config.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for model, card and config.")
+    ] = None,
 ) -> None:
     """Take one point of the front: its configuration, privacy card and model."""
     from sweeper.sweep import load
@@ -177,13 +186,17 @@ def data_list() -> None:
 
 
 @data_app.command("fetch")
-def data_fetch(name: Annotated[str, typer.Argument(help="A data set known by name.")], data_dir: DataDir = None) -> None:
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="A data set known by name.")], data_dir: DataDir = None
+) -> None:
     """Fetch a data set into the cache, or read it from a folder, and say what it is."""
     _describe_data(name, data_dir)
 
 
 @data_app.command("verify")
-def data_verify(name: Annotated[str, typer.Argument(help="A data set known by name.")], data_dir: DataDir = None) -> None:
+def data_verify(
+    name: Annotated[str, typer.Argument(help="A data set known by name.")], data_dir: DataDir = None
+) -> None:
     """Read a data set and verify its checksum and its declarations."""
     _describe_data(name, data_dir)
     typer.echo("verified")
@@ -194,9 +207,14 @@ def data_ranges(
     file: Annotated[Path, typer.Argument(help="A csv, csv.gz, parquet or npz table.")],
     target: Annotated[str | None, typer.Option(help="Column of the labels.")] = None,
     from_data: Annotated[
-        bool, typer.Option("--from-data", help="Fill ranges in from the data: unpaid, marks every result exploratory.")
+        bool,
+        typer.Option(
+            "--from-data", help="Fill ranges in from the data: unpaid, marks every result exploratory."
+        ),
     ] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write; printed by default.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write; printed by default.")
+    ] = None,
 ) -> None:
     """Write a ranges file for a table, to fill in from public knowledge."""
     from clipless.datasets import write_ranges_template
@@ -229,7 +247,9 @@ def _minimum(text: str) -> tuple[str, float]:
     try:
         return name, float(value)
     except ValueError:
-        raise typer.BadParameter(f"Expected OBJECTIVE=NUMBER such as certified@36/255=0.3, got {text!r}") from None
+        raise typer.BadParameter(
+            f"Expected OBJECTIVE=NUMBER such as certified@36/255=0.3, got {text!r}"
+        ) from None
 
 
 def _describe_data(name: str, data_dir: Path | None) -> None:

@@ -29,8 +29,8 @@ class Hooks:
             the trial: one whose plan could not be written down never trains.
         on_epoch: gets the id and an epoch's row, whose values hold no NaN. A text stops the trial, for that
             reason; an exception fails it.
-        on_end: gets id, status, reason in one line, and the last epoch that was reported, 0 if none. The
-            next epoch may have been begun, unless the trial completed or was stopped by a hook.
+        on_end: gets id, status, reason in one line, and how many epochs may have drawn noise: one more than were
+            reported if the trial ended by itself or from outside in the middle of an epoch.
 
     An exception in ``on_start`` or ``on_end`` ends the run.
     """
@@ -38,7 +38,7 @@ class Hooks:
     on_start: Callable[[str, Mapping[str, Any]], None] = lambda _trial, _config: None
     on_plan: Callable[[str, Row], str | None] = lambda _trial, _row: None
     on_epoch: Callable[[str, Row], str | None] = lambda _trial, _row: None
-    on_end: Callable[[str, TrialStatus, str, int], None] = lambda _trial, _status, _reason, _epoch: None
+    on_end: Callable[[str, TrialStatus, str, int], None] = lambda _trial, _status, _reason, _begun: None
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Desk:
         if not entry.ended:
             entry.ended = True
             status, reason = entry.verdict or (status, reason)
-            self._tell(self._hooks.on_end, trial, status, reason, max(entry.epoch, 0))
+            self._tell(self._hooks.on_end, trial, status, reason, _begun(entry, status))
 
     def close(self, status: TrialStatus, reason: str) -> None:
         """End every trial that has not ended."""
@@ -116,6 +116,12 @@ class Desk:
             hook(*args)
         except Exception as error:
             self.trouble = self.trouble or error
+
+
+def _begun(entry: _Entry, status: TrialStatus) -> int:
+    """Return an upper bound of the epochs that drew noise: after a verdict a trial was not asked for another."""
+    waited = entry.verdict is not None or status is TrialStatus.COMPLETED
+    return max(entry.epoch, 0) if waited else entry.epoch + 1
 
 
 def one_line(error: BaseException | str) -> str:

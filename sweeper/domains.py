@@ -37,9 +37,7 @@ class Domain(ABC):
         plain = core_schema.plain_serializer_function_ser_schema(_serialize)
         return core_schema.no_info_plain_validator_function(self.parse, serialization=plain)
 
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return self.json_schema()
 
 
@@ -103,18 +101,14 @@ class Number(Domain):
             raise mistake("two ends [low, high]", path=kinds[0], got=ends)
         low, high = (locate(self.one, end, kinds[0]) for end in ends)
         if not low < high:
-            raise mistake(
-                "low < high", path=kinds[0], got=ends, remedy="give one value if nothing is to be searched"
-            )
+            raise mistake("low < high", path=kinds[0], got=ends, remedy="give one value if nothing is to be searched")
         if log and not low > 0:
             raise mistake("low > 0 on a logarithmic scale", path=kinds[0], got=ends)
         integer = integer or self.integer
         if integer and not (low == int(low) and high == int(high)):
             raise mistake("whole ends", path=kinds[0], got=ends)
         if self.multiple_of is not None and log:
-            raise mistake(
-                f"multiples of {self.multiple_of}", path=kinds[0], got=ends, remedy="list the values instead"
-            )
+            raise mistake(f"multiples of {self.multiple_of}", path=kinds[0], got=ends, remedy="list the values instead")
         given = value.get("step", self.multiple_of)
         step = None if given is None else self._step(given, high - low, log=log, integer=integer)
         ends_of_kind = (int(low), int(high)) if integer else (float(low), float(high))
@@ -122,9 +116,7 @@ class Number(Domain):
 
     def _step(self, step: Any, width: float, *, log: bool, integer: bool) -> float:
         if log:
-            raise mistake(
-                "no step on a logarithmic scale", path="step", got=step, remedy="list the values instead"
-            )
+            raise mistake("no step on a logarithmic scale", path="step", got=step, remedy="list the values instead")
         multiple_of = self.multiple_of if integer else None
         step = locate(Number(integer=integer, above=0, multiple_of=multiple_of, fixed=True).one, step, "step")
         if not step <= width:
@@ -255,9 +247,7 @@ class Variants(Domain):
             if key == "name":
                 continue
             if key not in known:
-                raise mistake(
-                    f"parameters of {name}", path=key, got=given, remedy=did_you_mean_or_known(key, known)
-                )
+                raise mistake(f"parameters of {name}", path=key, got=given, remedy=did_you_mean_or_known(key, known))
             parameters[key] = locate(known[key].parse, given, key)
         return Variant(name, parameters)
 

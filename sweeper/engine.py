@@ -248,9 +248,7 @@ def _packing(trainable: type[tune.Trainable], resources: Mapping[str, float]) ->
 
         @classmethod
         def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:  # noqa: ARG003
-            return tune.PlacementGroupFactory(
-                [{name: amount for name, amount in resources.items() if amount}]
-            )
+            return tune.PlacementGroupFactory([{name: amount for name, amount in resources.items() if amount}])
 
     Packing.__name__ = Packing.__qualname__ = trainable.__name__
     return Packing

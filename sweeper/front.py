@@ -46,9 +46,7 @@ class FrontTrial:
     @classmethod
     def of(cls, trial: Trial) -> "FrontTrial":
         """Summarise a trial."""
-        summary = cls(
-            config=trial.config, run_id=trial.run_id, status=trial.status.value, reason=trial.reason
-        )
+        summary = cls(config=trial.config, run_id=trial.run_id, status=trial.status.value, reason=trial.reason)
         plan = trial.plan
         if plan is None:
             return summary
@@ -143,9 +141,7 @@ class Front:
         """Return the rows as CSV; a value that a point lacks is an empty cell."""
         rows = list(self.rows())
         text = io.StringIO()
-        writer = csv.DictWriter(
-            text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n"
-        )
+        writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         return text.getvalue()

@@ -65,9 +65,7 @@ class Choices:
     values: tuple[Scalar, ...]
 
     def __contains__(self, value: Any) -> bool:
-        return any(
-            value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in self.values
-        )
+        return any(value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in self.values)
 
     def size(self) -> int:
         """Return the number of values."""

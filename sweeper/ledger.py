@@ -117,10 +117,7 @@ class Ledger:
         """
         events = [entry.charged for entry in self._entries.values()]
         everything = price(events, delta, tight=tight)
-        return {
-            question: replace(everything, statement=text)
-            for question, text in _statements(everything).items()
-        }
+        return {question: replace(everything, statement=text) for question, text in _statements(everything).items()}
 
     def _check_relation(self, event: PoissonGaussian) -> None:
         if self.relation not in (None, event.relation):
@@ -145,9 +142,7 @@ class Ledger:
 
 def _check_close(entry: Entry, steps: Any) -> None:
     if isinstance(steps, bool) or not isinstance(steps, int) or not steps >= (entry.steps or 0):
-        raise RecordError(
-            f"steps of trial {entry.trial} must be a count >= {entry.steps or 0}, got {steps!r}"
-        )
+        raise RecordError(f"steps of trial {entry.trial} must be a count >= {entry.steps or 0}, got {steps!r}")
 
 
 def _statements(everything: Answer) -> dict[str, str]:

@@ -21,9 +21,7 @@ def mistake(expected: str, *, path: str = "", remedy: str = "", **got: Any) -> P
         remedy: what to do.
         got: ``got=value`` when it is not the validator's whole input; ``got=None`` shows no value.
     """
-    return PydanticCustomError(
-        _OURS, "{expected}", {"expected": expected, "path": path, "remedy": remedy, **got}
-    )
+    return PydanticCustomError(_OURS, "{expected}", {"expected": expected, "path": path, "remedy": remedy, **got})
 
 
 def locate(parse: Callable[[Any], R], value: Any, path: str) -> R:

@@ -40,7 +40,9 @@ def sweep_view(sweep: Sweep) -> RenderableType:
     ends = Counter(trial.status for trial in front.trials.values())
     parts.append(Text("trials: " + (", ".join(f"{n} {status}" for status, n in ends.items()) or "none yet")))
     parts += [_points_table(front), Text("")]
-    parts += [Text(f"{t}: {trial.status}: {trial.reason}") for t, trial in front.trials.items() if trial.reason]
+    parts += [
+        Text(f"{t}: {trial.status}: {trial.reason}") for t, trial in front.trials.items() if trial.reason
+    ]
     parts += [Text(answer.statement) for answer in front.ledger.values()]
     return Group(*parts)
 
@@ -49,7 +51,9 @@ def _points_table(front: Front) -> Table:
     names = [objective.name for objective in front.objectives]
     points = spread(list(front.front_points), SHOWN_POINTS)
     table = Table(
-        box=None, title=f"front: {len(front.on_front)} points, hypervolume {front.hypervolume:.3f}", title_justify="left"
+        box=None,
+        title=f"front: {len(front.on_front)} points, hypervolume {front.hypervolume:.3f}",
+        title_justify="left",
     )
     for column in ("trial", "epoch", *names, *(f"test {name}" for name in names if name != "epsilon")):
         table.add_column(column, justify="right")

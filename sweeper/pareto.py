@@ -32,9 +32,9 @@ def costs(points: Iterable[Point], objectives: Sequence[Objective]) -> Floats:
 
     A row that is not comparable is all NaN.
     """
-    names = [objective.name for objective in objectives]
-    rows = [[values.get(name, nan) for name in names] for values in (point.values for point in points)]
-    matrix = np.asarray(rows, dtype=np.float64).reshape(len(rows), len(names))
+    rows = [point.values for point in points]
+    columns = [np.fromiter((row.get(o.name, nan) for row in rows), np.float64, len(rows)) for o in objectives]
+    matrix = np.stack(columns, axis=1)
     matrix[:, [o.direction is Direction.MAXIMIZE for o in objectives]] *= -1.0
     matrix += 0.0  # one zero only
     matrix[(np.isnan(matrix) | (matrix == -np.inf)).any(axis=1)] = nan
@@ -88,9 +88,7 @@ class Box:
         names = [objective.name for objective in objectives]
         reference = {name: EPSILON_CEILING if name == "epsilon" else 0.0 for name in names}
         ideal = {name: EPSILON_FLOOR if name == "epsilon" else 1.0 for name in names}
-        return cls(
-            reference=MappingProxyType(reference), ideal=MappingProxyType(ideal), log_epsilon=log_epsilon
-        )
+        return cls(reference=MappingProxyType(reference), ideal=MappingProxyType(ideal), log_epsilon=log_epsilon)
 
     def scaled(self, matrix: Floats, objectives: Sequence[Objective]) -> Floats:
         """Return cost rows with the ideal at 0 and the reference at 1; rows not inside are left out."""
@@ -105,9 +103,7 @@ class Box:
         if self.log_epsilon and objective.name == "epsilon":
             column, best, worst = np.log(np.maximum(column, best)), log(best), log(worst)
         if not best < worst:
-            raise ValueError(
-                f"Expected the ideal of {objective.name} to be better than its reference, got {self}"
-            )
+            raise ValueError(f"Expected the ideal of {objective.name} to be better than its reference, got {self}")
         scaled: Floats = (column - best) / (worst - best)
         return scaled
 

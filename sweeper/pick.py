@@ -50,8 +50,7 @@ def _objective(front: Front, name: str) -> str:
         raise PickError(str(error)) from None
     if not found:
         raise PickError(
-            f"Expected an objective of {front.sweep} to put a minimum on, got {name!r}; "
-            f"choose among {', '.join(known)}"
+            f"Expected an objective of {front.sweep} to put a minimum on, got {name!r}; choose among {', '.join(known)}"
         )
     return found[0]
 
@@ -66,9 +65,7 @@ def _missed(point: Point, ceiling: float, floors: Mapping[str, float]) -> float:
 
 
 def _nearest(point: Point, ceiling: float, floors: Mapping[str, float]) -> str:
-    asked = [f"epsilon <= {ceiling:g}"] * (ceiling < inf) + [
-        f"{name} >= {floor:g}" for name, floor in floors.items()
-    ]
+    asked = [f"epsilon <= {ceiling:g}"] * (ceiling < inf) + [f"{name} >= {floor:g}" for name, floor in floors.items()]
     found = ", ".join(f"{name}={value:.4g}" for name, value in point.values.items())
     return (
         f"No point of the front has {' and '.join(asked)}; the nearest is trial {point.trial}, epoch "

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-import optuna
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +14,7 @@ from clipless.privacy.accounting import Claim, claim
 from sweeper.config import TrialConfig, flatten
 from sweeper.hyperparameters import Scalar
 from sweeper.pricing import Answer, price
-from sweeper.space import open_dimensions, resolve, suggest
+from sweeper.space import open_dimensions, resolve, sample
 from sweeper.spec import Spec
 from sweeper.training import build_loss, build_model, build_plan
 
@@ -29,8 +28,8 @@ class ParameterPreview:
         size: number of entries.
         sensitivity: largest change of its summed gradient by one example.
         noise_std: standard deviation of the noise on each entry of the summed gradient.
-        noise_to_gradient: norm of the noise over the largest possible norm of the summed gradient of an expected
-            batch, ``noise_std sqrt(size) / (b sensitivity)``.
+        noise_to_gradient: norm of the noise over the largest possible norm of the summed gradient of an
+            expected batch, ``noise_std sqrt(size) / (b sensitivity)``.
     """
 
     name: str
@@ -59,26 +58,17 @@ def preview(spec: Spec, data: Dataset, configurations: int = 1) -> tuple[Preview
         clipless.errors.CliplessError: a configuration that cannot be planned.
     """
     spec.validate_against(len(data.train), len(data.metadata.classes))
-    return tuple(_plan(spec, data, proposal) for proposal in _proposals(spec, configurations))
+    return tuple(_plan(spec, data, proposal) for proposal in sample(spec, configurations))
 
 
 def sweep_cost(spec: Spec, previews: Sequence[Preview]) -> Answer:
     """Price all trials of the sweep as if each spent what one of the previewed ones would.
 
-    Every trial is taken to spend the event of a previewed configuration in turn; random configurations make this an
-    estimate, a single configuration makes it exact.
+    Every trial is taken to spend the event of a previewed configuration in turn; random configurations make
+    this an estimate, a single configuration makes it exact.
     """
     events = [previews[i % len(previews)].plan.event() for i in range(spec.trials)]
     return price(events, spec.privacy.delta)
-
-
-def _proposals(spec: Spec, count: int) -> list[Mapping[str, Scalar]]:
-    study = optuna.create_study(
-        directions=["minimize"], sampler=optuna.samplers.RandomSampler(seed=spec.search.seed)
-    )
-    for first in spec.first[:count]:
-        study.enqueue_trial(dict(first))
-    return [suggest(study.ask(), spec) for _ in range(count)]
 
 
 def _plan(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> Preview:

@@ -103,9 +103,7 @@ class Display:
         line_every_seconds: how often a plain line is printed when there is no terminal.
     """
 
-    def __init__(
-        self, console: Console | None = None, *, line_every_seconds: float = LINE_EVERY_SECONDS
-    ) -> None:
+    def __init__(self, console: Console | None = None, *, line_every_seconds: float = LINE_EVERY_SECONDS) -> None:
         self._console = console or Console()
         self._line_every_seconds = line_every_seconds
         self._progress: Progress | None = None

@@ -1,7 +1,7 @@
 """What the driver does with every event of a trial: ledger, rows, models, tracking, front, progress.
 
-Order matters in one place: the ledger has a trial's event on the disk before the trial may draw noise, because the
-engine asks for the next row only after `Recorder.on_plan` has returned.
+Order matters in one place: the ledger has a trial's event on the disk before the trial may draw noise,
+because the engine asks for the next row only after `Recorder.on_plan` has returned.
 """
 
 import contextlib
@@ -55,8 +55,13 @@ class Recorder:
     def on_start(self, trial: str, config: Mapping[str, Any]) -> None:
         """A trial has begun."""
         chosen = resolve(self._spec, config["proposal"]).to_json() if "proposal" in config else {}
-        tags = {"sweeper.delta": f"{self._spec.privacy.delta:g}", "sweeper.relation": self._spec.privacy.relation.value}
-        self._tracker.start_trial(trial, chosen, tags | {"sweeper.exploratory": str(self._claim.exploratory).lower()})
+        tags = {
+            "sweeper.delta": f"{self._spec.privacy.delta:g}",
+            "sweeper.relation": self._spec.privacy.relation.value,
+        }
+        self._tracker.start_trial(
+            trial, chosen, tags | {"sweeper.exploratory": str(self._claim.exploratory).lower()}
+        )
         self._save(Trial(id=trial, config=chosen))
 
     def on_plan(self, trial: str, row: Mapping[str, Any]) -> str | None:

@@ -1,7 +1,8 @@
 """Second prices in the background: the PLD curve of each trial, computed while it trains.
 
-A trial reports the upper bound of one accountant, which costs it milliseconds. The other accountant's takes up to
-seconds; it is computed here, in one thread of the driver, once per distinct plan. No trial waits for it.
+A trial reports the upper bound of one accountant, which costs it milliseconds. The other accountant's takes
+up to seconds; it is computed here, in one thread of the driver, once per distinct plan. No trial waits for
+it.
 """
 
 from collections.abc import Mapping

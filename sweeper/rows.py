@@ -69,9 +69,7 @@ class RowFile:
                 del self._pending[0]
             self.trouble = None
         except OSError as error:
-            self.trouble = (
-                f"Cannot write {self.path}: {error.strerror or error}; free space or check permissions"
-            )
+            self.trouble = f"Cannot write {self.path}: {error.strerror or error}; free space or check permissions"
             if not self._patient:
                 self._pending.clear()
                 raise RecordError(self.trouble) from error
@@ -102,8 +100,7 @@ class RowFile:
         row = _object(line)
         if row is None:
             raise RecordError(
-                f"Expected a JSON object on line {number} of {self.path}, got something else; restore the "
-                "file"
+                f"Expected a JSON object on line {number} of {self.path}, got something else; restore the file"
             )
         return row
 
@@ -162,9 +159,7 @@ def replace_file(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise RecordError(
-            f"Cannot write {path}: {error.strerror or error}; free space or check permissions"
-        ) from error
+        raise RecordError(f"Cannot write {path}: {error.strerror or error}; free space or check permissions") from error
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -176,11 +171,7 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         content = _object(path.read_bytes())
     except OSError as error:
-        raise RecordError(
-            f"Cannot read {path}: {error.strerror or error}; is it the folder of a sweep?"
-        ) from error
+        raise RecordError(f"Cannot read {path}: {error.strerror or error}; is it the folder of a sweep?") from error
     if content is None:
-        raise RecordError(
-            f"Expected a JSON object in {path}, got something else; write it again or restore it"
-        )
+        raise RecordError(f"Expected a JSON object in {path}, got something else; write it again or restore it")
     return content

@@ -10,8 +10,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-import optuna
-
 import clipless
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
@@ -158,7 +156,11 @@ class _SweepRun:
         return run_trials(
             CliplessTrial,
             FrontSearch(
-                self._propose, spec.objectives, sampler=spec.search.sampler, seed=spec.search.seed, first=spec.first
+                self._propose,
+                spec.objectives,
+                sampler=spec.search.sampler,
+                seed=spec.search.seed,
+                first=spec.first,
             ),
             trials=spec.trials,
             concurrent=resources.concurrent or max(1, int(available / resources.cpus)),
@@ -176,7 +178,7 @@ class _SweepRun:
             interruption=self._interruption,
         )
 
-    def _propose(self, trial: optuna.Trial) -> dict[str, Any]:
+    def _propose(self, trial: space.Proposer) -> dict[str, Any]:
         return dict(space.suggest(trial, self._spec))
 
     def _between(self) -> None:
@@ -201,11 +203,17 @@ class _SweepRun:
         for name in ("front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"):
             self._tracker.artifact(self._folder.path / name)
         self._tracker.log(None, 0, {"hypervolume": self._recorder.archive.hypervolume()})
-        return self._tracker.close(status, outcome.reason, timeout_seconds=5.0 if outcome.interrupted else 30.0)
+        return self._tracker.close(
+            status, outcome.reason, timeout_seconds=5.0 if outcome.interrupted else 30.0
+        )
 
     def _test_front(self) -> None:
         """Touch the test split, once: for the points of the final front."""
-        radii = [o.name.removeprefix("certified@") for o in self._spec.objectives if o.name.startswith("certified@")]
+        radii = [
+            o.name.removeprefix("certified@")
+            for o in self._spec.objectives
+            if o.name.startswith("certified@")
+        ]
         for point in self._recorder.archive.points:
             try:
                 model = clipless.load(self._folder.path / str(point.model))
@@ -273,5 +281,7 @@ def export(folder: Path, path: Path) -> None:
     """
     found = entry_points(group=EXPORTERS, name="front")
     if not found:
-        raise SweeperError(f"Expected an exporter of {path.suffix[1:]}; install the package's dashboards again")
+        raise SweeperError(
+            f"Expected an exporter of {path.suffix[1:]}; install the package's dashboards again"
+        )
     next(iter(found)).load()(folder, path)

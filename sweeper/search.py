@@ -5,12 +5,10 @@ aborts the whole run. Here every proposal ends as complete, with a number for ev
 epoch, or as failed. Tune is not configured here (``engine.py``), spaces are not defined here (``space.py``).
 """
 
-import contextlib
 import json
-import logging
 import math
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, assert_never, cast
 
@@ -20,6 +18,7 @@ from ray.tune.search.optuna import OptunaSearch
 
 from sweeper.records import Direction, Objective
 from sweeper.settings import Sampler
+from sweeper.space import quiet_optuna
 
 Space = Callable[[optuna.Trial], Mapping[str, Any]]
 
@@ -65,7 +64,7 @@ class FrontSearch(OptunaSearch):
         self._propose = space
         self._open: dict[str, optuna.Trial] = {}
         self._last_values: dict[str, tuple[float, ...] | None] = {}
-        with _quiet_optuna():
+        with quiet_optuna():
             super().__init__(
                 lambda trial: dict(space(trial)),
                 metric=list(self._objectives),
@@ -101,9 +100,7 @@ class FrontSearch(OptunaSearch):
         if row.get("kind") == "epoch":
             self._last_values[trial_id] = self._values(row)
 
-    def on_trial_complete(
-        self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False
-    ) -> None:
+    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         """Tell Optuna how the trial ended: complete with its last epoch's values, or failed."""
         if result:
             self.on_trial_result(trial_id, result)
@@ -141,14 +138,3 @@ def read_row(result: Mapping[str, Any]) -> dict[str, Any]:
     """The row inside a Ray result, ``{}`` if there is none."""
     text = result.get(ROW)
     return json.loads(text) if isinstance(text, str) else {}
-
-
-@contextlib.contextmanager
-def _quiet_optuna() -> Iterator[None]:
-    logger = logging.getLogger("optuna.storages")  # announces every new study on stderr
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

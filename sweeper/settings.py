@@ -116,9 +116,7 @@ class SplitShare(Domain):
 
     def json_schema(self) -> dict[str, Any]:
         """A fraction, or texts."""
-        return {
-            "anyOf": [_SHARE.json_schema(), {"type": "array", "items": {"type": "string"}, "minItems": 1}]
-        }
+        return {"anyOf": [_SHARE.json_schema(), {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 
 class SplitSettings(Section):
@@ -136,13 +134,9 @@ class SplitSettings(Section):
         if self.column is not None:
             for part, values in parts.items():
                 if not isinstance(values, tuple):
-                    raise mistake(
-                        f"the values of column {self.column!r} that mark {part} rows", path=part, got=values
-                    )
+                    raise mistake(f"the values of column {self.column!r} that mark {part} rows", path=part, got=values)
             if self.salt is not None:
-                raise mistake(
-                    "no salt for a declared split", path="salt", got=self.salt, remedy="leave it out"
-                )
+                raise mistake("no salt for a declared split", path="salt", got=self.salt, remedy="leave it out")
             marks = [mark for values in parts.values() if isinstance(values, tuple) for mark in values]
             if len(set(marks)) < len(marks):
                 raise mistake("each value in one split only", got=marks)
@@ -186,9 +180,7 @@ class DataSettings(Section):
             expected = f"no {{name}} for the bundled data set {self.name}, which declares its own"
             raise mistake(expected, path=given[0], got=own[given[0]], remedy="leave it out")
         if self.path is not None and self.evaluation is None:
-            raise mistake(
-                "{name} to say what the rows held back are", path="evaluation", got=None, remedy="add it"
-            )
+            raise mistake("{name} to say what the rows held back are", path="evaluation", got=None, remedy="add it")
         return self
 
 
@@ -262,9 +254,7 @@ class SearchSettings(Section):
 
     objectives: Annotated[tuple[str, ...], BeforeValidator(_objectives)] = ("epsilon", "accuracy")
     sampler: Annotated[Sampler, Name(names=Sampler, later=_LATER_SAMPLERS, fixed=True)] = Sampler.TPE
-    scheduler: Annotated[Scheduler, Name(names=Scheduler, later=_LATER_SCHEDULERS, fixed=True)] = (
-        Scheduler.NONE
-    )
+    scheduler: Annotated[Scheduler, Name(names=Scheduler, later=_LATER_SCHEDULERS, fixed=True)] = Scheduler.NONE
     trials: Annotated[int, _ONE_COUNT] | None = None
     repeats: Annotated[int, _ONE_COUNT] = 1
     hours: Annotated[float, _ONE_POSITIVE] | None = None

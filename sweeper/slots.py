@@ -55,9 +55,7 @@ class Slot:
         return self.value if isinstance(self.value, Range | Choices) else None
 
 
-def list_slots(
-    model: ModelSettings, training: TrainingSettings, privacy: PrivacySettings
-) -> tuple[Slot, ...]:
+def list_slots(model: ModelSettings, training: TrainingSettings, privacy: PrivacySettings) -> tuple[Slot, ...]:
     """Return the slots, each after the one that its condition names."""
     every = [*_model(model), *_training(training), *_plain("privacy", privacy)]
     fixed = {slot.name: slot.value for slot in every if slot.space is None and slot.when is None}
@@ -70,13 +68,9 @@ def grid_size(slots: Sequence[Slot]) -> int | None:
     for slot in slots:
         if slot.space is None or slot.when is not None:
             continue
-        branches = [
-            s for s in slots if s.when is not None and s.when.parent == slot.name and s.space is not None
-        ]
+        branches = [s for s in slots if s.when is not None and s.when.parent == slot.name and s.space is not None]
         if branches and isinstance(slot.space, Choices):
-            per_choice = [
-                _product(s for s in branches if s.when and v in s.when.values) for v in slot.space.values
-            ]
+            per_choice = [_product(s for s in branches if s.when and v in s.when.values) for v in slot.space.values]
             sizes.append(None if None in per_choice else sum(size for size in per_choice if size))
         else:
             sizes.append(slot.space.size())
@@ -155,9 +149,7 @@ def _model(model: ModelSettings) -> Iterator[Slot]:
         if field not in _OPTIONS:
             yield slot
             continue
-        takers = (
-            v.name for v in model.architecture if field in ARCHITECTURES[v.name] and field not in v.parameters
-        )
+        takers = (v.name for v in model.architecture if field in ARCHITECTURES[v.name] and field not in v.parameters)
         yield Slot(slot.name, slot.key, slot.value, Condition("model.architecture", frozenset(takers)))
     for variant in model.architecture:
         when = Condition("model.architecture", frozenset({variant.name}))

@@ -4,8 +4,12 @@ A parameter exists only where it means something: the temperature of a loss is a
 chosen. Parameter names are those of ``slots.py`` and stay the same when choices are added.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
+
+import optuna
 
 from sweeper.config import TrialConfig, unflatten
 from sweeper.hyperparameters import Choices, Range, Scalar
@@ -63,6 +67,15 @@ def resolve(spec: Spec, suggested: Mapping[str, Scalar]) -> TrialConfig:
     return TrialConfig.from_json(unflatten(flat))
 
 
+def sample(spec: Spec, count: int) -> list[dict[str, Scalar]]:
+    """Return ``count`` proposals that the sweep could make: those to be tried first, then random ones."""
+    with quiet_optuna():
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=spec.search.seed))
+    for first in spec.first[:count]:
+        study.enqueue_trial(first)
+    return [suggest(study.ask(), spec) for _ in range(count)]
+
+
 def open_dimensions(spec: Spec) -> int:
     """Return the number of open values, conditional ones included."""
     return sum(slot.space is not None for slot in spec.slots)
@@ -73,14 +86,24 @@ def configurations(spec: Spec) -> int | None:
     return grid_size(spec.slots)
 
 
+@contextlib.contextmanager
+def quiet_optuna() -> Iterator[None]:
+    """Keep Optuna from announcing a new study on standard error."""
+    logger = logging.getLogger("optuna.storages")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def _ask(trial: Proposer, name: str, space: Range | Choices) -> Scalar:
     if isinstance(space, Choices):
         choice: Scalar = trial.suggest_categorical(name, list(space.values))
         return choice
     if space.integer:
-        return trial.suggest_int(
-            name, int(space.low), int(space.high), step=int(space.step or 1), log=space.log
-        )
+        return trial.suggest_int(name, int(space.low), int(space.high), step=int(space.step or 1), log=space.log)
     return trial.suggest_float(name, space.low, space.high, step=space.step, log=space.log)
 
 

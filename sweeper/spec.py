@@ -103,8 +103,7 @@ class Spec(Section):
         """The configurations to try first, as values of open slots by name."""
         slots = self.slots
         return tuple(
-            locate(lambda one: proposal(slots, one), partial, str(i))
-            for i, partial in enumerate(self.search.first)
+            locate(lambda one: proposal(slots, one), partial, str(i)) for i, partial in enumerate(self.search.first)
         )
 
     @property
@@ -171,9 +170,7 @@ class Spec(Section):
     def mistaken(self, expected: str, field: str, value: Any = None, remedy: str = "") -> SpecError:
         """Return the error for a mistake that was found after reading."""
         got = "" if value is None else f", got {field.rpartition('.')[2]}={show(value)}"
-        return SpecError(
-            f"Expected {expected}{got} ({field} in {self._source})" + (f"; {remedy}" if remedy else "")
-        )
+        return SpecError(f"Expected {expected}{got} ({field} in {self._source})" + (f"; {remedy}" if remedy else ""))
 
     def validate_against(self, population: int, classes: int | None = None) -> None:
         """Find the mistakes that depend on the data.
@@ -194,9 +191,7 @@ class Spec(Section):
             raise self.mistaken(expected, "privacy.delta", privacy.delta, remedy)
         if not batch_size <= population:
             expected = f"batch_size <= N = {population}, the number of training rows"
-            raise self.mistaken(
-                expected, "training.batch_size", batch_size, "lower it, or the end of its range"
-            )
+            raise self.mistaken(expected, "training.batch_size", batch_size, "lower it, or the end of its range")
         if classes is not None:
             self._check_classes(classes)
 

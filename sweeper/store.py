@@ -56,13 +56,9 @@ class SweepFolder:
                 continue
             except OSError as error:
                 reason = error.strerror or error
-                raise RecordError(
-                    f"Cannot make the folder {path}: {reason}; choose another with --out"
-                ) from error
+                raise RecordError(f"Cannot make the folder {path}: {reason}; choose another with --out") from error
             return cls(path)
-        raise RecordError(
-            f"Cannot make a folder {stem} in {parent}: a thousand exist; choose another with --out"
-        )
+        raise RecordError(f"Cannot make a folder {stem} in {parent}: a thousand exist; choose another with --out")
 
     @property
     def spec(self) -> Path:

@@ -47,7 +47,9 @@ class Picked:
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self.model_path, folder / "model.safetensors")
         except OSError as error:
-            raise RecordError(f"Cannot write {folder}: {error.strerror or error}; choose another with --output") from error
+            raise RecordError(
+                f"Cannot write {folder}: {error.strerror or error}; choose another with --output"
+            ) from error
         self.card.write(folder)
         replace_file(folder / "config.json", to_text(self.trial.config, indent=2) + "\n")
 
@@ -94,9 +96,13 @@ class Sweep:
         point = pick(front, max_epsilon, minimum)
         trial = self.folder.trials().get(point.trial)
         if trial is None:
-            raise RecordError(f"Expected trial {point.trial} in {self.directory / 'trials.jsonl'}; restore the file")
+            raise RecordError(
+                f"Expected trial {point.trial} in {self.directory / 'trials.jsonl'}; restore the file"
+            )
         if point.model is None:
-            raise RecordError(f"Expected a saved model of trial {point.trial}, epoch {point.epoch}; none was kept")
+            raise RecordError(
+                f"Expected a saved model of trial {point.trial}, epoch {point.epoch}; none was kept"
+            )
         card = make_card(sweep=front.sweep, trial=trial, point=point, claim=front.claim, ledger=front.ledger)
         return Picked(point, trial, card, self.directory / point.model)
 

@@ -96,9 +96,7 @@ class Tracker:
     ) -> None:
         self.destination = Destination.of(folder, experiment, uri)
         self._store = Store(self.destination)
-        self._outbox = Outbox(
-            self._store.deliver, folder / SPOOL_NAME, {"op": "sweep", **asdict(self.destination)}
-        )
+        self._outbox = Outbox(self._store.deliver, folder / SPOOL_NAME, {"op": "sweep", **asdict(self.destination)})
         self._running: dict[str, None] = {}
         self._put("run", None, params=flatten(params or {}), tags=dict(tags or {}))
         self._outbox.start()
@@ -224,9 +222,7 @@ class Store:
             tags = {SWEEP_TAG: self._destination.sweep, "mlflow.source.name": "sweeper"}
             if trial is not None:
                 tags |= {TRIAL_TAG: trial, PARENT_TAG: self._run(client, {"trial": None, "at": row["at"]})}
-            run = client.create_run(
-                self._experiment, row["at"], tags, run_name=trial or self._destination.sweep
-            )
+            run = client.create_run(self._experiment, row["at"], tags, run_name=trial or self._destination.sweep)
             self.run_ids[trial] = run.info.run_id
         return self.run_ids[trial]
 

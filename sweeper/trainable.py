@@ -13,15 +13,16 @@ from sweeper.space import resolve
 from sweeper.spec import Spec
 from sweeper.training import TrialRun
 
-
-_LOADED: dict[tuple[str, str, str | None], Dataset] = {}  # the last data set: processes are reused within one sweep
+_LOADED: dict[
+    tuple[str, str, str | None], Dataset
+] = {}  # the last data set: processes are reused within one sweep
 
 
 class CliplessTrial(tune.Trainable):
     """One trial; its process is reused for the next one, which starts from nothing.
 
-    Its configuration holds ``trial``, ``proposal`` (values of the open slots) and the constants ``spec``, ``source``,
-    ``folder`` and ``data_dir``.
+    Its configuration holds ``trial``, ``proposal`` (values of the open slots) and the constants ``spec``,
+    ``source``, ``folder`` and ``data_dir``.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -49,7 +50,9 @@ class CliplessTrial(tune.Trainable):
     def _build(self) -> TrialRun:
         config = self._config
         spec = Spec.from_mapping(config["spec"], source=config["source"])
-        data = _loaded(json.dumps(config["spec"]["data"], sort_keys=True), config["source"], config["data_dir"], spec)
+        data = _loaded(
+            json.dumps(config["spec"]["data"], sort_keys=True), config["source"], config["data_dir"], spec
+        )
         trial = str(config["trial"])
         torch.set_num_threads(max(1, int(spec.resources.cpus)))
         return TrialRun(

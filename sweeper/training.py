@@ -1,7 +1,8 @@
 """One trial, from its configuration to its rows: what runs inside a worker, without Ray.
 
-The first row is the plan, made before any noise is drawn; every later row is one epoch. What leaves a trial is in
-these rows and in the saved models: public numbers, scores on rows declared for evaluation, and released weights.
+The first row is the plan, made before any noise is drawn; every later row is one epoch. What leaves a trial
+is in these rows and in the saved models: public numbers, scores on rows declared for evaluation, and released
+weights.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,7 +60,9 @@ class TrialRun:
         source: RandomSource | None = None,
     ) -> None:
         self._trial, self._config, self._data = trial, config, data
-        self._radii = [o.name.removeprefix("certified@") for o in objectives if o.name.startswith("certified@")]
+        self._radii = [
+            o.name.removeprefix("certified@") for o in objectives if o.name.startswith("certified@")
+        ]
         self._archive = FrontArchive(objectives)
         self._folder, self._device, self._source = folder, device, source
         self.loss = build_loss(config)
@@ -73,7 +76,10 @@ class TrialRun:
 
     def epoch_rows(self) -> Iterator[dict[str, Any]]:
         """Train, and yield the row of each epoch; its model is saved if no earlier epoch was better."""
-        train, validation = on_device(self._data.train, self._device), on_device(self._data.validation, self._device)
+        train, validation = (
+            on_device(self._data.train, self._device),
+            on_device(self._data.validation, self._device),
+        )
         training = self._config.training
         epochs = clipless.fit(
             self.model,

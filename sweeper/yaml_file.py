@@ -17,9 +17,7 @@ from sweeper.errors import SpecError
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
 
-_FLOAT = re.compile(
-    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
-)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _RESOLVERS = (
     ("tag:yaml.org,2002:null", re.compile(r"~|null|Null|NULL|"), ["~", "n", "N", ""]),
     ("tag:yaml.org,2002:bool", re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF")),
@@ -84,9 +82,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise SpecError(
-            f"Cannot read {path}: {error.strerror or error}; give the path of a YAML file"
-        ) from error
+        raise SpecError(f"Cannot read {path}: {error.strerror or error}; give the path of a YAML file") from error
     if len(raw) > MAX_BYTES:
         raise SpecError(f"Expected at most {MAX_BYTES} bytes of YAML, {path} is larger; is it a spec?")
     try:

@@ -7,9 +7,7 @@ skipped; with ``SWEEPER_NO_SKIP=1`` it fails instead, so that a machine cannot p
 import os
 from pathlib import Path
 
-os.environ.setdefault(
-    "OMP_NUM_THREADS", "1"
-)  # before torch or numpy are imported; xdist uses the cores already
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch or numpy are imported; xdist uses the cores already
 
 import pytest
 

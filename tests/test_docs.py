@@ -75,10 +75,32 @@ def test_the_readme_and_the_guide_agree_on_the_commands():
     assert headings == set(re.findall(r"`sweeper (\w+)", read("README.md")))
 
 
+def cli_commands():
+    """Every command of the command line with its options, from the program itself."""
+    import typer
+
+    from sweeper.cli import app
+
+    def walk(command, name):
+        for sub, inner in getattr(command, "commands", {}).items():
+            yield from walk(inner, f"{name} {sub}")
+        if not getattr(command, "commands", None):
+            options = [opt for p in command.params for opt in p.opts if opt.startswith("--") and opt != "--help"]
+            yield name, options
+
+    return list(walk(typer.main.get_command(app), "sweeper"))
+
+
+def test_every_command_and_option_is_explained():
+    text = read("docs/commands.md")
+    for name, options in cli_commands():
+        assert name in text
+        for option in options:
+            assert option in text, f"{name} {option}"
+
+
 def test_ci_and_the_makefile_are_valid_shell_and_make():
     assert subprocess.run(["bash", "-n", str(ROOT / ".ci" / "run")], check=False).returncode == 0
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
-    listed = subprocess.run(
-        ["make", "-n", "-C", str(ROOT), "help"], capture_output=True, text=True, check=False
-    )
+    listed = subprocess.run(["make", "-n", "-C", str(ROOT), "help"], capture_output=True, text=True, check=False)
     assert listed.returncode == 0

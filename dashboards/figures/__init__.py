@@ -4,7 +4,7 @@ This package is the only door to Plotly.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
@@ -27,7 +27,7 @@ __all__ = [
     "plotly_js",
 ]
 
-Figure = go.Figure
+Figure: TypeAlias = go.Figure
 Draw = Callable[[SweepData, Theme], Figure]
 
 FIGURES: Mapping[str, Draw] = {

@@ -29,9 +29,7 @@ def epsilon_axis(title: str, epsilons: Iterable[float]) -> dict[str, Any]:
     return {"type": "log", "title": {"text": title}, **log_ticks(epsilons, extra=(8,))}
 
 
-def log_ticks(
-    values: Iterable[float], *, steps: Sequence[int] = _TICKS, extra: Sequence[float] = ()
-) -> dict[str, Any]:
+def log_ticks(values: Iterable[float], *, steps: Sequence[int] = _TICKS, extra: Sequence[float] = ()) -> dict[str, Any]:
     """Ticks and range of a logarithmic axis over the finite positive values.
 
     Args:
@@ -80,9 +78,7 @@ class Step:
     epoch: int
 
 
-def staircase(
-    points: Iterable[Point], name: str, direction: Direction = Direction.MAXIMIZE
-) -> tuple[Step, ...]:
+def staircase(points: Iterable[Point], name: str, direction: Direction = Direction.MAXIMIZE) -> tuple[Step, ...]:
     """What is achievable at epsilon <= x: each step is better than every one before it.
 
     Points without a finite epsilon or value are passed over. At equal epsilon the better point counts.

@@ -13,8 +13,7 @@ from dataclasses import dataclass, fields
 import plotly.graph_objects as go
 
 FONT = (
-    '-apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, '
-    "system-ui, sans-serif"
+    '-apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, system-ui, sans-serif'
 )
 MONOSPACE = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace'
 

@@ -77,9 +77,7 @@ def info(data: SweepData) -> ConfigurationsInfo:
 
 def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the parallel coordinates; drag along an axis to select trials."""
-    figure = new_figure(
-        info, theme, empty=not info.axes, height=460, margin={"l": 64, "r": 36, "t": 96, "b": 28}
-    )
+    figure = new_figure(info, theme, empty=not info.axes, height=460, margin={"l": 64, "r": 36, "t": 96, "b": 28})
     if not info.axes:
         return figure
     figure.add_trace(
@@ -117,11 +115,7 @@ def _labels(names: Sequence[str], taken: Sequence[str]) -> dict[str, str]:
 
 def _axis(name: str, label: str, values: Sequence[Any]) -> Axis:
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-    if (
-        not numbers
-        or any(not isfinite(v) for v in numbers)
-        or len(numbers) < sum(v is not None for v in values)
-    ):
+    if not numbers or any(not isfinite(v) for v in numbers) or len(numbers) < sum(v is not None for v in values):
         return _categories(name, label, values)
     low, high = min(numbers), max(numbers)
     logarithmic = low > 0 and (high / low >= _LOG_SPAN or name == "epsilon")

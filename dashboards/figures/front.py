@@ -122,9 +122,7 @@ def thinned(points: Sequence[Point], limit: int) -> tuple[Point, ...]:
     return tuple(points[i * len(points) // limit] for i in range(limit))
 
 
-def step_line(
-    steps: Sequence[Step], right_end: float, color: str, *, name: str, dash: str = "solid"
-) -> go.Scatter:
+def step_line(steps: Sequence[Step], right_end: float, color: str, *, name: str, dash: str = "solid") -> go.Scatter:
     """A staircase that goes on to the right end of the axis."""
     tail = [steps[-1]] if steps else []
     return go.Scatter(
@@ -156,14 +154,8 @@ def _dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
 def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
     """Points with a certificate by colour and size, points without one in a plain colour."""
     certified = {p.key: p.values.get(info.certificate or "", nan) for p in info.front}
-    known = [
-        (p, text) for p, text in zip(info.front, info.front_hover, strict=True) if isfinite(certified[p.key])
-    ]
-    plain = [
-        (p, text)
-        for p, text in zip(info.front, info.front_hover, strict=True)
-        if not isfinite(certified[p.key])
-    ]
+    known = [(p, text) for p, text in zip(info.front, info.front_hover, strict=True) if isfinite(certified[p.key])]
+    plain = [(p, text) for p, text in zip(info.front, info.front_hover, strict=True) if not isfinite(certified[p.key])]
     traces = []
     if known:
         values = [certified[point.key] for point, _ in known]
@@ -200,11 +192,7 @@ def _points(
 
 def _key(info: FrontInfo, theme: Theme) -> go.Scatter:
     """What the legend shows for the front: no point's own colour, which would look like a value."""
-    what = (
-        "points of the front; larger and stronger: better certified"
-        if info.certificate
-        else "points of the front"
-    )
+    what = "points of the front; larger and stronger: better certified" if info.certificate else "points of the front"
     marker = {"size": 10, "color": theme.paper, "line": {"color": theme.ink, "width": 1.5}}
     return go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=what)
 

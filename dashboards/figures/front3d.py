@@ -61,9 +61,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
         "aspectratio": {"x": 1.25, "y": 1.25, "z": 0.85},
     }
     margin = {"l": 8, "r": 8, "t": 48, "b": 8}
-    figure = new_figure(
-        info, theme, empty=not epsilons, height=520, scene=scene, margin=margin, showlegend=False
-    )
+    figure = new_figure(info, theme, empty=not epsilons, height=520, scene=scene, margin=margin, showlegend=False)
     if not epsilons:
         return figure
     figure.add_trace(

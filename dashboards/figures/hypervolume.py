@@ -36,9 +36,7 @@ def info(data: SweepData) -> HypervolumeInfo:
     for found in by_trial.values():
         archive.add(found)
         values.append(archive.hypervolume(data.result.box))
-    return HypervolumeInfo(
-        **header(data, "hypervolume over trials"), trials=tuple(by_trial), values=tuple(values)
-    )
+    return HypervolumeInfo(**header(data, "hypervolume over trials"), trials=tuple(by_trial), values=tuple(values))
 
 
 def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:

@@ -53,10 +53,7 @@ class RobustnessInfo(FigureInfo):
 def info(data: SweepData) -> RobustnessInfo:
     """Compute one front per radius over all points, not only over the points of the joint front."""
     names = (data.utility, *data.certificates)
-    curves = [
-        Curve(name, float(radius(name) or 0), staircase(data.points, name, Direction.MAXIMIZE))
-        for name in names
-    ]
+    curves = [Curve(name, float(radius(name) or 0), staircase(data.points, name, Direction.MAXIMIZE)) for name in names]
     return RobustnessInfo(
         **header(data, "one front per certified radius"),
         curves=tuple(curve for curve in curves if curve.steps),

@@ -76,9 +76,7 @@ def info(data: SweepData) -> TrajectoriesInfo:
     for id_ in sorted(points):
         epochs, epsilons, values = zip(*sorted(points[id_]), strict=True)
         trial = data.trials[id_]
-        trajectories.append(
-            Trajectory(id_, TrialStatus(trial.status), trial.reason, epochs, epsilons, values)
-        )
+        trajectories.append(Trajectory(id_, TrialStatus(trial.status), trial.reason, epochs, epsilons, values))
     return TrajectoriesInfo(
         **header(data, "trajectories of the trials"),
         utility=data.utility,

@@ -1,9 +1,10 @@
 r"""L2 certificates from rigorous norms.
 
-For a network whose layers before the last have Lipschitz constant L_h and whose last layer is ``W h``, the class y
-cannot lose to j within the radius ``(f_y - f_j) / (|w_y - w_j| L_h)``; otherwise ``sqrt(2) L`` replaces the
-denominator, and ``L`` for a single logit (Tsuzuku et al. 2018, arXiv 1802.04034; Bethune et al. 2024). Logits come from
-a float64 forward pass, norms of the current weights from above: power iteration is a lower bound and never used.
+For a network whose layers before the last have Lipschitz constant L_h and whose last layer is ``W h``, the
+class y cannot lose to j within the radius ``(f_y - f_j) / (|w_y - w_j| L_h)``; otherwise ``sqrt(2) L``
+replaces the denominator, and ``L`` for a single logit (Tsuzuku et al. 2018, arXiv 1802.04034; Bethune et al.
+2024). Logits come from a float64 forward pass, norms of the current weights from above: power iteration is a
+lower bound and never used.
 
 Shape letters: B batch, K logits.
 """
@@ -39,11 +40,12 @@ def certified_radii(model: Network, logits_BK: Tensor, target_B: Tensor) -> Tens
         target_B: int64 labels.
 
     Returns:
-        (B,) float64 radii; 0 for a wrong decision. An example is certified at r if its radius is *greater* than r.
+        (B,) float64 radii; 0 for a wrong decision. An example is certified at r if its radius is *greater*
+        than r.
 
     Guarantees:
-        Every input whose Euclidean distance from the example is below the radius is decided as ``target_B`` by the
-        float64 network, for finite inputs. Non-finite logits certify nothing.
+        Every input whose Euclidean distance from the example is below the radius is decided as ``target_B``
+        by the float64 network, for finite inputs. Non-finite logits certify nothing.
     """
     bounds = bound_network(model, WeightNorms.MEASURED, torch.float64)
     logits_BK = logits_BK.double()
@@ -53,7 +55,9 @@ def certified_radii(model: Network, logits_BK: Tensor, target_B: Tensor) -> Tens
         radii_B = (logits_BK[:, 0] * sign_B - error_B) / bounds.lipschitz()
     else:
         margins_BK = logits_BK.gather(1, target_B[:, None]) - logits_BK - 2.0 * error_B[:, None]
-        reach_BK = _pairwise_lipschitz(model, bounds.lipschitz(), bounds.lipschitz(skip_last=1), logits_BK)[target_B]
+        reach_BK = _pairwise_lipschitz(model, bounds.lipschitz(), bounds.lipschitz(skip_last=1), logits_BK)[
+            target_B
+        ]
         own_BK = torch.nn.functional.one_hot(target_B, logits_BK.shape[1]).bool()
         radii_B = (margins_BK / reach_BK).masked_fill(own_BK, float("inf")).amin(dim=1)
     return torch.where(radii_B > 0, radii_B, 0.0)

@@ -1,4 +1,6 @@
-"""Utility and certified robustness of a model on rows that may be looked at. Shape letters: B batch, K logits.
+"""Utility and certified robustness of a model on rows that may be looked at.
+
+Shape letters: B batch, K logits.
 
 What is computed here on private rows is a release: the caller declares which rows these are.
 """
@@ -15,7 +17,9 @@ from clipless.network import Network
 from clipless.radii import parse_radius
 
 
-def evaluate(model: Network, split: Split, radii: Iterable[str] = (), input_gain: float = 1.0) -> dict[str, float]:
+def evaluate(
+    model: Network, split: Split, radii: Iterable[str] = (), input_gain: float = 1.0
+) -> dict[str, float]:
     """Score ``model`` on ``split`` in float64.
 
     Args:

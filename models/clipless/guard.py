@@ -8,8 +8,8 @@ For a layer that applies ``W`` linearly, example i contributes ``g_i (x) patches
 (exact for a dense layer on one vector), computed from tensors at hand. The guard multiplies the
 contribution by ``min(1, Delta / n_i)``, so that the summed gradient changes by at most ``Delta`` when one
 example is added or removed, whatever the weights, the input and the loss are. Per-example gradients are
-never formed. The cotangent passed on to earlier layers is not scaled (each layer has a guard of its own), but a row
-that one guard selects away has a zero cotangent from there on.
+never formed. The cotangent passed on to earlier layers is not scaled (each layer has a guard of its own), but
+a row that one guard selects away has a zero cotangent from there on.
 
 Rows where (1) is not finite are *selected away* from both operands, never multiplied by zero:
 ``0 * nan`` is ``nan``. What may never happen here: a branch that depends on the data, a parameter whose
@@ -21,6 +21,7 @@ Shape letters: B batch, I inputs, O outputs, C channels, H height, W width.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from math import sqrt
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +29,8 @@ from torch import Tensor, nn
 
 from clipless.errors import PlanError
 
-# Squares below the smallest normal float32 may be flushed to zero; this much norm per root element is added back.
+# Squares below the smallest normal float32 may be flushed to zero; this much norm per root element is added
+# back.
 _UNDERFLOW_NORM = 1.1e-19
 
 Pair = tuple[int, int]
@@ -71,7 +73,9 @@ def guarded(model: nn.Module, sensitivities: Mapping[str, float]) -> Iterator[No
         owner, _, name = path.rpartition(".")
         delta = sensitivities.get(path)
         if owner not in layers:
-            raise PlanError(f"Expected a guarded layer to own {path}, got {type(model.get_submodule(owner)).__name__}")
+            raise PlanError(
+                f"Expected a guarded layer to own {path}, got {type(model.get_submodule(owner)).__name__}"
+            )
         if delta is None or not 0 < delta < float("inf"):
             raise PlanError(f"Expected a positive, finite sensitivity for {path}, got {delta!r}")
         thresholds[owner][name] = delta
@@ -86,7 +90,9 @@ def guarded(model: nn.Module, sensitivities: Mapping[str, float]) -> Iterator[No
 
 def guarded_linear(x_BI: Tensor, weight_OI: Tensor, sensitivity: float) -> Tensor:
     """``x W^T`` on (B, I) or (B, T, I) whose weight gradient is guarded with ``sensitivity``."""
-    y: Tensor = _GuardedLinear.apply(x_BI, weight_OI, sensitivity)
+    y: Tensor = _GuardedLinear.apply(  # type: ignore[no-untyped-call]
+        x_BI, weight_OI, sensitivity
+    )
     return y
 
 
@@ -94,7 +100,9 @@ def guarded_conv2d(
     x_BCHW: Tensor, weight_OIHW: Tensor, scale: float, stride: Pair, padding: Pair, sensitivity: float
 ) -> Tensor:
     """Zero-padded convolution with ``scale * weight`` whose gradient in ``weight`` is guarded with ``sensitivity``."""
-    y: Tensor = _GuardedConv2d.apply(x_BCHW, weight_OIHW, scale, stride, padding, sensitivity)
+    y: Tensor = _GuardedConv2d.apply(  # type: ignore[no-untyped-call]
+        x_BCHW, weight_OIHW, scale, stride, padding, sensitivity
+    )
     return y
 
 
@@ -146,7 +154,17 @@ class _GuardedConv2d(torch.autograd.Function):
             patch_norm_B = _patch_norms(x, tuple(weight.shape[-2:]), ctx.stride, ctx.padding)
             x, g = _guard_rows(x, g, ctx.scale * patch_norm_B * _row_norms(g), ctx.sensitivity)
         grad_x, grad_weight, _ = torch.ops.aten.convolution_backward(
-            g, x, weight * ctx.scale, None, ctx.stride, ctx.padding, (1, 1), False, (0, 0), 1, [needs_x, needs_weight, False]
+            g,
+            x,
+            weight * ctx.scale,
+            None,
+            ctx.stride,
+            ctx.padding,
+            (1, 1),
+            False,
+            (0, 0),
+            1,
+            [needs_x, needs_weight, False],
         )
         return grad_x, grad_weight * ctx.scale if needs_weight else None, None, None, None, None
 
@@ -165,7 +183,8 @@ def _select(keep_B: Tensor, x: Tensor) -> Tensor:
     """Rows of ``x`` where ``keep_B``, zeros elsewhere: by masking bits, in one pass and whatever the row holds."""
     bits = torch.int32 if x.dtype == torch.float32 else torch.int64
     mask_B = -keep_B.to(bits)
-    return (x.contiguous().view(bits) & _column(mask_B, x)).view(x.dtype)
+    selected: Tensor = x.contiguous().view(bits) & _column(mask_B, x)
+    return selected.view(x.dtype)
 
 
 def _column(values_B: Tensor, like: Tensor) -> Tensor:
@@ -174,7 +193,8 @@ def _column(values_B: Tensor, like: Tensor) -> Tensor:
 
 def _row_norms(x: Tensor) -> Tensor:
     """Euclidean norm of each row over everything but the batch axis, never below the true one by underflow."""
-    return torch.linalg.vector_norm(x.flatten(1), dim=1) + _UNDERFLOW_NORM * x[0].numel() ** 0.5
+    norm_B: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1)
+    return norm_B + _UNDERFLOW_NORM * sqrt(x[0].numel())
 
 
 def _patch_norms(x_BCHW: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:
@@ -184,7 +204,9 @@ def _patch_norms(x_BCHW: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> T
         return _row_norms(x_BCHW)
     squares_BN = x_BCHW.square().sum(dim=1).flatten(1)
     total_B = squares_BN @ counts_HW.flatten().to(squares_BN)
-    return total_B.sqrt() + _UNDERFLOW_NORM * (x_BCHW[0].numel() * float(counts_HW.max())) ** 0.5
+    most = float(x_BCHW[0].numel() * counts_HW.max())
+    norm_B: Tensor = total_B.sqrt()
+    return norm_B + _UNDERFLOW_NORM * sqrt(most)
 
 
 @lru_cache(maxsize=256)

@@ -33,8 +33,9 @@ class Loss(Protocol):
 class TauCCE:
     r"""Categorical cross-entropy with temperature, ``T * CE(z / T)``, K >= 2 logits.
 
-    Its gradient is ``softmax(z / T) - e_y``. With p_y = 1 - s, its squared norm is ``s^2 + sum_{j != y} p_j^2 <=
-    2 s^2 <= 2``, so L = sqrt(2), approached as T -> 0 or for confident mistakes (Bethune et al. 2024, Table 1).
+    Its gradient is ``softmax(z / T) - e_y``. With p_y = 1 - s, its squared norm is ``s^2 + sum_{j != y} p_j^2
+    <= 2 s^2 <= 2``, so L = sqrt(2), approached as T -> 0 or for confident mistakes (Bethune et al. 2024,
+    Table 1).
     """
 
     temperature: float = 1.0
@@ -109,7 +110,9 @@ def loss_lipschitz(loss: Loss, logits: int) -> float:
     rule = _RULES.get(type(loss))
     if rule is None:
         known = ", ".join(sorted(t.__name__ for t in _RULES))
-        raise UnsupportedError(f"No Lipschitz constant for loss {type(loss).__name__}; losses with one: {known}")
+        raise UnsupportedError(
+            f"No Lipschitz constant for loss {type(loss).__name__}; losses with one: {known}"
+        )
     return rule(loss, logits)
 
 

@@ -5,13 +5,16 @@ from typing import final
 
 from torch import Tensor, nn
 
+from clipless.layers import Conv2d, Dense
+
 
 @final
 class Network(nn.Module):
     """Layers applied one after the other.
 
     Args:
-        layers: modules that have a bound rule; a layer without one is refused where bounds are needed, by name.
+        layers: modules that have a bound rule; a layer without one is refused where bounds are needed, by
+            name.
         input_shape: shape of one example, without the batch axis.
     """
 
@@ -34,5 +37,5 @@ class Network(nn.Module):
     def project(self) -> None:
         """Put every constrained weight back into its constraint set."""
         for layer in self.layers:
-            if hasattr(layer, "project"):
+            if isinstance(layer, Dense | Conv2d):
                 layer.project()

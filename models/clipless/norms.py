@@ -19,17 +19,18 @@ def spectral_norm_upper(weight_OI: Tensor) -> float:
         return float("inf")
     if matrix.shape[0] > matrix.shape[1]:
         matrix = matrix.mT
-    largest = torch.linalg.eigvalsh(matrix @ matrix.mT)[-1].item()
+    largest: float = torch.linalg.eigvalsh(matrix @ matrix.mT)[-1].item()
     return _rounded_up(max(largest, 0.0) ** 0.5, matrix.numel())
 
 
-def conv2d_norm_upper(kernel_OIHW: Tensor, size: Pair, stride: Pair, padding: Pair) -> float:
+def conv2d_norm_upper(kernel_OIHW: Tensor, size: Pair, stride: Pair) -> float:
     """Upper bound on the operator norm of a zero-padded convolution on H x W maps.
 
-    The smaller of two bounds: ``sqrt(m)`` times the norm of the reshaped kernel, m the largest number of patches
-    that contain one input element; and the largest spectral norm over the frequencies of a grid of at least
-    (H + h - 1) x (W + w - 1), where the zero-padded convolution is a crop of a circular one (Sedghi et al. 2019,
-    arXiv 1805.10408; a smaller grid is not a bound). Striding only drops outputs.
+    The smaller of two bounds: ``sqrt(m)`` times the norm of the reshaped kernel, m the largest number of
+    patches that contain one input element; and the largest spectral norm over the frequencies of a grid of at
+    least (H + h - 1) x (W + w - 1), where the zero-padded convolution is a crop of a circular one (Sedghi et
+    al. 2019, arXiv 1805.10408; a smaller grid is not a bound). Striding only
+    drops outputs, and more zeros around the map only crop the same circular convolution elsewhere.
     """
     kernel = kernel_OIHW.detach().double()
     if not bool(kernel.isfinite().all()):
@@ -37,8 +38,7 @@ def conv2d_norm_upper(kernel_OIHW: Tensor, size: Pair, stride: Pair, padding: Pa
     overlaps = 1
     for k, s in zip(kernel.shape[-2:], stride, strict=True):
         overlaps *= -(-k // s)
-    reshaped = spectral_norm_upper(kernel.flatten(1)) * overlaps**0.5
-    del padding  # more zeros around the map only crop the same circular convolution elsewhere
+    reshaped: float = spectral_norm_upper(kernel.flatten(1)) * overlaps**0.5
     if overlaps == 1:
         return reshaped
     grid = [n + k - 1 for n, k in zip(size, kernel.shape[-2:], strict=True)]
@@ -46,9 +46,11 @@ def conv2d_norm_upper(kernel_OIHW: Tensor, size: Pair, stride: Pair, padding: Pa
     if response_FOI.shape[1] > response_FOI.shape[2]:
         response_FOI = response_FOI.mT
     gram_F = response_FOI @ response_FOI.mH
-    largest = torch.linalg.eigvalsh(gram_F)[:, -1].amax().item()
+    largest: float = torch.linalg.eigvalsh(gram_F)[:, -1].amax().item()
     return min(reshaped, _rounded_up(max(largest, 0.0) ** 0.5, kernel.numel()))
 
 
 def _rounded_up(norm: float, terms: int) -> float:
-    return float(norm * (1.0 + (terms + 64) * torch.finfo(torch.float64).eps) + torch.finfo(torch.float64).tiny)
+    return float(
+        norm * (1.0 + (terms + 64) * torch.finfo(torch.float64).eps) + torch.finfo(torch.float64).tiny
+    )

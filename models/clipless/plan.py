@@ -1,8 +1,8 @@
 """The plan: the one place where sampler, sensitivities, noise and privacy event of a training meet.
 
-A plan is frozen and holds only public numbers. `clipless.fit` draws batches at the plan's sampling rate and noise
-at the plan's standard deviations, and refuses a model, a loss or data for which the plan was not made, so that no
-code path can train otherwise than was accounted.
+A plan is frozen and holds only public numbers. `clipless.fit` draws batches at the plan's sampling rate and
+noise at the plan's standard deviations, and refuses a model, a loss or data for which the plan was not made,
+so that no code path can train otherwise than was accounted.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.events import PoissonGaussian, Relation
 
-# Relative increase of the noise that covers the rounding of float32 sums: removing one example of 8192 was seen to
-# move a float32 sum by 1.00007 Delta.
+# Relative increase of the noise that covers the rounding of float32 sums: removing one example of 8192 was
+# seen to move a float32 sum by 1.00007 Delta.
 NOISE_INFLATION = 1e-3
 
 
@@ -68,9 +68,12 @@ class Plan:
     @property
     def noise_stds(self) -> dict[str, float]:
         """Standard deviation of the noise on each summed gradient (before the division by b)."""
-        multipliers = noise_multipliers(self.allocation, self.noise_multiplier, self.sensitivities, self.sizes)
+        multipliers = noise_multipliers(
+            self.allocation, self.noise_multiplier, self.sensitivities, self.sizes
+        )
         return {
-            name: sigma * self.sensitivities[name] * (1.0 + NOISE_INFLATION) for name, sigma in multipliers.items()
+            name: sigma * self.sensitivities[name] * (1.0 + NOISE_INFLATION)
+            for name, sigma in multipliers.items()
         }
 
     def event(self, epochs: int | None = None) -> PoissonGaussian:
@@ -146,15 +149,20 @@ def make_plan(
         UnsupportedError: a layer, a parameter or a loss that cannot be guarded.
 
     Guarantees:
-        `clipless.fit` with this plan is (epsilon, delta)-differentially private for the training rows, under the
-        stated relation, with epsilon as `clipless.privacy.accounting.claim` prices ``plan.event()``. It does not
-        depend on the bounds of the network being right: the guard enforces the sensitivities.
+        `clipless.fit` with this plan is (epsilon, delta)-differentially private for the training rows, under
+        the stated relation, with epsilon as `clipless.privacy.accounting.claim` prices ``plan.event()``. It
+        does not depend on the bounds of the network being right: the guard enforces the sensitivities.
     """
     _check_numbers(population, batch_size, delta, sensitivity_fraction, accept_large_delta)
-    given = [name for name, v in (("epsilon", epsilon), ("noise_multiplier", noise_multiplier), ("epochs", epochs)) if v]
+    given = [
+        name
+        for name, v in (("epsilon", epsilon), ("noise_multiplier", noise_multiplier), ("epochs", epochs))
+        if v
+    ]
     if len(given) != 2:
         raise PlanError(
-            f"Expected exactly two of epsilon, noise_multiplier and epochs, each positive, got {' and '.join(given) or 'none'}"
+            "Expected exactly two of epsilon, noise_multiplier and epochs, each positive, "
+            f"got {' and '.join(given) or 'none'}"
         )
     sensitivities, sizes = _sensitivities(model, loss, sensitivity_fraction)
     rate, steps_per_epoch = batch_size / population, ceil(population / batch_size)
@@ -165,8 +173,8 @@ def make_plan(
         epochs = steps_for(_given(epsilon), delta, noise_multiplier, rate, relation) // steps_per_epoch
         if epochs < 1:
             raise PlanError(
-                f"Expected a budget for at least one epoch, got epsilon={epsilon} at noise_multiplier={noise_multiplier}: "
-                f"raise either, or the population"
+                f"Expected a budget for at least one epoch, got epsilon={epsilon} at "
+                f"noise_multiplier={noise_multiplier}: raise either, or the population"
             )
     if not (isfinite(noise_multiplier) and noise_multiplier > 0):
         raise PlanError(f"Expected 0 < noise_multiplier < inf, got noise_multiplier={noise_multiplier!r}")
@@ -196,7 +204,9 @@ def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int) -> Net
         raise PlanError(f"Expected the {plan.population} rows that the plan was made for, got {population}")
     sensitivities, sizes = _sensitivities(model, loss, plan.sensitivity_fraction)
     if sensitivities != dict(plan.sensitivities) or sizes != dict(plan.sizes):
-        raise PlanError("Expected the model and loss that the plan was made for; make a new plan for this one")
+        raise PlanError(
+            "Expected the model and loss that the plan was made for; make a new plan for this one"
+        )
     return check_trainable(model)
 
 
@@ -204,7 +214,9 @@ def _sensitivities(model: nn.Module, loss: Loss, fraction: float) -> tuple[dict[
     network = check_trainable(model)
     bounds = bound_network(network)
     if len(bounds.output.shape) != 1:
-        raise PlanError(f"Expected a network that ends in a vector of logits, got shape {bounds.output.shape}")
+        raise PlanError(
+            f"Expected a network that ends in a vector of logits, got shape {bounds.output.shape}"
+        )
     worst = bounds.sensitivities(loss_lipschitz(loss, bounds.output.shape[0]))
     sizes = {name: p.numel() for name, p in network.named_parameters() if p.requires_grad}
     if not sizes:
@@ -212,7 +224,9 @@ def _sensitivities(model: nn.Module, loss: Loss, fraction: float) -> tuple[dict[
     return {name: fraction * worst[name] for name in sizes}, sizes
 
 
-def _check_numbers(population: int, batch_size: float, delta: float, fraction: float, large_delta: bool) -> None:
+def _check_numbers(
+    population: int, batch_size: float, delta: float, fraction: float, large_delta: bool
+) -> None:
     if not population >= 1:
         raise PlanError(f"Expected population >= 1, got population={population!r}")
     if not 0 < batch_size <= population:

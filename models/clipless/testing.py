@@ -1,7 +1,7 @@
 """Adversarial checks for layers and networks: for this project's tests, and for users who add a layer.
 
-A check searches for the input, cotangent or neighbouring batch that breaks a bound. It can refute a rule; it never
-proves one.
+A check searches for the input, cotangent or neighbouring batch that breaks a bound. It can refute a rule; it
+never proves one.
 
 Shape letters: B batch.
 """
@@ -40,12 +40,18 @@ class SeededSource(RandomSource):
 
 
 def worst_ratios(
-    layer: nn.Module, shape: tuple[int, ...], *, norm: float = 1.0, starts: int = 8, steps: int = 150, seed: int = 0
+    layer: nn.Module,
+    shape: tuple[int, ...],
+    *,
+    norm: float = 1.0,
+    starts: int = 8,
+    steps: int = 150,
+    seed: int = 0,
 ) -> dict[str, float]:
     """Search for the inputs and cotangents that come closest to each bound of ``layer``.
 
-    Gradient ascent in float64 over inputs of norm ``norm`` and cotangents of norm 1, from a constant start, a single
-    bright element, and random ones; the weights are the layer's own, their norms measured.
+    Gradient ascent in float64 over inputs of norm ``norm`` and cotangents of norm 1, from a constant start, a
+    single bright element, and random ones; the weights are the layer's own, their norms measured.
 
     Args:
         layer: a layer with a bound rule.
@@ -56,8 +62,8 @@ def worst_ratios(
         seed: of the starts.
 
     Returns:
-        Largest found value over its bound: ``output``, ``input`` and each parameter by name. A correct rule gives at
-        most 1 (up to 1e-6); a tight one nearly 1.
+        Largest found value over its bound: ``output``, ``input`` and each parameter by name. A correct rule
+        gives at most 1 (up to 1e-6); a tight one nearly 1.
     """
     layer = layer.double()
     bound = bound_layer(layer, Signal(shape, norm), WeightNorms.MEASURED)
@@ -74,7 +80,9 @@ def worst_ratios(
         gains = [bound.input_gain, *(bound.parameter_gains[name] for name in parameters)]
         names = ["input", *parameters]
         return {
-            n: f.norm() / gain for n, f, gain in zip(names, found, gains, strict=True) if f is not None and gain > 0
+            n: f.norm() / gain
+            for n, f, gain in zip(names, found, gains, strict=True)
+            if f is not None and gain > 0
         }
 
     generator = torch.Generator().manual_seed(seed)
@@ -156,7 +164,7 @@ def _summed_gradients(model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Pl
 def unguarded_ratios(
     model: Network, loss: Loss, x: Tensor, y: Tensor, sensitivities: Mapping[str, float], *, steps: int = 100
 ) -> dict[str, float]:
-    """Search, without the guard, for single examples whose gradient comes closest to each analytic sensitivity.
+    """Search, without the guard, for examples whose gradient comes closest to each analytic sensitivity.
 
     Args:
         model: weights within their constraints.

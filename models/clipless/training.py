@@ -62,15 +62,17 @@ def fit(
         UnsupportedError: the model cannot be guarded, or the arithmetic is of low precision.
 
     Guarantees:
-        The sequence of models after every step is (epsilon, delta)-differentially private for the rows of ``data``
-        with epsilon as priced from ``plan.event()``. Nothing else that depends on the rows is returned, logged or
-        stored. Holds for non-finite rows.
+        The sequence of models after every step is (epsilon, delta)-differentially private for the rows of
+        ``data`` with epsilon as priced from ``plan.event()``. Nothing else that depends on the rows is
+        returned, logged or stored. Holds for non-finite rows.
     """
     network = check_plan(plan, model, loss, len(data))
     check_arithmetic(data.x.device)
     if not micro_batch_size >= 1:
         raise PlanError(f"Expected micro_batch_size >= 1, got micro_batch_size={micro_batch_size!r}")
-    trainer = _Trainer(network, loss, data, plan, optimizer or Adam(1e-3), micro_batch_size, source or SecureSource())
+    trainer = _Trainer(
+        network, loss, data, plan, optimizer or Adam(1e-3), micro_batch_size, source or SecureSource()
+    )
     return trainer.epochs()
 
 
@@ -107,7 +109,9 @@ class _Trainer:
     def _step(self, rows_B: Tensor) -> None:
         self._gradient_D.zero_()
         for chunk in rows_B.split(self._micro_batch_size):
-            accumulate_gradients(self._model, self._loss, self._data.x[chunk], self._data.y[chunk], self._plan)
+            accumulate_gradients(
+                self._model, self._loss, self._data.x[chunk], self._data.y[chunk], self._plan
+            )
         noise_D = self._source.normal(self._gradient_D.numel(), self._gradient_D.device)
         self._gradient_D.addcmul_(noise_D, self._noise_stds_D).div_(self._plan.batch_size)
         self._optimizer.step()
@@ -126,8 +130,8 @@ def accumulate_gradients(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, pla
     """Add the guarded gradient of the *summed* loss of a batch to ``parameter.grad``.
 
     Guarantees:
-        Each parameter's accumulated gradient changes by at most ``plan.sensitivities`` when one row is added or
-        removed, up to the rounding that `clipless.plan.NOISE_INFLATION` covers.
+        Each parameter's accumulated gradient changes by at most ``plan.sensitivities`` when one row is added
+        or removed, up to the rounding that `clipless.plan.NOISE_INFLATION` covers.
     """
     if len(x) == 0:
         return

@@ -18,7 +18,9 @@ ROUNDING = 1 + 1e-4  # float32 sums; the noise covers 1e-3
 NETWORKS = {
     "mlp": lambda g: zoo.mlp((1, 8, 8), 4, input_norm=3.0, width=12, depth=3, generator=g),
     "convnet": lambda g: zoo.convnet((1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8, generator=g),
-    "patch-net": lambda g: zoo.patch_net((1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8, generator=g),
+    "patch-net": lambda g: zoo.patch_net(
+        (1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8, generator=g
+    ),
 }
 NAN, INF = float("nan"), float("inf")
 
@@ -29,7 +31,9 @@ def network(name, seed=0):
 
 def plan_for(model, loss, **options):
     options = {"sensitivity_fraction": 1.0} | options
-    return make_plan(model, loss, population=1000, batch_size=100, delta=1e-4, noise_multiplier=1.0, epochs=1, **options)
+    return make_plan(
+        model, loss, population=1000, batch_size=100, delta=1e-4, noise_multiplier=1.0, epochs=1, **options
+    )
 
 
 def batch(rows=12, seed=1, scale=1.0):
@@ -174,7 +178,10 @@ def test_patches_are_counted_by_folding_ones():
 @pytest.mark.parametrize("bad", [None, 0.0, -1.0, NAN, INF])
 def test_a_parameter_without_a_usable_sensitivity_is_refused(bad):
     model = Network([InputBall(1.0), Dense(3, 2)], (3,))
-    with pytest.raises(PlanError, match=r"layers\.1\.weight"), guarded(model, {"layers.1.weight": bad} if bad is not None else {}):
+    with (
+        pytest.raises(PlanError, match=r"layers\.1\.weight"),
+        guarded(model, {"layers.1.weight": bad} if bad is not None else {}),
+    ):
         pass
 
 

@@ -32,9 +32,7 @@ def test_rows_that_the_front_does_not_hold_yet_are_read_too(make_front, load):
     values = {"epsilon": 0.4, "accuracy": 0.3, "certified@0.25": "NaN"}
     rows = [{"trial": id_, "epoch": 1, "values": values} for id_ in ("t0024", "t0099", "t0000")]
     (folder / "trials.jsonl").write_text(json.dumps(trial) + "\n")
-    (folder / "points.jsonl").write_text(
-        "".join(json.dumps(row) + "\n" for row in rows) + '{"trial": "t0024", "epo'
-    )
+    (folder / "points.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"trial": "t0024", "epo')
     (folder / "sweep.json").unlink()
     data = read(folder)
     by_key = {p.key: p for p in data.points}

@@ -1,14 +1,14 @@
 import csv
 import io
 import struct
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 import dashboards
-from dashboards import export
-from dashboards.data import read
-from dashboards.export import Format, export_front, find_browser, publish
+from dashboards import commands, export
+from dashboards.export import Format, export_front, find_browser
 from dashboards.figures import DARK
 from sweeper.errors import ExportError
 from sweeper.front import read_front
@@ -20,7 +20,6 @@ def test_the_public_names():
         "SweepData",
         "build_report",
         "export_front",
-        "publish",
         "read",
     ]
 
@@ -45,12 +44,13 @@ def test_the_format_can_be_given_apart_from_the_name(sweep, tmp_path):
     assert export_front(sweep, tmp_path / "front.txt", Format.CSV).read_text().startswith("trial,epoch,")
 
 
-def test_publishing_writes_report_and_table_beside_the_front(sweep, make_front, load):
+def test_the_command_line_finds_the_exporter_and_the_exporter_its_format(make_front, load):
     folder = Path(load(make_front()).directory)
-    report, table = publish(folder)
-    assert (report.name, table.name) == ("front.html", "front.csv")
+    (exporter,) = entry_points(group="sweeper.exporters", name="front")
+    assert exporter.load() is commands.export
+    assert commands.export(folder, folder / "front.html").read_text().startswith("<!DOCTYPE html>")
+    assert commands.export(folder, folder / "front.csv").read_text().startswith("trial,epoch,")
     assert not list(folder.glob("*.partial"))
-    assert read(folder).result == sweep.result
 
 
 @pytest.mark.parametrize("name", ["front.docx", "front"])

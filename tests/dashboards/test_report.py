@@ -65,9 +65,7 @@ def test_the_page_loads_nothing(page, own):
     assert not [attrs for _, attrs in page.tags if "src" in attrs or "href" in attrs]
     assert not [tag for tag, _ in page.tags if tag in ("link", "iframe", "img", "object", "base", "form")]
     assert not re.search(r"https?:|//cdn|@import|url\(", own)
-    (policy,) = [
-        attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy"
-    ]
+    (policy,) = [attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
     assert policy.startswith("default-src 'none'")
     assert "connect-src" not in policy
 

@@ -24,9 +24,7 @@ def content():
 @pytest.fixture
 def event():
     """What the plan of ``plan_json`` spends."""
-    return PoissonGaussian(
-        noise_multiplier=2.0, sampling_rate=0.2, steps=50, relation=Relation.ADD_OR_REMOVE_ONE
-    )
+    return PoissonGaussian(noise_multiplier=2.0, sampling_rate=0.2, steps=50, relation=Relation.ADD_OR_REMOVE_ONE)
 
 
 @pytest.fixture

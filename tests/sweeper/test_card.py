@@ -10,8 +10,7 @@ from sweeper.errors import RecordError
 from sweeper.pricing import Answer, round_up
 
 LEDGER = {
-    q: Answer(epsilon=9.5, delta=1e-4, events=2, statement=f"{q} | twice.")
-    for q in ("winner", "front", "everything")
+    q: Answer(epsilon=9.5, delta=1e-4, events=2, statement=f"{q} | twice.") for q in ("winner", "front", "everything")
 }
 
 
@@ -69,9 +68,7 @@ def test_whoever_signs_finds_every_fact(card, event):
 
 
 def test_an_exploratory_card_says_so_first(trial, point, claim):
-    marked = replace(
-        claim, exploratory=True, secure_generator=False, evaluation="exploratory", unit="patient"
-    )
+    marked = replace(claim, exploratory=True, secure_generator=False, evaluation="exploratory", unit="patient")
     text = make_card(
         sweep="digits", trial=trial, point=replace(point, test=None, model=None), claim=marked, ledger=LEDGER
     ).to_markdown()
@@ -112,9 +109,7 @@ def test_a_card_needs_a_plan_and_one_of_its_epochs(trial, point, claim):
     with pytest.raises(RecordError, match="Expected a plan of trial t0001"):
         make_card(sweep="s", trial=replace(trial, plan=None), point=point, claim=claim, ledger=LEDGER)
     for wrong in (replace(point, epoch=11), replace(point, epoch=0), replace(point, trial="t0002")):
-        with pytest.raises(
-            RecordError, match=r"Expected an epoch of trial t0001 from 1 to 10, got trial t000"
-        ):
+        with pytest.raises(RecordError, match=r"Expected an epoch of trial t0001 from 1 to 10, got trial t000"):
             make_card(sweep="s", trial=trial, point=wrong, claim=claim, ledger=LEDGER)
 
 

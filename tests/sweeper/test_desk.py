@@ -79,7 +79,7 @@ def test_a_trial_starts_and_ends_once():
 
 
 @pytest.mark.parametrize(
-    ("answers", "rows", "status", "reason", "last_epoch"),
+    ("answers", "rows", "status", "reason", "begun"),
     [
         ({"on_plan": "too dear"}, [PLAN], TrialStatus.STOPPED, "too dear", 0),
         ({"on_plan": OSError("disk full")}, [PLAN], TrialStatus.FAILED, "OSError: disk full", 0),
@@ -95,14 +95,34 @@ def test_a_trial_starts_and_ends_once():
         ),
     ],
 )
-def test_a_verdict_ends_the_trial_and_explains_its_end(answers, rows, status, reason, last_epoch):
+def test_a_verdict_ends_the_trial_and_explains_its_end(answers, rows, status, reason, begun):
     desk, book = opened(**answers)
     *before, last = rows
     assert all(desk.receive("t0001", row) for row in before)
     assert not desk.receive("t0001", last)
     assert not desk.receive("t0001", epoch(9))
     desk.end("t0001", TrialStatus.COMPLETED)
-    assert book.ends == [("t0001", status, reason, last_epoch)]
+    assert book.ends == [("t0001", status, reason, begun)]
+
+
+@pytest.mark.parametrize(
+    ("status", "rows", "begun"),
+    [
+        (TrialStatus.COMPLETED, [PLAN, epoch(1)], 1),
+        (TrialStatus.FAILED, [], 0),
+        (TrialStatus.FAILED, [PLAN], 1),
+        (TrialStatus.FAILED, [PLAN, epoch(1)], 2),
+        (TrialStatus.INTERRUPTED, [], 0),
+        (TrialStatus.INTERRUPTED, [PLAN, epoch(1), epoch(2)], 3),
+        (TrialStatus.STOPPED, [PLAN, epoch(1)], 2),
+    ],
+)
+def test_an_epoch_that_may_have_been_begun_is_counted(status, rows, begun):
+    desk, book = opened()
+    for row in rows:
+        desk.receive("t0001", row)
+    desk.end("t0001", status)
+    assert book.ends == [("t0001", status, "", begun)]
 
 
 def test_no_hook_sees_a_nan():

@@ -11,11 +11,13 @@ import pytest
 import ray
 from optuna.trial import TrialState
 from ray import cloudpickle, tune
+from ray.exceptions import ActorDiedError, RayTaskError
 
 from sweeper import cluster as cluster_module
+from sweeper import engine
 from sweeper.cluster import cluster, worker_environment
-from sweeper.desk import Hooks
-from sweeper.engine import TUNE_ENVIRONMENT, run_trials
+from sweeper.desk import Desk, Hooks
+from sweeper.engine import TUNE_ENVIRONMENT, Outcome, _endings, _failure, run_trials
 from sweeper.errors import SweeperError
 from sweeper.interruption import Interruption
 from sweeper.records import Objective, TrialStatus
@@ -43,9 +45,7 @@ class Toy(tune.Trainable):
         if self.epoch == 0 and self.way != "no plan":
             return {"kind": "plan", "epoch": 0, "threads": os.environ.get("OMP_NUM_THREADS")}
         if not (self.folder / f"plan-{self.config['trial']}").exists():
-            raise AssertionError("trained before its plan was written down")
-        if self.epoch == 2 and self.way == "raise":
-            raise ValueError("it broke\nin two lines")
+            raise AssertionError("trained before its plan\nwas written down")
         if self.way == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.way == "hang":
@@ -58,6 +58,11 @@ class Toy(tune.Trainable):
 def ray_session():
     with cluster(cpus=2):
         yield
+
+
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch):
+    monkeypatch.setattr(engine, "GRACE_SECONDS", 0.5)
 
 
 class Driver:
@@ -94,8 +99,8 @@ class Driver:
         self.epochs.append((trial, row["epoch"], row["values"]))
         return "no hope" if self.config[trial]["proposal"]["way"] == "stopped" else None
 
-    def on_end(self, trial, status, reason, epoch):
-        self.ends[trial] = (status, reason, epoch)
+    def on_end(self, trial, status, reason, begun):
+        self.ends[trial] = (status, reason, begun)
 
 
 def make_search(ways):
@@ -122,7 +127,6 @@ def run(folder, ways, hooks, **more):
 
 WAYS = {
     "well": (TrialStatus.COMPLETED, "", 3, TrialState.COMPLETE),
-    "raise": (TrialStatus.FAILED, "ValueError: it broke in two lines", 1, TrialState.FAIL),
     "no plan": (
         TrialStatus.FAILED,
         "AssertionError: trained before its plan was written down",
@@ -133,7 +137,7 @@ WAYS = {
     "refused": (TrialStatus.STOPPED, "too dear", 0, TrialState.FAIL),
     "unwritten": (TrialStatus.FAILED, "OSError: disk full", 0, TrialState.FAIL),
     "stopped": (TrialStatus.STOPPED, "no hope", 1, TrialState.COMPLETE),
-    "die": (TrialStatus.FAILED, "its process died: killed, crashed or out of memory", 0, TrialState.FAIL),
+    "die": (TrialStatus.FAILED, "its process died: killed, crashed or out of memory", 1, TrialState.FAIL),
     "well again": (TrialStatus.COMPLETED, "", 3, TrialState.COMPLETE),
 }
 
@@ -160,7 +164,7 @@ def test_a_trial_is_asked_to_train_only_after_its_plan_was_written_down(finished
     # the trainable looks for the file and raises without it; a trial that reports no plan shows that it does
     _, driver, *_ = finished
     assert driver.ends["t0001"][0] is TrialStatus.COMPLETED
-    assert "before its plan" in driver.ends["t0003"][1]
+    assert "before its plan" in driver.ends["t0002"][1]
 
 
 def test_epochs_arrive_in_order_with_their_values_untouched(finished):
@@ -177,7 +181,7 @@ def test_trials_get_their_constants_and_one_thread(finished):
 
 def test_ray_leaves_tracebacks_and_its_state_but_no_logs_of_its_own(finished):
     folder, *_ = finished
-    assert "it broke" in (folder / "ray" / "t0002" / "error.txt").read_text()
+    assert "was written down" in (folder / "ray" / "t0002" / "error.txt").read_text()
     names = {path.name for path in (folder / "ray").rglob("*")}
     assert not names & {"progress.csv", "result.json", "params.json", "params.pkl"}
     assert not [name for name in names if name.startswith("events.out")]
@@ -193,14 +197,15 @@ def test_ctrl_c_ends_a_run_within_seconds_and_silently(tmp_path, capfd):
         os.kill(os.getpid(), signal.SIGINT)
 
     outcome, states = run(tmp_path, ["hang"] * 4, driver.hooks(on_plan=on_plan), concurrent=1)
-    assert time.monotonic() - pressed[0] < 6
+    assert time.monotonic() - pressed[0] < 5
     assert outcome.interrupted
-    assert driver.ends == dict.fromkeys(driver.plans, (TrialStatus.INTERRUPTED, "interrupted", 0))
+    assert driver.ends == dict.fromkeys(driver.plans, (TrialStatus.INTERRUPTED, "interrupted", 1))
     assert TrialState.RUNNING not in states
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_second_ctrl_c_ends_it_at_once_and_the_hooks_are_told(tmp_path):
+def test_a_second_ctrl_c_ends_it_at_once_and_the_hooks_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "GRACE_SECONDS", 60.0)
     driver = Driver(tmp_path)
     stop = Interruption()
     timer = threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT])
@@ -214,37 +219,35 @@ def test_a_second_ctrl_c_ends_it_at_once_and_the_hooks_are_told(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, ["hang"], driver.hooks(on_plan=on_plan), interruption=stop)
     timer.join()
-    assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, "interrupted", 0)}
+    assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, "interrupted", 1)}
     assert signal.getsignal(signal.SIGUSR1) is handler
     assert logging.getLogger("ray.tune").level == logging.NOTSET
     assert not TUNE_ENVIRONMENT.keys() & os.environ.keys()
 
 
-def test_time_ends_a_run_in_any_thread(tmp_path):
+def test_whoever_is_asked_may_end_a_run_in_any_thread(tmp_path):
     driver = Driver(tmp_path)
+    reason = "the privacy budget is spent"
     done = []
-    thread = threading.Thread(
-        target=lambda: done.append(run(tmp_path, ["hang"] * 4, driver.hooks(), hours=2 / 3600, concurrent=1))
-    )
+
+    def work():
+        asked = {"should_stop": lambda: reason if driver.plans else None, "concurrent": 1}
+        done.append(run(tmp_path, ["hang"] * 4, driver.hooks(), **asked))
+
+    thread = threading.Thread(target=work)
     thread.start()
     thread.join(timeout=60)
-    ((outcome, _),) = done
-    assert not outcome.interrupted
-    assert outcome.reason == "the 0.000555556 hours are used up"
-    assert set(driver.ends.values()) <= {(TrialStatus.STOPPED, outcome.reason, 0)}
+    ((outcome, states),) = done
+    assert outcome == Outcome(interrupted=False, reason=reason)
+    assert driver.ends == {"t0001": (TrialStatus.STOPPED, reason, 1)}
+    assert TrialState.RUNNING not in states
 
 
-def test_whoever_is_asked_may_end_a_run(tmp_path):
-    driver = Driver(tmp_path)
-    outcome, _ = run(
-        tmp_path,
-        ["well"] * 20,
-        driver.hooks(),
-        concurrent=1,
-        should_stop=lambda: "the privacy budget is spent" if driver.ends else None,
-    )
-    assert outcome.reason == "the privacy budget is spent"
-    assert 1 <= len(driver.ends) <= 3
+def test_time_ends_a_run():
+    ask = {"desk": Desk(Hooks()), "interruption": Interruption(), "should_stop": lambda: None}
+    assert _endings(**ask, hours=None)() is None
+    assert _endings(**ask, hours=1)() is None
+    assert _endings(**ask, hours=0)() == (TrialStatus.STOPPED, "the 0 hours are used up")
 
 
 def test_a_hook_in_trouble_ends_the_run_and_raises(tmp_path):
@@ -320,3 +323,30 @@ def test_a_cluster_is_started_or_joined_quietly_and_left_as_it_was_found(address
     else:
         assert options["num_cpus"] == 2
         assert options["include_dashboard"] is False
+
+
+class Failed:
+    """What ``_failure`` looks at of a trial."""
+
+    def __init__(self, folder, error=None):
+        self.pickled_error_file = str(folder / "error.pkl")
+        if error is not None:
+            Path(self.pickled_error_file).write_bytes(cloudpickle.dumps(error))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RayTaskError("train", "Traceback ...\nValueError: no\n", ValueError("no")), "ValueError: no"),
+        (RayTaskError("train", "Traceback ...\nOddError: no\n", None), "OddError: no"),
+        (
+            ActorDiedError(RayTaskError("__init__", "Traceback ...\nValueError: bad config", ValueError("x"))),
+            "ValueError: bad config",
+        ),
+        (ActorDiedError(None), "its process died: killed, crashed or out of memory"),
+        (TimeoutError("too long"), "TimeoutError: too long"),
+        (None, "failed, and left no error behind"),
+    ],
+)
+def test_why_a_trial_failed_is_said_in_one_line(error, reason, tmp_path):
+    assert _failure(Failed(tmp_path, error)) == reason

@@ -11,16 +11,12 @@ from sweeper.pareto import hypervolume
 from sweeper.pricing import Answer
 from sweeper.records import Trial, TrialStatus
 
-LEDGER = {
-    q: Answer(epsilon=9.5, delta=1e-4, events=2, statement=f"{q}.") for q in ("winner", "front", "everything")
-}
+LEDGER = {q: Answer(epsilon=9.5, delta=1e-4, events=2, statement=f"{q}.") for q in ("winner", "front", "everything")}
 
 
 @pytest.fixture
 def front(trial, make_point, objectives, claim):
-    failed = Trial(
-        id="t0002", config={"training": {"epochs": 3}}, status=TrialStatus.FAILED, reason="NaN in epoch 2"
-    )
+    failed = Trial(id="t0002", config={"training": {"epochs": 3}}, status=TrialStatus.FAILED, reason="NaN in epoch 2")
     points = [
         make_point(
             "t0001",
@@ -97,9 +93,7 @@ def test_a_front_comes_back_as_it_was(front, tmp_path):
 
 def test_an_empty_front_is_readable(objectives, claim, tmp_path):
     path = tmp_path / "front.json"
-    build_front(sweep="s", objectives=objectives, trials=[], points=[], ledger=LEDGER, claim=claim).write(
-        path
-    )
+    build_front(sweep="s", objectives=objectives, trials=[], points=[], ledger=LEDGER, claim=claim).write(path)
     assert read_front(path).points == ()
     assert read_front(path).to_csv().strip() == ""
     assert read_front(path).to_dataframe().empty

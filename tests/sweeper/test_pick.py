@@ -17,9 +17,7 @@ def front(trial, make_point, objectives, claim):
         make_point("t0001", 5, 9.0, 0.85, 0.1),
         make_point("t0001", 6, math.inf, 0.95, 0.0),
     ]
-    return build_front(
-        sweep="digits", objectives=objectives, trials=[trial], points=points, ledger={}, claim=claim
-    )
+    return build_front(sweep="digits", objectives=objectives, trials=[trial], points=points, ledger={}, claim=claim)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,13 @@ def test_a_row_that_lacks_only_its_line_end_is_kept(tmp_path):
     assert path.read_bytes() == b'{"a": 1}\n{"a": 2}\n{"a": 3}\n'
 
 
+def test_a_torn_tail_leaves_nothing_behind_a_shorter_row(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a": 1}\n{"a": "' + b"x" * 500)
+    RowFile(path).append({"a": 2})
+    assert path.read_bytes() == b'{"a": 1}\n{"a": 2}\n'
+
+
 @pytest.mark.parametrize("broken", [b"oops", b"[1]", b"", b"\x00\x00", b"\xff", b"[" * 100_000, b"3"])
 def test_a_broken_line_in_the_middle_is_named(tmp_path, broken):
     path = tmp_path / "a.jsonl"

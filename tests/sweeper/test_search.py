@@ -18,9 +18,7 @@ def space(trial):
     loss = trial.suggest_categorical("training.loss", ["tau-cce", "hinge"])
     proposal = {"rate": rate, "loss": loss}
     if loss == "tau-cce":
-        proposal["temperature"] = trial.suggest_float(
-            "training.loss.tau-cce.temperature", 0.05, 100, log=True
-        )
+        proposal["temperature"] = trial.suggest_float("training.loss.tau-cce.temperature", 0.05, 100, log=True)
     return proposal
 
 
@@ -73,9 +71,7 @@ def test_tpe_learns_from_the_results():
 
 
 def test_first_configurations_come_first_and_their_gaps_are_sampled():
-    search = make(
-        first=[{"training.learning_rate": 0.5, "training.loss": "hinge"}, {"training.loss": "tau-cce"}]
-    )
+    search = make(first=[{"training.learning_rate": 0.5, "training.loss": "hinge"}, {"training.loss": "tau-cce"}])
     assert search.suggest("ray0")["proposal"] == {"rate": 0.5, "loss": "hinge"}
     assert search.suggest("ray1")["proposal"].keys() == {"rate", "loss", "temperature"}
 

@@ -37,9 +37,7 @@ def test_momentum_belongs_to_sgd(content):
     momentum = {"uniform": [0, 0.9]}
     assert "training.momentum" not in slots_of(content, training={"optimizer": "adam", "momentum": momentum})
     assert slots_of(content, training={"optimizer": "sgd"})["training.momentum"].when is None
-    assert slots_of(content, training={"optimizer": ["sgd", "adam"]})["training.momentum"].when.values == {
-        "sgd"
-    }
+    assert slots_of(content, training={"optimizer": ["sgd", "adam"]})["training.momentum"].when.values == {"sgd"}
 
 
 def test_an_option_belongs_to_the_architectures_that_take_it(content):

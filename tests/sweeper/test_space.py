@@ -6,7 +6,7 @@ from clipless.privacy.events import Relation
 from sweeper.config import TrialConfig, flatten, unflatten
 from sweeper.errors import SpecError
 from sweeper.settings import Method, Optimizer
-from sweeper.space import configurations, open_dimensions, resolve, suggest
+from sweeper.space import configurations, open_dimensions, resolve, sample, suggest
 from sweeper.spec import Spec
 
 WIDE = {
@@ -132,9 +132,7 @@ def test_the_space_is_counted(spec, content):
 
 def test_first_configurations_can_be_enqueued(content, study):
     content["training"] |= WIDE
-    content["search"] = {
-        "first": [{"training": {"learning_rate": 0.25, "optimizer": "sgd", "momentum": 0.5}}]
-    }
+    content["search"] = {"first": [{"training": {"learning_rate": 0.25, "optimizer": "sgd", "momentum": 0.5}}]}
     spec = Spec.from_mapping(content)
     study.enqueue_trial(spec.first[0])
     config = resolve(spec, suggest(study.ask(), spec))
@@ -149,3 +147,15 @@ def test_a_broken_configuration_is_named():
                 "privacy": {"delta": 1e-5, "noise": "global", "relation": "replace-one"},
             }
         )
+
+
+def test_a_sample_starts_with_the_first_configurations_and_repeats_for_its_seed(content):
+    content["training"] |= WIDE
+    content["search"] = {"first": [{"training": {"learning_rate": 0.25}}], "seed": 3}
+    spec = Spec.from_mapping(content)
+    drawn = sample(spec, 4)
+    assert drawn[0]["training.learning_rate"] == 0.25
+    assert len({one["training.batch_size"] for one in drawn}) > 1
+    assert drawn == sample(spec, 4)
+    for one in drawn:
+        resolve(spec, one)

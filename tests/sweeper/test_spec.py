@@ -155,9 +155,7 @@ def test_a_misspelled_key_explains_the_missing_one(content):
 def test_more_trials_than_configurations_are_refused(content):
     content["training"]["batch_size"] = [64, 128]
     sentence = mistake(content, "search.trials", 3)
-    assert sentence.startswith(
-        "Expected trials <= 2, the number of configurations in the search space, got trials=3"
-    )
+    assert sentence.startswith("Expected trials <= 2, the number of configurations in the search space, got trials=3")
     set_key(content, "search.trials", 2)
     assert Spec.from_mapping(content).trials == 2
 
@@ -200,9 +198,7 @@ def test_a_wrong_first_configuration_is_named(content, first, said):
 def test_more_first_configurations_than_trials_are_refused(content):
     content["training"]["learning_rate"] = {"log": [1e-3, 1]}
     content["search"] = {"trials": 1}
-    assert "at most 1 configurations, the number of trials, got first=2" in mistake(
-        content, "search.first", [{}, {}]
-    )
+    assert "at most 1 configurations, the number of trials, got first=2" in mistake(content, "search.first", [{}, {}])
 
 
 def test_delta_must_be_below_one_over_n_unless_accepted(content):
@@ -359,9 +355,7 @@ def test_the_schema_accepts_what_the_spec_accepts(content):
         assert not validate(changed), path
 
 
-READY = sorted(
-    path for path in Path(__file__).parents[2].glob("sweeps/*.yaml") if ".ranges." not in path.name
-)
+READY = sorted(path for path in Path(__file__).parents[2].glob("sweeps/*.yaml") if ".ranges." not in path.name)
 
 
 @pytest.mark.parametrize("path", READY, ids=lambda path: path.name)

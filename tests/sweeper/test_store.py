@@ -42,9 +42,7 @@ def test_the_last_row_of_an_id_wins(folder):
     first = Trial(id="t0001", config={"training": {"epochs": 3}})
     folder.save_trial(first)
     folder.save_trial(Trial(id="t0002", config={}, status=TrialStatus.FAILED, reason="NaN"))
-    folder.save_trial(
-        Trial(id="t0001", config=first.config, plan={"delta": 1e-5}, status=TrialStatus.COMPLETED)
-    )
+    folder.save_trial(Trial(id="t0001", config=first.config, plan={"delta": 1e-5}, status=TrialStatus.COMPLETED))
     trials = SweepFolder(folder.path).trials()
     assert list(trials) == ["t0001", "t0002"]
     assert trials["t0001"].status is TrialStatus.COMPLETED
@@ -53,13 +51,9 @@ def test_the_last_row_of_an_id_wins(folder):
 
 
 def test_points_come_back_with_their_infinities(folder):
-    point = Point(
-        trial="t", epoch=2, values={"epsilon": math.inf, "accuracy": 0.5}, accountants={"rdp": math.inf}
-    )
+    point = Point(trial="t", epoch=2, values={"epsilon": math.inf, "accuracy": 0.5}, accountants={"rdp": math.inf})
     folder.save_point(point)
-    folder.save_point(
-        Point(trial="t", epoch=3, values={"epsilon": math.nan}, test={"accuracy": 1.0}, model="m")
-    )
+    folder.save_point(Point(trial="t", epoch=3, values={"epsilon": math.nan}, test={"accuracy": 1.0}, model="m"))
     points = folder.points()
     assert points["t", 2] == point
     assert math.isnan(points["t", 3].values["epsilon"])

@@ -49,9 +49,7 @@ def make_first_sweep(folder):
     for trial in [*ends, "t0005"]:
         tracker.start_trial(trial, {"loss": {"name": "tau-cce"}}, {"relation": "add-or-remove-one"})
         for epoch in range(1, 31):
-            tracker.log(
-                trial, epoch, {f"val/metric {i}": i + epoch / 100 for i in range(10)} | {"epsilon": epoch}
-            )
+            tracker.log(trial, epoch, {f"val/metric {i}": i + epoch / 100 for i in range(10)} | {"epsilon": epoch})
         if trial in ends:
             tracker.end_trial(trial, *ends[trial])
     tracker.log("t0001", 30, {"epsilon/pld": math.nan, "epsilon/rdp": math.inf, "val/certified@36/255": 0.5})
@@ -224,9 +222,7 @@ def test_a_resumed_sweep_finds_its_runs(folder):
         tracker.log("t0001", 1, {"epsilon": 1.0})
         tracker.tag("t0001", {"note": "x" * 9000})
         assert tracker.close(timeout_seconds=20) == Left()
-    experiment = (
-        MlflowClient(tracking_uri=tracker.destination.uri).get_experiment_by_name("digits").experiment_id
-    )
+    experiment = MlflowClient(tracking_uri=tracker.destination.uri).get_experiment_by_name("digits").experiment_id
     client, _ = runs_of(folder)
     runs = client.search_runs([experiment], f"tags.`sweeper.sweep` = '{folder.name}'")
     assert len(runs) == 2

@@ -1,6 +1,6 @@
 """Rigorous bounds of layers and networks; importing this package enters every rule in the table."""
 
-from clipless.bounds import activation, conv, input, linear, pooling, shape  # noqa: A004, F401
+from clipless.bounds import activation, conv, input, linear, pooling, shape  # noqa: F401
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_layer, bound_rule, bounded_types
 from clipless.bounds.propagate import NetworkBounds, bound_network
 

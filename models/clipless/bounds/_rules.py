@@ -1,7 +1,8 @@
 """The table of bound rules: one rule for each layer type, found by exact type.
 
-A rule bounds, for one example of a batch, the output of a layer and how much the layer can enlarge a cotangent
-on its way to the input and to each parameter. Norms are Euclidean, over every axis but the batch axis.
+A rule bounds, for one example of a batch, the output of a layer and how much the layer can enlarge a
+cotangent on its way to the input and to each parameter. Norms are Euclidean, over every axis but the batch
+axis.
 """
 
 import enum
@@ -86,12 +87,14 @@ def bounded_types() -> tuple[type[nn.Module], ...]:
     return tuple(_RULES)
 
 
-def bound_layer(layer: nn.Module, signal: Signal, weights: WeightNorms = WeightNorms.CONSTRAINED) -> LayerBound:
+def bound_layer(
+    layer: nn.Module, signal: Signal, weights: WeightNorms = WeightNorms.CONSTRAINED
+) -> LayerBound:
     """Bound ``layer`` over every input that ``signal`` allows.
 
     Raises:
-        UnsupportedError: no rule for exactly this type (a subclass may change ``forward`` and with it the bound),
-            or an instance whose ``forward`` was replaced, or that carries hooks.
+        UnsupportedError: no rule for exactly this type (a subclass may change ``forward`` and with it the
+            bound), or an instance whose ``forward`` was replaced, or that carries hooks.
         InvalidBoundError: a bound that is not finite, or a shape that the layer cannot take.
     """
     rule = _RULES.get(type(layer))
@@ -99,5 +102,7 @@ def bound_layer(layer: nn.Module, signal: Signal, weights: WeightNorms = WeightN
         known = ", ".join(sorted(t.__name__ for t in _RULES))
         raise UnsupportedError(f"No bound rule for layer {type(layer).__name__}; layers with a rule: {known}")
     if "forward" in vars(layer):
-        raise UnsupportedError(f"The forward of this {type(layer).__name__} was replaced; use the layer's own")
+        raise UnsupportedError(
+            f"The forward of this {type(layer).__name__} was replaced; use the layer's own"
+        )
     return rule(layer, signal, weights)

@@ -1,7 +1,7 @@
 r"""Bounds of the zero-padded convolution with kernel ``c K``.
 
-With m the largest number of patches that contain one input element, the patches of an example have norm at most
-``sqrt(m) |x|``. For a cotangent g of the output::
+With m the largest number of patches that contain one input element, the patches of an example have norm at
+most ``sqrt(m) |x|``. For a cotangent g of the output::
 
     |y| <= c |K|_op |x|        |dL/dx| <= c |K|_op |g|        |dL/dK| <= c sqrt(m) |x| |g|
 
@@ -20,7 +20,9 @@ from clipless.norms import conv2d_norm_upper
 def bound_conv2d(layer: Conv2d, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Bound a convolution; a constant map under a constant cotangent approaches the kernel's gain as maps grow."""
     if len(signal.shape) != 3 or signal.shape[0] != layer.in_channels:
-        raise InvalidBoundError(f"Expected an input of shape ({layer.in_channels}, H, W), got {signal.shape} (Conv2d)")
+        raise InvalidBoundError(
+            f"Expected an input of shape ({layer.in_channels}, H, W), got {signal.shape} (Conv2d)"
+        )
     size = (signal.shape[1], signal.shape[2])
     heights, widths = (
         (n + 2 * p - k) // s + 1
@@ -33,7 +35,7 @@ def bound_conv2d(layer: Conv2d, signal: Signal, weights: WeightNorms) -> LayerBo
     if weights is WeightNorms.CONSTRAINED:
         norm = patches_gain * layer.constraint.radius
     else:
-        norm = conv2d_norm_upper(layer.weight.detach().double() * layer.scale, size, layer.stride, layer.padding)
+        norm = conv2d_norm_upper(layer.weight.detach().double() * layer.scale, size, layer.stride)
     return LayerBound(
         output=Signal((layer.out_channels, heights, widths), norm * signal.norm),
         input_gain=norm,

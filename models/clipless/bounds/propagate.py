@@ -1,7 +1,7 @@
 """Backpropagation for bounds (Bethune et al. 2024, arXiv 2305.16202, Algorithm 1).
 
-Norms of signals go forward, gains of cotangents go backward from the Lipschitz constant of the loss. Each step is
-rounded up by one slack per dtype and layer, which compounds over the depth.
+Norms of signals go forward, gains of cotangents go backward from the Lipschitz constant of the loss. Each
+step is rounded up by one slack per dtype and layer, which compounds over the depth.
 """
 
 from collections.abc import Mapping

@@ -30,10 +30,11 @@ class GroupSort(nn.Module):
     def forward(self, x_BC: Tensor) -> Tensor:
         """Sort within groups along axis 1 of (B, C, ...)."""
         if self.group_size == 2:
-            sorted_BC: Tensor = _SortPairs.apply(x_BC)[0]
+            sorted_BC: Tensor = _SortPairs.apply(x_BC)[0]  # type: ignore[no-untyped-call]
             return sorted_BC
         groups = x_BC.unflatten(1, (self.group_size, -1))
-        return groups.sort(dim=1).values.flatten(1, 2)
+        ordered: Tensor = groups.sort(dim=1).values
+        return ordered.flatten(1, 2)
 
 
 class _SortPairs(torch.autograd.Function):

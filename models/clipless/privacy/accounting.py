@@ -226,7 +226,10 @@ def pld_epsilon(event: Event, delta: float, *, interval: float | None = None, pe
         one = _one_step(part.noise_multiplier, part.sampling_rate, part.relation, width, pessimistic)
         repeated = one.self_compose(part.steps, _TAIL)
         composed = repeated if composed is None else composed.compose(repeated, _TAIL)
-    return float(composed.get_epsilon_for_delta(usable))
+    try:
+        return float(composed.get_epsilon_for_delta(usable))
+    except OverflowError:  # dp_accounting searches downwards and takes exp(-loss): epsilon is below a loss of -700
+        return 0.0
 
 
 def _usable_delta(delta: float, parts: Sequence[PoissonGaussian], pessimistic: bool) -> float:

@@ -1,8 +1,9 @@
 r"""How the noise of a step is shared between parameters.
 
-Parameter k with sensitivity Delta_k and d_k entries receives noise of standard deviation ``sigma_k Delta_k`` on its
-summed gradient. The Gaussian mechanisms compose to one of multiplier ``sigma = (sum_k sigma_k^-2)^-1/2``; every
-choice below keeps that at the requested value, so privacy does not depend on the choice.
+Parameter k with sensitivity Delta_k and d_k entries receives noise of standard deviation ``sigma_k Delta_k``
+on its summed gradient. The Gaussian mechanisms compose to one of multiplier ``sigma = (sum_k
+sigma_k^-2)^-1/2``; every choice below keeps that at the requested value, so privacy does not depend on the
+choice.
 """
 
 import enum
@@ -55,4 +56,4 @@ def noise_multipliers(
 
 def composed_multiplier(multipliers: Mapping[str, float]) -> float:
     """Return ``(sum_k sigma_k^-2)^-1/2``."""
-    return sum(sigma**-2 for sigma in multipliers.values()) ** -0.5
+    return 1.0 / sqrt(sum(1.0 / sigma**2 for sigma in multipliers.values()))

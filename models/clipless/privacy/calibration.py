@@ -21,6 +21,7 @@ MOST_STEPS = 10**7
 
 _AIM, _ENOUGH = 0.996, 0.99  # of the target: where a search for noise aims, and from where it is content
 _SMALLEST, _LARGEST = 1e-9, 1e6  # stand for no and infinite epsilon in logarithms
+_FLATTEST, _STEEPEST = 0.5, 50.0  # powers of the noise that epsilon can follow
 _MOST_TRIES = 100
 
 
@@ -55,13 +56,17 @@ def noise_multiplier_for(
         )
     low, high = LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER  # too little noise, enough noise
     noise, slope = _noise_by_rdp(event, epsilon, delta)
+    last_noise, last_excess = math.nan, math.nan
     for _ in range(_MOST_TRIES):
         price = claim(replace(event, noise_multiplier=noise), delta).epsilon
         if _ENOUGH * epsilon <= price <= epsilon:
             return noise
         low, high = (noise, high) if price > epsilon else (low, noise)
-        step = min(max(_log_ratio(price, _AIM * epsilon) / slope, -1.0), 1.0)
-        noise = _inside(noise * math.exp(step), low, high)
+        excess = _log_ratio(price, _AIM * epsilon)
+        steepness = (last_excess - excess) / math.log(noise / last_noise) if last_noise > 0.0 else slope
+        slope = min(max(steepness, _FLATTEST), _STEEPEST)
+        last_noise, last_excess = noise, excess
+        noise = _inside(noise * math.exp(min(max(excess / slope, -1.0), 1.0)), low, high)
     raise AccountingError(
         f"Expected an epsilon that noise_multipliers from {LEAST_NOISE_MULTIPLIER:g} to {MOST_NOISE_MULTIPLIER:g} can "
         f"meet, got epsilon={epsilon!r} at delta={delta!r}: {_remedy(price, epsilon)}"
@@ -93,7 +98,7 @@ def _noise_by_rdp(event: PoissonGaussian, epsilon: float, delta: float) -> tuple
     while excess(low) <= 0.0 and low > least:
         low, high = max(low - 1.0, least), low
     log_noise = optimize.brentq(excess, low, high, xtol=1e-2) if excess(low) > 0.0 >= excess(high) else high
-    slope = min(max((excess(log_noise - 0.05) - excess(log_noise + 0.05)) / 0.1, 0.5), 50.0)
+    slope = min(max((excess(log_noise - 0.05) - excess(log_noise + 0.05)) / 0.1, _FLATTEST), _STEEPEST)
     if event.relation is Relation.REPLACE_ONE:
         log_noise += math.log(2.0)  # one example replaced moves the sum up to twice as far
     return math.exp(log_noise), slope

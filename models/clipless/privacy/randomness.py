@@ -1,11 +1,11 @@
 """The one source of batch membership and noise: secret, unlogged, unseeded.
 
-Batch membership is as secret as the noise (Poisson subsampling amplifies only while it stays unknown), so both
-come from one keystream: AES-256 in counter mode under a key from the operating system, never stored or logged.
-Tests inject a generator of their own; a plan's card then says so.
+Batch membership is as secret as the noise (Poisson subsampling amplifies only while it stays unknown), so
+both come from one keystream: AES-256 in counter mode under a key from the operating system, never stored or
+logged. Tests inject a generator of their own; a plan's card then says so.
 
-Normal samples are Box-Muller transforms of 53-bit uniforms in float64. Not covered: attacks on the floating-point
-representation of the noise (Mironov 2012).
+Normal samples are Box-Muller transforms of 53-bit uniforms in float64. Not covered: attacks on the
+floating-point representation of the noise (Mironov 2012).
 """
 
 import os
@@ -72,4 +72,6 @@ class SecureSource(RandomSource):
         return buffer
 
     def __reduce__(self) -> str:
-        raise TypeError("A SecureSource is never copied or pickled: two users of one keystream share their noise")
+        raise TypeError(
+            "A SecureSource is never copied or pickled: two users of one keystream share their noise"
+        )

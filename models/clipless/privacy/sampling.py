@@ -20,8 +20,8 @@ class PoissonSampler:
 
     Guarantees:
         Membership of a row is independent of every other row and of every other step, so that the step is the
-        Poisson-subsampled mechanism that the accountants price. The drawn batch size is secret: nothing may be
-        divided by it or log it.
+        Poisson-subsampled mechanism that the accountants price. The drawn batch size is secret: nothing may
+        be divided by it or log it.
     """
 
     def __init__(self, population: int, sampling_rate: float, source: RandomSource) -> None:

@@ -1,8 +1,8 @@
 r"""Towards the matrices with orthonormal rows or columns (Bjorck and Bowie 1971).
 
-One iteration ``W -> 1.5 W - 0.5 W W^T W`` maps every singular value s to ``1.5 s - 0.5 s^3``: values in [0, 2]
-land in [0, 1], and values in (0, sqrt 3) move towards 1. It solves ``min |W - Q|_F`` over orthonormal Q in the
-limit; after any number of iterations the spectral norm is at most 1.
+One iteration ``W -> 1.5 W - 0.5 W W^T W`` maps every singular value s to ``1.5 s - 0.5 s^3``: values in [0,
+2] land in [0, 1], and values in (0, sqrt 3) move towards 1. It solves ``min |W - Q|_F`` over orthonormal Q in
+the limit; after any number of iterations the spectral norm is at most 1.
 
 Shape letters: O rows, I columns.
 """

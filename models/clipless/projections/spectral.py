@@ -7,16 +7,16 @@ from torch import Tensor
 def spectral_ball(weight_OI: Tensor, radius: float) -> Tensor:
     """Nearest matrix of spectral norm at most ``radius``: ``argmin |W - V|_F  s.t.  |V|_2 <= radius``.
 
-    Only the singular values above ``radius`` change. Computed from the eigenvectors of the smaller Gram matrix
-    in float64; on a CUDA device the eigensolver synchronises with the host, ``orthogonal`` does not.
+    Only the singular values above ``radius`` change. Computed from the eigenvectors of the smaller Gram
+    matrix in float64; on a CUDA device the eigensolver synchronises with the host, ``orthogonal`` does not.
 
     Guarantees:
-        The spectral norm of the result is at most ``radius`` up to rounding of the weight's dtype (1e-6 relative
-        in float32), for every finite input.
+        The spectral norm of the result is at most ``radius`` up to rounding of the weight's dtype (1e-6
+        relative in float32), for every finite input.
     """
     wide = weight_OI.shape[0] <= weight_OI.shape[1]
     matrix = (weight_OI if wide else weight_OI.mT).double()
     squares, vectors = torch.linalg.eigh(matrix @ matrix.mT)
     factors = (radius / squares.clamp(min=radius**2).sqrt()).clamp(max=1.0)
-    clipped = matrix - (vectors * (1.0 - factors)) @ (vectors.mT @ matrix)
+    clipped: Tensor = matrix - (vectors * (1.0 - factors)) @ (vectors.mT @ matrix)
     return (clipped if wide else clipped.mT).to(weight_OI.dtype)

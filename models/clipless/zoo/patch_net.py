@@ -24,8 +24,8 @@ def patch_net(
 ) -> Network:
     """Convolutions on disjoint patches with GroupSort, then two dense layers.
 
-    With orthogonal weights whose rows do not outnumber their columns each layer is norm-preserving backwards, and
-    the guard's product bound is exact for one patch; the gain to a kernel has no factor for overlaps.
+    With orthogonal weights whose rows do not outnumber their columns each layer is norm-preserving backwards,
+    and the guard's product bound is exact for one patch; the gain to a kernel has no factor for overlaps.
 
     Args:
         input_shape: (C, H, W) of one example.
@@ -47,7 +47,10 @@ def patch_net(
     layers: list[nn.Module] = [InputBall(input_norm)]
     for block in range(depth):
         out = width * patch ** (2 * block)
-        layers += [Conv2d(channels, out, patch, stride=patch, constraint=constraint, generator=generator), GroupSort()]
+        layers += [
+            Conv2d(channels, out, patch, stride=patch, constraint=constraint, generator=generator),
+            GroupSort(),
+        ]
         channels, height, size = out, height // patch, size // patch
     layers += [Flatten(), Dense(channels * height * size, hidden, constraint, generator), GroupSort()]
     layers.append(Dense(hidden, outputs, constraint, generator))

@@ -54,7 +54,9 @@ def test_no_search_exceeds_a_bound_and_tight_ones_are_attained(case):
 
 
 def test_every_rule_has_a_case_here():
-    assert {type(layer) for layer, _, _ in CASES.values()} >= {t for t in bounded_types() if t.__module__.startswith("clipless")}
+    assert {type(layer) for layer, _, _ in CASES.values()} >= {
+        t for t in bounded_types() if t.__module__.startswith("clipless")
+    }
 
 
 def test_convolution_gain_carries_the_root_of_the_patch_count():
@@ -161,7 +163,8 @@ def test_a_layer_of_torch_has_no_rule():
 
 
 @pytest.mark.parametrize(
-    "build", [lambda: InputBall(0.0), lambda: InputBall(float("nan")), lambda: GroupSort(1), lambda: L2Pool2d(0)]
+    "build",
+    [lambda: InputBall(0.0), lambda: InputBall(float("nan")), lambda: GroupSort(1), lambda: L2Pool2d(0)],
 )
 def test_bad_arguments_are_refused(build):
     with pytest.raises(ValueError, match="Expected"):

@@ -29,9 +29,7 @@ def with_configs(small):
     """A sweep of one point per configuration."""
 
     def build(*configs):
-        trials = tuple(
-            Trial(id=f"t{i}", config=c, status=TrialStatus.COMPLETED) for i, c in enumerate(configs)
-        )
+        trials = tuple(Trial(id=f"t{i}", config=c, status=TrialStatus.COMPLETED) for i, c in enumerate(configs))
         values = [{"epsilon": 1.0 + i, "accuracy": 0.5 + 0.01 * i} for i in range(len(trials))]
         points = [Point(trial=t.id, epoch=1, values=v) for t, v in zip(trials, values, strict=True)]
         return small(points, trials=trials)
@@ -58,9 +56,7 @@ def test_robustness_has_clean_first_and_then_every_radius_in_order(sweep):
 def test_each_robustness_curve_is_the_best_at_its_own_radius(sweep):
     for curve in robustness.info(sweep).curves:
         for step in curve.steps[:: max(1, len(curve.steps) // 5)]:
-            assert step.value == max(
-                p.values[curve.name] for p in sweep.points if p.values["epsilon"] <= step.epsilon
-            )
+            assert step.value == max(p.values[curve.name] for p in sweep.points if p.values["epsilon"] <= step.epsilon)
 
 
 def test_a_larger_radius_is_never_certified_more(sweep):

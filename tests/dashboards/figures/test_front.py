@@ -36,8 +36,7 @@ def test_at_equal_epsilon_the_staircase_takes_the_better_point():
 
 def test_a_minimised_value_steps_downwards():
     points = [
-        Point(trial="a", epoch=e, values={"epsilon": float(e), "loss": v})
-        for e, v in ((1, 0.9), (2, 1.2), (3, 0.4))
+        Point(trial="a", epoch=e, values={"epsilon": float(e), "loss": v}) for e, v in ((1, 0.9), (2, 1.2), (3, 0.4))
     ]
     assert [s.value for s in staircase(points, "loss", Direction.MINIMIZE)] == [0.9, 0.4]
 
@@ -137,7 +136,5 @@ def test_a_sweep_without_points_says_so(small):
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 def test_an_exploratory_sweep_is_watermarked(exploratory_sweep, sweep, theme):
-    assert [a.text for a in front.plot(front.info(exploratory_sweep), theme).layout.annotations] == [
-        WATERMARK
-    ]
+    assert [a.text for a in front.plot(front.info(exploratory_sweep), theme).layout.annotations] == [WATERMARK]
     assert len(front.plot(front.info(sweep), theme).layout.annotations) == 0

@@ -1,0 +1,239 @@
+"""Certificates: never above what an attack refutes, exact where the network is linear, lower for larger weights."""
+
+from math import sqrt
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from clipless import Network, TauCCE, evaluate, zoo
+from clipless.bounds import WeightNorms, bound_network
+from clipless.certificates import certified_radii, float64_logits
+from clipless.datasets import Split
+from clipless.errors import InvalidBoundError
+from clipless.layers import Dense, Flatten, GroupSort, InputBall
+from clipless.projections import SpectralBall
+
+RADIUS = 0.25
+
+
+@pytest.fixture(scope="module")
+def digits():
+    bunch = load_digits()
+    x = torch.tensor(bunch.images / 16, dtype=torch.float32)[:, None]
+    return Split(x, torch.tensor(bunch.target))
+
+
+@pytest.fixture(scope="module", params=["mlp", "convnet"])
+def trained(request, digits):
+    """A small network, trained without privacy within its constraints."""
+    options = {"mlp": {"width": 32}, "convnet": {"width": 4, "hidden": 32, "depth": 1}}[request.param]
+    generator = torch.Generator().manual_seed(0)
+    model = zoo.build(request.param, (1, 8, 8), 10, input_norm=8.0, generator=generator, **options)
+    optimizer, loss = torch.optim.Adam(model.parameters(), lr=0.01), TauCCE(0.2)
+    for step in range(60):
+        batch = torch.arange(step * 256, (step + 1) * 256) % 1500
+        optimizer.zero_grad()
+        loss(model(digits.x[batch]), digits.y[batch]).mean().backward()
+        optimizer.step()
+        model.project()
+    return model
+
+
+def attack(model, x, y, radius, steps=30):
+    """PGD in the L2 ball on the margin, in float64, from the input and from the border of the ball."""
+    model, generator = model.double(), torch.Generator().manual_seed(0)
+    fooled = torch.zeros(len(x), dtype=torch.bool)
+    for start in (0.0, 1.0):
+        moved = torch.randn(x.shape, dtype=torch.float64, generator=generator)
+        moved = moved * (start * radius / moved.flatten(1).norm(dim=1)).view(-1, 1, 1, 1)
+        for _ in range(steps):
+            moved.requires_grad_()
+            logits = model(x.double() + moved)
+            others = logits.masked_fill(torch.nn.functional.one_hot(y, logits.shape[1]).bool(), -torch.inf)
+            margin = logits.gather(1, y[:, None])[:, 0] - others.amax(dim=1)
+            fooled |= margin.detach() <= 0
+            (gradient,) = torch.autograd.grad(margin.sum(), moved)
+            with torch.no_grad():
+                norms = gradient.flatten(1).norm(dim=1).clamp(min=1e-12).view(-1, 1, 1, 1)
+                moved = moved - radius / 4 * gradient / norms
+                size = moved.flatten(1).norm(dim=1).clamp(min=1e-12).view(-1, 1, 1, 1)
+                moved = moved * torch.clamp(radius / size, max=1.0)
+    model.float()
+    return fooled
+
+
+@pytest.mark.parametrize("radius", [0.1, RADIUS, 0.5])
+def test_certified_is_at_most_attacked_is_at_most_clean(trained, digits, radius):
+    x, y = digits.x[1500:], digits.y[1500:]
+    logits = float64_logits(trained, x)
+    certified = certified_radii(trained, logits, y) > radius
+    fooled = attack(trained, x, y, radius)
+    clean = logits.argmax(dim=1) == y
+    assert not (certified & fooled).any()
+    assert not (certified & ~clean).any()
+    assert certified.double().mean() <= (~fooled).double().mean() <= clean.double().mean()
+    assert clean.double().mean() > 0.7
+    if radius <= RADIUS:
+        assert certified.double().mean() > 0.1  # the sandwich is no empty one
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_the_radius_of_a_linear_network_is_the_distance_to_the_nearest_hyperplane(classes):
+    generator = torch.Generator().manual_seed(0)
+    model = Network([InputBall(100.0), Flatten(), Dense(6, classes, generator=generator)], (2, 3))
+    x = torch.randn(50, 2, 3, generator=generator)
+    w = model.layers[2].weight.detach().double()
+    logits = x.flatten(1).double() @ w.T
+    y = logits.argmax(dim=1)
+    distance = torch.stack(
+        [(logits.gather(1, y[:, None])[:, 0] - logits[:, j]) / (w[y] - w[j]).norm(dim=1) for j in range(classes)]
+    ).nan_to_num(nan=torch.inf).amin(dim=0)
+    radii = certified_radii(model, float64_logits(model, x), y)
+    torch.testing.assert_close(radii, distance, rtol=1e-6, atol=0)
+    assert (radii <= distance).all()
+
+
+def test_a_step_of_the_radius_towards_the_hyperplane_changes_a_linear_decision_and_no_less_does():
+    model = Network([InputBall(100.0), Dense(4, 2)], (4,))
+    w = model.layers[1].weight.detach().double()
+    x = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
+    y = float64_logits(model, x).argmax(dim=1)
+    radii = certified_radii(model, float64_logits(model, x), y)
+    normal = (w[1 - y] - w[y]) / (w[1 - y] - w[y]).norm(dim=1, keepdim=True)
+    for factor, changed in ((1 - 1e-6, False), (1 + 1e-6, True)):
+        moved = float64_logits(model, x.double() + factor * radii[:, None] * normal).argmax(dim=1)
+        assert ((moved != y) == changed).all()
+
+
+def test_one_logit_is_decided_at_zero():
+    model = Network([InputBall(100.0), Dense(4, 1)], (4,))
+    with torch.no_grad():
+        model.layers[1].weight.copy_(torch.tensor([[3.0, 0.0, 4.0, 0.0]]))
+    logits = torch.tensor([[10.0], [10.0], [-2.5], [-2.5], [0.0]], dtype=torch.float64)
+    radii = certified_radii(model, logits, torch.tensor([1, 0, 0, 1, 1]))
+    assert radii.tolist() == pytest.approx([2.0, 0.0, 0.5, 0.0, 0.0], rel=1e-6)
+    assert radii.dtype == torch.float64
+
+
+def test_the_general_bound_serves_where_the_last_layer_is_not_dense():
+    model = Network([InputBall(10.0), Dense(4, 4, SpectralBall(2.0)), GroupSort()], (4,))
+    logits = torch.tensor([[0.0, 1.0, 3.0, 7.0]], dtype=torch.float64)
+    radii = certified_radii(model, logits, torch.tensor([3]))
+    assert radii.tolist() == pytest.approx([4.0 / (sqrt(2) * 2.0)], rel=1e-5)
+
+
+def test_pairwise_constants_are_never_larger_than_the_general_one():
+    model = zoo.mlp((4,), 3, input_norm=10.0, width=8)
+    logits = torch.randn(100, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y = logits.argmax(dim=1)
+    top = logits.topk(2, dim=1).values
+    lipschitz = bound_network(model, WeightNorms.MEASURED, torch.float64).lipschitz()
+    assert (certified_radii(model, logits, y) >= (top[:, 0] - top[:, 1]) / (sqrt(2) * lipschitz) - 1e-8).all()
+
+
+@pytest.mark.parametrize("layer", [2, 4])
+def test_larger_weights_lower_the_certificate_of_the_same_logits(layer):
+    """Norms are those of the weights as they are, not those that a projection should have given them."""
+    model = zoo.mlp((4,), 3, input_norm=10.0, width=8)
+    logits = torch.tensor([[2.0, 0.5, -1.0]], dtype=torch.float64)
+    y = torch.tensor([0])
+    before = certified_radii(model, logits, y)
+    with torch.no_grad():
+        model.layers[layer].weight.mul_(4.0)
+    torch.testing.assert_close(certified_radii(model, logits, y), before / 4.0, rtol=1e-6, atol=0)
+
+
+def test_scaling_a_network_does_not_change_its_certificates(trained, digits):
+    """Margins and norms grow together: a projection that was skipped buys nothing."""
+    x, y = digits.x[:100], digits.y[:100]
+    before = certified_radii(trained, float64_logits(trained, x), y)
+    weights = list(trained.parameters())
+    with torch.no_grad():
+        weights[0].mul_(3.0)
+    try:
+        after = certified_radii(trained, float64_logits(trained, x), y)
+    finally:
+        with torch.no_grad():
+            weights[0].div_(3.0)
+    torch.testing.assert_close(after, before, rtol=1e-5, atol=1e-6)
+
+
+def test_wrong_decisions_and_ties_certify_nothing():
+    model = zoo.mlp((4,), 3, input_norm=1.0)
+    logits = torch.tensor([[1.0, 2.0, 0.0], [2.0, 2.0, 0.0], [2.0 + 1e-13, 2.0, 0.0]], dtype=torch.float64)
+    assert certified_radii(model, logits, torch.tensor([0, 0, 0])).tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("outputs", [1, 2, 4])
+def test_logits_that_are_not_finite_certify_nothing(bad, outputs):
+    model = zoo.mlp((4,), outputs, input_norm=1.0)
+    for position in range(outputs):
+        logits = torch.arange(outputs, dtype=torch.float64)[None] + 1
+        logits[0, position] = bad
+        for target in range(max(outputs, 2)):
+            assert certified_radii(model, logits, torch.tensor([target])).item() == 0.0
+
+
+def test_classes_with_equal_weights_certify_nothing():
+    model = Network([InputBall(10.0), Dense(3, 3)], (3,))
+    with torch.no_grad():
+        model.layers[1].weight[1] = model.layers[1].weight[0]
+    x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    logits = float64_logits(model, x)
+    radii = certified_radii(model, logits, logits.argmax(dim=1))
+    assert (radii[logits.argmax(dim=1) != 2] == 0).all()
+    assert radii.isfinite().all()
+
+
+def test_weights_that_are_not_finite_are_refused():
+    model = zoo.mlp((4,), 3, input_norm=1.0)
+    with torch.no_grad():
+        model.layers[2].weight[0, 0] = float("nan")
+    with pytest.raises(InvalidBoundError, match="finite"):
+        certified_radii(model, torch.ones(1, 3), torch.tensor([0]))
+
+
+def test_logits_come_from_a_float64_forward_pass():
+    model = zoo.mlp((6,), 3, input_norm=2.0, width=8)
+    x = torch.randn(30, 6, generator=torch.Generator().manual_seed(0))
+    a, b = (model.layers[i].weight.detach().double().numpy() for i in (2, 4))
+    inputs = x.double().numpy()
+    inputs = inputs * np.minimum(1.0, 2.0 / np.linalg.norm(inputs, axis=1, keepdims=True))
+    hidden = inputs @ a.T
+    low, high = np.minimum(hidden[:, :4], hidden[:, 4:]), np.maximum(hidden[:, :4], hidden[:, 4:])
+    expected = np.concatenate([low, high], axis=1) @ b.T
+    logits = float64_logits(model, x)
+    assert logits.dtype == torch.float64
+    np.testing.assert_allclose(logits.numpy(), expected, rtol=0, atol=1e-13)
+    assert not torch.equal(logits, model(x).double())
+
+
+def test_the_network_itself_stays_as_it_is():
+    model = zoo.mlp((6,), 3, input_norm=2.0)
+    before = {name: p.clone() for name, p in model.state_dict().items()}
+    float64_logits(model, torch.ones(3, 6))
+    assert all(p.dtype == torch.float32 and torch.equal(p, before[name]) for name, p in model.state_dict().items())
+
+
+def test_many_rows_are_handled_in_pieces():
+    model = zoo.mlp((6,), 3, input_norm=2.0)
+    x = torch.randn(4500, 6, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(float64_logits(model, x)[4400:], float64_logits(model, x[4400:]), rtol=1e-12, atol=1e-13)
+
+
+def test_a_skipped_projection_is_noticed_by_certified_accuracy(trained, digits):
+    """Weights doubled behind the projection's back do not double any certified radius."""
+    split = Split(digits.x[1500:], digits.y[1500:])
+    honest = evaluate(trained, split, [str(RADIUS)])
+    with torch.no_grad():
+        for p in trained.parameters():
+            p.mul_(2.0)
+    doubled = evaluate(trained, split, [str(RADIUS)])
+    with torch.no_grad():
+        for p in trained.parameters():
+            p.div_(2.0)
+    assert doubled[f"certified@{RADIUS}"] <= honest[f"certified@{RADIUS}"] + 0.01
+    assert doubled["accuracy"] == pytest.approx(honest["accuracy"], abs=0.02)

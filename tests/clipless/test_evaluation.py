@@ -1,0 +1,137 @@
+"""Scores of a model on rows that may be looked at."""
+
+import pytest
+import torch
+
+import clipless.evaluation
+from clipless import Network, evaluate, zoo
+from clipless.certificates import certified_radii, float64_logits
+from clipless.datasets import Split
+from clipless.errors import InvalidBoundError
+from clipless.layers import Dense, InputBall
+
+
+def linear(weight):
+    """A linear network with the given weight."""
+    weight = torch.tensor(weight)
+    model = Network([InputBall(100.0), Dense(weight.shape[1], weight.shape[0])], (weight.shape[1],))
+    with torch.no_grad():
+        model.layers[1].weight.copy_(weight)
+    return model
+
+
+def split(x, y):
+    return Split(torch.tensor(x), torch.tensor(y))
+
+
+def pairs_in_order(scores, labels):
+    """AUROC by counting pairs; ties count one half."""
+    positive, negative = scores[labels == 1], scores[labels == 0]
+    wins = (positive[:, None] > negative).double() + 0.5 * (positive[:, None] == negative).double()
+    return wins.mean().item()
+
+
+def test_accuracy_and_certified_accuracy_are_shares_of_all_rows():
+    model = linear([[1.0, 0.0], [0.0, 1.0]])
+    data = split([[3.0, 1.0], [1.0, 2.0], [0.0, 5.0], [1.0, 1.1]], [0, 1, 0, 1])
+    scores = evaluate(model, data, ["0.05", "1/2", "1.2", "9"])
+    # distances to the diagonal: 2, 1 and 0.1 over sqrt(2); the third is decided wrongly
+    assert scores == {
+        "accuracy": 0.75,
+        "certified@0.05": 0.75,
+        "certified@1/2": 0.5,
+        "certified@1.2": 0.25,
+        "certified@9": 0.0,
+        "auroc": pytest.approx(2 / 4),
+    }
+
+
+def test_radii_keep_their_spelling():
+    scores = evaluate(linear([[1.0, 0.0], [0.0, 1.0]]), split([[3.0, 1.0]], [0]), ["36/255", "0.10"])
+    assert set(scores) == {"accuracy", "auroc", "certified@36/255", "certified@0.10"}
+
+
+def test_a_row_is_certified_strictly_within_its_radius():
+    model, data = linear([[1.0, 0.0], [0.0, 1.0]]), split([[3.0, 1.0]], [0])
+    radius = certified_radii(model, float64_logits(model, data.x), data.y).item()
+    below = torch.tensor(radius, dtype=torch.float64).nextafter(torch.tensor(0.0, dtype=torch.float64)).item()
+    assert evaluate(model, data, [repr(radius)])[f"certified@{radius!r}"] == 0.0
+    assert evaluate(model, data, [repr(below)])[f"certified@{below!r}"] == 1.0
+
+
+def test_radii_are_in_raw_units():
+    """A map in front that doubles distances halves every radius."""
+    model, data = linear([[1.0, 0.0], [0.0, 1.0]]), split([[3.0, 1.0]], [0])
+    assert evaluate(model, data, ["1.4"], input_gain=1.0)["certified@1.4"] == 1.0
+    assert evaluate(model, data, ["1.4"], input_gain=2.0)["certified@1.4"] == 0.0
+    assert evaluate(model, data, ["2.8"], input_gain=0.5)["certified@2.8"] == 1.0
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_two_classes_are_also_scored_by_the_order_of_pairs(outputs):
+    model = zoo.mlp((4,), outputs, input_norm=3.0, width=6)
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(60, 4, generator=generator), torch.randint(0, 2, (60,), generator=generator)
+    x[30:40] = x[20:30]  # ties
+    logits = float64_logits(model, x)
+    score = logits[:, 0] if outputs == 1 else logits[:, 1] - logits[:, 0]
+    assert evaluate(model, Split(x, y))["auroc"] == pytest.approx(pairs_in_order(score, y))
+
+
+def test_more_classes_have_no_auroc():
+    assert set(evaluate(zoo.mlp((4,), 3, input_norm=1.0), split([[0.0] * 4], [0]))) == {"accuracy"}
+
+
+def test_one_class_alone_has_no_order_of_pairs():
+    scores = evaluate(linear([[1.0, 0.0], [0.0, 1.0]]), split([[1.0, 0.0], [2.0, 0.0]], [0, 0]))
+    assert scores["auroc"] != scores["auroc"]
+    assert scores["accuracy"] == 1.0
+
+
+def test_one_logit_is_decided_at_zero():
+    scores = evaluate(linear([[1.0, 0.0]]), split([[2.0, 0.0], [-1.0, 0.0], [-3.0, 0.0]], [1, 1, 0]), ["1.5"])
+    assert scores["accuracy"] == pytest.approx(2 / 3)
+    assert scores["certified@1.5"] == pytest.approx(2 / 3)
+    assert scores["auroc"] == 1.0
+
+
+def nan_logits(outputs, monkeypatch):
+    logits = torch.full((3, outputs), float("nan"), dtype=torch.float64)
+    monkeypatch.setattr(clipless.evaluation, "float64_logits", lambda *_: logits)
+    data = split([[0.0] * 4] * 3, [0, 0, 1])
+    return evaluate(zoo.mlp((4,), outputs, input_norm=1.0), data, ["0.1"])
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [pytest.param(1, marks=pytest.mark.xfail(strict=True, reason="a NaN logit is decided as class 0")), 2],
+)
+def test_logits_that_are_not_numbers_are_wrong(outputs, monkeypatch):
+    scores = nan_logits(outputs, monkeypatch)
+    assert scores["certified@0.1"] == 0.0
+    assert scores["auroc"] != scores["auroc"]
+    assert scores["accuracy"] == 0.0
+
+
+def test_rows_that_are_not_finite_are_scored_as_rows_of_zeros():
+    model = zoo.mlp((2,), 2, input_norm=3.0, width=4)
+    broken = evaluate(model, split([[float("nan"), 1.0], [1.0, 2.0]], [0, 1]), ["0.1"])
+    blank = evaluate(model, split([[0.0, 0.0], [1.0, 2.0]], [0, 1]), ["0.1"])
+    assert broken == blank
+
+
+def test_weights_that_are_not_finite_are_refused():
+    model = linear([[1.0, float("nan")], [0.0, 1.0]])
+    with pytest.raises(InvalidBoundError, match="finite"):
+        evaluate(model, split([[1.0, 0.0]], [0]))
+
+
+@pytest.mark.parametrize("gain", [0.0, -1.0, float("nan"), float("inf")])
+def test_an_input_gain_out_of_range_is_refused(gain):
+    with pytest.raises(ValueError, match="input_gain"):
+        evaluate(linear([[1.0], [0.0]]), split([[1.0]], [0]), input_gain=gain)
+
+
+def test_a_radius_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="radius"):
+        evaluate(linear([[1.0], [0.0]]), split([[1.0]], [0]), ["far"])

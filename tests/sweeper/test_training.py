@@ -1,0 +1,273 @@
+"""One trial: its plan before any noise, one row per epoch, and which rows of data it may see."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import clipless
+from clipless.datasets import Split, load
+from clipless.errors import PlanError
+from clipless.network import Network
+from clipless.optimizers import SGD, Adam
+from clipless.privacy.accounting import claim
+from clipless.testing import SeededSource
+from sweeper.config import TrialConfig
+from sweeper.errors import SpecError
+from sweeper.records import Objective
+from sweeper.store import SweepFolder
+from sweeper.training import TrialRun, build_loss, build_model, build_optimizer, on_device
+
+OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
+EPOCHS = 5
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+def config(**changes):
+    """A small trial; ``changes`` replace keys of its sections."""
+    content = {
+        "model": {"architecture": "mlp", "width": 16, "input_clip": 4.0},
+        "training": {
+            "method": "clipless",
+            "epochs": EPOCHS,
+            "batch_size": 256,
+            "learning_rate": 0.05,
+            "optimizer": "adam",
+            "loss": {"name": "tau-cce", "temperature": 0.3},
+            "sensitivity_fraction": 0.1,
+        },
+        "privacy": {
+            "noise_multiplier": 0.5,
+            "delta": 1e-4,
+            "noise": "min-variance",
+            "relation": "add-or-remove-one",
+        },
+    }
+    for section, keys in changes.items():
+        content[section] = {k: v for k, v in (content[section] | keys).items() if v is not None}
+    return TrialConfig.from_json(content)
+
+
+def trial(data, *, seed=0, source=None, folder=None, **changes):
+    return TrialRun(
+        trial="t0003",
+        config=config(**changes),
+        data=data,
+        objectives=OBJECTIVES,
+        seed=seed,
+        folder=folder,
+        source=source,
+    )
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def trained(data, **options):
+    run = trial(data, **options)
+    rows = list(run.epoch_rows())
+    return run, rows
+
+
+class Untouchable:
+    """Stands for a split that nobody may look at."""
+
+    def __getattribute__(self, name):
+        pytest.fail(f"the split's {name} was looked at")
+
+
+class CountingSource(SeededSource):  # type: ignore[misc]
+    drawn = 0
+
+    def random_bytes(self, count):
+        self.drawn += count
+        return super().random_bytes(count)
+
+
+def test_the_plan_comes_before_any_noise(digits):
+    source = CountingSource(0)
+    run = trial(digits, source=source)
+    row = run.plan_row()
+    assert (row["kind"], row["epoch"]) == ("plan", 0)
+    assert source.drawn == 0
+    assert row["epsilon_curve"] == run.plan.epsilon_curve()
+    assert len(row["epsilon_curve"]) == EPOCHS
+    assert row["plan"] == run.plan.to_json() | {"secure_generator": False}
+    assert row["plan"]["population"] == len(digits.train)
+
+
+def test_the_plan_says_that_batches_and_noise_are_secure_unless_a_source_was_injected(digits):
+    assert trial(digits).plan_row()["plan"]["secure_generator"] is True
+    assert trial(digits, source=SeededSource(0)).plan_row()["plan"]["secure_generator"] is False
+
+
+def test_every_epoch_is_a_row_with_its_epsilon_and_scores(digits):
+    run, rows = trained(digits, source=SeededSource(0))
+    assert [(row["kind"], row["epoch"]) for row in rows] == [("epoch", t + 1) for t in range(EPOCHS)]
+    assert [row["done"] for row in rows] == [False] * (EPOCHS - 1) + [True]
+    assert [row["values"]["epsilon"] for row in rows] == run.plan.epsilon_curve()
+    assert {tuple(row["values"]) for row in rows} == {("epsilon", "accuracy", "certified@1/4")}
+    assert all(row["model"] is None for row in rows)
+    assert rows[-1]["values"]["accuracy"] > 0.5
+
+
+def test_scores_are_those_of_the_validation_rows(digits):
+    run, rows = trained(digits, source=SeededSource(0))
+    expected = clipless.evaluate(run.model, digits.validation, ["1/4"], digits.metadata.input_gain)
+    assert rows[-1]["values"] == {"epsilon": rows[-1]["values"]["epsilon"], **expected}
+
+
+def test_validation_rows_never_enter_training(digits):
+    """Whatever stands in their place, the same source trains the same weights, bit for bit."""
+    count = len(digits.validation)
+    generator = torch.Generator().manual_seed(0)
+    poison = Split(torch.rand(count, 1, 8, 8, generator=generator), torch.randint(0, 10, (count,), generator=generator))
+    honest, _ = trained(digits, source=SeededSource(1))
+    poisoned, _ = trained(replace(digits, validation=poison), source=SeededSource(1))
+    assert torch.equal(weights(honest.model), weights(poisoned.model))
+
+
+def test_training_rows_do_enter_training(digits):
+    y = digits.train.y.clone()
+    y[:20] = (y[:20] + 1) % 10
+    honest, _ = trained(digits, source=SeededSource(1))
+    changed, _ = trained(replace(digits, train=Split(digits.train.x, y)), source=SeededSource(1))
+    assert not torch.equal(weights(honest.model), weights(changed.model))
+
+
+def test_the_test_split_is_not_touched(digits, tmp_path):
+    data = replace(digits)
+    object.__setattr__(data, "test", Untouchable())
+    (tmp_path / "models").mkdir()
+    run, rows = trained(data, folder=tmp_path)
+    assert len(rows) == EPOCHS
+    assert run.plan.population == len(digits.train)
+
+
+def test_the_validation_split_is_not_touched_before_the_first_epoch_is_done(digits):
+    data = replace(digits)
+    object.__setattr__(data, "validation", Untouchable())
+    trial(data).plan_row()
+
+
+def dominated(rows, epoch):
+    """Whether an earlier epoch, cheaper by definition, was at least as good in every score."""
+    scores = ("accuracy", "certified@1/4")
+    return any(all(rows[t]["values"][s] >= rows[epoch]["values"][s] for s in scores) for t in range(epoch))
+
+
+def test_models_are_saved_for_the_points_that_no_earlier_one_dominates(digits, tmp_path):
+    (tmp_path / "models").mkdir()
+    _, rows = trained(digits, folder=tmp_path, source=SeededSource(2), training={"epochs": 12, "learning_rate": 0.2})
+    kept = [row["epoch"] for row in rows if row["model"]]
+    assert kept == [t + 1 for t in range(12) if not dominated(rows, t)]
+    assert 1 < len(kept) < 12
+    assert [row["model"] for row in rows if row["model"]] == [SweepFolder.model_name("t0003", t) for t in kept]
+    files = sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file())
+    assert files == sorted(row["model"] for row in rows if row["model"])
+
+
+def test_a_saved_model_has_the_scores_of_its_row(digits, tmp_path):
+    (tmp_path / "models").mkdir()
+    _, rows = trained(digits, folder=tmp_path)
+    row = rows[0]
+    scores = clipless.evaluate(clipless.load(tmp_path / row["model"]), digits.validation, ["1/4"])
+    assert scores == {name: row["values"][name] for name in scores}
+
+
+def test_the_seed_fixes_the_initial_weights_and_nothing_else(digits):
+    first, second, third = trial(digits, seed=1), trial(digits, seed=1), trial(digits, seed=2)
+    assert torch.equal(weights(first.model), weights(second.model))
+    assert not torch.equal(weights(first.model), weights(third.model))
+    for run in (first, second):
+        next(run.epoch_rows())
+    assert not torch.equal(weights(first.model), weights(second.model))
+
+
+def test_batches_do_not_follow_from_the_seed(digits, monkeypatch):
+    """Without noise, two runs of one seed differ by their batches alone, and they do differ."""
+    from clipless.privacy import randomness
+
+    monkeypatch.setattr(randomness.SecureSource, "normal", lambda _, count, device: torch.zeros(count, device=device))
+    runs = [trial(digits, seed=1) for _ in range(2)]
+    for run in runs:
+        next(run.epoch_rows())
+    assert not torch.equal(weights(runs[0].model), weights(runs[1].model))
+
+
+def test_an_injected_source_repeats_a_trial(digits):
+    first, _ = trained(digits, source=SeededSource(5))
+    second, _ = trained(digits, source=SeededSource(5))
+    assert torch.equal(weights(first.model), weights(second.model))
+
+
+def test_micro_batches_change_nothing_but_memory(digits):
+    whole, _ = trained(digits, source=SeededSource(5))
+    pieces, _ = trained(digits, source=SeededSource(5), training={"micro_batch_size": 50})
+    torch.testing.assert_close(weights(whole.model), weights(pieces.model), rtol=1e-3, atol=1e-3)
+
+
+def test_a_budget_becomes_noise(digits):
+    run = trial(digits, privacy={"noise_multiplier": None, "epsilon": 3.0}, training={"epochs": 2})
+    assert run.plan.epochs == 2
+    assert run.plan.noise_multiplier > 0.3
+    assert 2.97 <= claim(run.plan.event(), 1e-4).epsilon <= 3.0
+
+
+def test_every_setting_of_privacy_reaches_the_plan(digits):
+    run = trial(digits, privacy={"noise": "global", "delta": 1e-5}, training={"sensitivity_fraction": 0.3})
+    assert run.plan.allocation.value == "global"
+    assert (run.plan.delta, run.plan.sensitivity_fraction, run.plan.batch_size) == (1e-5, 0.3, 256)
+    with pytest.raises(PlanError, match="delta"):
+        trial(digits, privacy={"delta": 0.01})
+    assert trial(digits, privacy={"delta": 0.01, "accept_large_delta": True}).plan.delta == 0.01
+
+
+@pytest.mark.parametrize(
+    ("keys", "built"),
+    [
+        ({"optimizer": "adam", "learning_rate": 0.1}, Adam(0.1)),
+        ({"optimizer": "sgd", "learning_rate": 0.1}, SGD(0.1)),
+        ({"optimizer": "sgd", "learning_rate": 0.1, "momentum": 0.9}, SGD(0.1, 0.9)),
+    ],
+)
+def test_the_optimiser_is_the_configured_one(keys, built):
+    assert build_optimizer(config(training=keys)) == built
+
+
+def test_the_loss_is_the_configured_one():
+    assert build_loss(config()) == clipless.TauCCE(0.3)
+    assert build_loss(config(training={"loss": {"name": "tau-bce"}})) == clipless.TauBCE()
+
+
+@pytest.mark.parametrize(("clip", "radius"), [(4.0, 4.0), (None, 8.0), (100.0, 8.0)])
+def test_inputs_are_clipped_no_wider_than_the_data_are_declared(digits, clip, radius):
+    model = build_model(config(model={"input_clip": clip}), digits, clipless.TauCCE(), seed=0)
+    assert type(model) is Network
+    assert model.layers[0].radius == radius
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": {"architecture": "resnet"}},
+        {"model": {"dropout": 0.5}},
+        {"model": {"depth": 0}},
+        {"model": {"architecture": "convnet", "depth": 5}},
+        {"training": {"loss": {"name": "tau-bce"}}},
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_naming_the_architecture(digits, changes):
+    with pytest.raises(SpecError, match=r"Expected .*\(model\.architecture=.* on digits\)"):
+        trial(digits, **changes)
+
+
+def test_rows_move_to_the_device_of_the_model(digits):
+    moved = on_device(digits.validation, "cpu")
+    assert moved.x.device.type == moved.y.device.type == "cpu"
+    assert torch.equal(moved.x, digits.validation.x)
