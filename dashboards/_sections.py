@@ -114,7 +114,7 @@ def cost(data: SweepData) -> Html:
     cards = []
     for key, title in _ANSWERS.items():
         answer = data.result.ledger.get(key)
-        big = [show("epsilon", answer.epsilon), " ", tag("small", "epsilon")] if answer else ["not priced"]
+        big = [number(answer.epsilon, 4, up=True), " ", tag("small", "epsilon")] if answer else ["not priced"]
         cards.append(
             tag(
                 "div",

@@ -32,7 +32,7 @@
       figure.layout.margin.b = 120;
     }
     const eye = figure.layout.scene?.camera.eye;
-    for (const axis in eye ?? {}) eye[axis] *= 1.3;
+    for (const axis in eye ?? {}) eye[axis] *= 1.55;
     for (const note of figure.layout.annotations ?? []) {
       if (note.name === "watermark") note.font.size = 22;
     }

@@ -1,6 +1,7 @@
 """The front in its three dimensions: epsilon, utility and certified accuracy."""
 
 from dataclasses import dataclass
+from html import escape
 
 import plotly.graph_objects as go
 
@@ -55,8 +56,12 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     certified = [point.values[info.certificate or ""] for point in info.front]
     scene = {
         "xaxis": {"type": "log", **log_ticks(epsilons, steps=(1, 2, 5)), "title": {"text": "epsilon"}},
-        "yaxis": value_axis(info.utility),
-        "zaxis": {**value_axis(info.certificate or ""), "rangemode": "tozero"},
+        "yaxis": {**value_axis(info.utility), "title": {"text": escape(info.utility)}},
+        "zaxis": {
+            **value_axis(info.certificate or ""),
+            "title": {"text": escape(info.certificate or "")},
+            "rangemode": "tozero",
+        },
         "camera": {"eye": {"x": -1.45, "y": -1.65, "z": 0.62}, "center": {"x": 0, "y": 0, "z": -0.17}},
         "aspectratio": {"x": 1.25, "y": 1.25, "z": 0.85},
     }

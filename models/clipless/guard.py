@@ -12,7 +12,7 @@ never formed. The cotangent passed on to earlier layers is not scaled (each laye
 a row that one guard selects away has a zero cotangent from there on.
 
 Rows where (1) is not finite are *selected away* from both operands, never multiplied by zero:
-``0 * nan`` is ``nan``. What may never happen here: a branch that depends on the data, a parameter whose
+``0 * nan`` is ``nan``. What may never happen here: a result that depends on more than the row, a parameter whose
 gradient is formed outside these functions.
 
 Shape letters: B batch, I inputs, O outputs, C channels, H height, W width.
@@ -180,7 +180,12 @@ def _guard_rows(x: Tensor, g: Tensor, bound_B: Tensor, sensitivity: float) -> tu
 
 
 def _select(keep_B: Tensor, x: Tensor) -> Tensor:
-    """Rows of ``x`` where ``keep_B``, zeros elsewhere: by masking bits, in one pass and whatever the row holds."""
+    """Rows of ``x`` where ``keep_B``, zeros elsewhere: by masking bits, in one pass and whatever the row holds.
+
+    Where looking at the answer costs nothing (a CPU waits for no device), the pass is saved if every row is kept.
+    """
+    if x.device.type == "cpu" and bool(keep_B.all()):
+        return x
     bits = torch.int32 if x.dtype == torch.float32 else torch.int64
     mask_B = -keep_B.to(bits)
     selected: Tensor = x.contiguous().view(bits) & _column(mask_B, x)

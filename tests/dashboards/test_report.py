@@ -98,7 +98,7 @@ def test_the_headline_has_validation_and_test_of_one_point(sweep, page):
 
 
 def test_the_ledger_has_three_answers(page):
-    assert page.words.count("13.6 epsilon") == 3
+    assert page.words.count("13.61 epsilon") == 3
     for what in ("one model", "the front", "every model"):
         assert f"Releasing {what}: epsilon 13.61 at delta 0.0001" in page.words
 

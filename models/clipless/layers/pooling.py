@@ -37,11 +37,14 @@ class L2Pool2d(nn.Module):
 class _L2Pool2d(torch.autograd.Function):
     """The derivative x / y is 0/0 at y = 0; it is taken as 0 there, by selection."""
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(x: Tensor, window: int) -> Tensor:
-        return F.avg_pool2d(x.square(), window, divisor_override=1).sqrt_()
+        columns = x.shape[-1] // window * window
+        rows = x[..., : x.shape[-2] // window * window, :columns].unflatten(-2, (-1, window)).unbind(-2)
+        squares = rows[0].square()
+        for row in rows[1:]:
+            squares.addcmul_(row, row)
+        return sum(squares[..., offset::window] for offset in range(window)).sqrt_()  # type: ignore[union-attr]
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
@@ -52,8 +55,8 @@ class _L2Pool2d(torch.autograd.Function):
     def backward(ctx, g):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN205
         x, y = ctx.saved_tensors
         ratio = torch.where(y > _SMALLEST_ROOT, g / y, 0.0)
-        spread = ratio.repeat_interleave(ctx.window, dim=-2).repeat_interleave(ctx.window, dim=-1)
-        missing = [x.shape[-1] - spread.shape[-1], x.shape[-2] - spread.shape[-2]]
-        if any(missing):
-            spread = F.pad(spread, (0, missing[0], 0, missing[1]))
-        return x * spread, None
+        ratio = ratio.repeat_interleave(ctx.window, dim=-1).unsqueeze(-2)
+        height, width = x.shape[-2:]
+        rows, columns = height // ctx.window * ctx.window, width // ctx.window * ctx.window
+        grad = (x[..., :rows, :columns].unflatten(-2, (-1, ctx.window)) * ratio).flatten(-3, -2)
+        return F.pad(grad, (0, width - columns, 0, height - rows)) if grad.shape != x.shape else grad, None

@@ -1,8 +1,8 @@
 """The inverse of accounting: noise for an epsilon, steps for an epsilon.
 
-Every answer was priced by ``claim`` itself and lies on the safe side. RDP costs milliseconds and says where to start and
-how steep epsilon is there; a few PLD evaluations do the rest. Epsilon is close to a power of the noise multiplier and of
-the steps, so the searches are in logarithms.
+Every answer was priced by ``claim`` itself and lies on the safe side. RDP costs milliseconds and says where to start
+and how steep epsilon is there; a few PLD evaluations do the rest. Epsilon is close to a power of the noise multiplier
+and of the steps, so the searches are in logarithms.
 """
 
 import math
@@ -13,8 +13,9 @@ from functools import cache
 from scipy import optimize
 
 from clipless.errors import AccountingError
-from clipless.privacy.accounting import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER, claim, rdp_epsilon
+from clipless.privacy.accounting import claim, rdp_epsilon
 from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.privacy.spending import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER
 
 MOST_STEPS = 10**7
 """Searches for steps end here."""
@@ -165,7 +166,7 @@ def _bracket_units(
     while price(low) > epsilon:
         if low == 1:
             raise AccountingError(
-                f"Expected epsilon >= {price(1):.4g}, what {event.steps} step(s) cost at {settings}, got "
+                f"Expected epsilon >= {price(1):.6g}, what {event.steps} step(s) cost at {settings}, got "
                 f"epsilon={epsilon!r}: raise epsilon or the noise_multiplier"
             )
         low = max(low // 2, 1)
@@ -182,10 +183,11 @@ def _bracket_units(
 
 
 def _units_by_rdp(event: PoissonGaussian, epsilon: float, delta: float, most: int) -> tuple[int, float]:
-    """Return about how many times the event's steps fit into epsilon, and how log epsilon rises with log steps there."""
+    """Return about how many times the steps fit into epsilon, and how log epsilon rises with log steps there."""
     noise = event.noise_multiplier
-    halved = noise / 2 if event.relation is Relation.REPLACE_ONE else noise  # one example replaced moves up to twice as far
-    proxy = replace(event, relation=Relation.ADD_OR_REMOVE_ONE, noise_multiplier=halved)
+    if event.relation is Relation.REPLACE_ONE:
+        noise /= 2  # one example replaced moves the sum up to twice as far
+    proxy = replace(event, relation=Relation.ADD_OR_REMOVE_ONE, noise_multiplier=noise)
 
     @cache
     def price(units: int) -> float:

@@ -1,0 +1,142 @@
+"""The guarded linear map and convolution alone, against contributions written out in float64."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from clipless.guard import guarded_conv2d, guarded_linear, patch_counts
+
+ROUNDING = 1 + 1e-5
+GEOMETRIES = {
+    "3x3": ((20, 20), (3, 3), (1, 1), (1, 1)),
+    "5x3-unpadded": ((24, 16), (5, 3), (1, 1), (0, 0)),
+    "3x3-stride-2": ((21, 21), (3, 3), (2, 2), (1, 1)),
+    "5x5-stride-2-by-3": ((19, 22), (5, 5), (2, 3), (2, 2)),
+    "patches": ((8, 8), (2, 2), (2, 2), (0, 0)),
+    "sparse": ((9, 9), (2, 2), (3, 3), (1, 1)),
+}
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def gradients(function, inputs, cotangent):
+    inputs = [t.clone().requires_grad_() for t in inputs]
+    return torch.autograd.grad(function(*inputs), inputs, cotangent)
+
+
+def convolve(geometry, x, g, sensitivity, scale=0.7, channels=3):
+    """Gradients of a guarded convolution in input and kernel."""
+    _, window, stride, padding = geometry
+    weight = random(channels, x.shape[1], *window)
+    return gradients(lambda a, w: guarded_conv2d(a, w, scale, stride, padding, sensitivity), (x, weight), g)
+
+
+def output_shape(geometry):
+    size, window, stride, padding = geometry
+    return [(n + 2 * p - k) // s + 1 for n, k, s, p in zip(size, window, stride, padding, strict=True)]
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_flat_maps_and_combs_are_held_to_the_sensitivity(name):
+    """Inputs that most patches see: a norm that counts every element once would let sqrt(m) times as much pass."""
+    geometry = GEOMETRIES[name]
+    size, window, stride, padding = geometry
+    counts = patch_counts(size, window, stride, padding)
+    g = torch.ones(1, 3, *output_shape(geometry))
+    for x in (torch.ones(1, 2, *size), (counts == counts.max()).float().expand(1, 2, *size).contiguous()):
+        _, found = convolve(geometry, x, g, sensitivity=0.5)
+        assert found.norm() <= 0.5 * ROUNDING
+
+
+def test_a_flat_map_nearly_attains_the_sensitivity():
+    geometry = GEOMETRIES["3x3"]
+    _, found = convolve(geometry, torch.ones(1, 2, 20, 20), torch.ones(1, 3, 20, 20), sensitivity=0.5)
+    assert found.norm() >= 0.9 * 0.5
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("sensitivity", [1e-3, 1e30])
+def test_each_row_of_a_convolution_is_scaled_by_its_own_factor(name, sensitivity):
+    geometry = GEOMETRIES[name]
+    size, window, stride, padding = geometry
+    x, g = random(4, 2, *size), random(4, 3, *output_shape(geometry), seed=1)
+    weight = random(3, 2, *window).double()
+    counts = patch_counts(size, window, stride, padding).double()
+    if counts.max() == 1:  # elements of no patch are counted too
+        counts = torch.ones_like(counts)
+    expected = torch.zeros_like(weight)
+    for i in range(4):
+        (own,) = gradients(
+            lambda w, i=i: F.conv2d(x[i : i + 1].double(), 0.7 * w, stride=stride, padding=padding),
+            [weight],
+            g[i : i + 1].double(),
+        )
+        bound = 0.7 * (x[i].double().square() * counts).sum().sqrt() * g[i].double().norm()
+        assert own.norm() <= bound
+        expected += own * min(1.0, sensitivity / bound.item())
+    of_input, found = convolve(geometry, x, g, sensitivity)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
+    (free,) = gradients(
+        lambda a: F.conv2d(a, 0.7 * weight.float(), stride=stride, padding=padding), [x], g
+    )
+    torch.testing.assert_close(of_input, free, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(), (5,)], ids=["vector", "tokens"])
+@pytest.mark.parametrize("sensitivity", [1e-3, 1e30])
+def test_each_row_of_a_linear_map_is_scaled_by_its_own_factor(shape, sensitivity):
+    x, g, weight = random(4, *shape, 6), random(4, *shape, 3, seed=1), random(3, 6, seed=2)
+    expected = torch.zeros(3, 6, dtype=torch.float64)
+    for i in range(4):
+        own = g[i].double().view(-1, 3).mT @ x[i].double().view(-1, 6)
+        bound = x[i].double().norm() * g[i].double().norm()
+        expected += own * min(1.0, sensitivity / bound.item())
+    of_input, found = gradients(lambda a, w: guarded_linear(a, w, sensitivity), (x, weight), g)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(of_input, g @ weight)
+
+
+@pytest.mark.parametrize("scale", [1e-15, 1e-19, 1e-25, 1e-30, 1e-38])
+def test_squares_that_underflow_are_counted(scale):
+    """Tiny inputs times huge cotangents: a norm rounded down to zero would let anything pass."""
+    x, g = torch.full((1, 6), scale), torch.full((1, 3), 1.0 / scale)
+    _, found = gradients(lambda a, w: guarded_linear(a, w, 0.1), (x, torch.zeros(3, 6)), g)
+    assert found.norm() <= 0.1 * ROUNDING
+    geometry = GEOMETRIES["3x3"]
+    maps, cotangent = torch.full((1, 2, 20, 20), scale), torch.full((1, 3, 20, 20), 0.01 / scale)
+    assert convolve(geometry, maps, cotangent, 0.1)[1].norm() <= 0.1 * ROUNDING
+    assert convolve(geometry, cotangent[:, :2].contiguous(), torch.full((1, 3, 20, 20), scale), 0.1)[1].norm() <= 0.1 * ROUNDING
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 3e38])
+@pytest.mark.parametrize("operand", ["input", "cotangent"])
+def test_a_row_that_is_not_finite_leaves_the_sum_of_the_others(bad, operand):
+    x, g, weight = random(4, 6), random(4, 3, seed=1), random(3, 6, seed=2)
+    (x if operand == "input" else g)[1] = bad
+    others = [0, 2, 3]
+    _, found = gradients(lambda a, w: guarded_linear(a, w, 0.2), (x, weight), g)
+    _, expected = gradients(lambda a, w: guarded_linear(a, w, 0.2), (x[others], weight), g[others])
+    assert found.isfinite().all()
+    assert (found - expected).norm() <= 0.2 * ROUNDING
+    geometry = GEOMETRIES["3x3"]
+    maps, cotangent = random(4, 2, 20, 20), random(4, 3, 20, 20, seed=1)
+    (maps if operand == "input" else cotangent)[1] = bad
+    _, found = convolve(geometry, maps, cotangent, 0.2)
+    _, expected = convolve(geometry, maps[others], cotangent[others], 0.2)
+    assert found.isfinite().all()
+    assert (found - expected).norm() <= 0.2 * ROUNDING
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_patch_counts_are_those_of_looking_at_every_patch(name):
+    size, window, stride, padding = GEOMETRIES[name]
+    rows, columns = output_shape(GEOMETRIES[name])
+    counts = torch.zeros(size[0] + 2 * padding[0], size[1] + 2 * padding[1])
+    for i in range(rows):
+        for j in range(columns):
+            top, left = i * stride[0], j * stride[1]
+            counts[top : top + window[0], left : left + window[1]] += 1
+    inner = counts[padding[0] : padding[0] + size[0], padding[1] : padding[1] + size[1]]
+    assert torch.equal(patch_counts(size, window, stride, padding), inner)
