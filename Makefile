@@ -44,7 +44,7 @@ demo: $(VENV)/.runtime
 	$(BIN)/sweeper run sweeps/digits.yaml --out sweeps-out
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -W error -n $(WORKERS)
+	$(BIN)/python -m pytest -W error -n $(WORKERS) --dist loadscope
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

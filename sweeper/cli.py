@@ -1,7 +1,7 @@
 """The command line: each command is one function call of the packages and the printing of its result.
 
-Errors that the packages raise on purpose end as one sentence on standard error and exit code 2; ``--debug`` shows
-the traceback.
+Every error ends as one sentence on standard error and exit code 2; ``--debug`` shows the traceback. The
+packages are imported by the commands that use them: they take seconds.
 """
 
 import json
@@ -12,8 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from clipless.errors import CliplessError
-from sweeper.errors import SweeperError
+from sweeper.errors import ExportError, PickError, SweeperError
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -25,9 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-data_app = typer.Typer(
-    help="Data sets: list, fetch, verify, and write a ranges file to fill in.", no_args_is_help=True
-)
+data_app = typer.Typer(help="Data sets: list, fetch, verify, and write a ranges file to fill in.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
 SpecFile = Annotated[Path, typer.Argument(help="The spec, a YAML file.", show_default=False)]
@@ -38,11 +35,9 @@ Out = Annotated[Path, typer.Option(help="Where sweeps live.")]
 
 @app.callback()
 def options(
-    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
 ) -> None:
-    """Keep what holds for every command."""
-    context.obj = {"debug": debug}
+    """Hold what every command takes; `main` looks at it."""
 
 
 @app.command()
@@ -52,12 +47,8 @@ def run(
     data_dir: DataDir = None,
     trials: Annotated[int | None, typer.Option(help="Number of trials, instead of the spec's.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed, instead of the spec's.")] = None,
-    tracking: Annotated[
-        str | None, typer.Option(help="MLflow tracking URI; a SQLite file by default.")
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="Address of a Ray cluster; a local one by default.")
-    ] = None,
+    tracking: Annotated[str | None, typer.Option(help="MLflow tracking URI; a SQLite file by default.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Address of a Ray cluster; a local one by default.")] = None,
 ) -> None:
     """Run a sweep; Ctrl-C ends it early with the front of what was done."""
     from sweeper.progress import Display, closing_summary
@@ -70,7 +61,7 @@ def run(
             read,
             Options(out=out, data_dir=data_dir, tracking=tracking, cluster=cluster, show=display.update),
         )
-    front = ended.sweep.front()
+    front = ended.front
     failures = {id_: trial.reason for id_, trial in front.trials.items() if trial.status == "failed"}
     notes = [front.ledger["everything"].statement, *ended.troubles]
     if front.claim.exploratory:
@@ -132,7 +123,10 @@ def show(sweep: SweepFolderArgument) -> None:
 @app.command()
 def front(
     sweep: SweepFolderArgument,
-    format_: Annotated[str, typer.Option("--format", help="html, png, svg, pdf, csv or json.")] = "html",
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="html (the default), png, svg, pdf, csv or json.", show_default=False),
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write.")] = None,
 ) -> None:
     """Write the front of a sweep to a file."""
@@ -140,7 +134,9 @@ def front(
     from sweeper.sweep import load
 
     load(sweep)
-    path = output or sweep / f"front.{format_}"
+    path = output or sweep / f"front.{format_ or 'html'}"
+    if format_ is not None and path.suffix != f".{format_}":
+        raise ExportError(f"Expected a file name that ends in .{format_}, got {path}: change --output or --format")
     export(sweep, path)
     typer.echo(str(path))
 
@@ -153,9 +149,7 @@ def pick(
         list[str] | None,
         typer.Option("--min", help='Smallest value to accept, "certified@36/255=0.3"; repeatable.'),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for model, card and config.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for model, card and config.")] = None,
 ) -> None:
     """Take one point of the front: its configuration, privacy card and model."""
     from sweeper.sweep import load
@@ -208,9 +202,7 @@ def data_ranges(
     target: Annotated[str | None, typer.Option(help="Column of the labels.")] = None,
     from_data: Annotated[
         bool,
-        typer.Option(
-            "--from-data", help="Fill ranges in from the data: unpaid, marks every result exploratory."
-        ),
+        typer.Option("--from-data", help="Fill ranges in from the data: unpaid, marks every result exploratory."),
     ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write; printed by default.")
@@ -231,15 +223,24 @@ def data_ranges(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the entry point of the ``sweeper`` program."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
     try:
-        app(arguments, standalone_mode=True)
-    except (SweeperError, CliplessError) as error:
-        if "--debug" in arguments:
+        app(["--debug"] * debug + [argument for argument in arguments if argument != "--debug"])
+    except Exception as error:
+        if debug:
             raise
-        typer.echo(f"sweeper: {error}", err=True)
+        typer.echo(f"sweeper: {_sentence(error)}", err=True)
         sys.exit(EXIT_USER_ERROR)
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
+
+
+def _sentence(error: Exception) -> str:
+    """Return an error in one sentence; one that nobody raised on purpose is named."""
+    from clipless.errors import CliplessError
+
+    if isinstance(error, SweeperError | CliplessError):
+        return " ".join(str(error).split())
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"unexpected {what}; --debug shows where it came from"
 
 
 def _minimum(text: str) -> tuple[str, float]:
@@ -247,9 +248,7 @@ def _minimum(text: str) -> tuple[str, float]:
     try:
         return name, float(value)
     except ValueError:
-        raise typer.BadParameter(
-            f"Expected OBJECTIVE=NUMBER such as certified@36/255=0.3, got {text!r}"
-        ) from None
+        raise PickError(f"Expected OBJECTIVE=NUMBER such as certified@36/255=0.3, got {text!r} (--min)") from None
 
 
 def _describe_data(name: str, data_dir: Path | None) -> None:

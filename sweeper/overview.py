@@ -1,7 +1,7 @@
 """Sweeps as text: what ``sweeper list`` and ``sweeper show`` print."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -40,9 +40,7 @@ def sweep_view(sweep: Sweep) -> RenderableType:
     ends = Counter(trial.status for trial in front.trials.values())
     parts.append(Text("trials: " + (", ".join(f"{n} {status}" for status, n in ends.items()) or "none yet")))
     parts += [_points_table(front), Text("")]
-    parts += [
-        Text(f"{t}: {trial.status}: {trial.reason}") for t, trial in front.trials.items() if trial.reason
-    ]
+    parts += [Text(f"{t}: {trial.status}: {trial.reason}") for t, trial in front.trials.items() if trial.reason]
     parts += [Text(answer.statement) for answer in front.ledger.values()]
     return Group(*parts)
 
@@ -58,7 +56,11 @@ def _points_table(front: Front) -> Table:
     for column in ("trial", "epoch", *names, *(f"test {name}" for name in names if name != "epsilon")):
         table.add_column(column, justify="right")
     for point in points:
-        values = [f"{point.values[name]:.3f}" for name in names]
-        tested = [f"{(point.test or {}).get(name, float('nan')):.3f}" for name in names if name != "epsilon"]
+        values = [_number(point.values, name) for name in names]
+        tested = [_number(point.test or {}, name) for name in names if name != "epsilon"]
         table.add_row(point.trial, str(point.epoch), *values, *tested)
     return table
+
+
+def _number(values: Mapping[str, float], name: str) -> str:
+    return f"{values[name]:.3f}" if name in values else "-"

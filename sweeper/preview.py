@@ -9,14 +9,18 @@ from rich.table import Table
 from rich.text import Text
 
 from clipless.datasets import Dataset
+from clipless.errors import CliplessError
 from clipless.plan import Plan
 from clipless.privacy.accounting import Claim, claim
 from sweeper.config import TrialConfig, flatten
+from sweeper.errors import SpecError
 from sweeper.hyperparameters import Scalar
 from sweeper.pricing import Answer, price
 from sweeper.space import open_dimensions, resolve, sample
 from sweeper.spec import Spec
 from sweeper.training import build_loss, build_model, build_plan
+
+CHECKED_CONFIGURATIONS = 8  # before a sweep begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,25 @@ def preview(spec: Spec, data: Dataset, configurations: int = 1) -> tuple[Preview
     return tuple(_plan(spec, data, proposal) for proposal in sample(spec, configurations))
 
 
+def check_plans(spec: Spec, data: Dataset) -> None:
+    """Refuse a sweep of which none of the first configurations can be planned; a single one may fail.
+
+    Raises:
+        SpecError: the spec does not fit the data.
+        clipless.errors.CliplessError: the first of the configurations cannot be planned.
+    """
+    spec.validate_against(len(data.train), len(data.metadata.classes))
+    refusals: list[Exception] = []
+    for proposal in sample(spec, min(spec.trials, CHECKED_CONFIGURATIONS)):
+        try:
+            _build(spec, data, proposal)
+        except (SpecError, CliplessError) as error:
+            refusals.append(error)
+        else:
+            return
+    raise refusals[0]
+
+
 def sweep_cost(spec: Spec, previews: Sequence[Preview]) -> Answer:
     """Price all trials of the sweep as if each spent what one of the previewed ones would.
 
@@ -71,11 +94,15 @@ def sweep_cost(spec: Spec, previews: Sequence[Preview]) -> Answer:
     return price(events, spec.privacy.delta)
 
 
-def _plan(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> Preview:
+def _build(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> tuple[TrialConfig, Plan]:
     config = resolve(spec, proposal)
     loss = build_loss(config)
     model = build_model(config, data, loss, spec.search.seed)
-    plan = build_plan(config, model, loss, len(data.train))
+    return config, build_plan(config, model, loss, len(data.train))
+
+
+def _plan(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> Preview:
+    config, plan = _build(spec, data, proposal)
     stds = plan.noise_stds
     parameters = tuple(
         ParameterPreview(
@@ -125,9 +152,7 @@ def _render_one(one: Preview) -> list[RenderableType]:
     for column in ("parameter", "entries", "sensitivity", "noise std", "noise / gradient"):
         table.add_column(column, justify="left" if column == "parameter" else "right")
     for p in one.parameters:
-        table.add_row(
-            p.name, str(p.size), f"{p.sensitivity:.4g}", f"{p.noise_std:.4g}", f"{p.noise_to_gradient:.3g}"
-        )
+        table.add_row(p.name, str(p.size), f"{p.sensitivity:.4g}", f"{p.noise_std:.4g}", f"{p.noise_to_gradient:.3g}")
     shown = sorted({0, len(one.epsilon_curve) // 4, len(one.epsilon_curve) // 2, len(one.epsilon_curve) - 1})
     curve = ", ".join(f"epoch {i + 1}: {one.epsilon_curve[i]:.3f}" for i in shown)
     rdp = "absent" if one.claim.rdp is None else f"{one.claim.rdp:.4f}"

@@ -5,6 +5,7 @@ because the engine asks for the next row only after `Recorder.on_plan` has retur
 """
 
 import contextlib
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,7 +39,7 @@ class Recorder:
         self._repricer = Repricer()
         self._archive = FrontArchive(spec.objectives)
         self._pending: dict[tuple[str, int], Point] = {}
-        self._written_at = 0.0
+        self._written_at = -math.inf
         self.trials: dict[str, Trial] = {}
         self.points: dict[tuple[str, int], Point] = {}
 
@@ -59,9 +60,7 @@ class Recorder:
             "sweeper.delta": f"{self._spec.privacy.delta:g}",
             "sweeper.relation": self._spec.privacy.relation.value,
         }
-        self._tracker.start_trial(
-            trial, chosen, tags | {"sweeper.exploratory": str(self._claim.exploratory).lower()}
-        )
+        self._tracker.start_trial(trial, chosen, tags | {"sweeper.exploratory": str(self._claim.exploratory).lower()})
         self._save(Trial(id=trial, config=chosen))
 
     def on_plan(self, trial: str, row: Mapping[str, Any]) -> str | None:
@@ -96,23 +95,29 @@ class Recorder:
         """A trial has ended."""
         plan = self.trials[trial].plan
         if plan is not None:
-            self._ledger.close(trial, epoch * int(plan["steps_per_epoch"]))
+            with contextlib.suppress(RecordError):  # an entry that stays open is charged in full
+                self._ledger.close(trial, epoch * int(plan["steps_per_epoch"]))
         self._save(replace(self.trials[trial], status=status, reason=reason))
         self._tracker.end_trial(trial, status, reason)
 
-    def settle(self, *, wait: bool = False, reprice: bool = True) -> None:
+    @property
+    def waiting(self) -> bool:
+        """Whether points wait for their second price."""
+        return bool(self._pending)
+
+    def settle(self, *, all_: bool = False) -> None:
         """Give pending points their smaller epsilon as curves arrive, and keep the models of the front only.
 
         Args:
-            wait: for every curve that was ordered.
-            reprice: otherwise points keep the first accountant's upper bound, as an interrupted sweep does.
+            all_: settle the others too, at the first accountant's upper bound, as an interrupted sweep does.
         """
         settled = []
         for point in list(self._pending.values()):
-            if reprice and not (wait or self._repricer.ready(point.trial)):
+            ready = self._repricer.ready(point.trial)
+            if not (ready or all_):
                 continue
             try:
-                settled.append(self._repricer.reprice(point) if reprice else point)
+                settled.append(self._repricer.reprice(point) if ready else point)
             except AccountantsDisagreeError as error:
                 self._withdraw(point, str(error))
             del self._pending[point.key]
@@ -120,8 +125,13 @@ class Recorder:
             self._take(settled)
 
     def front(self, *, tight: bool = False) -> Front:
-        """Return the front of everything recorded so far."""
+        """Return the front of everything recorded so far.
+
+        Args:
+            tight: price the sweep by both accountants, which takes seconds.
+        """
         answers = self._ledger.answers(self._spec.privacy.delta, tight=tight)
+        self.note_runs()
         return build_front(
             sweep=self._spec.name,
             objectives=self._spec.objectives,
@@ -131,27 +141,32 @@ class Recorder:
             claim=self._claim,
         )
 
-    def write_front(self, *, tight: bool = False) -> Front:
-        """Replace ``front.json``; a full disk is tried again later."""
-        front = self.front(tight=tight)
-        self._written_at = time.monotonic()
-        with contextlib.suppress(RecordError):
-            front.write(self._folder.front)
-        return front
-
     def write_front_now_and_then(self) -> None:
-        """Replace ``front.json`` if that was not done for a while."""
+        """Replace ``front.json`` if that was not done for a while; a full disk is tried again later."""
         if time.monotonic() - self._written_at > FRONT_SECONDS:
-            self.write_front()
+            self._written_at = time.monotonic()
+            with contextlib.suppress(RecordError):
+                self.front().write(self._folder.front)
 
     def add_test(self, point: Point, scores: Mapping[str, float]) -> None:
         """Record the test numbers of a front point."""
         self._save_point(replace(point, test=dict(scores)))
 
+    def note_runs(self) -> bool:
+        """Record which tracking run is which trial's, and return whether there was a new one."""
+        new = [t for t in self.trials.values() if t.run_id is None and self._tracker.run_id(t.id)]
+        for trial in new:
+            self._save(trial)
+        return bool(new)
+
     def close(self) -> None:
-        """Let go of the background thread and write what a full disk refused."""
+        """Let go of the background thread, of models without a point, and of rows that a full disk refused."""
         self._repricer.close()
         self._folder.flush()
+        kept = {point.model for point in self._archive.points}
+        for file in (self._folder.path / "models").iterdir():
+            if f"models/{file.name}" not in kept:
+                file.unlink(missing_ok=True)
 
     def _take(self, settled: list[Point]) -> None:
         _, left = self._archive.add(settled)
@@ -165,7 +180,10 @@ class Recorder:
     def _withdraw(self, point: Point, reason: str) -> None:
         self._without_model(point)
         del self.points[point.key]
+        ended = self.trials[point.trial].status is not TrialStatus.RUNNING
         self._save(replace(self.trials[point.trial], status=TrialStatus.FAILED, reason=reason))
+        if ended:
+            self._tracker.end_trial(point.trial, TrialStatus.FAILED, reason)
 
     def _without_model(self, point: Point) -> Point:
         if point.model is not None:

@@ -38,7 +38,7 @@ class Repricer:
         return self._curves[self._trials[trial]].done()
 
     def reprice(self, point: Point) -> Point:
-        """Return a point with both accountants and the smaller epsilon; waits for its trial's curve.
+        """Return a point with both accountants and the smaller epsilon, once the curve of its trial is there.
 
         Raises:
             AccountantsDisagreeError: neither number of this trial can be trusted.

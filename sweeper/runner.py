@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import os
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +17,15 @@ from clipless.errors import CliplessError
 from sweeper import space
 from sweeper.claims import Claim
 from sweeper.cluster import cluster
+from sweeper.desk import one_line
 from sweeper.engine import Outcome, run_trials
 from sweeper.errors import RecordError, SweeperError
+from sweeper.front import Front
 from sweeper.interruption import Interruption
 from sweeper.mlflow_names import version_tags
+from sweeper.objectives import radii
 from sweeper.outbox import Left
-from sweeper.preview import preview
+from sweeper.preview import check_plans
 from sweeper.progress import Progress, Running
 from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus
@@ -32,8 +36,11 @@ from sweeper.store import SweepFolder
 from sweeper.sweep import Sweep
 from sweeper.tracking import Tracker, how_to_look
 from sweeper.trainable import CliplessTrial
+from sweeper.yaml_file import parse_mapping
 
 SHOW_SECONDS = 0.5
+POLL_SECONDS = 0.05
+INTERRUPTED = "interrupted"
 EXPORTERS = "sweeper.exporters"  # entry-point group: functions of (sweep folder, file to write)
 
 
@@ -62,6 +69,7 @@ class Ended:
 
     Attributes:
         sweep: the result.
+        front: its front.
         outcome: whether it was interrupted or ended early.
         progress: its last state.
         left: rows that the tracking store has not taken.
@@ -70,6 +78,7 @@ class Ended:
     """
 
     sweep: Sweep
+    front: Front
     outcome: Outcome
     progress: Progress
     left: Left
@@ -98,15 +107,16 @@ def run_sweep(spec: Spec, options: Options | None = None) -> Ended:
     Raises:
         SpecError: a spec that does not fit its data, found before anything is written.
         clipless.errors.DataError: data that cannot be used.
-        RecordError: the folder cannot be made.
+        RecordError: the folder cannot be made, or not be written to.
+        KeyboardInterrupt: on Ctrl-C before there is a folder, or on a second one.
 
     Guarantees:
         Every trial's event is in the ledger, on the disk, before the trial draws its first noise.
     """
     options = options or Options()
+    data = clipless.datasets.load(**spec.data_options(options.data_dir))
+    check_plans(spec, data)
     with Interruption() as interruption:
-        data = clipless.datasets.load(**spec.data_options(options.data_dir))
-        preview(spec, data)
         folder = SweepFolder.create(options.out, spec.name, datetime.datetime.now())
         return _SweepRun(spec, options, data, folder, interruption).run()
 
@@ -122,7 +132,36 @@ class _SweepRun:
         self._troubles: list[str] = []
 
     def run(self) -> Ended:
-        self._describe("running")
+        self._open()
+        status, outcome = TrialStatus.FAILED, Outcome()
+        try:
+            outcome = self._search()
+            status = _status(outcome)
+        except BaseException as error:
+            forced = isinstance(error, KeyboardInterrupt)
+            status = TrialStatus.INTERRUPTED if forced else TrialStatus.FAILED
+            outcome = Outcome(forced, INTERRUPTED if forced else one_line(error))
+            raise
+        finally:
+            front, left = self._finish(status, outcome.reason)
+        return Ended(
+            sweep=Sweep(self._folder.path),
+            front=front,
+            outcome=outcome,
+            progress=self._progress(),
+            left=left,
+            look=how_to_look(self._tracker.destination.uri),
+            troubles=tuple(self._troubles),
+        )
+
+    def _open(self) -> None:
+        """Write what the sweep is; a folder that does not even take that is removed again."""
+        try:
+            self._describe(TrialStatus.RUNNING)
+            replace_file(self._folder.spec, _as_given(self._spec))
+        except RecordError:
+            shutil.rmtree(self._folder.path, ignore_errors=True)
+            raise
         tags = version_tags() | {"sweeper.exploratory": str(self._claim.exploratory).lower()}
         self._tracker = Tracker(
             self._folder.path,
@@ -132,23 +171,18 @@ class _SweepRun:
             tags=tags | {"sweeper.spec_hash": self._spec.digest()},
         )
         self._recorder = Recorder(self._spec, self._folder, self._claim, self._tracker)
-        outcome = Outcome(interrupted=True, reason="interrupted")
-        try:
-            self._recorder.write_front()
-            with cluster(self._options.cluster, threads=max(1, int(self._spec.resources.cpus))):
-                self._started = time.monotonic()
-                outcome = self._run_trials()
-        finally:
-            left = self._finish(outcome)
-        look = how_to_look(self._tracker.destination.uri)
-        return Ended(
-            sweep=Sweep(self._folder.path),
-            outcome=outcome,
-            progress=self._progress(),
-            left=left,
-            look=look,
-            troubles=tuple(self._troubles),
-        )
+        self._recorder.write_front_now_and_then()
+
+    def _search(self) -> Outcome:
+        """Run the trials, wait for their second prices, and score the front on the test split."""
+        with cluster(self._options.cluster, threads=max(1, int(self._spec.resources.cpus))):
+            self._started = time.monotonic()
+            outcome = Outcome() if self._interruption.requested else self._run_trials()
+        while self._recorder.waiting and not self._interruption.requested:
+            time.sleep(POLL_SECONDS)
+            self._between()
+        self._test_front()
+        return Outcome(True, INTERRUPTED) if self._interruption.requested else outcome
 
     def _run_trials(self) -> Outcome:
         spec, resources = self._spec, self._spec.resources
@@ -169,7 +203,7 @@ class _SweepRun:
             hooks=self._recorder.hooks,
             constants={
                 "spec": spec.to_plain(),
-                "source": spec.source,
+                "source": str(Path(spec.source).resolve()),
                 "folder": str(self._folder.path.resolve()),
                 "data_dir": None if self._options.data_dir is None else str(self._options.data_dir.resolve()),
             },
@@ -183,71 +217,73 @@ class _SweepRun:
 
     def _between(self) -> None:
         """What the driver does between two events."""
+        self._recorder.settle()
         now = time.monotonic()
         if now - self._shown_at > SHOW_SECONDS:
             self._shown_at = now
-            self._recorder.settle()
             self._recorder.write_front_now_and_then()
             self._options.show(self._progress())
 
-    def _finish(self, outcome: Outcome) -> Left:
-        """Settle prices, score the front on the test split, write everything; also after an interruption."""
-        self._recorder.settle(wait=True, reprice=not outcome.interrupted)
-        if not outcome.interrupted:
-            self._test_front()
-        self._recorder.write_front(tight=not outcome.interrupted)
-        self._recorder.close()
-        status = TrialStatus.INTERRUPTED if outcome.interrupted else TrialStatus.COMPLETED
-        self._describe(status.value, outcome.reason)
-        self._export()
-        for name in ("front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"):
-            self._tracker.artifact(self._folder.path / name)
-        self._tracker.log(None, 0, {"hypervolume": self._recorder.archive.hypervolume()})
-        return self._tracker.close(
-            status, outcome.reason, timeout_seconds=5.0 if outcome.interrupted else 30.0
-        )
-
     def _test_front(self) -> None:
         """Touch the test split, once: for the points of the final front."""
-        radii = [
-            o.name.removeprefix("certified@")
-            for o in self._spec.objectives
-            if o.name.startswith("certified@")
-        ]
         for point in self._recorder.archive.points:
+            if self._interruption.requested:
+                return
             try:
                 model = clipless.load(self._folder.path / str(point.model))
             except CliplessError as error:
                 self._troubles.append(f"No test scores for trial {point.trial}, epoch {point.epoch}: {error}")
                 continue
             gain = self._data.metadata.input_gain
-            self._recorder.add_test(point, clipless.evaluate(model, self._data.test, radii, gain))
+            scores = clipless.evaluate(model, self._data.test, radii(self._spec.objectives), gain)
+            self._recorder.add_test(point, scores)
 
-    def _export(self) -> None:
-        """Write the report and the table; what fails is a trouble, not an error."""
+    def _finish(self, status: TrialStatus, reason: str) -> tuple[Front, Left]:
+        """Write everything that there is, after an interruption or an error too."""
+        folder, recorder, cut = self._folder, self._recorder, status is TrialStatus.INTERRUPTED
         try:
-            replace_file(self._folder.path / "front.csv", self._recorder.front().to_csv())
-            export(self._folder.path, self._folder.path / "front.html")
+            recorder.settle(all_=True)
+            recorder.close()
+            front = recorder.front(tight=not cut)
+            self._attempt(lambda: front.write(folder.front))
+            self._attempt(lambda: replace_file(folder.path / "front.csv", front.to_csv()))
+            self._attempt(lambda: export(folder.path, folder.path / "front.html"))
+            self._attempt(lambda: self._describe(status, reason))
+            for name in ("front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"):
+                if (folder.path / name).exists():
+                    self._tracker.artifact(folder.path / name)
+            self._tracker.log(None, 0, {"hypervolume": front.hypervolume})
+        finally:
+            patience = 10.0 if cut and self._options.tracking else 30.0  # a store of one's own always answers
+            left = self._tracker.close(status, reason, timeout_seconds=patience)
+        if recorder.note_runs():  # runs that the store made only now
+            front = recorder.front(tight=not cut)
+            self._attempt(lambda: front.write(folder.front))
+        self._troubles += filter(None, [folder.trouble, *self._tracker.refused[:1]])
+        return front, left
+
+    def _attempt(self, write: Callable[[], object]) -> None:
+        """Write something; what fails is a trouble, not an error."""
+        try:
+            write()
         except SweeperError as error:
             self._troubles.append(str(error))
 
-    def _describe(self, status: str, reason: str = "") -> None:
-        """Write the spec as given, and ``sweep.json``."""
-        content = {
-            "name": self._spec.name,
-            "status": status,
-            "reason": reason,
-            "spec": self._spec.to_plain(),
-            "spec_hash": self._spec.digest(),
-            "source": self._spec.source,
-            "versions": version_tags(),
-            "started": self._folder.path.name.removeprefix(f"{self._spec.name}-"),
-            "tracking": self._options.tracking,
-        }
-        with contextlib.suppress(RecordError):
-            self._folder.write_sweep(content)
-            if not self._folder.spec.exists():
-                replace_file(self._folder.spec, self._spec.to_yaml())
+    def _describe(self, status: TrialStatus, reason: str = "") -> None:
+        """Replace ``sweep.json``."""
+        self._folder.write_sweep(
+            {
+                "name": self._spec.name,
+                "status": status.value,
+                "reason": reason,
+                "spec": self._spec.to_plain(),
+                "spec_hash": self._spec.digest(),
+                "source": self._spec.source,
+                "versions": version_tags(),
+                "started": self._folder.path.name.removeprefix(f"{self._spec.name}-"),
+                "tracking": self._options.tracking,
+            }
+        )
 
     def _progress(self) -> Progress:
         trials = self._recorder.trials.values()
@@ -273,6 +309,21 @@ class _SweepRun:
         )
 
 
+def _status(outcome: Outcome) -> TrialStatus:
+    if outcome.interrupted:
+        return TrialStatus.INTERRUPTED
+    return TrialStatus.STOPPED if outcome.reason else TrialStatus.COMPLETED
+
+
+def _as_given(spec: Spec) -> str:
+    """Return the text of the spec's file, comments and all, if that is what is run; its values otherwise."""
+    with contextlib.suppress(OSError, ValueError, SweeperError):
+        text = Path(spec.source).read_text(encoding="utf-8")
+        if Spec.from_mapping(parse_mapping(text, spec.source), spec.source).digest() == spec.digest():
+            return text
+    return spec.to_yaml()
+
+
 def export(folder: Path, path: Path) -> None:
     """Write a sweep's front to ``path`` as its suffix says, by the installed exporter.
 
@@ -281,7 +332,5 @@ def export(folder: Path, path: Path) -> None:
     """
     found = entry_points(group=EXPORTERS, name="front")
     if not found:
-        raise SweeperError(
-            f"Expected an exporter of {path.suffix[1:]}; install the package's dashboards again"
-        )
+        raise SweeperError(f"Expected an exporter of {path.suffix[1:]}; install the package's dashboards again")
     next(iter(found)).load()(folder, path)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from clipless.datasets import ColumnSplit, Evaluation, HashSplit
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
+from clipless.projections import CONSTRAINTS
 from sweeper import objectives
 from sweeper.domains import Domain, Name, Number, Variant, Variants
 from sweeper.errors import SpecError
@@ -53,11 +54,12 @@ _FRACTION = Number(above=0, at_most=1)
 _SHARE = Number(above=0, below=1, fixed=True)
 _EVEN = Number(integer=True, at_least=2, multiple_of=2)
 _TEMPERATURE = MappingProxyType({"temperature": _POSITIVE})
-_MLP = MappingProxyType({"width": _EVEN, "depth": _COUNT})
-_CONVNET = MappingProxyType({**_MLP, "hidden": _EVEN})
-_PATCH_NET = MappingProxyType({**_CONVNET, "patch": _COUNT})
+_CONSTRAINT = Name(names=tuple(CONSTRAINTS))
+_MLP: MappingProxyType[str, Domain] = MappingProxyType({"width": _EVEN, "depth": _COUNT, "constraint": _CONSTRAINT})
+_CONVNET: MappingProxyType[str, Domain] = MappingProxyType({**_MLP, "hidden": _EVEN})
+_PATCH_NET: MappingProxyType[str, Domain] = MappingProxyType({**_CONVNET, "patch": _COUNT})
 
-ARCHITECTURES: MappingProxyType[str, MappingProxyType[str, Number]] = MappingProxyType(
+ARCHITECTURES: MappingProxyType[str, MappingProxyType[str, Domain]] = MappingProxyType(
     {"mlp": _MLP, "convnet": _CONVNET, "patch-net": _PATCH_NET}
 )
 LOSSES: MappingProxyType[str, MappingProxyType[str, Number]] = MappingProxyType(
@@ -192,11 +194,12 @@ class ModelSettings(Section):
     depth: Annotated[Open, _COUNT] | None = None
     hidden: Annotated[Open, _EVEN] | None = None
     patch: Annotated[Open, _COUNT] | None = None
+    constraint: Annotated[Open, _CONSTRAINT] | None = None
     input_clip: Annotated[Open, _POSITIVE] | None = None
 
     @model_validator(mode="after")
     def _somebody_takes_each_option(self) -> Self:
-        for option in ("width", "depth", "hidden", "patch"):
+        for option in ("width", "depth", "hidden", "patch", "constraint"):
             given = getattr(self, option)
             if given is not None and not any(option in ARCHITECTURES[v.name] for v in self.architecture):
                 takers = [name for name, options in ARCHITECTURES.items() if option in options]

@@ -43,6 +43,8 @@ class Picked:
         Raises:
             RecordError: not written.
         """
+        if not self.model_path.is_file():
+            raise RecordError(f"Expected the model of the point in {self.model_path}, found none; restore the file")
         try:
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self.model_path, folder / "model.safetensors")
@@ -96,13 +98,9 @@ class Sweep:
         point = pick(front, max_epsilon, minimum)
         trial = self.folder.trials().get(point.trial)
         if trial is None:
-            raise RecordError(
-                f"Expected trial {point.trial} in {self.directory / 'trials.jsonl'}; restore the file"
-            )
+            raise RecordError(f"Expected trial {point.trial} in {self.directory / 'trials.jsonl'}; restore the file")
         if point.model is None:
-            raise RecordError(
-                f"Expected a saved model of trial {point.trial}, epoch {point.epoch}; none was kept"
-            )
+            raise RecordError(f"Expected a saved model of trial {point.trial}, epoch {point.epoch}; none was kept")
         card = make_card(sweep=front.sweep, trial=trial, point=point, claim=front.claim, ledger=front.ledger)
         return Picked(point, trial, card, self.directory / point.model)
 

@@ -13,9 +13,7 @@ from sweeper.space import resolve
 from sweeper.spec import Spec
 from sweeper.training import TrialRun
 
-_LOADED: dict[
-    tuple[str, str, str | None], Dataset
-] = {}  # the last data set: processes are reused within one sweep
+_LOADED: dict[tuple[str, str, str | None], Dataset] = {}  # the last data set: processes are reused within one sweep
 
 
 class CliplessTrial(tune.Trainable):
@@ -50,9 +48,7 @@ class CliplessTrial(tune.Trainable):
     def _build(self) -> TrialRun:
         config = self._config
         spec = Spec.from_mapping(config["spec"], source=config["source"])
-        data = _loaded(
-            json.dumps(config["spec"]["data"], sort_keys=True), config["source"], config["data_dir"], spec
-        )
+        data = _loaded(json.dumps(config["spec"]["data"], sort_keys=True), config["source"], config["data_dir"], spec)
         trial = str(config["trial"])
         torch.set_num_threads(max(1, int(spec.resources.cpus)))
         return TrialRun(

@@ -20,9 +20,10 @@ from clipless.network import Network
 from clipless.optimizers import Optimizer
 from clipless.plan import Plan
 from clipless.privacy.randomness import RandomSource
-from clipless.training import DEFAULT_MICRO_BATCH
+from clipless.projections import CONSTRAINTS
 from sweeper.config import TrialConfig
 from sweeper.errors import SpecError
+from sweeper.objectives import radii
 from sweeper.pareto import FrontArchive
 from sweeper.records import Objective, Point
 from sweeper.settings import Optimizer as OptimizerKind
@@ -60,11 +61,11 @@ class TrialRun:
         source: RandomSource | None = None,
     ) -> None:
         self._trial, self._config, self._data = trial, config, data
-        self._radii = [
-            o.name.removeprefix("certified@") for o in objectives if o.name.startswith("certified@")
-        ]
+        self._radii = radii(objectives)
         self._archive = FrontArchive(objectives)
         self._folder, self._device, self._source = folder, device, source
+        if device != "cpu":  # private training refuses it: its rounding is larger than the noise covers
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self.loss = build_loss(config)
         self.model = build_model(config, data, self.loss, seed).to(device)
         self.plan = build_plan(config, self.model, self.loss, len(data.train))
@@ -87,7 +88,7 @@ class TrialRun:
             train,
             self.plan,
             optimizer=build_optimizer(self._config),
-            micro_batch_size=training.micro_batch_size or DEFAULT_MICRO_BATCH,
+            micro_batch_size=training.micro_batch_size,
             source=self._source,
         )
         for epoch in epochs:
@@ -124,14 +125,17 @@ def build_model(config: TrialConfig, data: Dataset, loss: Loss, seed: int) -> Ne
     """
     declared, model = data.metadata, config.model
     clip = declared.input_norm if model.input_clip is None else min(model.input_clip, declared.input_norm)
+    options = model.options
     try:
+        if "constraint" in options:
+            options["constraint"] = CONSTRAINTS[options["constraint"]]()
         return clipless.zoo.build(
             model.architecture,
             declared.input_shape,
             loss.output_size(len(declared.classes)),
             input_norm=clip,
             generator=torch.Generator().manual_seed(seed),
-            **model.options,
+            **options,
         )
     except (CliplessError, ValueError) as error:
         raise SpecError(f"{error} (model.architecture={model.architecture} on {declared.name})") from error

@@ -44,9 +44,8 @@ def evaluate(
 
 
 def _decisions(logits_BK: Tensor) -> Tensor:
-    if logits_BK.shape[1] == 1:
-        return (logits_BK[:, 0] > 0).long()
-    return torch.where(logits_BK.isfinite().all(dim=1), logits_BK.argmax(dim=1), -1)
+    decided_B = (logits_BK[:, 0] > 0).long() if logits_BK.shape[1] == 1 else logits_BK.argmax(dim=1)
+    return torch.where(logits_BK.isfinite().all(dim=1), decided_B, -1)
 
 
 def _auroc(logits_BK: Tensor, target_B: Tensor) -> float:

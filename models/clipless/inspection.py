@@ -38,9 +38,13 @@ def check_trainable(model: nn.Module) -> Network:
     for name in ("forward", "project"):
         if name in vars(model):
             raise UnsupportedError(f"The {name} of this Network was replaced; use the network's own")
-    bound_network(model)
+    bounds = bound_network(model)
     _check_hooks(model)
     _check_parameters(model)
+    known = {f"{layer}.{name}" for layer, bound in bounds.layers for name in bound.parameter_gains}
+    for path, _ in model.named_parameters():
+        if path not in known:
+            raise UnsupportedError(f"Expected parameters that a bound rule knows, got {path}; remove it")
     return model
 
 

@@ -35,7 +35,7 @@ class Network(nn.Module):
         return x
 
     def project(self) -> None:
-        """Put every constrained weight back into its constraint set."""
+        """Put every trained weight back into its constraint set."""
         for layer in self.layers:
-            if isinstance(layer, Dense | Conv2d):
+            if isinstance(layer, Dense | Conv2d) and layer.weight.requires_grad:
                 layer.project()

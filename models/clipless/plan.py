@@ -6,8 +6,10 @@ so that no code path can train otherwise than was accounted.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from math import ceil, isfinite
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -54,6 +56,15 @@ class Plan:
     sensitivity_fraction: float
     sensitivities: Mapping[str, float]
     sizes: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        for name in ("sensitivities", "sizes"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {name: dict(v) if isinstance(v, MappingProxyType) else v for name, v in values.items()}
+        return partial(Plan, **plain), ()
 
     @property
     def sampling_rate(self) -> float:
@@ -164,10 +175,12 @@ def make_plan(
             "Expected exactly two of epsilon, noise_multiplier and epochs, each positive, "
             f"got {' and '.join(given) or 'none'}"
         )
+    if epochs is not None and not (isinstance(epochs, int) and epochs >= 1):
+        raise PlanError(f"Expected a whole number of epochs >= 1, got epochs={epochs!r}")
     sensitivities, sizes = _sensitivities(model, loss, sensitivity_fraction)
     rate, steps_per_epoch = batch_size / population, ceil(population / batch_size)
     if noise_multiplier is None:
-        steps = int(_given(epochs)) * steps_per_epoch
+        steps = (epochs or 0) * steps_per_epoch
         noise_multiplier = noise_multiplier_for(_given(epsilon), delta, rate, steps, relation)
     if epochs is None:
         epochs = steps_for(_given(epsilon), delta, noise_multiplier, rate, relation) // steps_per_epoch
@@ -178,8 +191,6 @@ def make_plan(
             )
     if not (isfinite(noise_multiplier) and noise_multiplier > 0):
         raise PlanError(f"Expected 0 < noise_multiplier < inf, got noise_multiplier={noise_multiplier!r}")
-    if not epochs >= 1:
-        raise PlanError(f"Expected epochs >= 1, got epochs={epochs!r}")
     return Plan(
         population=population,
         batch_size=batch_size,

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
@@ -47,8 +47,11 @@ def save(model: Network, path: str | os.PathLike[str], metadata: Mapping[str, st
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     partial = target.with_name(target.name + ".partial")
     header = {"architecture": json.dumps(architecture(model)), **(metadata or {})}
-    save_file(tensors, partial, metadata=header)
-    partial.replace(target)
+    try:
+        save_file(tensors, partial, metadata=header)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def load(path: str | os.PathLike[str]) -> Network:
@@ -66,9 +69,9 @@ def load(path: str | os.PathLike[str]) -> Network:
             raise ModelFileError(f"Expected format {FORMAT} in {path}, got {described['format']!r}")
         model = Network([_build(layer) for layer in described["layers"]], described["input_shape"])
         model.load_state_dict(tensors)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        if isinstance(error, ModelFileError):
-            raise
+    except ModelFileError:
+        raise
+    except Exception as error:  # whatever a damaged or hostile header leads to
         raise ModelFileError(f"Expected a model written by clipless.save at {path}, got: {error}") from error
     return model
 

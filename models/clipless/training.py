@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.guard import guarded
-from clipless.inspection import check_arithmetic
+from clipless.inspection import check_arithmetic, check_trainable
 from clipless.losses import Loss
 from clipless.network import Network
 from clipless.optimizers import Adam, Optimizer, build_optimizer
@@ -20,7 +20,9 @@ from clipless.plan import Plan, check_plan
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
 
-DEFAULT_MICRO_BATCH = 4096
+# Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
+DEFAULT_MICRO_BATCHES = {"cpu": 512}
+DEFAULT_MICRO_BATCH = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def fit(
     plan: Plan,
     *,
     optimizer: Optimizer | None = None,
-    micro_batch_size: int = DEFAULT_MICRO_BATCH,
+    micro_batch_size: int | None = None,
     source: RandomSource | None = None,
 ) -> Iterator[Epoch]:
     """Train ``model`` in place, one epoch for each value asked for.
@@ -54,7 +56,8 @@ def fit(
         data: training rows, ``plan.population`` of them.
         plan: see `clipless.make_plan`.
         optimizer: settings; Adam at 1e-3 by default.
-        micro_batch_size: rows per forward pass; a larger batch is accumulated. Does not change privacy.
+        micro_batch_size: rows per forward pass; a larger batch is accumulated. Does not change privacy. By default
+            512 on a CPU, 8192 elsewhere.
         source: randomness of batches and noise; by default, and for any guarantee, a fresh `SecureSource`.
 
     Raises:
@@ -68,15 +71,19 @@ def fit(
     """
     network = check_plan(plan, model, loss, len(data))
     check_arithmetic(data.x.device)
+    if micro_batch_size is None:
+        micro_batch_size = DEFAULT_MICRO_BATCHES.get(data.x.device.type, DEFAULT_MICRO_BATCH)
     if not micro_batch_size >= 1:
         raise PlanError(f"Expected micro_batch_size >= 1, got micro_batch_size={micro_batch_size!r}")
-    trainer = _Trainer(
+    trainer = PrivateTrainer(
         network, loss, data, plan, optimizer or Adam(1e-3), micro_batch_size, source or SecureSource()
     )
     return trainer.epochs()
 
 
-class _Trainer:
+class PrivateTrainer:
+    """The state of one training; `fit` checks what goes into it."""
+
     def __init__(
         self,
         model: Network,
@@ -92,7 +99,9 @@ class _Trainer:
         self._source = source
         self._sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        self._gradient_D = flat_gradient(list(parameters.values()))
+        sizes = [p.numel() for p in parameters.values()]
+        self._gradient_D = torch.zeros(sum(sizes), device=data.x.device)
+        self._pieces = list(zip(parameters.values(), self._gradient_D.split(sizes), strict=True))
         stds = plan.noise_stds
         self._noise_stds_D = torch.cat(
             [torch.full((p.numel(),), stds[name], device=data.x.device) for name, p in parameters.items()]
@@ -100,30 +109,30 @@ class _Trainer:
         self._optimizer = build_optimizer(optimizer, parameters.values())
 
     def epochs(self) -> Iterator[Epoch]:
+        """Train, one epoch for each value asked for."""
         curve = self._plan.epsilon_curve()
         for epoch in range(1, self._plan.epochs + 1):
+            check_trainable(self._model)
+            check_arithmetic(self._data.x.device)
             for rows in self._sampler.batches(self._plan.steps_per_epoch):
-                self._step(torch.from_numpy(rows).to(self._data.x.device))
+                self.step(torch.from_numpy(rows).to(self._data.x.device))
             yield Epoch(epoch, curve[epoch - 1])
 
-    def _step(self, rows_B: Tensor) -> None:
+    def step(self, rows_B: Tensor) -> None:
+        """Take one step on the given rows, which must come from the plan's sampler to be worth their price."""
         self._gradient_D.zero_()
+        for parameter, piece_D in self._pieces:  # anew: ``zero_grad`` and ``to`` put others in their place
+            parameter.grad = piece_D.view_as(parameter)
         for chunk in rows_B.split(self._micro_batch_size):
             accumulate_gradients(
                 self._model, self._loss, self._data.x[chunk], self._data.y[chunk], self._plan
             )
+        if any(p.grad is None or p.grad.data_ptr() != piece_D.data_ptr() for p, piece_D in self._pieces):
+            raise PlanError("Expected gradients to gather where the noise is added; one was replaced during the step")
         noise_D = self._source.normal(self._gradient_D.numel(), self._gradient_D.device)
         self._gradient_D.addcmul_(noise_D, self._noise_stds_D).div_(self._plan.batch_size)
         self._optimizer.step()
         self._model.project()
-
-
-def flat_gradient(parameters: list[nn.Parameter]) -> Tensor:
-    """Allocate one flat gradient of which each parameter's ``grad`` is a view, so that one noise draw serves all."""
-    flat_D = torch.zeros(sum(p.numel() for p in parameters), device=parameters[0].device)
-    for parameter, view in zip(parameters, flat_D.split([p.numel() for p in parameters]), strict=True):
-        parameter.grad = view.view_as(parameter)
-    return flat_D
 
 
 def accumulate_gradients(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, plan: Plan) -> None:

@@ -87,9 +87,13 @@ def test_the_radius_of_a_linear_network_is_the_distance_to_the_nearest_hyperplan
     w = model.layers[2].weight.detach().double()
     logits = x.flatten(1).double() @ w.T
     y = logits.argmax(dim=1)
-    distance = torch.stack(
-        [(logits.gather(1, y[:, None])[:, 0] - logits[:, j]) / (w[y] - w[j]).norm(dim=1) for j in range(classes)]
-    ).nan_to_num(nan=torch.inf).amin(dim=0)
+    distance = (
+        torch.stack(
+            [(logits.gather(1, y[:, None])[:, 0] - logits[:, j]) / (w[y] - w[j]).norm(dim=1) for j in range(classes)]
+        )
+        .nan_to_num(nan=torch.inf)
+        .amin(dim=0)
+    )
     radii = certified_radii(model, float64_logits(model, x), y)
     torch.testing.assert_close(radii, distance, rtol=1e-6, atol=0)
     assert (radii <= distance).all()

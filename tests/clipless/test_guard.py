@@ -18,9 +18,7 @@ ROUNDING = 1 + 1e-4  # float32 sums; the noise covers 1e-3
 NETWORKS = {
     "mlp": lambda g: zoo.mlp((1, 8, 8), 4, input_norm=3.0, width=12, depth=3, generator=g),
     "convnet": lambda g: zoo.convnet((1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8, generator=g),
-    "patch-net": lambda g: zoo.patch_net(
-        (1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8, generator=g
-    ),
+    "patch-net": lambda g: zoo.patch_net((1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8, generator=g),
 }
 NAN, INF = float("nan"), float("inf")
 

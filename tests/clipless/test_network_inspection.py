@@ -141,7 +141,6 @@ def test_a_parameter_outside_the_layers_is_refused():
     refused(model, "Expected a guarded layer to own scale, got Network")
 
 
-@pytest.mark.xfail(strict=True, reason="the parameter passes the inspection, and make_plan ends in a KeyError")
 def test_a_parameter_that_its_layer_does_not_guard_is_refused():
     model = network()
     model.layers[1].bias = nn.Parameter(torch.zeros(4))

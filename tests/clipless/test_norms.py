@@ -26,9 +26,11 @@ def random_kernel(*shape, seed=0):
 KERNELS = {
     "random": random_kernel,
     "constant": lambda *shape: torch.ones(shape, dtype=torch.float64),
-    "checkerboard": lambda *shape: (-1.0) ** torch.arange(shape[-2])[:, None].double()
-    * (-1.0) ** torch.arange(shape[-1]).double()
-    * torch.ones(shape, dtype=torch.float64),
+    "checkerboard": lambda *shape: (
+        (-1.0) ** torch.arange(shape[-2])[:, None].double()
+        * (-1.0) ** torch.arange(shape[-1]).double()
+        * torch.ones(shape, dtype=torch.float64)
+    ),
     "one-corner": lambda *shape: F.pad(
         torch.ones(*shape[:2], 1, 1, dtype=torch.float64), (0, shape[-1] - 1, 0, shape[-2] - 1)
     ),

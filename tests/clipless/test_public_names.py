@@ -25,7 +25,7 @@ def test_a_package_exports_exactly_these_names(package):
 def test_the_package_is_not_importable_under_another_name():
     """A second copy of every class would make rules found by exact type fail."""
     spec = importlib.util.spec_from_file_location("models.clipless", clipless.__file__)
-    with pytest.raises(ImportError, match="import this package as 'clipless', not 'models.clipless'"):
+    with pytest.raises(ImportError, match=r"import this package as 'clipless', not 'models\.clipless'"):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 

@@ -98,7 +98,7 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("data.splits", {"validation": []}, "Expected one or more texts that mark a split, got validation=[] (data.splits.validation in mnist.yaml)"),
         ("model.architecture", "mpl", "Expected architecture mlp or convnet or patch-net, got architecture='mpl' (model.architecture in mnist.yaml); did you mean 'mlp'?"),
         ("model.architecture", "resnet", "Expected architecture mlp or convnet or patch-net, got architecture='resnet' (model.architecture in mnist.yaml); resnet is not available in this version"),
-        ("model.architecture", {"name": "mlp", "hidden": 4}, "Expected parameters of mlp, got hidden=4 (model.architecture.hidden in mnist.yaml); known: depth, width"),
+        ("model.architecture", {"name": "mlp", "hidden": 4}, "Expected parameters of mlp, got hidden=4 (model.architecture.hidden in mnist.yaml); known: constraint, depth, width"),
         ("model.width", 3, "Expected a multiple of 2, width >= 2, got width=3 (model.width in mnist.yaml)"),
         ("model.width", {"log_int": [2, 64]}, "Expected multiples of 2, got width=[2, 64] (model.width.log_int in mnist.yaml); list the values instead"),
         ("model.patch", 2, "Expected no patch without an architecture that takes it (patch-net), got patch=2 (model.patch in mnist.yaml)"),

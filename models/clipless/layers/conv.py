@@ -64,7 +64,7 @@ class Conv2d(GuardedLayer):
 
     def forward(self, x_BIHW: Tensor) -> Tensor:
         """Apply the layer; inside a private step the kernel's gradient passes the guard."""
-        if self.sensitivities is None:
+        if self.sensitivities is None or not self.weight.requires_grad:
             return F.conv2d(x_BIHW, self.weight * self.scale, stride=self.stride, padding=self.padding)
         delta = self.sensitivities["weight"]
         return guarded_conv2d(x_BIHW, self.weight, self.scale, self.stride, self.padding, delta)

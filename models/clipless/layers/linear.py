@@ -45,7 +45,7 @@ class Dense(GuardedLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer; inside a private step the weight's gradient passes the guard."""
-        if self.sensitivities is None:
+        if self.sensitivities is None or not self.weight.requires_grad:
             return F.linear(x, self.weight)
         return guarded_linear(x, self.weight, self.sensitivities["weight"])
 

@@ -40,10 +40,10 @@ from clipless.errors import AccountantsDisagreeError, AccountingError
 from clipless.privacy.attack import attack_epsilon
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 from clipless.privacy.loss_grid import TAIL, FloatArray, IntArray, LossGrid, delta_slack
-from clipless.privacy.spending import LARGEST_LOSS, check_delta, hopeless, spending
+from clipless.privacy.spending import LARGEST_LOSS, MOST_STEPS, check_delta, hopeless, spending
 
 _HIGHEST_ORDER = 1024
-_ORDER_SLACK = 2.0**-49  # times order x log2(order): above the rounding of autodp's log-gamma terms, as measured
+_ROUNDING = 2.0**-49  # of K, and of order x log2(order), the size of autodp's log-gamma terms: more than was seen
 _AGREEMENT = 1e-6  # all sides are rounded outwards; what is left is rounding in the last lines, below 1e-9
 
 
@@ -182,7 +182,7 @@ def _cgf(order: int, noise_multiplier: float, sampling_rate: float) -> float:
         account.compose_poisson_subsampled_mechanisms(gaussian, sampling_rate)
         account.build_zeroth_oracle()
         rdp = account.evalRDP
-    return (order - 1) * float(rdp(order)) + _ORDER_SLACK * order * math.log2(order)
+    return (order - 1) * float(rdp(order)) * (1.0 + _ROUNDING) + _ROUNDING * order * math.log2(order)
 
 
 def pld_epsilon(event: Event, delta: float, *, interval: float | None = None, pessimistic: bool = True) -> float:
@@ -204,9 +204,8 @@ def pld_epsilon(event: Event, delta: float, *, interval: float | None = None, pe
         return 0.0
     if hopeless(parts):
         return math.inf if pessimistic else 0.0
-    attacked = attack_epsilon(event, delta)
-    if attacked > LARGEST_LOSS:
-        return math.inf if pessimistic else attacked
+    if _out_of_reach(event, delta):
+        return math.inf if pessimistic else attack_epsilon(event, delta)
     usable = _usable_delta(delta, parts, pessimistic)
     if not usable > 0.0:
         return math.inf
@@ -224,6 +223,10 @@ def pld_epsilon(event: Event, delta: float, *, interval: float | None = None, pe
         return float(composed.get_epsilon_for_delta(usable))
     except OverflowError:  # dp_accounting searches downwards and takes exp(-loss): epsilon is below a loss of -700
         return 0.0
+
+
+def _out_of_reach(event: Event, delta: float) -> bool:
+    return sum(part.steps for part in spending(event)) > MOST_STEPS or attack_epsilon(event, delta) > LARGEST_LOSS
 
 
 def _usable_delta(delta: float, parts: Sequence[PoissonGaussian], pessimistic: bool) -> float:
@@ -304,8 +307,8 @@ def _interval(parts: Sequence[PoissonGaussian], pessimistic: bool) -> float:
     variance = sum(part.steps * _loss_deviation(part) ** 2 for part in parts)
     typical = math.sqrt(variance / steps)
     width = typical / 16 if pessimistic else 0.16 * typical / math.sqrt(steps)
-    floor = 1e-6 if pessimistic else max(_loss_range(part) for part in parts) / 2**17
-    return max(min(width, 0.02), floor, 16 * math.sqrt(variance) / 2**21)
+    span = max(_loss_range(part) for part in parts)
+    return max(min(width, 0.02), 1e-6, span / 2**17, 16 * math.sqrt(variance) / 2**21)
 
 
 def _loss_deviation(part: PoissonGaussian) -> float:
@@ -315,8 +318,9 @@ def _loss_deviation(part: PoissonGaussian) -> float:
 
 
 def _loss_range(part: PoissonGaussian) -> float:
+    """Return about how far losses spread in both directions, with outputs within ten deviations."""
     sigma = part.noise_multiplier
-    return 2.0 / sigma**2 + 20.0 / sigma
+    return 2.0 * math.log1p(part.sampling_rate * math.expm1(0.5 / sigma**2 + 10.0 / sigma))
 
 
 def pld_curve(
@@ -349,8 +353,8 @@ def pld_curve(
 
 
 def _affordable(event: PoissonGaussian, counts: list[int], delta: float) -> list[int]:
-    """Return the numbers of steps, out of increasing ones, that the attack does not prove to be beyond a finite PLD."""
-    beyond = bisect_left(counts, True, key=lambda count: attack_epsilon(event.with_steps(count), delta) > LARGEST_LOSS)
+    """Return those out of increasing numbers of steps that have a finite PLD, as far as is known beforehand."""
+    beyond = bisect_left(counts, True, key=lambda count: _out_of_reach(event.with_steps(count), delta))
     return counts[:beyond]
 
 

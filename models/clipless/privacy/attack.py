@@ -6,9 +6,9 @@ the example is replaced by its opposite) and deviation sigma sqrt(steps). Differ
 
     P(S > c) <= e^epsilon Q(S > c) + delta     for every threshold c,
 
-so every c proves that epsilon >= log((P(S > c) - delta) / Q(S > c)). The likelihood ratio is nearly a function of S when
-noise is large: measured at delta 1e-5, 100 to 5000 steps and rates .01 to .2, this attains 97 % of the epsilon claimed
-from noise multiplier 3 on, 84 % at 1.5, 37 % at 0.8.
+so every c proves that epsilon >= log((P(S > c) - delta) / Q(S > c)). The likelihood ratio is nearly a function of S
+when noise is large: measured at delta 1e-5, 100 to 5000 steps and rates .01 to .2, this attains at least 97 % of the
+epsilon claimed from noise multiplier 3 on, 84 % at 1.5 and 37 % at 0.8.
 """
 
 import math

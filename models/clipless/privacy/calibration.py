@@ -6,7 +6,7 @@ and of the steps, so the searches are in logarithms.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from functools import cache
 
@@ -15,15 +15,11 @@ from scipy import optimize
 from clipless.errors import AccountingError
 from clipless.privacy.accounting import claim, rdp_epsilon
 from clipless.privacy.events import PoissonGaussian, Relation
-from clipless.privacy.spending import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER
-
-MOST_STEPS = 10**7
-"""Searches for steps end here."""
+from clipless.privacy.spending import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER, MOST_STEPS
 
 _AIM, _ENOUGH = 0.996, 0.99  # of the target: where a search for noise aims, and from where it is content
 _SMALLEST, _LARGEST = 1e-9, 1e6  # stand for no and infinite epsilon in logarithms
 _FLATTEST, _STEEPEST = 0.5, 50.0  # powers of the noise that epsilon can follow
-_MOST_TRIES = 100
 
 
 def noise_multiplier_for(
@@ -55,28 +51,37 @@ def noise_multiplier_for(
             f"Expected steps >= 1 and sampling_rate > 0, got steps={steps!r} and sampling_rate={sampling_rate!r}: "
             f"nothing is released, so no noise is needed"
         )
-    low, high = LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER  # too little noise, enough noise
+    low, high = LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER  # what is tried next to find too little, enough noise
     noise, slope = _noise_by_rdp(event, epsilon, delta)
-    last_noise, last_excess = math.nan, math.nan
-    for _ in range(_MOST_TRIES):
+    tried: set[float] = set()
+    last: tuple[float, float] | None = None
+    while noise not in tried:
         price = claim(replace(event, noise_multiplier=noise), delta).epsilon
         if _ENOUGH * epsilon <= price <= epsilon:
             return noise
-        low, high = (noise, high) if price > epsilon else (low, noise)
         excess = _log_ratio(price, _AIM * epsilon)
-        steepness = (last_excess - excess) / math.log(noise / last_noise) if last_noise > 0.0 else slope
-        slope = min(max(steepness, _FLATTEST), _STEEPEST)
-        last_noise, last_excess = noise, excess
-        noise = _inside(noise * math.exp(min(max(excess / slope, -1.0), 1.0)), low, high)
+        if last is not None:
+            slope = _clipped_slope((last[1] - excess) / math.log(noise / last[0]))
+        last = (noise, excess)
+        tried.add(noise)
+        low, high = (noise, high) if price > epsilon else (low, noise)
+        noise = _next_noise(noise * math.exp(min(max(excess / slope, -1.0), 1.0)), low, high, tried)
     raise AccountingError(
         f"Expected an epsilon that noise_multipliers from {LEAST_NOISE_MULTIPLIER:g} to {MOST_NOISE_MULTIPLIER:g} can "
         f"meet, got epsilon={epsilon!r} at delta={delta!r}: {_remedy(price, epsilon)}"
     )
 
 
-def _inside(value: float, low: float, high: float) -> float:
-    """Return value if it lies well between the ends, their geometric mean otherwise."""
-    return value if low * 1.0001 < value < high / 1.0001 else math.sqrt(low * high)
+def _next_noise(proposal: float, low: float, high: float, tried: Container[float]) -> float:
+    """Return the proposal if it is well inside, else an end not tried yet, else the middle; an end when they meet."""
+    if low * 1.0001 < proposal < high / 1.0001:
+        return proposal
+    end = low if proposal <= low * 1.0001 else high
+    return end if end not in tried or high <= low * 1.0001 else math.sqrt(low * high)
+
+
+def _clipped_slope(slope: float) -> float:
+    return min(max(slope, _FLATTEST), _STEEPEST)
 
 
 def _remedy(price: float, epsilon: float) -> str:
@@ -99,10 +104,10 @@ def _noise_by_rdp(event: PoissonGaussian, epsilon: float, delta: float) -> tuple
     while excess(low) <= 0.0 and low > least:
         low, high = max(low - 1.0, least), low
     log_noise = optimize.brentq(excess, low, high, xtol=1e-2) if excess(low) > 0.0 >= excess(high) else high
-    slope = min(max((excess(log_noise - 0.05) - excess(log_noise + 0.05)) / 0.1, _FLATTEST), _STEEPEST)
+    slope = _clipped_slope((excess(log_noise - 0.05) - excess(log_noise + 0.05)) / 0.1)
     if event.relation is Relation.REPLACE_ONE:
         log_noise += math.log(2.0)  # one example replaced moves the sum up to twice as far
-    return math.exp(log_noise), slope
+    return min(max(math.exp(log_noise), LEAST_NOISE_MULTIPLIER), MOST_NOISE_MULTIPLIER), slope
 
 
 def steps_for(

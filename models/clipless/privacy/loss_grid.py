@@ -25,7 +25,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 def delta_slack(steps: int) -> float:
-    """Return what rounding in the transforms may change in a divergence: above all that was seen at 10 to 10^6 steps."""
+    """Return what rounding in the transforms may change in a divergence: more than was seen at 10 to 10^6 steps."""
     return steps * 2.0**-52
 
 

@@ -57,6 +57,10 @@ class SecureSource(RandomSource):
     """AES-256-CTR keystream under a fresh key from ``os.urandom``. Cannot be seeded, copied or pickled."""
 
     def __init__(self) -> None:
+        self._new_stream()
+
+    def _new_stream(self) -> None:
+        self._process = os.getpid()
         self._stream = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(os.urandom(16))).encryptor()
 
     @property
@@ -66,6 +70,8 @@ class SecureSource(RandomSource):
 
     def random_bytes(self, count: int) -> bytearray:
         """Return the next ``count`` bytes of the keystream."""
+        if self._process != os.getpid():  # a forked process must not repeat its parent's noise
+            self._new_stream()
         buffer = bytearray(count + 15)
         self._stream.update_into(bytes(count), buffer)
         del buffer[count:]

@@ -15,6 +15,9 @@ MOST_NOISE_MULTIPLIER = 1e6
 LARGEST_LOSS = 700.0
 """PLD reports epsilons beyond as infinite, for exp() overflows there; RDP has a finite bound."""
 
+MOST_STEPS = 10**7
+"""PLD reports the price of more steps as infinite, for its transforms would take minutes; RDP has a finite bound."""
+
 
 def spending(event: Event) -> tuple[PoissonGaussian, ...]:
     """Return the parts of an event that cost anything, those of equal noise and sampling rate merged."""

@@ -21,6 +21,7 @@ def orthogonal(weight_OI: Tensor, iterations: int = 1) -> Tensor:
     """
     wide = weight_OI.shape[0] <= weight_OI.shape[1]
     matrix = weight_OI if wide else weight_OI.mT
+    matrix = matrix * (2.0 / matrix.abs().amax()).clamp(max=1.0)  # squares of larger entries could overflow
     gram = matrix @ matrix.mT
     norm_bound = gram.abs().sum(dim=1).amax().sqrt()
     shrink = (1.999 / norm_bound).clamp(max=1.0)

@@ -4,6 +4,10 @@ import torch
 from torch import Tensor
 
 
+# Times the radius: a larger matrix is scaled down first, since its Gram matrix would drown what is near the radius.
+_LARGEST = 1e4
+
+
 def spectral_ball(weight_OI: Tensor, radius: float) -> Tensor:
     """Nearest matrix of spectral norm at most ``radius``: ``argmin |W - V|_F  s.t.  |V|_2 <= radius``.
 
@@ -16,6 +20,7 @@ def spectral_ball(weight_OI: Tensor, radius: float) -> Tensor:
     """
     wide = weight_OI.shape[0] <= weight_OI.shape[1]
     matrix = (weight_OI if wide else weight_OI.mT).double()
+    matrix = matrix * (_LARGEST * radius / torch.linalg.matrix_norm(matrix)).clamp(max=1.0)
     squares, vectors = torch.linalg.eigh(matrix @ matrix.mT)
     factors = (radius / squares.clamp(min=radius**2).sqrt()).clamp(max=1.0)
     clipped: Tensor = matrix - (vectors * (1.0 - factors)) @ (vectors.mT @ matrix)

@@ -98,9 +98,7 @@ def test_least_variance_saves_much_where_sensitivities_differ():
 
 def test_least_variance_saves_a_third_on_a_small_convolutional_network():
     model = zoo.convnet((1, 28, 28), 10, input_norm=5.0, width=16, depth=2, hidden=64)
-    plan = make_plan(
-        model, TauCCE(), population=60_000, batch_size=1000, delta=1e-5, noise_multiplier=1.0, epochs=1
-    )
+    plan = make_plan(model, TauCCE(), population=60_000, batch_size=1000, delta=1e-5, noise_multiplier=1.0, epochs=1)
     norm = norms(plan.sensitivities, plan.sizes)
     assert norm[NoiseAllocation.MIN_VARIANCE] < 0.66 * norm[NoiseAllocation.PER_LAYER]
     assert norm[NoiseAllocation.MIN_VARIANCE] < 0.66 * norm[NoiseAllocation.GLOBAL]

@@ -186,7 +186,6 @@ def test_a_secure_source_is_neither_copied_nor_pickled(duplicate):
         duplicate(SecureSource())
 
 
-@pytest.mark.xfail(strict=True, reason="a forked process goes on with its parent's keystream")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_does_not_repeat_its_parents_noise():
     source = SecureSource()

@@ -41,9 +41,6 @@ MATRICES = {
     "tiny": random(8, 12) * 1e-30,
     "denormal": random(8, 12) * 1e-42,
 }
-OVERFLOW = pytest.mark.xfail(strict=True, reason="the Gram matrix overflows float32")
-
-
 @pytest.mark.parametrize("name", MATRICES)
 @pytest.mark.parametrize("iterations", [1, 2, 5])
 def test_orthogonal_leaves_no_singular_value_above_one(name, iterations):
@@ -56,12 +53,11 @@ def test_the_spectral_ball_leaves_no_singular_value_above_its_radius(name, radiu
     assert norm(spectral_ball(MATRICES[name].float(), radius)) <= radius * SLACK
 
 
-@pytest.mark.parametrize("scale", [1e12, 1e18, pytest.param(1e20, marks=OVERFLOW), pytest.param(1e38, marks=OVERFLOW)])
+@pytest.mark.parametrize("scale", [1e12, 1e18, 1e20, 1e38])
 def test_orthogonal_holds_for_huge_entries(scale):
     assert norm(orthogonal((random(8, 12) * scale).clamp(-3e38, 3e38).float())) <= SLACK
 
 
-@pytest.mark.xfail(strict=True, reason="the Gram matrix loses small singular values beside huge ones")
 @pytest.mark.parametrize("scale", [1e12, 1e20, 1e38])
 def test_the_spectral_ball_holds_for_huge_entries(scale):
     assert norm(spectral_ball((random(8, 12) * scale).clamp(-3e38, 3e38).float(), 1.0)) <= SLACK
@@ -85,7 +81,7 @@ def test_singular_values_from_zero_to_two_land_between_zero_and_one():
     assert found.max() <= 1 + 1e-12
     torch.testing.assert_close(found, expected, rtol=0, atol=5e-3)
     dense = torch.linalg.svdvals(orthogonal(with_singular_values(values.tolist(), 80, 70)))
-    assert 0 <= dense.min()
+    assert dense.min() >= 0
     assert dense.max() <= 1 + 1e-12
 
 
@@ -179,4 +175,4 @@ def test_bad_constraints_are_refused(build):
 
 
 def test_every_constraint_has_a_name():
-    assert CONSTRAINTS == {"orthogonal": Orthogonal, "spectral_ball": SpectralBall}
+    assert {"orthogonal": Orthogonal, "spectral_ball": SpectralBall} == CONSTRAINTS

@@ -114,7 +114,7 @@ def test_an_mlp_without_layers_is_refused():
 def test_an_unknown_architecture_is_refused_with_a_hint():
     with pytest.raises(UnsupportedError, match="did you mean 'convnet'"):
         zoo.build("convet", (1, 8, 8), 3, input_norm=1.0)
-    with pytest.raises(UnsupportedError, match="Expected an architecture among convnet, mlp, patch-net, got 'qqq'$"):
+    with pytest.raises(UnsupportedError, match=r"Expected an architecture among convnet, mlp, patch-net, got 'qqq'$"):
         zoo.build("qqq", (1, 8, 8), 3, input_norm=1.0)
 
 

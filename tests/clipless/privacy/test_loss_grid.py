@@ -1,0 +1,82 @@
+"""Composition on the grid of losses, against distributions that can be added up by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from clipless.privacy.loss_grid import LossGrid, delta_slack
+
+
+def randomized_response(loss, width):
+    """Loss +-l with odds e^l: the divergence of n steps is a binomial sum."""
+    cells = round(loss / width)
+    masses = np.zeros(2 * cells + 1)
+    masses[-1] = 1 / (1 + math.exp(-loss))
+    masses[0] = 1 - masses[-1]
+    return LossGrid(masses, -cells, width, 0.0)
+
+
+def divergence(loss, steps, epsilon):
+    ups = np.arange(steps + 1)
+    total = (2 * ups - steps) * loss
+    return float(stats.binom.pmf(ups, steps, 1 / (1 + math.exp(-loss))) @ -np.expm1(np.minimum(epsilon - total, 0)))
+
+
+@pytest.mark.parametrize("counts", [[1], [3], [1, 2, 3, 10], [7, 50, 51], [200], [1, 1000]])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.1])
+def test_randomized_response_composes_to_its_binomial_sum(counts, delta):
+    loss = 0.5
+    for count, epsilon in zip(counts, randomized_response(loss, 0.125).epsilons(counts, delta), strict=True):
+        if epsilon > 0.0:
+            assert divergence(loss, count, epsilon) == pytest.approx(delta, rel=1e-4)
+        else:
+            assert divergence(loss, count, 0.0) <= delta
+
+
+def test_infinite_mass_adds_up_and_ends_in_an_infinite_epsilon():
+    grid = LossGrid(np.array([1.0 - 1e-6]), 0, 0.1, 1e-6)
+    assert grid.epsilons([1, 5, 11, 12], 1e-5) == [0.0, 0.0, math.inf, math.inf]
+
+
+def test_losses_beyond_the_exponential_count_as_infinite():
+    grid = LossGrid(np.array([0.5, 0.5]), 800, 1.0, 0.0)
+    assert grid.epsilons([1], 1e-5) == [math.inf]
+    assert LossGrid(np.array([0.999, 0.001]), 0, 800.0, 0.0).epsilons([1, 2], 0.01) == [0.0, 0.0]
+    assert LossGrid(np.array([0.999, 0.001]), 0, 800.0, 0.0).epsilons([1, 20], 0.01) == [0.0, math.inf]
+
+
+def test_connected_dots_keep_both_distributions_and_never_lower_the_divergence():
+    width, points = 0.05, np.array([-80, -40, -21, -20, -3, 0, 1, 2, 5, 9, 30, 60, 100])
+    mu = 1.0  # two normals one deviation apart
+
+    def exact(epsilon):
+        return stats.norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+
+    grid = LossGrid.from_dots(points, exact(points * width), width)
+    losses = (grid.first + np.arange(len(grid.masses))) * width
+    assert grid.masses.sum() + grid.infinite == pytest.approx(1.0, abs=1e-12)
+    assert grid.masses @ np.exp(-losses) <= 1.0 + 1e-12
+    for epsilon in np.linspace(-3.5, 4.5, 300):
+        ours = grid.infinite + grid.masses @ np.maximum(0, -np.expm1(epsilon - losses))
+        assert ours >= exact(epsilon) - 1e-14
+    on_dots = [grid.infinite + grid.masses @ np.maximum(0, -np.expm1(e - losses)) for e in points * width]
+    np.testing.assert_allclose(on_dots, exact(points * width), rtol=1e-9, atol=1e-14)
+
+
+def test_rounding_of_many_steps_stays_within_its_slack():
+    steps, sigma, width = 4096, 64.0, 1 / 1024
+    reach = round(0.4 / width)
+    points = np.arange(-reach, reach + 1)
+    mu = 1 / sigma
+    losses = points * width
+    deltas = stats.norm.cdf(mu / 2 - losses / mu) - np.exp(losses + stats.norm.logcdf(-mu / 2 - losses / mu))
+    grid = LossGrid.from_dots(points, np.clip(deltas, 0, 1), width)
+    for delta in (1e-5, 1e-9, 10 * delta_slack(steps)):
+        (epsilon,) = grid.epsilons([steps], delta)
+        total = math.sqrt(steps) * mu
+        exact = stats.norm.cdf(total / 2 - epsilon / total) - math.exp(
+            epsilon + stats.norm.logcdf(-total / 2 - epsilon / total)
+        )
+        assert 0.97 * delta - 2 * delta_slack(steps) <= exact <= delta

@@ -1,0 +1,245 @@
+"""What a training step does with its gradient, what a user may do between epochs, and what fit refuses."""
+
+import pytest
+import torch
+
+from clipless import SGD, Adam, Epoch, TauCCE, fit, make_plan, training, zoo
+from clipless.datasets import Split
+from clipless.errors import PlanError, UnsupportedError
+from clipless.testing import SeededSource
+
+STILL = SGD(1e-30)  # weights stay where they are
+
+
+class RecordingSource(SeededSource):  # type: ignore[misc]
+    """A repeatable source that remembers its normals."""
+
+    def __init__(self, seed=0):
+        super().__init__(seed)
+        self.normals = []
+
+    def normal(self, count, device="cpu"):
+        self.normals.append(super().normal(count, device))
+        return self.normals[-1]
+
+
+def network(seed=0, width=32):
+    generator = torch.Generator().manual_seed(seed)
+    return zoo.mlp((16,), 3, input_norm=2.0, width=width, generator=generator)
+
+
+def rows(count=40, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, 16, generator=generator)
+    return Split(x, torch.randint(0, 3, (count,), generator=generator))
+
+
+def zeros(count):
+    return Split(torch.zeros(count, 16), torch.zeros(count, dtype=torch.int64))
+
+
+def plan_for(model, data, loss=None, **options):
+    numbers = {"batch_size": len(data), "delta": 1e-6, "noise_multiplier": 1.0, "epochs": 1}
+    return make_plan(model, loss or TauCCE(0.1), population=len(data), **(numbers | options))
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def last_noise(source, plan, name):
+    """What the last step adds to the summed gradient of the first parameter, over the batch size."""
+    assert next(iter(plan.sizes)) == name
+    return source.normals[-1][: plan.sizes[name]] * plan.noise_stds[name] / plan.batch_size
+
+
+def test_training_moves_by_the_learning_rate_and_projects():
+    model, data, source = network(), rows(), RecordingSource()
+    plan = plan_for(model, data)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    next(fit(model, TauCCE(0.1), data, plan, optimizer=SGD(0.01), source=source))
+    gradients = {name: p.grad for name, p in model.named_parameters()}
+    for layer, name in ((model.layers[2], "layers.2.weight"), (model.layers[4], "layers.4.weight")):
+        expected = layer.constraint.project(before[name] - 0.01 * gradients[name])
+        torch.testing.assert_close(layer.weight.detach(), expected)
+
+
+@pytest.mark.parametrize("optimizer", [SGD(10.0), SGD(0.5, momentum=0.9), Adam(0.5)])
+@pytest.mark.parametrize("name", zoo.ARCHITECTURES)
+def test_every_step_ends_within_the_constraints(optimizer, name):
+    model = zoo.build(name, (1, 4, 4), 3, input_norm=1.0)
+    data = Split(torch.rand(20, 1, 4, 4), torch.zeros(20, dtype=torch.int64))
+    for _ in fit(model, TauCCE(), data, plan_for(model, data, TauCCE(), epochs=3), optimizer=optimizer):
+        for p in model.parameters():
+            assert torch.linalg.matrix_norm(p.detach().flatten(1).double(), 2) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("optimizer", [SGD(0.1, momentum=0.5), Adam(0.01), None])
+def test_the_same_source_trains_the_same_model(optimizer):
+    trained = []
+    for seed in (0, 0, 1):
+        model, data = network(), rows()
+        plan = plan_for(model, data, batch_size=10, epochs=2)
+        list(fit(model, TauCCE(0.1), data, plan, optimizer=optimizer, source=SeededSource(seed)))
+        trained.append(weights(model))
+    assert torch.equal(trained[0], trained[1])
+    assert not torch.equal(trained[0], trained[2])
+
+
+def test_training_without_much_noise_learns():
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randint(0, 3, (300,), generator=generator)
+    x = torch.randn(300, 16, generator=generator) * 0.3 + 2.0 * torch.nn.functional.one_hot(y, 16)
+    model, data = network(), Split(x, y)
+    plan = plan_for(model, data, batch_size=100, noise_multiplier=0.1, epochs=10)
+    list(fit(model, TauCCE(0.1), data, plan, optimizer=Adam(0.02), source=SeededSource(0)))
+    assert (model(x).argmax(dim=1) == y).double().mean() > 0.95
+
+
+def test_epochs_are_numbered_and_carry_the_planned_epsilon():
+    model, data = network(), rows()
+    plan = plan_for(model, data, batch_size=20, epochs=4)
+    found = list(fit(model, TauCCE(0.1), data, plan))
+    assert found == [Epoch(t, epsilon) for t, epsilon in enumerate(plan.epsilon_curve(), start=1)]
+
+
+def test_nothing_is_drawn_before_the_first_epoch_is_asked_for_nor_after_the_last():
+    model, data, source = network(), rows(), RecordingSource()
+    plan = plan_for(model, data, batch_size=20, epochs=5)
+    epochs = fit(model, TauCCE(0.1), data, plan, source=source)
+    assert source.normals == []
+    next(epochs)
+    next(epochs)
+    assert len(source.normals) == 4
+    epochs.close()
+    assert len(source.normals) == 4
+
+
+def test_gradients_that_gather_elsewhere_during_a_step_end_training(monkeypatch):
+    """They would reach the optimiser without noise."""
+    gathered = training.accumulate_gradients
+
+    def elsewhere(model, *arguments):
+        gathered(model, *arguments)
+        model.layers[2].weight.grad = model.layers[2].weight.grad.clone()
+
+    monkeypatch.setattr(training, "accumulate_gradients", elsewhere)
+    model, data = network(), rows()
+    before = weights(model).clone()
+    with pytest.raises(PlanError, match="one was replaced during the step"):
+        next(fit(model, TauCCE(0.1), data, plan_for(model, data)))
+    assert torch.equal(weights(model), before)
+
+
+# Between epochs the model is in the user's hands
+
+
+def test_gradients_that_a_user_adds_between_epochs_do_not_enter_the_next_step():
+    model, data, source = network(), zeros(8), RecordingSource()
+    plan = plan_for(model, data, epochs=2)
+    epochs = fit(model, TauCCE(0.1), data, plan, optimizer=STILL, source=source)
+    next(epochs)
+    model(rows().x).sum().backward()
+    next(epochs)
+    torch.testing.assert_close(model.layers[2].weight.grad.flatten(), last_noise(source, plan, "layers.2.weight"))
+
+
+def forget_gradients(model):
+    model.zero_grad()
+
+
+def replace_gradients(model):
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+
+
+def move_there_and_back(model):
+    model.double().float()
+
+
+@pytest.mark.parametrize("act", [forget_gradients, replace_gradients, move_there_and_back])
+def test_noise_reaches_the_optimiser_whatever_a_user_did_to_the_gradients(act):
+    model, data, source = network(), zeros(8), RecordingSource()
+    plan = plan_for(model, data, epochs=2)
+    epochs = fit(model, TauCCE(0.1), data, plan, optimizer=STILL, source=source)
+    next(epochs)
+    act(model)
+    next(epochs)
+    torch.testing.assert_close(model.layers[2].weight.grad.flatten(), last_noise(source, plan, "layers.2.weight"))
+
+
+def test_low_precision_that_begins_after_the_call_is_refused():
+    model, data = network(), rows()
+    epochs = fit(model, TauCCE(0.1), data, plan_for(model, data))
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(UnsupportedError, match="autocast"):
+        next(epochs)
+
+
+def test_hooks_that_are_added_between_epochs_are_refused():
+    model, data = network(), rows()
+    epochs = fit(model, TauCCE(0.1), data, plan_for(model, data, epochs=2))
+    next(epochs)
+    model.layers[2].weight.register_hook(lambda g: 100 * g)
+    with pytest.raises(UnsupportedError, match="hooks"):
+        next(epochs)
+
+
+def test_a_frozen_layer_is_left_alone():
+    model, data = network(), rows()
+    model.layers[2].weight.requires_grad_(False)
+    before = model.layers[2].weight.clone()
+    plan = plan_for(model, data)
+    assert list(plan.sizes) == ["layers.4.weight"]
+    list(fit(model, TauCCE(0.1), data, plan))
+    assert torch.equal(model.layers[2].weight, before)
+
+
+# Refusals: before anything is drawn
+
+
+def refused(error, match, model, loss, data, plan, **options):
+    source = RecordingSource()
+    with pytest.raises(error, match=match):
+        fit(model, loss, data, plan, source=source, **options)
+    assert source.normals == []
+
+
+@pytest.fixture
+def planned():
+    model, data = network(), rows()
+    return model, TauCCE(0.1), data, plan_for(model, data)
+
+
+def test_other_rows_than_planned_are_refused(planned):
+    model, loss, _, plan = planned
+    refused(PlanError, "Expected the 40 rows", model, loss, rows(41), plan)
+
+
+def test_another_model_than_planned_is_refused(planned):
+    _, loss, data, plan = planned
+    refused(PlanError, "model and loss that the plan was made for", network(width=16), loss, data, plan)
+
+
+def test_another_loss_than_planned_is_refused(planned):
+    model, _, data, plan = planned
+    refused(UnsupportedError, "No Lipschitz constant", model, torch.nn.CrossEntropyLoss(), data, plan)
+
+
+def test_a_model_that_cannot_be_guarded_is_refused(planned):
+    model, loss, data, plan = planned
+    model.layers[2].register_forward_hook(lambda *_: None)
+    refused(UnsupportedError, "hooks", model, loss, data, plan)
+
+
+def test_autocast_is_refused(planned):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        refused(UnsupportedError, "autocast", *planned)
+
+
+@pytest.mark.parametrize("size", [0, -1, float("nan")])
+def test_a_micro_batch_without_rows_is_refused(planned, size):
+    refused(PlanError, "micro_batch_size", *planned, micro_batch_size=size)
+
+
+def test_unknown_optimiser_settings_are_refused(planned):
+    refused(UnsupportedError, "SGD or Adam", *planned, optimizer=torch.optim.SGD)
