@@ -55,9 +55,7 @@ def certified_radii(model: Network, logits_BK: Tensor, target_B: Tensor) -> Tens
         radii_B = (logits_BK[:, 0] * sign_B - error_B) / bounds.lipschitz()
     else:
         margins_BK = logits_BK.gather(1, target_B[:, None]) - logits_BK - 2.0 * error_B[:, None]
-        reach_BK = _pairwise_lipschitz(model, bounds.lipschitz(), bounds.lipschitz(skip_last=1), logits_BK)[
-            target_B
-        ]
+        reach_BK = _pairwise_lipschitz(model, bounds.lipschitz(), bounds.lipschitz(skip_last=1), logits_BK)[target_B]
         own_BK = torch.nn.functional.one_hot(target_B, logits_BK.shape[1]).bool()
         radii_B = (margins_BK / reach_BK).masked_fill(own_BK, float("inf")).amin(dim=1)
     return torch.where(radii_B > 0, radii_B, 0.0)

@@ -17,9 +17,7 @@ from clipless.network import Network
 from clipless.radii import parse_radius
 
 
-def evaluate(
-    model: Network, split: Split, radii: Iterable[str] = (), input_gain: float = 1.0
-) -> dict[str, float]:
+def evaluate(model: Network, split: Split, radii: Iterable[str] = (), input_gain: float = 1.0) -> dict[str, float]:
     """Score ``model`` on ``split`` in float64.
 
     Args:

@@ -73,9 +73,7 @@ def guarded(model: nn.Module, sensitivities: Mapping[str, float]) -> Iterator[No
         owner, _, name = path.rpartition(".")
         delta = sensitivities.get(path)
         if owner not in layers:
-            raise PlanError(
-                f"Expected a guarded layer to own {path}, got {type(model.get_submodule(owner)).__name__}"
-            )
+            raise PlanError(f"Expected a guarded layer to own {path}, got {type(model.get_submodule(owner)).__name__}")
         if delta is None or not 0 < delta < float("inf"):
             raise PlanError(f"Expected a positive, finite sensitivity for {path}, got {delta!r}")
         thresholds[owner][name] = delta
@@ -134,9 +132,7 @@ class _GuardedConv2d(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(
-        x: Tensor, weight: Tensor, scale: float, stride: Pair, padding: Pair, sensitivity: float
-    ) -> Tensor:
+    def forward(x: Tensor, weight: Tensor, scale: float, stride: Pair, padding: Pair, sensitivity: float) -> Tensor:
         del sensitivity
         return F.conv2d(x, weight * scale, stride=stride, padding=padding)
 

@@ -32,9 +32,7 @@ def check_trainable(model: nn.Module) -> Network:
         InvalidBoundError: shapes that do not fit, or no input ball in front.
     """
     if type(model) is not Network:
-        raise UnsupportedError(
-            f"Expected a clipless.Network, got {type(model).__name__}: wrap the layers in one"
-        )
+        raise UnsupportedError(f"Expected a clipless.Network, got {type(model).__name__}: wrap the layers in one")
     for name in ("forward", "project"):
         if name in vars(model):
             raise UnsupportedError(f"The {name} of this Network was replaced; use the network's own")
@@ -55,9 +53,7 @@ def check_arithmetic(device: torch.device) -> None:
         UnsupportedError: autocast or TF32 is on.
     """
     if torch.is_autocast_enabled(device.type):
-        raise UnsupportedError(
-            "Expected autocast to be off in private training; leave the torch.autocast block"
-        )
+        raise UnsupportedError("Expected autocast to be off in private training; leave the torch.autocast block")
     tf32 = torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32
     if device.type == "cuda" and tf32:
         raise UnsupportedError(
@@ -73,9 +69,7 @@ def _check_hooks(model: Network) -> None:
     for path, module in model.named_modules():
         for name in _MODULE_HOOKS:
             if getattr(module, name):
-                raise UnsupportedError(
-                    f"Expected no hooks on {path or 'the network'}, found {name[1:]}; remove them"
-                )
+                raise UnsupportedError(f"Expected no hooks on {path or 'the network'}, found {name[1:]}; remove them")
     for path, parameter in model.named_parameters():
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
             raise UnsupportedError(f"Expected no hooks on parameter {path}; remove them")
@@ -83,20 +77,14 @@ def _check_hooks(model: Network) -> None:
 
 def _check_parameters(model: Network) -> None:
     if len({id(layer) for layer in model.layers}) != len(model.layers):
-        raise UnsupportedError(
-            "Expected every layer once, found one layer object in two places; build two layers"
-        )
+        raise UnsupportedError("Expected every layer once, found one layer object in two places; build two layers")
     owners: dict[int, str] = {}
     for path, parameter in model.named_parameters(remove_duplicate=False):
         first = owners.setdefault(parameter.untyped_storage().data_ptr(), path)
         if first != path:
-            raise UnsupportedError(
-                f"Expected parameters of their own, found {path} tied to {first}; untie them"
-            )
+            raise UnsupportedError(f"Expected parameters of their own, found {path} tied to {first}; untie them")
         owner = model.get_submodule(path.rpartition(".")[0])
         if not isinstance(owner, GuardedLayer):
             raise UnsupportedError(f"Expected a guarded layer to own {path}, got {type(owner).__name__}")
         if parameter.dtype != torch.float32:
-            raise UnsupportedError(
-                f"Expected float32 parameters, got {path} in {parameter.dtype}; use model.float()"
-            )
+            raise UnsupportedError(f"Expected float32 parameters, got {path} in {parameter.dtype}; use model.float()")

@@ -110,9 +110,7 @@ def loss_lipschitz(loss: Loss, logits: int) -> float:
     rule = _RULES.get(type(loss))
     if rule is None:
         known = ", ".join(sorted(t.__name__ for t in _RULES))
-        raise UnsupportedError(
-            f"No Lipschitz constant for loss {type(loss).__name__}; losses with one: {known}"
-        )
+        raise UnsupportedError(f"No Lipschitz constant for loss {type(loss).__name__}; losses with one: {known}")
     return rule(loss, logits)
 
 

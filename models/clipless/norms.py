@@ -51,6 +51,4 @@ def conv2d_norm_upper(kernel_OIHW: Tensor, size: Pair, stride: Pair) -> float:
 
 
 def _rounded_up(norm: float, terms: int) -> float:
-    return float(
-        norm * (1.0 + (terms + 64) * torch.finfo(torch.float64).eps) + torch.finfo(torch.float64).tiny
-    )
+    return float(norm * (1.0 + (terms + 64) * torch.finfo(torch.float64).eps) + torch.finfo(torch.float64).tiny)

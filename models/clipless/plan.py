@@ -7,7 +7,6 @@ so that no code path can train otherwise than was accounted.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import partial
 from math import ceil, isfinite
 from types import MappingProxyType
 from typing import Any
@@ -64,7 +63,7 @@ class Plan:
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {name: dict(v) if isinstance(v, MappingProxyType) else v for name, v in values.items()}
-        return partial(Plan, **plain), ()
+        return _rebuilt, (plain,)
 
     @property
     def sampling_rate(self) -> float:
@@ -79,13 +78,8 @@ class Plan:
     @property
     def noise_stds(self) -> dict[str, float]:
         """Standard deviation of the noise on each summed gradient (before the division by b)."""
-        multipliers = noise_multipliers(
-            self.allocation, self.noise_multiplier, self.sensitivities, self.sizes
-        )
-        return {
-            name: sigma * self.sensitivities[name] * (1.0 + NOISE_INFLATION)
-            for name, sigma in multipliers.items()
-        }
+        multipliers = noise_multipliers(self.allocation, self.noise_multiplier, self.sensitivities, self.sizes)
+        return {name: sigma * self.sensitivities[name] * (1.0 + NOISE_INFLATION) for name, sigma in multipliers.items()}
 
     def event(self, epochs: int | None = None) -> PoissonGaussian:
         """What is spent by ``epochs`` epochs, by default by the whole plan."""
@@ -122,6 +116,10 @@ class Plan:
             "noise_stds": self.noise_stds,
             "event": self.event().to_json(),
         }
+
+
+def _rebuilt(values: dict[str, Any]) -> Plan:
+    return Plan(**values)
 
 
 def make_plan(
@@ -166,9 +164,7 @@ def make_plan(
     """
     _check_numbers(population, batch_size, delta, sensitivity_fraction, accept_large_delta)
     given = [
-        name
-        for name, v in (("epsilon", epsilon), ("noise_multiplier", noise_multiplier), ("epochs", epochs))
-        if v
+        name for name, v in (("epsilon", epsilon), ("noise_multiplier", noise_multiplier), ("epochs", epochs)) if v
     ]
     if len(given) != 2:
         raise PlanError(
@@ -215,9 +211,7 @@ def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int) -> Net
         raise PlanError(f"Expected the {plan.population} rows that the plan was made for, got {population}")
     sensitivities, sizes = _sensitivities(model, loss, plan.sensitivity_fraction)
     if sensitivities != dict(plan.sensitivities) or sizes != dict(plan.sizes):
-        raise PlanError(
-            "Expected the model and loss that the plan was made for; make a new plan for this one"
-        )
+        raise PlanError("Expected the model and loss that the plan was made for; make a new plan for this one")
     return check_trainable(model)
 
 
@@ -225,9 +219,7 @@ def _sensitivities(model: nn.Module, loss: Loss, fraction: float) -> tuple[dict[
     network = check_trainable(model)
     bounds = bound_network(network)
     if len(bounds.output.shape) != 1:
-        raise PlanError(
-            f"Expected a network that ends in a vector of logits, got shape {bounds.output.shape}"
-        )
+        raise PlanError(f"Expected a network that ends in a vector of logits, got shape {bounds.output.shape}")
     worst = bounds.sensitivities(loss_lipschitz(loss, bounds.output.shape[0]))
     sizes = {name: p.numel() for name, p in network.named_parameters() if p.requires_grad}
     if not sizes:
@@ -235,9 +227,7 @@ def _sensitivities(model: nn.Module, loss: Loss, fraction: float) -> tuple[dict[
     return {name: fraction * worst[name] for name in sizes}, sizes
 
 
-def _check_numbers(
-    population: int, batch_size: float, delta: float, fraction: float, large_delta: bool
-) -> None:
+def _check_numbers(population: int, batch_size: float, delta: float, fraction: float, large_delta: bool) -> None:
     if not population >= 1:
         raise PlanError(f"Expected population >= 1, got population={population!r}")
     if not 0 < batch_size <= population:

@@ -80,9 +80,7 @@ def worst_ratios(
         gains = [bound.input_gain, *(bound.parameter_gains[name] for name in parameters)]
         names = ["input", *parameters]
         return {
-            n: f.norm() / gain
-            for n, f, gain in zip(names, found, gains, strict=True)
-            if f is not None and gain > 0
+            n: f.norm() / gain for n, f, gain in zip(names, found, gains, strict=True) if f is not None and gain > 0
         }
 
     generator = torch.Generator().manual_seed(seed)
@@ -106,9 +104,7 @@ def _start(kind: int, shape: tuple[int, ...], generator: torch.Generator) -> Ten
     return torch.randn(shape, dtype=torch.float64, generator=generator)
 
 
-def _ascend(
-    measure: Callable[[Tensor, Tensor], Tensor | None], x: Tensor, g: Tensor, norm: float, steps: int
-) -> float:
+def _ascend(measure: Callable[[Tensor, Tensor], Tensor | None], x: Tensor, g: Tensor, norm: float, steps: int) -> float:
     best = 0.0
     x, g = x.requires_grad_(), g.requires_grad_()
     optimizer = torch.optim.Adam([x, g], lr=0.05)
@@ -126,9 +122,7 @@ def _ascend(
     return best
 
 
-def neighbour_ratios(
-    model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, row: int = 0
-) -> dict[str, float]:
+def neighbour_ratios(model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, row: int = 0) -> dict[str, float]:
     """Measure how far removing one row moves each parameter's guarded, summed gradient, over its sensitivity.
 
     Args:
@@ -145,9 +139,7 @@ def neighbour_ratios(
     kept = torch.arange(len(x)) != row
     full = _summed_gradients(model, loss, x, y, plan)
     fewer = _summed_gradients(model, loss, x[kept], y[kept], plan)
-    return {
-        name: ((full[name] - fewer[name]).double().norm() / plan.sensitivities[name]).item() for name in full
-    }
+    return {name: ((full[name] - fewer[name]).double().norm() / plan.sensitivities[name]).item() for name in full}
 
 
 def _summed_gradients(model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan) -> dict[str, Tensor]:

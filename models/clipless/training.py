@@ -124,9 +124,7 @@ class PrivateTrainer:
         for parameter, piece_D in self._pieces:  # anew: ``zero_grad`` and ``to`` put others in their place
             parameter.grad = piece_D.view_as(parameter)
         for chunk in rows_B.split(self._micro_batch_size):
-            accumulate_gradients(
-                self._model, self._loss, self._data.x[chunk], self._data.y[chunk], self._plan
-            )
+            accumulate_gradients(self._model, self._loss, self._data.x[chunk], self._data.y[chunk], self._plan)
         if any(p.grad is None or p.grad.data_ptr() != piece_D.data_ptr() for p, piece_D in self._pieces):
             raise PlanError("Expected gradients to gather where the noise is added; one was replaced during the step")
         noise_D = self._source.normal(self._gradient_D.numel(), self._gradient_D.device)

@@ -1,4 +1,11 @@
 import copy
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +95,57 @@ def make_point():
         return Point(trial=trial, epoch=epoch, values=values, **more)
 
     return make
+
+
+TINY = """\
+# Three small networks, two epochs each.
+name: tiny
+data: {name: digits}
+model: {architecture: mlp, width: 16}
+training:
+  epochs: 2
+  batch_size: 256
+  learning_rate: {log: [0.02, 0.1]}
+  sensitivity_fraction: 0.1
+privacy: {epsilon: 3, delta: 1e-4}
+search: {objectives: [epsilon, accuracy, certified@0.25], trials: 3}
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A sweep that the program ran in a process of its own."""
+
+    folder: Path
+    code: int
+    said: str
+
+
+@pytest.fixture(scope="session")
+def ran(tmp_path_factory):
+    """The sweep of ``TINY``, run once by the program, for all workers of a test session together; not to be changed."""
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    with (root / "ran.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = root / "ran.json"
+        if not done.exists():
+            spec = root / "tiny.yaml"
+            spec.write_text(TINY, encoding="utf-8")
+            command = [sys.executable, "-c", "from sweeper.cli import main; main()", "run", str(spec)]
+            result = subprocess.run(
+                [*command, "--out", str(root / "ran")], capture_output=True, text=True, check=False, timeout=300
+            )
+            done.write_text(json.dumps([result.returncode, result.stdout + result.stderr]), encoding="utf-8")
+        code, said = json.loads(done.read_text(encoding="utf-8"))
+    (folder,) = (root / "ran").iterdir()
+    return Ran(folder, code, said)
+
+
+@pytest.fixture(scope="session")
+def ray_running():
+    """A Ray that all tests of a worker share."""
+    from sweeper.cluster import cluster
+
+    with cluster(cpus=2):
+        yield

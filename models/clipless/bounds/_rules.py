@@ -87,9 +87,7 @@ def bounded_types() -> tuple[type[nn.Module], ...]:
     return tuple(_RULES)
 
 
-def bound_layer(
-    layer: nn.Module, signal: Signal, weights: WeightNorms = WeightNorms.CONSTRAINED
-) -> LayerBound:
+def bound_layer(layer: nn.Module, signal: Signal, weights: WeightNorms = WeightNorms.CONSTRAINED) -> LayerBound:
     """Bound ``layer`` over every input that ``signal`` allows.
 
     Raises:
@@ -102,7 +100,5 @@ def bound_layer(
         known = ", ".join(sorted(t.__name__ for t in _RULES))
         raise UnsupportedError(f"No bound rule for layer {type(layer).__name__}; layers with a rule: {known}")
     if "forward" in vars(layer):
-        raise UnsupportedError(
-            f"The forward of this {type(layer).__name__} was replaced; use the layer's own"
-        )
+        raise UnsupportedError(f"The forward of this {type(layer).__name__} was replaced; use the layer's own")
     return rule(layer, signal, weights)

@@ -20,9 +20,7 @@ from clipless.norms import conv2d_norm_upper
 def bound_conv2d(layer: Conv2d, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Bound a convolution; a constant map under a constant cotangent approaches the kernel's gain as maps grow."""
     if len(signal.shape) != 3 or signal.shape[0] != layer.in_channels:
-        raise InvalidBoundError(
-            f"Expected an input of shape ({layer.in_channels}, H, W), got {signal.shape} (Conv2d)"
-        )
+        raise InvalidBoundError(f"Expected an input of shape ({layer.in_channels}, H, W), got {signal.shape} (Conv2d)")
     size = (signal.shape[1], signal.shape[2])
     heights, widths = (
         (n + 2 * p - k) // s + 1

@@ -21,9 +21,7 @@ def bound_dense(layer: Dense, signal: Signal, weights: WeightNorms) -> LayerBoun
         raise InvalidBoundError(
             f"Expected an input of shape ({layer.in_features},) or (T, {layer.in_features}), got {signal.shape} (Dense)"
         )
-    norm = (
-        layer.constraint.radius if weights is WeightNorms.CONSTRAINED else spectral_norm_upper(layer.weight)
-    )
+    norm = layer.constraint.radius if weights is WeightNorms.CONSTRAINED else spectral_norm_upper(layer.weight)
     return LayerBound(
         output=Signal((*signal.shape[:-1], layer.out_features), norm * signal.norm),
         input_gain=norm,

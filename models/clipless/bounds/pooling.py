@@ -10,9 +10,7 @@ def bound_l2_pool(layer: L2Pool2d, signal: Signal, weights: WeightNorms) -> Laye
     """Output norm is the input norm, less what fills no window; gain 1."""
     del weights
     if len(signal.shape) != 3 or min(signal.shape[1:]) < layer.window:
-        raise InvalidBoundError(
-            f"Expected a (C, H, W) map of at least {layer.window}, got {signal.shape} (L2Pool2d)"
-        )
+        raise InvalidBoundError(f"Expected a (C, H, W) map of at least {layer.window}, got {signal.shape} (L2Pool2d)")
     channels, height, width = signal.shape
     shape = (channels, height // layer.window, width // layer.window)
     return LayerBound(output=Signal(shape, signal.norm), input_gain=1.0)

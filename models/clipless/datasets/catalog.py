@@ -41,9 +41,7 @@ _TABLE_LINES = {
     "default-credit": "30,000 card holders, default or not; --data-dir",
 }
 _NAMED: Mapping[str, _Named] = {
-    "digits": _Named(
-        "1,797 images of digits, 8 x 8; comes with scikit-learn", partial(_bundled, load_digits)
-    ),
+    "digits": _Named("1,797 images of digits, 8 x 8; comes with scikit-learn", partial(_bundled, load_digits)),
     "breast_cancer": _Named(
         "569 tumours, benign or malignant; comes with scikit-learn",
         partial(_bundled, load_breast_cancer),
@@ -52,9 +50,7 @@ _NAMED: Mapping[str, _Named] = {
     "fashion-mnist": _Named(
         "70,000 images of clothes, 28 x 28; OpenML or --data-dir", partial(load_images, FASHION_MNIST)
     ),
-    "cifar10": _Named(
-        "60,000 colour photographs, 32 x 32; OpenML or --data-dir", partial(load_images, CIFAR10)
-    ),
+    "cifar10": _Named("60,000 colour photographs, 32 x 32; OpenML or --data-dir", partial(load_images, CIFAR10)),
     **{
         table.name: _Named(
             _TABLE_LINES.get(table.name, "anomaly detection table of ADBench; --data-dir"),
@@ -168,19 +164,13 @@ def _plugins() -> tuple[importlib_metadata.EntryPoint, ...]:
     return tuple(importlib_metadata.entry_points(group=ENTRY_POINTS))
 
 
-def _load_plugin(
-    name: str, folder: Path | None, evaluation: Evaluation | None, splits: Splitting | None
-) -> Dataset:
+def _load_plugin(name: str, folder: Path | None, evaluation: Evaluation | None, splits: Splitting | None) -> Dataset:
     """Call a user's loader ``(data_dir, evaluation, splits) -> Dataset``."""
     entry = next(entry for entry in _plugins() if entry.name == name)
     dataset = entry.load()(data_dir=folder, evaluation=evaluation, splits=splits)
     if not isinstance(dataset, Dataset):
-        raise DataError(
-            f"Expected a Dataset from plug-in {entry.value}, got {type(dataset).__name__} ({name})"
-        )
+        raise DataError(f"Expected a Dataset from plug-in {entry.value}, got {type(dataset).__name__} ({name})")
     declared = dataset.metadata.evaluation
     if evaluation is not None and evaluation is not declared:
-        raise DataError(
-            f"{name} declares evaluation: {declared.value}, got {evaluation.value} (data.evaluation)"
-        )
+        raise DataError(f"{name} declares evaluation: {declared.value}, got {evaluation.value} (data.evaluation)")
     return dataset

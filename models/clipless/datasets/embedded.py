@@ -78,9 +78,7 @@ def _take(x: NDArray[np.float32], y_N: NDArray[np.int64], chosen_N: NDArray[np.b
     return Split(torch.from_numpy(x[chosen_N]), torch.from_numpy(y_N[chosen_N]))
 
 
-def load_breast_cancer(
-    *, evaluation: Evaluation = Evaluation.PUBLIC, splitting: HashSplit | None = None
-) -> Dataset:
+def load_breast_cancer(*, evaluation: Evaluation = Evaluation.PUBLIC, splitting: HashSplit | None = None) -> Dataset:
     """Load 569 tumours of 30 measurements, benign or malignant (UCI, Wisconsin diagnostic)."""
     from sklearn.datasets import load_breast_cancer as load
 

@@ -38,9 +38,7 @@ def encode_columns(
     blocks = [
         block
         for name, declaration in declarations.items()
-        for block in _encode(
-            table.columns[name], declaration, missing_markers, f"column {name!r} of {table.name}"
-        )
+        for block in _encode(table.columns[name], declaration, missing_markers, f"column {name!r} of {table.name}")
     ]
     if not blocks:
         raise DataError(f"Every column is dropped: declare at least one that is used ({table.name})")
@@ -121,9 +119,7 @@ def match_texts(column: Array, texts: Sequence[str]) -> NDArray[np.int64]:
     if (codes_N != UNMATCHED).all():
         return codes_N
     unique = pc.unique(cells)
-    same_number = _positions(
-        pa.array([_canonical(cell) for cell in unique.to_pylist()]), [*map(_canonical, texts)]
-    )
+    same_number = _positions(pa.array([_canonical(cell) for cell in unique.to_pylist()]), [*map(_canonical, texts)])
     loose_N = same_number[_positions(cells, unique)]
     return np.where(codes_N == UNMATCHED, loose_N, codes_N)
 
@@ -153,26 +149,17 @@ def encode_labels(
     if (labels_N == UNMATCHED).any():
         _refuse_label(column, int((labels_N == UNMATCHED).argmax()), classes, missing_markers, where)
     if labels_N.min() == labels_N.max():
-        raise DataError(
-            f"The target is constant, every label is {classes[labels_N[0]]!r}: nothing to learn ({where})"
-        )
+        raise DataError(f"The target is constant, every label is {classes[labels_N[0]]!r}: nothing to learn ({where})")
     return labels_N
 
 
-def _refuse_label(
-    column: Array, row: int, classes: Sequence[str], missing_markers: Sequence[str], where: str
-) -> None:
+def _refuse_label(column: Array, row: int, classes: Sequence[str], missing_markers: Sequence[str], where: str) -> None:
     label = column[row].as_py()
     if label is None or label != label or label in missing_markers:
         raise DataError(f"The label in row {row + 1} is missing: leave out unlabelled rows ({where})")
-    kind = (
-        "Labels are of mixed types"
-        if all(map(_is_number, classes)) and not _is_number(label)
-        else "Unknown label"
-    )
+    kind = "Labels are of mixed types" if all(map(_is_number, classes)) and not _is_number(label) else "Unknown label"
     raise DataError(
-        f"{kind}: {str(label)[:40]!r} in row {row + 1} is not among the declared classes "
-        f"{', '.join(classes)} ({where})"
+        f"{kind}: {str(label)[:40]!r} in row {row + 1} is not among the declared classes {', '.join(classes)} ({where})"
     )
 
 

@@ -141,11 +141,7 @@ def _read_npz(path: Path) -> dict[str, Array]:
                     f"Expected arrays of numbers or texts with one or two axes, "
                     f"got {array.dtype} {array.shape} ({name} in {path})"
                 )
-            named = (
-                {name: array}
-                if array.ndim == 1
-                else {f"{name}{j}": column for j, column in enumerate(array.T)}
-            )
+            named = {name: array} if array.ndim == 1 else {f"{name}{j}": column for j, column in enumerate(array.T)}
             columns |= {key: pa.array(column) for key, column in named.items()}
     return columns
 
@@ -176,15 +172,11 @@ def _normalised(column: Array, name: str, path: Path) -> Array:
     try:
         return pc.utf8_trim_whitespace(pc.cast(column, pa.large_string()))
     except pa.ArrowException:
-        raise DataError(
-            f"Expected numbers or texts, got a column of type {column.type} ({name} in {path})"
-        ) from None
+        raise DataError(f"Expected numbers or texts, got a column of type {column.type} ({name} in {path})") from None
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    ragged = re.search(
-        r"(Row #\d+: )?Expected \d+ columns, got \d+", str(error)
-    )  # what follows quotes the row
+    ragged = re.search(r"(Row #\d+: )?Expected \d+ columns, got \d+", str(error))  # what follows quotes the row
     return ragged.group() if ragged else str(error).splitlines()[0]

@@ -52,9 +52,7 @@ class ImageSet:
     @property
     def files(self) -> tuple[str, ...]:
         """Names under which a local folder may hold it."""
-        return (
-            (f"{self.name}.npz", f"{self.name}-jpeg.npz") if len(self.shape) == 3 else (f"{self.name}.npz",)
-        )
+        return (f"{self.name}.npz", f"{self.name}-jpeg.npz") if len(self.shape) == 3 else (f"{self.name}.npz",)
 
 
 MNIST = ImageSet(
@@ -109,13 +107,9 @@ def load_images(
     """
     splitting = splitting or HashSplit(validation=0.1)
     if splitting.test is not None:
-        raise DataError(
-            f"{images.name} has a published test split: leave out the fraction test (data.splits)"
-        )
+        raise DataError(f"{images.name} has a published test split: leave out the fraction test (data.splits)")
     stored = _fetched(images) if data_dir is None else _local(images, data_dir)
-    parts_N = assign_by_hash(
-        stored.contents, images.name, validation=splitting.validation, salt=splitting.salt
-    )
+    parts_N = assign_by_hash(stored.contents, images.name, validation=splitting.validation, salt=splitting.salt)
     train_N = parts_N == Part.TRAIN
     return Dataset(
         _metadata(images, evaluation, splitting),
@@ -162,9 +156,7 @@ def _local(images: ImageSet, data_dir: Path) -> _Images:
         if "jpeg" in arrays:
             return _decoded(images, arrays, path)
     except (OSError, EOFError, ValueError, KeyError, zlib.error, zipfile.BadZipFile):
-        raise DataError(
-            f"{path} is damaged or not an archive of {images.name}: fetch it again (--data-dir)"
-        ) from None
+        raise DataError(f"{path} is damaged or not an archive of {images.name}: fetch it again (--data-dir)") from None
     return _checked(images, arrays, str(path))
 
 
@@ -183,19 +175,14 @@ def _decoded(images: ImageSet, arrays: Arrays, path: Path) -> _Images:
 def _checked(images: ImageSet, arrays: Arrays, where: str, contents: Iterable[Any] | None = None) -> _Images:
     for key in _KEYS:
         if key not in arrays:
-            raise DataError(
-                f"Expected the arrays {', '.join(_KEYS)}, got {', '.join(arrays) or 'none'} ({where})"
-            )
+            raise DataError(f"Expected the arrays {', '.join(_KEYS)}, got {', '.join(arrays) or 'none'} ({where})")
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
         if x.dtype != np.uint8 or x.shape[1:] != images.shape:
-            raise DataError(
-                f"Expected images uint8 {images.shape}, got {x.dtype} {x.shape[1:]} (x_{part} in {where})"
-            )
+            raise DataError(f"Expected images uint8 {images.shape}, got {x.dtype} {x.shape[1:]} (x_{part} in {where})")
         if y.dtype.kind not in "iu" or y.shape != x.shape[:1]:
             raise DataError(
-                f"Expected a whole number for each of {len(x)} images, "
-                f"got {y.dtype} {y.shape} (y_{part} in {where})"
+                f"Expected a whole number for each of {len(x)} images, got {y.dtype} {y.shape} (y_{part} in {where})"
             )
     x_train, y_train, x_test, y_test = (arrays[key] for key in _KEYS)
     contents = row_bytes(x_train) if contents is None else contents
@@ -217,7 +204,6 @@ def _download(images: ImageSet) -> Arrays:
     n_test = sum(images.test_counts)
     if tuple(np.bincount(y[-n_test:], minlength=10)) != images.test_counts:
         raise DataError(
-            f"The last {n_test} rows of {images.name} at OpenML are not its published test split: "
-            f"{remedy} instead"
+            f"The last {n_test} rows of {images.name} at OpenML are not its published test split: {remedy} instead"
         )
     return dict(zip(_KEYS, (x[:-n_test], y[:-n_test], x[-n_test:], y[-n_test:]), strict=True))

@@ -75,9 +75,7 @@ KNOWN_TABLES = (
     KnownTable(name="celeba", file="adbench/celeba.npz", bounds=(-1, 1)),
     KnownTable(name="donors", file="adbench/donors.npz", bounds=(-1, 1)),
     KnownTable(name="shuttle", file="adbench/shuttle.npz", bounds=(-150, 150)),
-    KnownTable(
-        name="magic.gamma", file="adbench/magic.gamma.npz", bounds=(-3, 3), conditions=(_STANDARDISED,)
-    ),
+    KnownTable(name="magic.gamma", file="adbench/magic.gamma.npz", bounds=(-3, 3), conditions=(_STANDARDISED,)),
     KnownTable(name="skin", file="adbench/skin.npz", bounds=(-3, 3), conditions=(_STANDARDISED,)),
     KnownTable(name="yeast", file="adbench/yeast.npz", bounds=(-3, 3), conditions=(_STANDARDISED,)),
 )
@@ -133,9 +131,7 @@ def _download(known: KnownTable) -> Arrays:
     frame = download(known.name, known.data_id or 0, remedy, as_frame=True).frame
     target = str(known.ranges().target)
     return {
-        target if name == "class" else str(name): np.array(
-            [_cell(value) for value in frame[name]], dtype=np.str_
-        )
+        target if name == "class" else str(name): np.array([_cell(value) for value in frame[name]], dtype=np.str_)
         for name in frame.columns
     }
 

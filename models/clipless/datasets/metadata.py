@@ -75,9 +75,7 @@ class Metadata:
         shape_is_sound = isinstance(shape, tuple) and shape and all(type(n) is int and n > 0 for n in shape)
         _require(shape_is_sound, "input_shape", "positive integers", self)
         distinct = len(set(self.classes)) == len(self.classes) >= 2
-        _require(
-            distinct and _are_texts(self.classes), "classes", "a tuple of at least two different texts", self
-        )
+        _require(distinct and _are_texts(self.classes), "classes", "a tuple of at least two different texts", self)
         _require(isinstance(self.evaluation, Evaluation), "evaluation", "an Evaluation", self)
         for field in ("input_norm", "input_gain"):
             value = getattr(self, field)
@@ -103,8 +101,7 @@ class Split:
             raise DataError(f"Expected x float32 and y int64, got {self.x.dtype} and {self.y.dtype} (Split)")
         if self.x.dim() < 2 or self.y.shape != self.x.shape[:1]:
             raise DataError(
-                "Expected x (n, *input_shape) and y (n,), "
-                f"got {tuple(self.x.shape)} and {tuple(self.y.shape)} (Split)"
+                f"Expected x (n, *input_shape) and y (n,), got {tuple(self.x.shape)} and {tuple(self.y.shape)} (Split)"
             )
 
     def __len__(self) -> int:
@@ -134,22 +131,14 @@ class Dataset:
 def _check_split(metadata: Metadata, name: str, split: Split) -> None:
     where = f"({metadata.name}, split {name})"
     if len(split) == 0:
-        raise DataError(
-            f"No rows fall into the {name} split; enlarge its fraction or bring more rows {where}"
-        )
+        raise DataError(f"No rows fall into the {name} split; enlarge its fraction or bring more rows {where}")
     if tuple(split.x.shape[1:]) != metadata.input_shape:
-        raise DataError(
-            f"Expected examples of shape {metadata.input_shape}, got {tuple(split.x.shape[1:])} {where}"
-        )
+        raise DataError(f"Expected examples of shape {metadata.input_shape}, got {tuple(split.x.shape[1:])} {where}")
     if not (int(split.y.min()) >= 0 and int(split.y.max()) < len(metadata.classes)):
         raise DataError(f"Expected labels from 0 to {len(metadata.classes) - 1}, got others {where}")
     norms_B = torch.linalg.vector_norm(split.x.flatten(1), dim=1)
-    if not bool(
-        (norms_B <= metadata.input_norm * (1 + NORM_ROUNDING)).all()
-    ):  # fails on NaN and infinity too
-        raise DataError(
-            f"An example is not finite or exceeds the declared norm {metadata.input_norm:g} {where}"
-        )
+    if not bool((norms_B <= metadata.input_norm * (1 + NORM_ROUNDING)).all()):  # fails on NaN and infinity too
+        raise DataError(f"An example is not finite or exceeds the declared norm {metadata.input_norm:g} {where}")
 
 
 def _are_texts(values: object) -> bool:

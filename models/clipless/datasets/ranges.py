@@ -54,9 +54,7 @@ def parse_ranges(text: str, name: str) -> Ranges:
     target, classes = _target(content.get("target"), name)
     source = content.get("source")
     if not isinstance(source, str) or not source.strip():
-        raise DataError(
-            f"Expected source to say where the ranges come from, got {source!r} (source in {name})"
-        )
+        raise DataError(f"Expected source to say where the ranges come from, got {source!r} (source in {name})")
     columns = _mapping(content.get("columns", {}), f"columns in {name}")
     others = content.get("others")
     return Ranges(
@@ -64,9 +62,7 @@ def parse_ranges(text: str, name: str) -> Ranges:
         source=source.strip(),
         target=target,
         classes=classes,
-        columns={
-            _text(key, f"columns in {name}"): _column(columns[key], f"columns.{key}", name) for key in columns
-        },
+        columns={_text(key, f"columns in {name}"): _column(columns[key], f"columns.{key}", name) for key in columns},
         others=None if others is None else _column(others, "others", name),
         missing_markers=_texts(content.get("missing_markers", MISSING_MARKERS), f"missing_markers in {name}"),
     )
@@ -90,9 +86,7 @@ def class_names(values: Any, where: str) -> tuple[str, ...]:
     """
     names = _texts(values, where)
     if len({isinstance(value, str) for value in values}) > 1:
-        raise DataError(
-            f"Expected classes of one type, got numbers and texts {list(values)}: quote all ({where})"
-        )
+        raise DataError(f"Expected classes of one type, got numbers and texts {list(values)}: quote all ({where})")
     if len(names) < 2 or len(set(names)) != len(names) or "" in names:
         raise DataError(f"Expected at least two classes, none twice or empty, got {list(names)} ({where})")
     return names
@@ -176,9 +170,7 @@ def _refuse_placeholders(content: Any, name: str) -> None:
 
 def _placeholders(content: Any, where: str) -> list[str]:
     if isinstance(content, Mapping):
-        return [
-            p for key, value in content.items() for p in _placeholders(value, f"{where}.{key}".strip("."))
-        ]
+        return [p for key, value in content.items() for p in _placeholders(value, f"{where}.{key}".strip("."))]
     if isinstance(content, list):
         return [p for value in content for p in _placeholders(value, where)]
     return [where] if content == PLACEHOLDER else []

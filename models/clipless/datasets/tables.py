@@ -95,9 +95,7 @@ def with_target(ranges: Ranges, target: str | None, classes: Sequence[Any] | Non
     listed = None if classes is None else class_names(classes, "data.classes")
     for given, declared, setting in ((target, ranges.target, "target"), (listed, ranges.classes, "classes")):
         if given is not None and declared is not None and given != declared:
-            raise DataError(
-                f"Expected one {setting}, got {given!r} (data.{setting}) and {declared!r} ({ranges.name})"
-            )
+            raise DataError(f"Expected one {setting}, got {given!r} (data.{setting}) and {declared!r} ({ranges.name})")
     return replace(ranges, target=target or ranges.target, classes=listed or ranges.classes)
 
 
@@ -128,8 +126,7 @@ def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:
         )
     if ranges.target not in table.columns:
         raise DataError(
-            f"Target column {ranges.target!r} is not in {table.name}; "
-            f"it has {_listed(table.columns)} (data.target)"
+            f"Target column {ranges.target!r} is not in {table.name}; it has {_listed(table.columns)} (data.target)"
         )
     if ranges.classes is None:
         raise DataError(
@@ -145,9 +142,7 @@ def _bookkeeping(table: Table, source: Source) -> set[str]:
         columns[source.splitting.column] = "data.splits"
     for column, setting in columns.items():
         if column not in table.columns:
-            raise DataError(
-                f"Column {column!r} is not in {table.name}; it has {_listed(table.columns)} ({setting})"
-            )
+            raise DataError(f"Column {column!r} is not in {table.name}; it has {_listed(table.columns)} ({setting})")
     return set(columns)
 
 
@@ -193,8 +188,7 @@ def _units(table: Table, unit: str, ranges: Ranges) -> list[bytes]:
     missing = [gap or text in ranges.missing_markers for gap, text in zip(missing, texts, strict=True)]
     if any(missing):
         raise DataError(
-            f"The unit of row {missing.index(True) + 1} is missing: every row needs one "
-            f"({unit} of {table.name})"
+            f"The unit of row {missing.index(True) + 1} is missing: every row needs one ({unit} of {table.name})"
         )
     most = int(pc.max(pc.value_counts(column).field("counts")).as_py())
     if most > 1:

@@ -44,7 +44,10 @@ class _L2Pool2d(torch.autograd.Function):
         squares = rows[0].square()
         for row in rows[1:]:
             squares.addcmul_(row, row)
-        return sum(squares[..., offset::window] for offset in range(window)).sqrt_()  # type: ignore[union-attr]
+        total: Tensor = squares[..., ::window].clone()
+        for offset in range(1, window):
+            total += squares[..., offset::window]
+        return total.sqrt_()
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001

@@ -78,6 +78,4 @@ class SecureSource(RandomSource):
         return buffer
 
     def __reduce__(self) -> str:
-        raise TypeError(
-            "A SecureSource is never copied or pickled: two users of one keystream share their noise"
-        )
+        raise TypeError("A SecureSource is never copied or pickled: two users of one keystream share their noise")

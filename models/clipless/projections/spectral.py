@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-
 # Times the radius: a larger matrix is scaled down first, since its Gram matrix would drown what is near the radius.
 _LARGEST = 1e4
 

@@ -14,9 +14,7 @@ from clipless.zoo.patch_net import patch_net
 
 Architecture = Callable[..., Network]
 
-ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
-    {"convnet": convnet, "mlp": mlp, "patch-net": patch_net}
-)
+ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({"convnet": convnet, "mlp": mlp, "patch-net": patch_net})
 
 
 def build(name: str, input_shape: Sequence[int], outputs: int, **options: Any) -> Network:
@@ -35,9 +33,7 @@ def build(name: str, input_shape: Sequence[int], outputs: int, **options: Any) -
     if builder is None:
         near = difflib.get_close_matches(name, ARCHITECTURES, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UnsupportedError(
-            f"Expected an architecture among {', '.join(ARCHITECTURES)}, got {name!r}{hint}"
-        )
+        raise UnsupportedError(f"Expected an architecture among {', '.join(ARCHITECTURES)}, got {name!r}{hint}")
     takes = [p.name for p in inspect.signature(builder).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for option in options:
         if option not in takes:

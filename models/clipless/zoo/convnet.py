@@ -34,15 +34,11 @@ def convnet(
         generator: draws the initial weights.
     """
     if len(input_shape) != 3 or min(input_shape[1:]) < 2**depth:
-        raise ValueError(
-            f"Expected (C, H, W) maps of at least {2**depth} for depth={depth}, got {tuple(input_shape)}"
-        )
+        raise ValueError(f"Expected (C, H, W) maps of at least {2**depth} for depth={depth}, got {tuple(input_shape)}")
     channels, height, size = input_shape
     layers: list[nn.Module] = [InputBall(input_norm)]
     for block in range(depth):
-        layers.append(
-            Conv2d(channels, width * 2**block, 3, padding=1, constraint=constraint, generator=generator)
-        )
+        layers.append(Conv2d(channels, width * 2**block, 3, padding=1, constraint=constraint, generator=generator))
         layers += [GroupSort(), L2Pool2d(2)]
         channels, height, size = width * 2**block, height // 2, size // 2
     layers += [Flatten(), Dense(channels * height * size, hidden, constraint, generator), GroupSort()]

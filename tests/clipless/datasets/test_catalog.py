@@ -41,9 +41,7 @@ def test_a_missing_file_is_refused(path):
 
 
 def test_an_own_file_must_say_what_its_evaluation_rows_are(write):
-    with pytest.raises(
-        DataError, match=r"what the validation and test rows of .*people.csv are: .*data.evaluation"
-    ):
+    with pytest.raises(DataError, match=r"what the validation and test rows of .*people.csv are: .*data.evaluation"):
         load(write("a,b\n1,2\n"))
     with pytest.raises(DataError, match="got 'yes'"):
         load(write("a,b\n1,2\n"), evaluation="yes")
@@ -116,9 +114,7 @@ def test_a_plugin_is_listed_without_being_imported_and_loaded_by_name(monkeypatc
 
 def test_a_plugin_that_returns_something_else_is_refused(monkeypatch):
     plugin(monkeypatch, lambda **_: 3)
-    with pytest.raises(
-        DataError, match=r"Expected a Dataset from plug-in ward7.data:load, got int \(hospital\)"
-    ):
+    with pytest.raises(DataError, match=r"Expected a Dataset from plug-in ward7.data:load, got int \(hospital\)"):
         load("hospital")
 
 

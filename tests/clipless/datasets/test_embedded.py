@@ -41,9 +41,7 @@ def test_breast_cancer_is_scaled_by_published_ranges():
 
 def test_the_published_ranges_clamp_nothing():
     data = load_breast_cancer().data
-    low, high = np.array(
-        [BREAST_CANCER_RANGES[name][kind] for kind in range(3) for name in BREAST_CANCER_RANGES]
-    ).T
+    low, high = np.array([BREAST_CANCER_RANGES[name][kind] for kind in range(3) for name in BREAST_CANCER_RANGES]).T
     assert (low <= data.min(axis=0)).all()
     assert (data.max(axis=0) <= high).all()
 

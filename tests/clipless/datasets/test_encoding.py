@@ -39,9 +39,7 @@ def test_missing_and_non_finite_numbers_take_the_declared_value():
 
 @pytest.mark.parametrize("gap", ["?", "", "nan", "inf", "-Infinity", "1e999"])
 def test_without_a_declared_value_they_are_refused(gap):
-    with pytest.raises(
-        DataError, match=r"finite number, got .* in row 2: .*missing: 0 \(column 'c' of t.csv\)"
-    ):
+    with pytest.raises(DataError, match=r"finite number, got .* in row 2: .*missing: 0 \(column 'c' of t.csv\)"):
         encode(text("1", gap), Numeric(low=0, high=1))
 
 
@@ -73,9 +71,7 @@ def test_equal_numbers_are_the_same_category(column):
 
 
 def test_misspelled_categories_are_noticed():
-    with pytest.raises(
-        DataError, match=r"None of the values is a declared category.*\(column 'c' of t.csv\)"
-    ):
+    with pytest.raises(DataError, match=r"None of the values is a declared category.*\(column 'c' of t.csv\)"):
         encode(text("A", "B"), Categorical(categories=("a", "b")))
 
 
@@ -130,9 +126,7 @@ def test_a_missing_number_as_label_is_refused():
 
 
 def test_a_label_outside_the_declared_classes_is_refused():
-    with pytest.raises(
-        DataError, match=r"Unknown label: 'maybe' in row 2 is not among the declared classes no, yes"
-    ):
+    with pytest.raises(DataError, match=r"Unknown label: 'maybe' in row 2 is not among the declared classes no, yes"):
         labels(text("no", "maybe"), ("no", "yes"))
     with pytest.raises(DataError, match=r"Unknown label: '7' in row 1"):
         labels(text("7", "1"), ("0", "1"))

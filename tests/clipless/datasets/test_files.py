@@ -132,9 +132,7 @@ def test_a_file_that_cannot_be_opened_is_refused(tmp_path):
 
 
 def test_another_extension_is_refused(write):
-    with pytest.raises(
-        DataError, match=r"Expected a file ending in .csv, .csv.gz, .parquet, .npz, got .*t.xlsx"
-    ):
+    with pytest.raises(DataError, match=r"Expected a file ending in .csv, .csv.gz, .parquet, .npz, got .*t.xlsx"):
         read_table(write("a,b\n", "t.xlsx"))
 
 

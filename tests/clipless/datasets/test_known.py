@@ -31,8 +31,7 @@ PERSON = {
 
 def people(n=80):
     return [
-        PERSON
-        | {"age": 17 + i % 70, "native-country": ("?", "Cuba")[i % 3 == 0], "label": ("<=50K", ">50K")[i % 2]}
+        PERSON | {"age": 17 + i % 70, "native-country": ("?", "Cuba")[i % 3 == 0], "label": ("<=50K", ">50K")[i % 2]}
         for i in range(n)
     ]
 
@@ -53,11 +52,7 @@ def test_adult_is_read_from_a_local_folder_with_its_own_declarations(tmp_path, p
 
 def test_adult_from_openml_is_the_same_rows_in_the_same_splits(tmp_path, monkeypatch):
     adult_csv(tmp_path)
-    frame = (
-        pd.DataFrame(people())
-        .rename(columns={"label": "class"})
-        .astype({"age": "float64", "fnlwgt": "int64"})
-    )
+    frame = pd.DataFrame(people()).rename(columns={"label": "class"}).astype({"age": "float64", "fnlwgt": "int64"})
     frame["native-country"] = frame["native-country"].replace("?", None)
     frame["race"] = frame["race"].astype("category")
     fetched = []
@@ -113,7 +108,5 @@ def test_a_folder_without_the_table_is_refused(tmp_path):
 
 
 def test_a_table_that_openml_does_not_have_asks_for_a_folder():
-    with pytest.raises(
-        DataError, match="yeast is read from a local folder: pass --data-dir with a folder that holds"
-    ):
+    with pytest.raises(DataError, match="yeast is read from a local folder: pass --data-dir with a folder that holds"):
         load("yeast")

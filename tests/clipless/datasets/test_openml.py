@@ -80,9 +80,7 @@ def test_a_write_that_fails_leaves_nothing_behind(monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez_compressed", full)
-    with pytest.raises(
-        DataError, match=r"Cannot write .*toy.npz: No space left on device; set SWEEPER_CACHE"
-    ):
+    with pytest.raises(DataError, match=r"Cannot write .*toy.npz: No space left on device; set SWEEPER_CACHE"):
         cached("toy", lambda: ARRAYS)
     assert list(cache_dir().iterdir()) == []
 

@@ -66,9 +66,7 @@ def test_a_users_table_becomes_a_dataset_by_declarations_alone(write):
 def test_a_rows_example_label_and_split_do_not_depend_on_other_rows(order, removed):
     def dataset(rows):
         columns = dict(zip(("age", "ward", "id", "ill"), zip(*rows, strict=True), strict=True))
-        texts = {
-            name: pa.array([str(v) for v in column], pa.large_string()) for name, column in columns.items()
-        }
+        texts = {name: pa.array([str(v) for v in column], pa.large_string()) for name, column in columns.items()}
         source = Source(name="t", split_name="t", evaluation=Evaluation.PRIVATE, public_because="")
         return rows_of(encode_table(Table("t", texts), RANGES, source))
 
@@ -92,12 +90,8 @@ def test_renaming_a_file_or_reordering_its_columns_moves_no_row(write):
 
 def test_csv_parquet_and_npz_hold_the_same_dataset(write, tmp_path):
     age, ward, person, ill = (list(column) for column in zip(*ROWS, strict=True))
-    pyarrow.parquet.write_table(
-        pa.table({"age": age, "ward": ward, "id": person, "ill": ill}), tmp_path / "p.parquet"
-    )
-    np.savez(
-        tmp_path / "p.npz", age=np.array(age), ward=np.array(ward), id=np.array(person), ill=np.array(ill)
-    )
+    pyarrow.parquet.write_table(pa.table({"age": age, "ward": ward, "id": person, "ill": ill}), tmp_path / "p.parquet")
+    np.savez(tmp_path / "p.npz", age=np.array(age), ward=np.array(ward), id=np.array(person), ill=np.array(ill))
     from_csv = [row[1:] for row in rows_of(own(write(csv(ROWS))))]
     from_parquet, from_npz = (rows_of(own(tmp_path / name)) for name in ("p.parquet", "p.npz"))
     assert from_parquet == from_npz
@@ -131,9 +125,7 @@ def test_a_column_may_declare_the_split_and_is_no_feature(write):
 def test_a_value_that_names_no_split_is_refused(write):
     split = ColumnSplit(column="ward", train=("A",), validation=("B",), test=("D",))
     ranges = dataclasses.replace(RANGES, columns={k: v for k, v in RANGES.columns.items() if k != "ward"})
-    with pytest.raises(
-        DataError, match=r"Value 'C' in row 3 names no split; known: A, B, D \(ward of people.csv"
-    ):
+    with pytest.raises(DataError, match=r"Value 'C' in row 3 names no split; known: A, B, D \(ward of people.csv"):
         own(write(csv(ROWS)), splits=split, ranges=ranges)
 
 
@@ -142,9 +134,7 @@ def test_rows_of_a_unit_are_split_by_the_unit_and_only_one_each_is_accepted(writ
     one, other = (own(write(csv(rows), f"{i}.csv"), unit="id") for i, rows in enumerate((ROWS, changed)))
     assert one.metadata.unit == "id"
     assert torch.equal(one.train.y, other.train.y)
-    with pytest.raises(
-        DataError, match=r"A unit has 3 rows, and the guarantee covers one row.*\(id of people.csv"
-    ):
+    with pytest.raises(DataError, match=r"A unit has 3 rows, and the guarantee covers one row.*\(id of people.csv"):
         own(write(csv([*ROWS, ROWS[0], ROWS[0], ROWS[1]])), unit="id")
     with pytest.raises(DataError, match=r"The unit of row 2 is missing.*\(id of people.csv\)"):
         own(write(csv([ROWS[0], (1, "A", "?", "no"), *ROWS[2:]])), unit="id")
@@ -152,9 +142,7 @@ def test_rows_of_a_unit_are_split_by_the_unit_and_only_one_each_is_accepted(writ
 
 def test_a_unit_that_is_a_number_may_be_missing_too(tmp_path):
     person = pa.array([None if i == 3 else i for i in range(len(ROWS))])
-    columns = dict(
-        zip(("age", "ward", "ill"), [pa.array([r[i] for r in ROWS]) for i in (0, 1, 3)], strict=True)
-    )
+    columns = dict(zip(("age", "ward", "ill"), [pa.array([r[i] for r in ROWS]) for i in (0, 1, 3)], strict=True))
     pyarrow.parquet.write_table(pa.table(columns | {"id": person}), tmp_path / "p.parquet")
     with pytest.raises(DataError, match="The unit of row 4 is missing"):
         own(tmp_path / "p.parquet", unit="id")
@@ -253,10 +241,6 @@ def test_what_public_and_exploratory_rows_mean_is_said(write):
 
 
 def test_ranges_are_read_from_a_file(write):
-    ranges = write(
-        "source: form\ntarget: {column: ill, classes: ['no', 'yes']}\nothers: {drop: true}", "r.yaml"
-    )
+    ranges = write("source: form\ntarget: {column: ill, classes: ['no', 'yes']}\nothers: {drop: true}", "r.yaml")
     ranges.write_text(ranges.read_text() + "\ncolumns: {age: {low: 0, high: 90}}")
-    assert (
-        load_table(write(csv(ROWS)), evaluation=Evaluation.PUBLIC, ranges=ranges).metadata.input_norm == 1.0
-    )
+    assert load_table(write(csv(ROWS)), evaluation=Evaluation.PUBLIC, ranges=ranges).metadata.input_norm == 1.0

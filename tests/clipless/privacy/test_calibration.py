@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipless.errors import AccountingError
+from clipless.privacy import calibration
 from clipless.privacy.accounting import claim
 from clipless.privacy.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.events import PoissonGaussian, Relation
@@ -89,6 +90,13 @@ def test_steps_of_whole_epochs(multiple_of, relation):
     steps = steps_for(3.0, 1e-5, 2.0, 1 / 60, relation, multiple_of=multiple_of)
     assert steps % multiple_of == 0
     assert price(2.0, 1e-5, 1 / 60, steps, relation) <= 3.0 < price(2.0, 1e-5, 1 / 60, steps + multiple_of, relation)
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_steps_do_not_rest_on_the_accuracy_of_the_root(monkeypatch, end):
+    expected = steps_for(8.0, 1e-5, 2.0, 0.2)
+    monkeypatch.setattr(calibration.optimize, "brentq", lambda _function, *ends, xtol: ends[end] + 0 * xtol)
+    assert steps_for(8.0, 1e-5, 2.0, 0.2) == expected
 
 
 def test_noise_and_steps_are_inverse():

@@ -41,6 +41,8 @@ MATRICES = {
     "tiny": random(8, 12) * 1e-30,
     "denormal": random(8, 12) * 1e-42,
 }
+
+
 @pytest.mark.parametrize("name", MATRICES)
 @pytest.mark.parametrize("iterations", [1, 2, 5])
 def test_orthogonal_leaves_no_singular_value_above_one(name, iterations):

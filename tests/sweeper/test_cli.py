@@ -1,0 +1,372 @@
+"""The command line: what it prints, writes and refuses. Signals and runs of other kinds are in test_runner.py."""
+
+import csv
+import json
+import resource
+import sqlite3
+
+import pytest
+import yaml
+
+import clipless
+from sweeper.cli import main
+from sweeper.errors import SpecError
+from sweeper.front import read_front
+
+SPEC = {
+    "name": "small",
+    "data": {"name": "digits"},
+    "model": {"architecture": "mlp", "width": 16},
+    "training": {"epochs": 2, "batch_size": 256, "learning_rate": {"log": [0.01, 0.1]}},
+    "privacy": {"epsilon": 3.0, "delta": 1e-4},
+    "search": {"trials": 2},
+}
+
+
+@pytest.fixture
+def call(capsys):
+    """Run a command in this process; return its exit code, standard output and standard error."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return ended.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def refusal(call, tmp_path):
+    """Run a command that must be refused; return the one sentence it says."""
+
+    def run(*arguments):
+        code, out, err = call(*arguments)
+        assert code == 2
+        assert out == ""
+        assert err.startswith("sweeper: ")
+        assert err.endswith("\n")
+        assert err.count("\n") == 1
+        assert "Traceback" not in err
+        return err.removeprefix("sweeper: ").strip()
+
+    return run
+
+
+@pytest.fixture
+def spec_file(tmp_path):
+    """Write a spec whose sections are changed, and return its path."""
+
+    def write(**changes):
+        content = {**SPEC, **{k: {**SPEC.get(k, {}), **v} if isinstance(v, dict) else v for k, v in changes.items()}}
+        for section, keys in changes.items():
+            if isinstance(keys, dict):
+                content[section] = {k: v for k, v in content[section].items() if v is not ...}
+        path = tmp_path / "small.yaml"
+        path.write_text(yaml.safe_dump(content), encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_a_run_ends_well_and_says_where_to_look(ran):
+    assert ran.code == 0
+    assert "tiny: 3 of 3 trials done" in ran.said
+    assert "Releasing every model of every epoch: epsilon " in ran.said
+    assert f"Report: {ran.folder / 'front.html'}" in ran.said
+    assert f"Runs: mlflow ui --backend-store-uri sqlite:///{ran.folder / 'mlflow.db'}" in ran.said
+    assert f"A model: sweeper pick {ran.folder} --max-epsilon " in ran.said
+    assert "xploratory" not in ran.said
+    assert "Tracking:" not in ran.said
+    assert "Warning" not in ran.said
+
+
+def test_the_summary_names_a_command_that_picks_a_model(ran, call, tmp_path):
+    (line,) = (line for line in ran.said.splitlines() if line.startswith("A model: sweeper "))
+    code, out, _ = call(*line.removeprefix("A model: sweeper ").split(), "--output", tmp_path / "taken")
+    assert code == 0
+    assert out.startswith("# Privacy card: tiny")
+    assert f'clipless.load("{tmp_path / "taken" / "model.safetensors"}")' in out
+    assert sorted(p.name for p in (tmp_path / "taken").iterdir()) == [
+        "card.json",
+        "card.md",
+        "config.json",
+        "model.safetensors",
+    ]
+    assert clipless.load(tmp_path / "taken" / "model.safetensors").input_shape == (1, 8, 8)
+
+
+def test_list_shows_every_sweep_of_a_folder(ran, call):
+    code, out, _ = call("list", "--out", ran.folder.parent)
+    assert code == 0
+    assert f"{ran.folder}  completed" in out
+    front = read_front(ran.folder / "front.json")
+    assert out.split()[-4:] == ["completed", "3", str(len(front.on_front)), f"{front.hypervolume:.3f}"]
+
+
+def test_list_says_how_to_start_where_there_is_no_sweep(call, tmp_path):
+    code, out, _ = call("list", "--out", tmp_path)
+    assert code == 0
+    assert out == f"No sweep in {tmp_path}; start one with: sweeper run SPEC --out {tmp_path}\n"
+
+
+def test_show_tells_front_trials_and_cost(ran, call):
+    code, out, _ = call("show", ran.folder)
+    assert code == 0
+    assert "tiny: completed" in out
+    assert "trials: 3 completed" in out
+    assert out.count("Releasing") == 3
+    for point in read_front(ran.folder / "front.json").front_points:
+        assert f"{point.values['accuracy']:.3f}" in out
+
+
+@pytest.mark.parametrize("suffix", ["html", "csv", "json"])
+def test_front_writes_a_file_of_each_format(ran, call, tmp_path, suffix):
+    path = tmp_path / f"mine.{suffix}"
+    code, out, _ = call("front", ran.folder, "--format", suffix, "--output", path)
+    assert (code, out) == (0, f"{path}\n")
+    text = path.read_text(encoding="utf-8")
+    if suffix == "json":
+        assert json.loads(text) == json.loads((ran.folder / "front.json").read_text(encoding="utf-8"))
+    elif suffix == "csv":
+        rows = list(csv.DictReader(text.splitlines()))
+        assert len(rows) == 6
+        assert {row["trial"] for row in rows} == {"t0001", "t0002", "t0003"}
+    else:
+        assert "<html" in text
+        assert "tiny" in text
+
+
+def test_the_suffix_of_the_output_is_format_enough(ran, call, tmp_path):
+    code, *_ = call("front", ran.folder, "-o", tmp_path / "x.csv")
+    assert code == 0
+    assert (tmp_path / "x.csv").read_text(encoding="utf-8").startswith("trial,epoch,")
+
+
+@pytest.mark.chromium
+def test_front_draws_a_picture(ran, call, tmp_path):
+    code, *_ = call("front", ran.folder, "--format", "png", "--output", tmp_path / "front.png")
+    assert code == 0
+    assert (tmp_path / "front.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_pick_takes_conditions_on_every_objective(ran, call, tmp_path):
+    code, out, _ = call(
+        "pick", ran.folder, "--max-epsilon", 3, "--min", "certified@1/4=0.01", "--min", "accuracy=0.05", "-o", tmp_path
+    )
+    assert code == 0
+    assert "## What the sweep cost" in out
+
+
+def test_schema_is_json_with_every_section(call):
+    code, out, _ = call("schema")
+    assert code == 0
+    assert {"data", "model", "training", "privacy", "search", "resources"} <= set(json.loads(out)["properties"])
+
+
+def test_check_plans_and_trains_nothing(call, spec_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(clipless, "fit", lambda *_, **__: pytest.fail("trained"))
+    path = spec_file(training={"epochs": 10}, search={"trials": 4})
+    code, out, _ = call("check", path, "--configurations", 2)
+    assert code == 0
+    assert "small: valid. digits, N = 1276 training rows, evaluation public, unit row; 4 trials" in out
+    assert out.count("layers.2.weight") == out.count("layers.4.weight") == 2
+    assert out.count("sensitivity") >= 2
+    assert out.count("noise / gradient") == 2
+    assert "upper bounds along the way: epoch 1: " in out
+    assert "Everything the sweep releases: about epsilon " in out
+    assert [p.name for p in tmp_path.iterdir()] == ["small.yaml"]
+
+
+def test_data_are_listed_described_and_verified(call):
+    code, out, _ = call("data", "list")
+    assert code == 0
+    assert {"digits", "breast_cancer", "mnist", "adult"} <= {line.split()[0] for line in out.splitlines()}
+    code, out, _ = call("data", "fetch", "digits")
+    assert code == 0
+    assert out.startswith("digits: train 1276, validation 261, test 260; shape (1, 8, 8), 10 classes\n")
+    assert "evaluation rows: public; privacy unit: row" in out
+    code, out, _ = call("data", "verify", "digits")
+    assert (code, out.splitlines()[-1]) == (0, "verified")
+
+
+def test_a_ranges_file_is_printed_or_written(call, table, tmp_path):
+    path = table("age,label\n1,a\n2,b\n")
+    code, printed, _ = call("data", "ranges", path, "--target", "label")
+    assert code == 0
+    assert "age" in printed
+    assert "???" in printed
+    code, out, _ = call("data", "ranges", path, "--target", "label", "-o", tmp_path / "r.yaml")
+    assert (code, out) == (0, f"{tmp_path / 'r.yaml'}\n")
+    assert (tmp_path / "r.yaml").read_text(encoding="utf-8") == printed
+    assert "unpaid" in call("data", "ranges", path, "--target", "label", "--from-data")[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"training": {"learnign_rate": 0.1}}, "Unknown key 'learnign_rate'"),
+        ({"training": {"epochs": "many"}}, "got epochs='many'"),
+        ({"training": {"learning_rate": {"log": [0.1, 0.01]}}}, "Expected low < high"),
+        ({"privacy": {"noise_multiplier": 1.0}}, "Expected exactly two of privacy.epsilon, privacy.noise_multiplier"),
+        ({"privacy": {"delta": 0.01}}, "Expected delta < 1/N = 0.000784 for N=1276"),
+        ({"training": {"learning_rate": 0.1}}, "Expected trials <= 1"),
+        ({"training": {"batch_size": 5000}}, "Expected batch_size <= N = 1276"),
+        ({"data": {"name": "digist"}}, "did you mean digits?"),
+        ({"search": {"objectives": ["epsilon", "auroc"]}}, "Expected two classes for the objective auroc"),
+        ({"model": {"constraint": "spectral"}}, "did you mean 'spectral_ball'?"),
+        ({"model": {"architecture": "convnet", "depth": 6}}, "Expected (C, H, W) maps of at least 64"),
+        ({"data": {"name": "mnist"}}, "--data-dir"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_mistake_in_a_spec_is_one_sentence(refusal, spec_file, tmp_path, command, changes, sentence):
+    path = spec_file(**changes)
+    more = ["--out", tmp_path / "out"] if command == "run" else []
+    said = refusal(command, path, *more, "--data-dir", tmp_path)
+    assert sentence in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Write a table of one's own and return its path."""
+
+    def write(text, name="mine.csv"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+RANGES = """\
+source: by hand
+columns: {age: {low: 0, high: 100}}
+"""
+AGES = "".join(f"{n},{'yes' if n % 2 else 'no'}\n" for n in range(60))
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "sentence"),
+    [
+        ("age,left\n" + AGES, {"target": "rihgt"}, "rihgt"),
+        ("age,left\n1,\n2,no\n" + AGES, {}, "The label in row 1 is missing"),
+        ("age,left\n1,1\n2,no\n" + AGES, {"classes": [1, 2]}, "mixed types"),
+        ("age,left\n1,maybe\n" + AGES, {}, "Unknown label: 'maybe'"),
+        ("age,left\n" + AGES.replace("yes", "no"), {}, "The target is constant"),
+        ("age,left\n" + AGES, {"path": "nowhere.csv"}, "No such file"),
+        ("age,left\n" + AGES, {"path": "broken.parquet"}, "broken.parquet"),
+        ("age,left\nold,no\n" + AGES, {}, "Expected a number, got 'old' in row 1"),
+        ("age,left\n" + AGES, {"evaluation": "private"}, "private is not available in this version"),
+        ("age,left\n" + AGES, {"evaluation": ...}, "add it"),
+    ],
+)
+def test_a_mistake_in_a_table_of_ones_own_is_one_sentence(refusal, spec_file, table, rows, changes, sentence):
+    table(rows)
+    table(RANGES, "ranges.yaml")
+    table("not a parquet file", "broken.parquet")
+    own = {"name": ..., "path": "mine.csv", "ranges": "ranges.yaml", "target": "left", "evaluation": "exploratory"}
+    data = own | {"classes": ["no", "yes"]} | changes
+    path = spec_file(data=data, privacy={"delta": 1e-3}, training={"batch_size": 16})
+    assert sentence in refusal("check", path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "nowhere.yaml"], "Cannot read nowhere.yaml: No such file or directory"),
+        (["check", "."], "Cannot read .: Is a directory"),
+        (["show", "."], "is it the folder of a sweep?"),
+        (["front", "."], "is it the folder of a sweep?"),
+        (["pick", "nowhere"], "Cannot read nowhere/sweep.json"),
+        (["data", "fetch", "digist"], "did you mean digits?"),
+        (["data", "verify", "mnist", "--data-dir", "nowhere"], "Expected a folder, got nowhere"),
+        (["data", "ranges", "nowhere.csv"], "nowhere.csv"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_one_sentence(refusal, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    assert sentence in refusal(*arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["front", "--format", "bmp"], "Expected a format out of html, png, svg, pdf, csv, json, got 'bmp'"),
+        (["front", "--format", "csv", "-o", "x.html"], "Expected a file name that ends in .csv, got x.html"),
+        (["front", "-o", "/proc/nowhere/front.csv"], "/proc/nowhere/front.csv"),
+        (["pick", "--max-epsilon", "0.001"], "No point of the front has epsilon <= 0.001; the nearest is trial t"),
+        (["pick", "--min", "accuracy=1.1"], "No point of the front has accuracy >= 1.1"),
+        (["pick", "--min", "auroc=0.1"], "choose among accuracy, certified@0.25"),
+        (["pick", "--min", "accuracy"], "Expected OBJECTIVE=NUMBER such as certified@36/255=0.3, got 'accuracy'"),
+        (["pick", "--max-epsilon", "nan"], "Expected a finite number for max_epsilon, got nan"),
+        (["pick", "-o", "/proc/nowhere"], "choose another with --output"),
+    ],
+)
+def test_what_a_sweep_cannot_answer_is_one_sentence(ran, refusal, arguments, sentence):
+    command, *more = arguments
+    assert sentence in refusal(command, ran.folder, *more)
+
+
+def test_a_front_of_another_version_is_one_sentence(ran, refusal, tmp_path):
+    for name in ("sweep.json", "front.json"):
+        (tmp_path / name).write_bytes((ran.folder / name).read_bytes())
+    content = json.loads((tmp_path / "front.json").read_text(encoding="utf-8"))
+    (tmp_path / "front.json").write_text(json.dumps(content | {"schema_version": 2}), encoding="utf-8")
+    assert "Expected schema_version 1" in refusal("show", tmp_path)
+
+
+@pytest.mark.parametrize("arguments", [["run"], ["run", "x.yaml", "--nope"], ["nope"], ["check", "x", "--trials", "1"]])
+def test_a_mistake_in_usage_ends_with_the_same_code(call, arguments):
+    code, _, err = call(*arguments)
+    assert code == 2
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("trials", ["0", "-3"])
+def test_options_are_checked_like_the_keys_they_replace(refusal, spec_file, trials):
+    assert f"Expected an integer trials >= 1, got trials={trials}" in refusal("run", spec_file(), "--trials", trials)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_debug_shows_the_traceback_wherever_it_stands(before):
+    command = ["check", "nowhere.yaml"]
+    with pytest.raises(SpecError, match="nowhere"):
+        main(["--debug", *command] if before else [*command, "--debug"])
+
+
+def test_an_error_that_nobody_expected_is_one_sentence_too(refusal, spec_file, monkeypatch):
+    def surprise(*_, **__):
+        raise ZeroDivisionError("no\nway")
+
+    monkeypatch.setattr(clipless.datasets, "load", surprise)
+    said = refusal("check", spec_file())
+    assert said == "unexpected ZeroDivisionError: no way; --debug shows where it came from"
+
+
+def test_a_disk_that_takes_nothing_ends_a_run_before_it_begins(refusal, spec_file, tmp_path):
+    path = spec_file()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main(["run", str(path), "--out", str(tmp_path / "out")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert ended.value.code == 2
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_help_describes_every_command(call):
+    code, out, _ = call("--help")
+    assert code == 0
+    for command in ("run", "check", "list", "show", "front", "pick", "schema", "data"):
+        assert f" {command} " in out
+
+
+def test_the_store_can_be_read_without_mlflow(ran):
+    """The tracking store is an SQLite file beside the artifacts; every run in it has ended."""
+    with sqlite3.connect(ran.folder / "mlflow.db") as store:
+        assert store.execute("select distinct status from runs").fetchall() == [("FINISHED",)]
