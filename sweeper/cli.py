@@ -7,15 +7,18 @@ packages are imported by the commands that use them: they take seconds.
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from sweeper.errors import ExportError, PickError, SweeperError
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
+PIPE_WIDTH = 1000
 
 app = typer.Typer(
     name="sweeper",
@@ -95,7 +98,7 @@ def check(
     read = Spec.from_yaml(spec)
     data = clipless.datasets.load(**read.data_options(data_dir))
     previews = preview.preview(read, data, configurations)
-    Console(soft_wrap=True).print(preview.render(read, data, previews))
+    _print(preview.render(read, data, previews))
 
 
 @app.command("list")
@@ -108,7 +111,7 @@ def list_(out: Out = Path("sweeps-out")) -> None:
     if not found:
         typer.echo(f"No sweep in {out}; start one with: sweeper run SPEC --out {out}")
         return
-    Console(soft_wrap=True).print(sweeps_table(found))
+    _print(sweeps_table(found))
 
 
 @app.command()
@@ -117,7 +120,7 @@ def show(sweep: SweepFolderArgument) -> None:
     from sweeper.overview import sweep_view
     from sweeper.sweep import load
 
-    Console(soft_wrap=True).print(sweep_view(load(sweep)))
+    _print(sweep_view(load(sweep)))
 
 
 @app.command()
@@ -231,6 +234,13 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         typer.echo(f"sweeper: {_sentence(error)}", err=True)
         sys.exit(EXIT_USER_ERROR)
+
+
+def _print(what: "RenderableType") -> None:
+    """Print tables and texts; into a file or a pipe without cutting them to a width."""
+    from rich.console import Console
+
+    Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(what)
 
 
 def _sentence(error: Exception) -> str:

@@ -20,7 +20,7 @@ def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
     """Return one row per sweep; one that cannot be read says so."""
     table = Table(box=None)
     for column in ("sweep", "status", "trials", "front", "hypervolume"):
-        table.add_column(column, justify="left" if column in ("sweep", "status") else "right")
+        table.add_column(column, justify="left" if column in ("sweep", "status") else "right", overflow="fold")
     for folder in folders:
         try:
             status, front = str(folder.read_sweep()["status"]), Sweep(folder.path).front()

@@ -37,7 +37,7 @@ def call(capsys):
 
 
 @pytest.fixture
-def refusal(call, tmp_path):
+def refusal(call):
     """Run a command that must be refused; return the one sentence it says."""
 
     def run(*arguments):
@@ -346,7 +346,7 @@ def test_an_error_that_nobody_expected_is_one_sentence_too(refusal, spec_file, m
     assert said == "unexpected ZeroDivisionError: no way; --debug shows where it came from"
 
 
-def test_a_disk_that_takes_nothing_ends_a_run_before_it_begins(refusal, spec_file, tmp_path):
+def test_a_disk_that_takes_nothing_ends_a_run_before_it_begins(capsys, spec_file, tmp_path):
     path = spec_file()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
@@ -356,6 +356,9 @@ def test_a_disk_that_takes_nothing_ends_a_run_before_it_begins(refusal, spec_fil
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert ended.value.code == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert sentence.startswith(f"sweeper: Cannot write {tmp_path / 'out'}")
+    assert sentence.endswith("sweep.json: File too large; free space or check permissions")
     assert list((tmp_path / "out").iterdir()) == []
 
 

@@ -13,7 +13,7 @@ bisection over k finds the chord. A curve over steps is this for each number of 
 
 **PLD** (privacy loss distributions, Sommer et al. 2019), through dp_accounting. Losses live on a grid, and every
 pessimistic rounding raises epsilon. On a grid of 1/16 of one step's standard deviation, with noise multipliers .8 to 6,
-rates .01 to .2 and 100 to 5000 steps, epsilon is 0.02 to 0.04 % above its limit in 30 to 60 ms. A fixed grid of 1e-2
+rates .01 to .2 and 100 to 5000 steps, epsilon is 0.01 to 0.04 % above its limit in 30 to 60 ms. A fixed grid of 1e-2
 was .01 to 130 % above, 1e-3 up to 3 %, 1e-4 up to .03 % in up to 1.3 s.
 
 **Checks**: neither bound may fall below the other's optimistic estimate, nor below what ``attack_epsilon`` proves.

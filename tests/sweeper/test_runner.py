@@ -1,0 +1,490 @@
+"""Whole sweeps: what they leave in their folder and their store, and how they end before their time.
+
+Six sweeps are run in all, the fixture ``ran`` among them; three share one Ray, three are processes of their own.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import optuna
+import pytest
+import yaml
+
+import clipless
+from clipless.privacy.accounting import claim
+from sweeper import repricing, rows, runner
+from sweeper.cli import main
+from sweeper.errors import RecordError, SpecError, SweeperError
+from sweeper.front import read_front
+from sweeper.ledger import Ledger
+from sweeper.outbox import stored_rows
+from sweeper.records import TrialStatus
+from sweeper.runner import Options, run, run_sweep
+from sweeper.search import FrontSearch
+from sweeper.space import suggest
+from sweeper.spec import Spec
+from sweeper.store import SweepFolder
+from sweeper.sweep import Sweep
+
+ROOT = Path(__file__).resolve().parents[2]
+NOWHERE = "http://127.0.0.1:9"
+
+SMALL = {
+    "name": "small",
+    "data": {"name": "digits"},
+    "model": {"architecture": "mlp", "width": 16},
+    "training": {
+        "epochs": 2,
+        "batch_size": 256,
+        "learning_rate": {"log": [0.02, 0.1]},
+        "sensitivity_fraction": 0.1,
+    },
+    "privacy": {"epsilon": 3.0, "delta": 1e-4},
+    "search": {"objectives": ["epsilon", "accuracy"], "trials": 2},
+}
+
+
+def small(**changes):
+    return Spec.from_mapping({**SMALL, **{section: SMALL.get(section, {}) | c for section, c in changes.items()}})
+
+
+def runs(folder):
+    """The runs of a sweep's store: name -> (status, tags, metrics by key)."""
+    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as store:
+        found = {}
+        for run_id, name, status in store.execute("select run_uuid, name, status from runs").fetchall():
+            tags = dict(store.execute("select key, value from tags where run_uuid = ?", [run_id]))
+            metrics = {}
+            for key, step, value in store.execute("select key, step, value from metrics where run_uuid = ?", [run_id]):
+                metrics.setdefault(key, {})[step] = value
+            params = dict(store.execute("select key, value from params where run_uuid = ?", [run_id]))
+            found[name] = SimpleNamespace(id=run_id, status=status, tags=tags, metrics=metrics, params=params)
+    return found
+
+
+def check_ended(folder, status):
+    """What holds of every sweep that ended, however it did: readable, consistent, nothing half-written."""
+    front, ledger = read_front(folder / "front.json"), Ledger(folder / "ledger.jsonl")
+    assert json.loads((folder / "sweep.json").read_text(encoding="utf-8"))["status"] == status
+    trained = {point.trial for point in front.points}
+    assert trained <= {entry.trial for entry in ledger.entries()}
+    assert all(entry.steps is not None for entry in ledger.entries())
+    assert set(front.trials) == set(SweepFolder(folder).trials())
+    assert "running" not in {trial.status for trial in front.trials.values()}
+    assert {p.name for p in (folder / "models").iterdir()} == {Path(p.model).name for p in front.front_points}
+    for point in front.front_points:
+        clipless.load(folder / point.model)
+    assert {p.model for p in front.points if p.key not in front.on_front} <= {None}
+    assert "<html" in (folder / "front.html").read_text(encoding="utf-8")
+    assert not [p for p in folder.rglob("*") if p.suffix in (".tmp", ".partial")]
+    if (folder / "mlflow.db").exists():
+        assert "RUNNING" not in {run.status for run in runs(folder).values()}
+    return front, ledger
+
+
+def test_a_sweep_leaves_what_it_promises(ran):
+    assert {p.name for p in ran.folder.iterdir()} == {
+        "front.csv",
+        "front.html",
+        "front.json",
+        "ledger.jsonl",
+        "mlflow-artifacts",
+        "mlflow.db",
+        "models",
+        "points.jsonl",
+        "ray",
+        "spec.yaml",
+        "sweep.json",
+        "trials.jsonl",
+    }
+    check_ended(ran.folder, "completed")
+
+
+def test_the_spec_is_kept_as_given_comments_and_all(ran):
+    text = (ran.folder / "spec.yaml").read_text(encoding="utf-8")
+    assert text.startswith("# Three small networks")
+    info = Sweep(ran.folder).info()
+    assert info["spec"] == Spec.from_yaml(ran.folder / "spec.yaml").to_plain()
+    assert info["spec_hash"] == Spec.from_yaml(ran.folder / "spec.yaml").digest()
+    assert {"sweeper.version", "version.torch", "version.ray"} <= set(info["versions"])
+
+
+def test_every_epoch_of_every_trial_is_a_point_with_the_smaller_of_two_prices(ran):
+    front = read_front(ran.folder / "front.json")
+    assert sorted(p.key for p in front.points) == [(f"t000{n}", epoch) for n in (1, 2, 3) for epoch in (1, 2)]
+    for point in front.points:
+        assert set(point.values) == {"epsilon", "accuracy", "certified@0.25"}
+        assert set(point.accountants) == {"rdp", "pld"}
+        assert point.values["epsilon"] == min(point.accountants.values())
+    for id_, trial in front.trials.items():
+        last = next(p for p in front.points if p.key == (id_, 2))
+        assert 2.97 <= last.values["epsilon"] <= 3.0
+        assert (trial.status, trial.delta, trial.relation) == ("completed", 1e-4, "add-or-remove-one")
+        assert trial.config["model"] == {"architecture": "mlp", "width": 16}
+        assert 0.02 <= trial.config["training"]["learning_rate"] <= 0.1
+
+
+def test_test_scores_stand_beside_front_points_only(ran):
+    front = read_front(ran.folder / "front.json")
+    data = clipless.datasets.load("digits")
+    for point in front.points:
+        if point.key not in front.on_front:
+            assert point.test is None
+            continue
+        model = (
+            Sweep(ran.folder).pick(point.values["epsilon"]).model()
+            if False
+            else clipless.load(ran.folder / point.model)
+        )
+        assert point.test == clipless.evaluate(model, data.test, ["0.25"])
+        scores = clipless.evaluate(model, data.validation, ["0.25"])
+        assert scores == {name: point.values[name] for name in scores}
+
+
+def test_the_rows_say_the_same_as_the_front(ran):
+    front, folder = read_front(ran.folder / "front.json"), SweepFolder(ran.folder)
+    assert {p.key: (p.values, p.test, p.model) for p in folder.points().values()} == {
+        p.key: (p.values, p.test, p.model) for p in front.points
+    }
+    assert {t.id: (t.status.value, t.run_id) for t in folder.trials().values()} == {
+        id_: (t.status, t.run_id) for id_, t in front.trials.items()
+    }
+
+
+def test_the_store_holds_a_parent_and_a_child_per_trial_all_finished(ran):
+    found = runs(ran.folder)
+    parent = found.pop(ran.folder.name)
+    front = read_front(ran.folder / "front.json")
+    assert parent.status == "FINISHED"
+    assert parent.tags["sweeper.exploratory"] == "false"
+    assert parent.tags["sweeper.spec_hash"] == Sweep(ran.folder).info()["spec_hash"]
+    assert parent.params["training.batch_size"] == "256"
+    assert parent.metrics["hypervolume"] == {0: pytest.approx(front.hypervolume)}
+    assert set(found) == set(front.trials)
+    for id_, child in found.items():
+        assert (child.status, child.id) == ("FINISHED", front.trials[id_].run_id)
+        assert child.tags["mlflow.parentRunId"] == parent.id
+        assert child.tags["sweeper.relation"] == "add-or-remove-one"
+        assert child.params["model.width"] == "16"
+        assert {"sensitivity/layers.2.weight", "sensitivity/layers.4.weight"} <= set(child.metrics)
+        for point in (p for p in front.points if p.trial == id_):
+            logged = {key: steps[point.epoch] for key, steps in child.metrics.items() if point.epoch in steps}
+            assert logged == {
+                "epsilon": point.values["epsilon"],
+                "epsilon/rdp": point.accountants["rdp"],
+                "epsilon/pld": point.accountants["pld"],
+                "val/accuracy": point.values["accuracy"],
+                "val/certified/0.25": point.values["certified@0.25"],
+            }
+
+
+def test_front_ledger_and_spec_are_artifacts_of_the_parent(ran):
+    artifacts = {p.name: p for p in (ran.folder / "mlflow-artifacts").rglob("*") if p.is_file()}
+    assert set(artifacts) == {"front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"}
+    assert runs(ran.folder)[ran.folder.name].id in str(artifacts["front.json"])
+    assert len(read_front(artifacts["front.json"]).points) == 6
+
+
+def test_the_ledger_charges_every_trial_and_prices_the_sweep(ran):
+    front, ledger = read_front(ran.folder / "front.json"), Ledger(ran.folder / "ledger.jsonl")
+    entries = {entry.trial: entry for entry in ledger.entries()}
+    assert set(entries) == set(front.trials)
+    for id_, entry in entries.items():
+        assert entry.steps == entry.event.steps == 10
+        assert entry.event.noise_multiplier == front.trials[id_].noise_multiplier
+        assert claim(entry.event, 1e-4).epsilon == pytest.approx(
+            next(p.values["epsilon"] for p in front.points if p.key == (id_, 2))
+        )
+    assert set(front.ledger) == {"winner", "front", "everything"}
+    assert front.ledger["everything"].events == 3
+    assert front.ledger["everything"].epsilon == ledger.answers(1e-4, tight=True)["everything"].epsilon > 3.0
+
+
+def test_the_claim_is_not_exploratory_and_names_its_conditions(ran):
+    told = read_front(ran.folder / "front.json").claim
+    assert not told.exploratory
+    assert told.secure_generator
+    assert (told.data, told.population, told.unit, told.evaluation) == ("digits", 1276, "row", "public")
+    assert told.conditions
+    assert told.public
+
+
+def started(spec, out):
+    """Start the program in a process group of its own, as a shell would."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "from sweeper.cli import main; main()", "run", str(spec), "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for(process, there):
+    began = time.monotonic()
+    while not there():
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() - began < 200
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def lines(folder, name):
+    return sum(len(path.read_bytes().splitlines()) for path in folder.glob(f"*/{name}"))
+
+
+@pytest.mark.parametrize(
+    ("moment", "everybody"),
+    [("while Ray starts", False), ("in the first epochs", True)],
+)
+def test_ctrl_c_leaves_a_readable_partial_front(moment, everybody, tmp_path):
+    """``everybody``: a terminal sends Ctrl-C to the whole process group, a supervisor to the driver alone."""
+    spec, out = tmp_path / "long.yaml", tmp_path / "out"
+    spec.write_text(small(training={"epochs": 300}, search={"trials": 4}).to_yaml(), encoding="utf-8")
+    process = started(spec, out)
+    start_seconds = wait_for(process, lambda: lines(out, "front.json"))
+    if moment == "in the first epochs":
+        wait_for(process, lambda: lines(out, "points.jsonl"))
+    pressed = time.monotonic()
+    (os.killpg if everybody else os.kill)(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=200)[0]
+    assert time.monotonic() - pressed < max(15.0, 4 * start_seconds)  # a busy machine starts slowly, too
+    assert process.returncode == 130
+    assert "(ended early: interrupted)" in said
+    assert "Traceback" not in said
+    (folder,) = out.iterdir()
+    front, ledger = check_ended(folder, "interrupted")
+    assert runs(folder)[folder.name].status == "KILLED"
+    assert {trial.status for trial in front.trials.values()} <= {"interrupted"}
+    for entry in ledger.entries():
+        reported = max((p.epoch for p in front.points if p.trial == entry.trial), default=0)
+        assert reported * 5 <= entry.steps <= (reported + 1) * 5, "the epoch that was under way is counted"
+        assert entry.charged.steps == 1500
+    if moment == "in the first epochs":
+        assert front.on_front
+        assert front.ledger["everything"].events == len(ledger.entries()) >= 1
+        assert f"A model: sweeper pick {folder}" in said
+
+
+def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(ray_running, tmp_path, capsys):
+    """A network that does not fit, then one that time ends; nobody listens where the runs should go."""
+    spec = tmp_path / "mixed.yaml"
+    content = {
+        "name": "mixed",
+        "data": {"name": "breast_cancer"},
+        "model": {"architecture": ["convnet", "mlp"], "width": 16},
+        "training": {"epochs": [2, 20000], "batch_size": 64},
+        "privacy": {"noise_multiplier": 2.0, "delta": 1e-4},
+        "search": {
+            "trials": 4,
+            "hours": 1.0,
+            "first": [
+                {"model": {"architecture": "convnet"}},
+                {"model": {"architecture": "mlp"}, "training": {"epochs": 2}},
+                {"model": {"architecture": "mlp"}, "training": {"epochs": 20000}},
+                {"model": {"architecture": "mlp"}, "training": {"epochs": 20000}},
+            ],
+        },
+        "resources": {"concurrent": 1},
+    }
+    spec.write_text(yaml.safe_dump(content), encoding="utf-8")
+    deadline = pytest.MonkeyPatch()
+    real = runner._SweepRun._between
+
+    def between(self):
+        real(self)
+        late = [p for p in self._recorder.points.values() if p.trial == "t0003"]
+        return "the 1 hours are used up" if late else None
+
+    deadline.setattr(runner._SweepRun, "_between", between)
+    with deadline.context(), pytest.raises(SystemExit) as ended:
+        main(["run", str(spec), "--out", str(tmp_path / "out"), "--tracking", NOWHERE])
+    deadline.undo()
+    said = capsys.readouterr()
+    assert ended.value.code in (0, None)
+    assert said.err == ""
+    (folder,) = (tmp_path / "out").iterdir()
+    front, _ = check_ended(folder, "stopped")
+    reason = "the 1 hours are used up"
+    assert Sweep(folder).info()["reason"] == reason
+    assert {id_: trial.status for id_, trial in front.trials.items()} == {
+        "t0001": "failed",
+        "t0002": "completed",
+        "t0003": "stopped",
+    }
+    assert front.trials["t0003"].reason == reason
+    assert front.trials["t0001"].reason.startswith("SpecError: Expected (C, H, W) maps")
+    assert "t0001 failed: SpecError: Expected (C, H, W) maps" in said.out
+    assert f"(ended early: {reason})" in said.out
+    assert "mixed: 2 of 4 trials done, 1 failed" in said.out
+    spool = folder / "tracking-spool.jsonl"
+    assert f"rows were not taken" in said.out
+    assert f"they wait in {spool}" in said.out
+    assert {row["op"] for row in stored_rows(spool)} == {"run", "metrics", "end", "artifact"}
+    assert not (folder / "mlflow.db").exists()
+
+
+def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(ray_running, tmp_path, monkeypatch):
+    """The disk is full from the first epoch to the last; Ctrl-C comes while second prices are awaited."""
+    full, asked = [False], []
+    real_write, real_replace, real_curve = rows._write_at, Path.replace, repricing._curve
+
+    def write(handle, data, offset):
+        if full[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real_write(handle, data, offset)
+
+    def replace(self, target):
+        if full[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real_replace(self, target)
+
+    def curve(*key):
+        while not asked:
+            time.sleep(0.02)
+        return real_curve(*key)
+
+    def show(progress):
+        full[0] = progress.done < 2 and any(one.epoch for one in progress.running)
+        if progress.done == 2 and not asked:
+            os.kill(os.getpid(), signal.SIGINT)
+            asked.append(True)
+
+    monkeypatch.setattr(rows, "_write_at", write)
+    monkeypatch.setattr(Path, "replace", replace)
+    monkeypatch.setattr(repricing, "_curve", curve)
+    monkeypatch.setattr(runner, "SHOW_SECONDS", 0.0)
+    ended = run_sweep(small(training={"epochs": 20}), Options(out=tmp_path, show=show))
+    front, _ = check_ended(ended.sweep.directory, "interrupted")
+    assert asked
+    assert ended.outcome.interrupted
+    assert len(front.points) == 40
+    assert SweepFolder(ended.sweep.directory).points().keys() == {p.key for p in front.points}
+    assert {trial.status for trial in front.trials.values()} == {"completed"}
+    assert all(point.test is None for point in front.points)
+    assert all(point.values["epsilon"] == min(point.accountants.values()) for point in front.points)
+    assert ended.troubles == ()
+    assert ended.front.to_json() == front.to_json()
+
+
+@pytest.mark.shared
+def test_a_table_of_ones_own_is_swept_from_end_to_end(ray_running, tmp_path, shared_data, capsys):
+    """``sweeps/adult.yaml`` with fewer epochs, beside its ranges file; the table lies in a folder of data."""
+    content = yaml.safe_load((ROOT / "sweeps" / "adult.yaml").read_text(encoding="utf-8"))
+    content["training"]["epochs"] = 2
+    for name in ("adult.yaml", "adult.ranges.yaml"):
+        (tmp_path / name).write_bytes((ROOT / "sweeps" / name).read_bytes())
+    (tmp_path / "adult.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        main(
+            ["run", str(tmp_path / "adult.yaml"), "--data-dir", str(shared_data / "tabular")]
+            + ["--trials", "1", "--out", str(tmp_path / "out")]
+        )
+    assert ended.value.code in (0, None), capsys.readouterr().err
+    (folder,) = (tmp_path / "out").iterdir()
+    front, _ = check_ended(folder, "completed")
+    best = front.front_points[-1]
+    assert best.values["auroc"] > 0.8
+    assert best.test["auroc"] > 0.8
+    assert best.values["epsilon"] <= 1.0
+    assert not front.claim.exploratory
+    assert Spec.from_yaml(folder / "spec.yaml").trials == 1, "the spec is kept as it was run"
+
+
+def test_the_same_seed_proposes_the_same_configurations():
+    def proposals(seed):
+        spec = small(search={"seed": seed})
+        search = FrontSearch(lambda trial: suggest(trial, spec), spec.objectives, seed=seed)
+        return [search.suggest(str(n))["proposal"] for n in range(5)]
+
+    assert proposals(1) == proposals(1) != proposals(2)
+
+
+class Signalled(Exception):  # noqa: N818 - stands for anything that goes wrong
+    """Raised in the middle of a sweep."""
+
+
+@contextlib.contextmanager
+def no_cluster(*_args, **_options):
+    yield
+
+
+def test_an_error_in_the_middle_is_raised_once_everything_is_written(tmp_path, monkeypatch):
+    def broken(*_args, **_options):
+        raise Signalled("gone")
+
+    monkeypatch.setattr(runner, "cluster", no_cluster)
+    monkeypatch.setattr(runner, "run_trials", broken)
+    with pytest.raises(Signalled, match="gone"):
+        run(small(), Options(out=tmp_path))
+    (folder,) = tmp_path.iterdir()
+    check_ended(folder, "failed")
+    assert Sweep(folder).info()["reason"] == "Signalled: gone"
+    assert [run.status for run in runs(folder).values()] == ["FAILED"]
+    assert read_front(folder / "front.json").points == ()
+
+
+def test_ctrl_c_before_there_is_a_folder_leaves_nothing(tmp_path, monkeypatch):
+    def interrupted(**_options):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+    monkeypatch.setattr(clipless.datasets, "load", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(small(), Options(out=tmp_path / "out"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_before_there_is_a_folder_ends_the_program_as_interrupted(tmp_path, monkeypatch):
+    def interrupted(**_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(clipless.datasets, "load", interrupted)
+    (tmp_path / "small.yaml").write_text(small().to_yaml(), encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(tmp_path / "small.yaml"), "--out", str(tmp_path / "out")])
+    assert ended.value.code == 130
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_spec_that_fits_no_data_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(SpecError, match="maps of at least 64"):
+        run_sweep(small(model={"architecture": "convnet", "depth": 6}), Options(out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RecordError, match="--out"):
+        run_sweep(small(), Options(out=tmp_path / "file"))
+
+
+def test_without_an_exporter_there_is_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "entry_points", lambda **_: ())
+    with pytest.raises(SweeperError, match="Expected an exporter of svg; install"):
+        runner.export(tmp_path, tmp_path / "front.svg")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (runner.Outcome(), TrialStatus.COMPLETED),
+        (runner.Outcome(False, "time"), TrialStatus.STOPPED),
+        (runner.Outcome(True, "interrupted"), TrialStatus.INTERRUPTED),
+    ],
+)
+def test_how_a_sweep_ended_is_recorded_with_its_reason(outcome, status):
+    assert runner._status(outcome) is status
+
+
+def test_optuna_says_nothing_of_its_own(ran):
+    assert optuna.__name__ not in ran.said
