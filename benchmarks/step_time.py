@@ -15,6 +15,7 @@ peak memory of a fresh process that runs only that contender.
 """
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -30,6 +31,7 @@ import clipless
 from clipless.datasets import Split
 from clipless.privacy.randomness import SecureSource
 from clipless.training import PrivateTrainer
+from sweeper.cluster import worker_environment
 
 Step = Callable[[], None]
 PHYSICAL = {
@@ -152,8 +154,16 @@ def run_only(options: argparse.Namespace) -> None:
         print(int(status["VmHWM"].split()[0]) / 2**10)  # of this program alone; ru_maxrss would count its parent
 
 
+def keep_buffers() -> None:
+    """Start again with the allocator settings that trials run with (`sweeper.cluster`); the same for everyone."""
+    settings = {name: value for name, value in worker_environment(1).items() if name.startswith("MALLOC_")}
+    if not settings.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | settings)
+
+
 def main() -> None:
     """Print the table."""
+    keep_buffers()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=9)

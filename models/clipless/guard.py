@@ -200,14 +200,16 @@ def _row_norms(x: Tensor) -> Tensor:
 
 def _patch_norms(x_BCHW: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:
     """Norm of all patches of an example together: each element counts once per patch that contains it."""
-    counts_HW = patch_counts(tuple(x_BCHW.shape[-2:]), kernel, stride, padding)
-    if bool((counts_HW <= 1).all()):
-        return _row_norms(x_BCHW)
-    squares_BN = x_BCHW.square().sum(dim=1).flatten(1)
-    total_B = squares_BN @ counts_HW.flatten().to(squares_BN)
-    most = float(x_BCHW[0].numel() * counts_HW.max())
-    norm_B: Tensor = total_B.sqrt()
-    return norm_B + _UNDERFLOW_NORM * sqrt(most)
+    size = (x_BCHW.shape[-2], x_BCHW.shape[-1])
+    return _row_norms(x_BCHW * _patch_weights(size, kernel, stride, padding, x_BCHW.device, x_BCHW.dtype))
+
+
+@lru_cache(maxsize=256)
+def _patch_weights(
+    size: Pair, kernel: Pair, stride: Pair, padding: Pair, device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    """Root of the patch counts, on the device where it is needed step after step."""
+    return patch_counts(size, kernel, stride, padding).to(device, dtype).sqrt()
 
 
 @lru_cache(maxsize=256)
