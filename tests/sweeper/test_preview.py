@@ -1,0 +1,134 @@
+"""What a sweep would do, planned but not trained."""
+
+import io
+from math import sqrt
+
+import pytest
+from rich.console import Console
+
+import clipless
+from clipless.errors import CliplessError, PlanError
+from clipless.privacy.accounting import claim, rdp_epsilon
+from clipless.privacy.events import Composed
+from sweeper import preview as module
+from sweeper.errors import SpecError
+from sweeper.preview import check_plans, preview, render, sweep_cost
+from sweeper.spec import Spec
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return clipless.datasets.load("digits")
+
+
+@pytest.fixture(autouse=True)
+def no_training(monkeypatch):
+    monkeypatch.setattr(clipless, "fit", lambda *_, **__: pytest.fail("trained"))
+
+
+@pytest.fixture
+def spec(content):
+    content["model"] |= {"width": 16}
+    content["training"] |= {"batch_size": [128, 256]}
+    content["privacy"] = {"noise_multiplier": 1.0, "delta": 1e-4}
+    return Spec.from_mapping(content, "digits.yaml")
+
+
+def text(spec, data, previews):
+    screen = io.StringIO()
+    Console(file=screen, width=120).print(render(spec, data, previews))
+    return screen.getvalue()
+
+
+def test_each_parameter_has_its_sensitivity_noise_and_ratio(spec, digits):
+    (one,) = preview(spec, digits)
+    assert [p.name for p in one.parameters] == list(one.plan.sensitivities)
+    for p in one.parameters:
+        assert (p.sensitivity, p.noise_std) == (one.plan.sensitivities[p.name], one.plan.noise_stds[p.name])
+        assert p.noise_to_gradient == p.noise_std * sqrt(p.size) / (one.plan.batch_size * p.sensitivity)
+    assert [p.size for p in one.parameters] == [64 * 16, 16 * 10]
+
+
+def test_epsilon_is_given_per_epoch_and_as_a_claim(spec, digits):
+    (one,) = preview(spec, digits)
+    assert one.epsilon_curve == tuple(one.plan.epsilon_curve())
+    assert len(one.epsilon_curve) == 10
+    assert one.claim == claim(one.plan.event(), 1e-4)
+    assert one.claim.epsilon <= one.epsilon_curve[-1]
+
+
+def test_configurations_are_those_that_the_sweep_could_try(spec, digits):
+    previews = preview(spec, digits, 6)
+    assert {one.config.training.batch_size for one in previews} == {128, 256}
+    assert {one.plan.batch_size for one in previews} == {128, 256}
+
+
+def test_the_configurations_to_try_first_come_first(content, digits):
+    content["training"] |= {"batch_size": {"int": [100, 1000]}}
+    content["search"] = {"first": [{"training": {"batch_size": 123}}]}
+    one, _ = preview(Spec.from_mapping(content), digits, 2)
+    assert one.plan.batch_size == 123
+
+
+def test_the_sweep_costs_the_composition_of_its_trials(spec, digits):
+    previews = preview(spec, digits, 1)
+    answer = sweep_cost(spec, previews)
+    event = previews[0].plan.event()
+    assert spec.trials == 2
+    assert answer.events == 2
+    assert answer.epsilon == pytest.approx(rdp_epsilon(Composed((event, event)), 1e-4))
+
+
+def test_a_spec_is_validated_against_its_data(content, digits):
+    content["privacy"]["delta"] = 0.01
+    for look in (preview, check_plans):
+        with pytest.raises(SpecError, match="delta < 1/N"):
+            look(Spec.from_mapping(content), digits)
+
+
+def test_the_text_names_everything_that_matters(spec, digits):
+    previews = preview(spec, digits, 2)
+    shown = text(spec, digits, previews)
+    assert "digits: valid. digits, N = 1276 training rows" in shown
+    assert "2 trials, 1 open hyperparameters" in shown
+    for one in previews:
+        assert f"epsilon {one.claim.epsilon:.4f} at delta 0.0001" in shown
+        assert f"noise multiplier {one.plan.noise_multiplier:.4f}, add-or-remove-one" in shown
+        assert f"epoch 10: {one.epsilon_curve[-1]:.3f}" in shown
+        for p in one.parameters:
+            assert f"{p.sensitivity:.4g}" in shown
+            assert f"{p.noise_to_gradient:.3g}" in shown
+    assert f"about epsilon {sweep_cost(spec, previews).epsilon:.3g} at delta 0.0001" in shown
+
+
+def test_a_relation_that_one_accountant_cannot_price_says_so(content, digits):
+    content["privacy"] = {"noise_multiplier": 4.0, "delta": 1e-4, "relation": "replace-one"}
+    spec = Spec.from_mapping(content)
+    assert "RDP absent" in text(spec, digits, preview(spec, digits))
+
+
+def test_a_sweep_may_begin_if_one_of_its_configurations_can_be_planned(content, digits):
+    content["model"] = {"architecture": ["convnet", "mlp"], "depth": [5, 6]}
+    content["search"] = {"first": [{"model": {"architecture": "convnet"}}, {"model": {"architecture": "mlp"}}]}
+    spec = Spec.from_mapping(content)
+    check_plans(spec, digits)
+    with pytest.raises(SpecError, match="architecture=convnet"):
+        preview(spec, digits)
+
+
+def test_a_sweep_of_which_no_configuration_can_be_planned_is_refused(content, digits, monkeypatch):
+    tried = []
+    real = module._build
+    monkeypatch.setattr(module, "_build", lambda *args: tried.append(args) or real(*args))
+    content["model"] = {"architecture": "convnet", "depth": {"int": [5, 60]}}
+    with pytest.raises(SpecError, match="maps of at least"):
+        check_plans(Spec.from_mapping(content), digits)
+    assert len(tried) == module.CHECKED_CONFIGURATIONS
+
+
+def test_a_budget_for_less_than_one_epoch_is_refused(content, digits):
+    content["training"] = {}
+    content["privacy"] = {"epsilon": 6.5, "noise_multiplier": 0.5, "delta": 1e-4}
+    with pytest.raises(PlanError, match="at least one epoch") as caught:
+        check_plans(Spec.from_mapping(content), digits)
+    assert isinstance(caught.value, CliplessError)

@@ -1,0 +1,302 @@
+"""What the driver writes down for every event of a trial, and in which order."""
+
+import errno
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from clipless.errors import AccountantsDisagreeError
+from sweeper import recorder as module
+from sweeper import repricing, rows
+from sweeper.desk import Desk
+from sweeper.errors import RecordError
+from sweeper.front import read_front
+from sweeper.ledger import Ledger
+from sweeper.recorder import Recorder
+from sweeper.records import TrialStatus
+from sweeper.spec import Spec
+from sweeper.store import SweepFolder
+
+RDP = [1.0, 2.0, 3.0]
+PLD = [0.9, 1.8, 2.7]
+
+
+class FakeTracker:
+    """Remembers what it is told; knows runs once ``runs`` says so."""
+
+    def __init__(self):
+        self.calls = []
+        self.runs = {}
+
+    def __getattr__(self, name):
+        return lambda *args: self.calls.append((name, *args))
+
+    def run_id(self, trial):
+        return self.runs.get(trial)
+
+    def of(self, name):
+        return [call[1:] for call in self.calls if call[0] == name]
+
+
+@pytest.fixture
+def pld(monkeypatch):
+    """Second prices on demand: they arrive when ``open`` is set; ``error`` is raised instead of them."""
+    state = SimpleNamespace(open=threading.Event(), error=None)
+
+    def curve(*_key):
+        assert state.open.wait(30)
+        if state.error:
+            raise state.error
+        return PLD
+
+    monkeypatch.setattr(repricing, "_curve", curve)
+    yield state
+    state.open.set()
+
+
+@pytest.fixture
+def kept(content, claim, tmp_path, pld):
+    """A recorder with what it writes to: ``kept.recorder``, ``kept.folder``, ``kept.tracker``."""
+    content["search"] = {"objectives": ["epsilon", "accuracy"], "trials": 1}
+    spec = Spec.from_mapping(content)
+    folder, tracker = SweepFolder(tmp_path), FakeTracker()
+    (tmp_path / "models").mkdir()
+    made = Recorder(spec, folder, claim, tracker)
+    yield SimpleNamespace(recorder=made, folder=folder, tracker=tracker, path=tmp_path, pld=pld)
+    pld.open.set()
+    made.close()
+
+
+@pytest.fixture
+def plan_row(plan_json):
+    return {"kind": "plan", "epoch": 0, "plan": plan_json, "epsilon_curve": RDP}
+
+
+def epoch_row(kept, trial, epoch, accuracy, *, model=True):
+    name = SweepFolder.model_name(trial, epoch)
+    if model:
+        (kept.path / name).write_bytes(b"weights")
+    values = {"epsilon": RDP[epoch - 1], "accuracy": accuracy}
+    return {"kind": "epoch", "epoch": epoch, "values": values, "model": name if model else None, "done": epoch == 3}
+
+
+def begin(kept, plan_row, trial="t0001"):
+    kept.recorder.on_start(trial, {"trial": trial, "proposal": {}})
+    assert kept.recorder.on_plan(trial, plan_row) is None
+
+
+def arrive(kept):
+    """Let the second prices arrive, and settle."""
+    kept.pld.open.set()
+    while kept.recorder.waiting:
+        kept.recorder.settle()
+
+
+def models(kept):
+    return sorted(path.name for path in (kept.path / "models").iterdir())
+
+
+def test_a_plan_is_in_the_ledger_before_anything_else_is_told(kept, plan_row, monkeypatch):
+    kept.recorder.on_start("t0001", {"trial": "t0001", "proposal": {}})
+    told = len(kept.tracker.calls)
+    opened = []
+    real = Ledger.open
+
+    def spy(ledger, trial, event):
+        assert len(kept.tracker.calls) == told
+        real(ledger, trial, event)
+        opened.append(Ledger(kept.folder.ledger).entries())
+
+    monkeypatch.setattr(Ledger, "open", spy)
+    kept.recorder.on_plan("t0001", plan_row)
+    ((entry,),) = opened
+    assert (entry.trial, entry.event.to_json(), entry.steps) == ("t0001", plan_row["plan"]["event"], None)
+
+
+def test_a_trial_whose_plan_cannot_be_written_down_never_trains(kept, plan_row, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    desk = Desk(kept.recorder.hooks)
+    desk.start("t0001", {"trial": "t0001", "proposal": {}})
+    monkeypatch.setattr(rows, "_write_at", full)
+    assert desk.receive("t0001", plan_row) is False
+    monkeypatch.undo()
+    desk.end("t0001", TrialStatus.COMPLETED)
+    trial = kept.folder.trials()["t0001"]
+    assert (trial.status, trial.plan) == (TrialStatus.FAILED, None)
+    assert "No space left on device" in trial.reason
+    assert Ledger(kept.folder.ledger).entries() == ()
+
+
+def test_a_trial_starts_with_its_configuration_and_ends_with_its_reason(kept, plan_row):
+    begin(kept, plan_row)
+    ((trial, params, tags),) = kept.tracker.of("start_trial")
+    assert (trial, params["model"], tags["sweeper.delta"]) == ("t0001", {"architecture": "mlp"}, "0.0001")
+    assert (tags["sweeper.relation"], tags["sweeper.exploratory"]) == ("add-or-remove-one", "false")
+    assert kept.tracker.of("log") == [("t0001", 0, {"sensitivity/1.weight": 2.5, "sensitivity/3.weight": 1.25})]
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    kept.recorder.on_end("t0001", TrialStatus.STOPPED, "no hope", 2)
+    assert kept.tracker.of("end_trial") == [("t0001", TrialStatus.STOPPED, "no hope")]
+    stored = kept.folder.trials()["t0001"]
+    assert (stored.status, stored.reason, stored.plan) == (TrialStatus.STOPPED, "no hope", plan_row["plan"])
+    (entry,) = Ledger(kept.folder.ledger).entries()
+    assert (entry.steps, entry.charged.steps) == (10, 50)
+
+
+def test_a_trial_that_never_planned_has_nothing_in_the_ledger(kept):
+    kept.recorder.on_start("t0001", {"trial": "t0001"})
+    kept.recorder.on_end("t0001", TrialStatus.FAILED, "its process died", 1)
+    assert Ledger(kept.folder.ledger).entries() == ()
+    assert kept.folder.trials()["t0001"].config == {}
+
+
+def test_an_entry_that_cannot_be_closed_stays_open_and_is_charged_in_full(kept, plan_row, monkeypatch):
+    def full(*_):
+        raise RecordError("disk full")
+
+    begin(kept, plan_row)
+    monkeypatch.setattr(Ledger, "close", full)
+    kept.recorder.on_end("t0001", TrialStatus.COMPLETED, "", 3)
+    (entry,) = Ledger(kept.folder.ledger).entries()
+    assert (entry.steps, entry.charged.steps) == (None, 50)
+    assert kept.folder.trials()["t0001"].status is TrialStatus.COMPLETED
+
+
+def test_a_point_gets_its_second_price_when_it_arrives(kept, plan_row):
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    key = ("t0001", 1)
+    assert kept.recorder.waiting
+    assert kept.recorder.points[key].accountants == {"rdp": 1.0}
+    assert kept.folder.points()[key].values["epsilon"] == 1.0
+    assert kept.recorder.archive.points == ()
+    arrive(kept)
+    assert kept.folder.points()[key].accountants == {"rdp": 1.0, "pld": 0.9}
+    assert kept.recorder.archive.points == (kept.folder.points()[key],)
+    assert kept.tracker.of("log")[1:] == [
+        ("t0001", 1, {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9})
+    ]
+
+
+def test_an_interrupted_sweep_keeps_the_first_price_of_what_is_not_there(kept, plan_row):
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    kept.recorder.settle(all_=True)
+    assert not kept.recorder.waiting
+    assert kept.recorder.points["t0001", 1].accountants == {"rdp": 1.0}
+    assert [point.key for point in kept.recorder.archive.points] == [("t0001", 1)]
+
+
+def test_under_replace_one_the_first_price_is_the_other_accountants(kept, plan_row):
+    plan_row["plan"] = plan_row["plan"] | {"relation": "replace-one"}
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    assert kept.recorder.points["t0001", 1].accountants == {"pld": 1.0}
+
+
+def test_only_models_of_the_front_are_kept(kept, plan_row):
+    kept.pld.open.set()
+    for trial, accuracies in (("t0001", (0.5, 0.6, 0.7)), ("t0002", (0.55, 0.6, 0.65))):
+        begin(kept, plan_row, trial)
+        for epoch, accuracy in enumerate(accuracies, start=1):
+            kept.recorder.on_epoch(trial, epoch_row(kept, trial, epoch, accuracy))
+            arrive(kept)
+    assert models(kept) == [
+        "t0001-2.safetensors",
+        "t0001-3.safetensors",
+        "t0002-1.safetensors",
+        "t0002-2.safetensors",
+    ], "equal points stay side by side"
+    stored = kept.folder.points()
+    assert {point.model is None for key, point in stored.items() if key in {("t0001", 1), ("t0002", 3)}} == {True}
+
+
+def test_models_without_a_point_are_thrown_away_in_the_end(kept, plan_row):
+    """A trial that is killed may have saved the model of an epoch that it never reported."""
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    epoch_row(kept, "t0001", 2, 0.6)
+    arrive(kept)
+    kept.recorder.close()
+    assert models(kept) == ["t0001-1.safetensors"]
+
+
+def test_points_of_accountants_that_disagree_are_withdrawn_and_the_trial_fails(kept, plan_row):
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    kept.pld.error = AccountantsDisagreeError("RDP below the optimistic PLD")
+    arrive(kept)
+    assert kept.recorder.points == {}
+    assert models(kept) == []
+    assert kept.folder.trials()["t0001"].status is TrialStatus.FAILED
+    with pytest.raises(AccountantsDisagreeError, match="optimistic"):
+        kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 2, 0.6))
+    assert kept.tracker.of("end_trial") == [], "the desk ends it"
+
+
+def test_a_completed_trial_whose_accountants_disagree_fails_afterwards(kept, plan_row):
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    kept.recorder.on_end("t0001", TrialStatus.COMPLETED, "", 1)
+    kept.pld.error = AccountantsDisagreeError("no")
+    arrive(kept)
+    assert kept.tracker.of("end_trial")[-1] == ("t0001", TrialStatus.FAILED, "no")
+    assert kept.recorder.front().points == ()
+
+
+def test_the_front_is_written_now_and_then(kept, plan_row, monkeypatch):
+    kept.recorder.write_front_now_and_then()
+    assert read_front(kept.folder.front).trials == {}
+    begin(kept, plan_row)
+    kept.recorder.write_front_now_and_then()
+    assert read_front(kept.folder.front).trials == {}, "it is too early"
+    monkeypatch.setattr(module, "FRONT_SECONDS", 0.0)
+    kept.recorder.write_front_now_and_then()
+    assert set(read_front(kept.folder.front).trials) == {"t0001"}
+
+
+def test_a_front_that_a_full_disk_refuses_is_tried_again_later(kept, monkeypatch):
+    def full(*_):
+        raise RecordError("disk full")
+
+    monkeypatch.setattr(module, "FRONT_SECONDS", 0.0)
+    monkeypatch.setattr("sweeper.front.replace_file", full)
+    kept.recorder.write_front_now_and_then()
+    assert not kept.folder.front.exists()
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "FRONT_SECONDS", 0.0)
+    kept.recorder.write_front_now_and_then()
+    assert kept.folder.front.exists()
+
+
+def test_the_front_is_priced_by_what_the_ledger_holds(kept, plan_row, claim):
+    begin(kept, plan_row)
+    begin(kept, plan_row, "t0002")
+    front = kept.recorder.front()
+    ledger = Ledger(kept.folder.ledger)
+    assert front.ledger == ledger.answers(1e-4)
+    assert kept.recorder.front(tight=True).ledger == ledger.answers(1e-4, tight=True)
+    assert front.claim is claim
+    assert {id_: trial.noise_multiplier for id_, trial in front.trials.items()} == {"t0001": 2.0, "t0002": 2.0}
+
+
+def test_runs_are_noted_when_the_store_has_made_them(kept, plan_row):
+    begin(kept, plan_row)
+    assert kept.recorder.front().trials["t0001"].run_id is None
+    assert kept.recorder.note_runs() is False
+    kept.tracker.runs["t0001"] = "abc"
+    assert kept.recorder.front().trials["t0001"].run_id == "abc"
+    assert kept.folder.trials()["t0001"].run_id == "abc"
+    assert kept.recorder.note_runs() is False
+
+
+def test_test_numbers_are_added_to_a_point(kept, plan_row):
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    arrive(kept)
+    (point,) = kept.recorder.archive.points
+    kept.recorder.add_test(point, {"accuracy": 0.4})
+    assert kept.folder.points() == {point.key: replace(point, test={"accuracy": 0.4})}

@@ -1,0 +1,99 @@
+"""A sweep on disk, as users hold it."""
+
+import json
+import shutil
+
+import pytest
+
+import clipless
+from sweeper.errors import PickError, RecordError
+from sweeper.front import read_front
+from sweeper.store import SweepFolder
+from sweeper.sweep import Sweep, load
+
+
+@pytest.fixture
+def sweep(ran, tmp_path):
+    """A copy of a real sweep, to be spoiled freely."""
+    folder = tmp_path / ran.folder.name
+    shutil.copytree(ran.folder, folder, ignore=shutil.ignore_patterns("ray", "mlflow*"))
+    return Sweep(folder)
+
+
+def test_a_sweep_is_loaded_from_its_folder(ran):
+    sweep = load(str(ran.folder))
+    assert sweep.directory == ran.folder
+    assert sweep.info()["status"] == "completed"
+    assert sweep.front().to_json() == read_front(ran.folder / "front.json").to_json()
+    assert len(sweep.front().to_dataframe()) == 6
+
+
+@pytest.mark.parametrize("name", ["nowhere", "."])
+def test_a_folder_that_is_no_sweep_is_refused(tmp_path, name):
+    with pytest.raises(RecordError, match="is it the folder of a sweep"):
+        load(tmp_path / name)
+
+
+def test_the_picked_point_is_the_best_within_the_conditions(sweep):
+    front = sweep.front()
+    best = max(front.front_points, key=lambda point: point.values["accuracy"])
+    assert sweep.pick().point == best
+    limit = min(point.values["epsilon"] for point in front.front_points)
+    cheap = sweep.pick(max_epsilon=limit)
+    assert cheap.point.values["epsilon"] == limit
+    assert cheap.trial.id == cheap.point.trial
+    with pytest.raises(PickError, match="nearest"):
+        sweep.pick(minimum={"accuracy": 2.0})
+
+
+def test_a_picked_model_has_the_scores_of_its_point(sweep):
+    picked = sweep.pick()
+    data = clipless.datasets.load("digits")
+    scores = clipless.evaluate(picked.model(), data.validation, ["0.25"])
+    assert scores == {name: picked.point.values[name] for name in scores}
+
+
+def test_a_picked_point_is_written_with_what_must_travel_with_it(sweep, tmp_path):
+    picked = sweep.pick()
+    folder = tmp_path / "deep" / "taken"
+    picked.write(folder)
+    card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+    assert (card["trial"], card["epoch"]) == picked.point.key
+    assert (folder / "card.md").read_text(encoding="utf-8") == picked.card.to_markdown()
+    assert json.loads((folder / "config.json").read_text(encoding="utf-8")) == picked.trial.config
+    assert (folder / "model.safetensors").read_bytes() == picked.model_path.read_bytes()
+
+
+def test_a_place_that_takes_nothing_is_an_error(sweep, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RecordError, match="choose another with --output"):
+        sweep.pick().write(tmp_path / "file")
+
+
+def test_a_model_that_is_gone_is_an_error(sweep, tmp_path):
+    picked = sweep.pick()
+    picked.model_path.unlink()
+    with pytest.raises(RecordError, match=r"Expected the model of the point in .*; restore the file"):
+        picked.write(tmp_path / "taken")
+    assert not (tmp_path / "taken").exists()
+
+
+def test_a_point_without_a_model_cannot_be_picked(sweep):
+    content = json.loads(sweep.folder.front.read_text(encoding="utf-8"))
+    for point in content["points"]:
+        point["model"] = None
+    sweep.folder.front.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(RecordError, match="none was kept"):
+        sweep.pick()
+
+
+def test_a_point_without_its_trial_cannot_be_picked(sweep):
+    (sweep.directory / "trials.jsonl").unlink()
+    with pytest.raises(RecordError, match=r"Expected trial t000. in .*trials.jsonl; restore the file"):
+        sweep.pick()
+
+
+def test_a_sweep_that_has_not_begun_has_no_front(tmp_path):
+    SweepFolder(tmp_path).write_sweep({"status": "running"})
+    with pytest.raises(RecordError, match=r"front\.json"):
+        load(tmp_path).front()

@@ -1,0 +1,151 @@
+"""The class that Ray runs, without Ray: rows in order, nothing kept from one trial to the next."""
+
+import pytest
+import torch
+
+import clipless
+from clipless.projections import Orthogonal, SpectralBall
+from sweeper import trainable as module
+from sweeper.errors import SpecError
+from sweeper.space import resolve
+from sweeper.spec import Spec
+from sweeper.trainable import CliplessTrial, initial_seed
+from sweeper.training import TrialRun
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    """A trial sets the number of threads of its process, which is this one here."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def config(content, tmp_path):
+    """Configuration of a trial as the engine hands it over."""
+    content["model"] |= {"width": 16}
+    content["training"] = {"epochs": 2, "batch_size": 256, "learning_rate": {"log": [0.01, 0.1]}}
+    (tmp_path / "models").mkdir()
+    return {
+        "trial": "t0001",
+        "proposal": {"training.learning_rate": 0.05},
+        "spec": Spec.from_mapping(content).to_plain(),
+        "source": str(tmp_path / "digits.yaml"),
+        "folder": str(tmp_path),
+        "data_dir": None,
+    }
+
+
+@pytest.fixture
+def trial(config):
+    """A trial in this process."""
+    made = CliplessTrial.__new__(CliplessTrial)
+    made.setup(config)
+    return made
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """The runs that trials built, with their weights before training."""
+    seen = []
+    real = TrialRun.__init__
+
+    def init(self, **options):
+        real(self, **options)
+        seen.append((options, torch.cat([p.detach().flatten().clone() for p in self.model.parameters()]), self))
+
+    monkeypatch.setattr(TrialRun, "__init__", init)
+    return seen
+
+
+def final(run):
+    return torch.cat([p.detach().flatten() for p in run.model.parameters()])
+
+
+def test_the_plan_is_the_first_row_and_epochs_follow(trial, tmp_path):
+    rows = [trial.step() for _ in range(3)]
+    assert [(row["kind"], row["epoch"]) for row in rows] == [("plan", 0), ("epoch", 1), ("epoch", 2)]
+    assert rows[0]["plan"]["secure_generator"] is True
+    assert rows[-1]["done"] is True
+    assert clipless.load(tmp_path / rows[1]["model"]).input_shape == (1, 8, 8)
+
+
+def test_nothing_is_trained_for_the_plan(trial, monkeypatch):
+    monkeypatch.setattr(clipless, "fit", lambda *_, **__: pytest.fail("trained"))
+    assert trial.step()["kind"] == "plan"
+
+
+def test_a_process_starts_its_next_trial_from_nothing(trial, config, built):
+    for _ in range(2):
+        trial.step()
+    assert trial.reset_config(config | {"trial": "t0002", "proposal": {"training.learning_rate": 0.02}}) is True
+    assert trial.step()["kind"] == "plan"
+    (first, _, _), (second, _, _) = built
+    assert (first["trial"], second["trial"]) == ("t0001", "t0002")
+    assert second["config"].training.learning_rate == 0.02
+    assert trial.step()["epoch"] == 1
+
+
+def test_the_proposal_decides_what_the_spec_leaves_open(trial, config, built):
+    trial.step()
+    spec = Spec.from_mapping(config["spec"])
+    assert built[0][0]["config"] == resolve(spec, config["proposal"])
+    assert built[0][0]["device"] == "cpu"
+    assert torch.get_num_threads() == 1
+
+
+def test_the_same_seed_and_trial_give_the_same_initial_weights_but_another_noise(trial, config, built):
+    for _ in range(2):
+        trial.reset_config(config)
+        trial.step()
+        trial.step()
+    (_, first, one), (_, second, other) = built
+    assert torch.equal(first, second)
+    assert not torch.equal(final(one), final(other))
+
+
+def test_every_trial_of_a_sweep_and_every_seed_has_initial_weights_of_its_own():
+    seeds = [initial_seed(seed, f"t{number:04d}") for seed in (0, 1, 2, 2**32 - 1) for number in range(1, 500)]
+    assert len(set(seeds)) == len(seeds)
+    for seed in (min(seeds), max(seeds)):
+        torch.Generator().manual_seed(seed)
+
+
+def test_data_are_loaded_once_per_process_and_forgotten_for_others(trial, config, monkeypatch):
+    loaded = []
+    real = module.load
+    monkeypatch.setattr(module, "load", lambda **options: loaded.append(options) or real(**options))
+    monkeypatch.setattr(module, "_LOADED", {})
+    for _ in range(2):
+        trial.reset_config(config)
+        trial.step()
+    assert len(loaded) == 1
+    other = config["spec"] | {"data": {"name": "digits", "splits": {"salt": "another"}}}
+    trial.reset_config(config | {"spec": other})
+    trial.step()
+    assert len(loaded) == 2
+    assert len(module._LOADED) == 1
+
+
+def test_what_cannot_be_trained_fails_in_its_first_step_and_not_before(trial, config):
+    config["spec"]["model"] = {"architecture": "convnet", "depth": 6}
+    trial.reset_config(config)
+    with pytest.raises(SpecError, match="architecture=convnet on digits"):
+        trial.step()
+
+
+def test_cleaning_up_lets_go_of_the_model(trial):
+    trial.step()
+    trial.cleanup()
+    assert trial._rows is None
+
+
+@pytest.mark.parametrize("architecture", ["mlp", "convnet", "patch-net"])
+@pytest.mark.parametrize(("chosen", "kind"), [("orthogonal", Orthogonal), ("spectral_ball", SpectralBall)])
+def test_the_search_chooses_the_constraint_of_every_weight(trial, config, built, architecture, chosen, kind):
+    config["spec"]["model"] = {"architecture": architecture, "constraint": ["orthogonal", "spectral_ball"]}
+    trial.reset_config(config | {"proposal": config["proposal"] | {"model.constraint": chosen}})
+    trial.step()
+    constraints = {type(layer.constraint) for layer in built[0][2].model.layers if hasattr(layer, "constraint")}
+    assert constraints == {kind}
