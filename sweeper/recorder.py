@@ -91,12 +91,12 @@ class Recorder:
         self.settle()
         return None
 
-    def on_end(self, trial: str, status: TrialStatus, reason: str, epoch: int) -> None:
+    def on_end(self, trial: str, status: TrialStatus, reason: str, begun: int) -> None:
         """A trial has ended."""
         plan = self.trials[trial].plan
         if plan is not None:
             with contextlib.suppress(RecordError):  # an entry that stays open is charged in full
-                self._ledger.close(trial, epoch * int(plan["steps_per_epoch"]))
+                self._ledger.close(trial, begun * int(plan["steps_per_epoch"]))
         self._save(replace(self.trials[trial], status=status, reason=reason))
         self._tracker.end_trial(trial, status, reason)
 
