@@ -10,8 +10,9 @@ best physical batch out of a few (larger logical batches are accumulated):
 * relu: a plain ReLU / max-pool network of the same widths, without privacy
 * opacus: that plain network under Opacus' hooks (per-example gradients), flat clipping
 
-Contenders are timed in turn, round by round; the table gives the median and the smallest time of a step, and the
-peak memory of a fresh process that runs only that contender.
+Contenders are timed in turn, round by round. The table gives the median and the smallest time of a step, the median
+over rounds of private / it (what runs one after the other shares the machine's mood), and the peak memory of a
+fresh process that runs only that contender.
 """
 
 import argparse
@@ -35,10 +36,10 @@ from sweeper.cluster import worker_environment
 
 Step = Callable[[], None]
 PHYSICAL = {
-    "private": (128, 256, 512),
-    "lipschitz + projection": (128, 256, 512),
-    "lipschitz": (128, 256, 512),
-    "relu": (128, 256, 512),
+    "private": (256, 512),
+    "lipschitz + projection": (256, 512),
+    "lipschitz": (256, 512),
+    "relu": (256, 512),
     "opacus": (64, 128, 256),
 }
 
@@ -126,13 +127,17 @@ def build(name: str, split: Split, batch: int, physical: int) -> Step:
             return without_privacy(lipschitz_network(), split, batch, physical, project="projection" in name)
 
 
-def seconds(step: Step, device: str) -> float:
-    """Time one step."""
-    start = time.perf_counter()
+def seconds(step: Step, device: str, steps: int = 3) -> float:
+    """Mean time of consecutive steps, as in training, after one that fills the caches."""
     step()
     if device == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - start
+    start = time.perf_counter()
+    for _ in range(steps):
+        step()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return (time.perf_counter() - start) / steps
 
 
 def peak_mebibytes(name: str, options: argparse.Namespace, physical: int) -> float:
@@ -180,8 +185,6 @@ def main() -> None:
         return
     split = data(options.batch, options.device)
     candidates = {(name, p): build(name, split, options.batch, p) for name, ps in PHYSICAL.items() for p in ps}
-    for step in candidates.values():
-        seconds(step, options.device)  # warm up
     trial = {key: min(seconds(step, options.device) for _ in range(2)) for key, step in candidates.items()}
     best = {name: min((key for key in candidates if key[0] == name), key=trial.__getitem__) for name in PHYSICAL}
     times: dict[str, list[float]] = {name: [] for name in best}
@@ -189,13 +192,13 @@ def main() -> None:
         for name, key in best.items():
             times[name].append(seconds(candidates[key], options.device))
     print(f"logical batch {options.batch}, {options.device}, {options.threads} threads, {options.rounds} rounds\n")
-    print("| contender | physical batch | median ms | smallest ms | private / it (smallest) | peak MiB |")
+    print("| contender | physical batch | median ms | smallest ms | private / it (median of rounds) | peak MiB |")
     print("|---|---|---|---|---|---|")
-    ours = min(times["private"])
     for name, (_, physical) in best.items():
         median, least = statistics.median(times[name]), min(times[name])
+        ratio = statistics.median(ours / it for ours, it in zip(times["private"], times[name], strict=True))
         peak = peak_mebibytes(name, options, physical)
-        print(f"| {name} | {physical} | {median * 1e3:.0f} | {least * 1e3:.0f} | {ours / least:.2f} | {peak:.0f} |")
+        print(f"| {name} | {physical} | {median * 1e3:.0f} | {least * 1e3:.0f} | {ratio:.2f} | {peak:.0f} |")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from math import sqrt
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -105,21 +106,14 @@ def guarded_conv2d(
 
 
 class _GuardedLinear(torch.autograd.Function):
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(x: Tensor, weight_OI: Tensor, sensitivity: float) -> Tensor:
-        del sensitivity
+    def forward(ctx: Any, x: Tensor, weight_OI: Tensor, sensitivity: float) -> Tensor:
+        ctx.sensitivity = sensitivity
+        ctx.save_for_backward(x, weight_OI)
         return F.linear(x, weight_OI)
 
     @staticmethod
-    def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
-        del output
-        x, weight_OI, ctx.sensitivity = inputs
-        ctx.save_for_backward(x, weight_OI)
-
-    @staticmethod
-    def backward(ctx, g):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN205
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, weight_OI = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
             x, g = _guard_rows(x, g, _row_norms(x) * _row_norms(g), ctx.sensitivity)
@@ -129,21 +123,16 @@ class _GuardedLinear(torch.autograd.Function):
 
 
 class _GuardedConv2d(torch.autograd.Function):
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, scale: float, stride: Pair, padding: Pair, sensitivity: float) -> Tensor:
-        del sensitivity
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, scale: float, stride: Pair, padding: Pair, sensitivity: float
+    ) -> Tensor:
+        ctx.scale, ctx.stride, ctx.padding, ctx.sensitivity = scale, stride, padding, sensitivity
+        ctx.save_for_backward(x, weight)
         return F.conv2d(x, weight * scale, stride=stride, padding=padding)
 
     @staticmethod
-    def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
-        del output
-        x, weight, ctx.scale, ctx.stride, ctx.padding, ctx.sensitivity = inputs
-        ctx.save_for_backward(x, weight)
-
-    @staticmethod
-    def backward(ctx, g):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN205
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         needs_x, needs_weight = ctx.needs_input_grad[:2]
         if needs_weight:

@@ -30,7 +30,7 @@ class GroupSort(nn.Module):
     def forward(self, x_BC: Tensor) -> Tensor:
         """Sort within groups along axis 1 of (B, C, ...)."""
         if self.group_size == 2:
-            sorted_BC: Tensor = _SortPairs.apply(x_BC)[0]  # type: ignore[no-untyped-call]
+            sorted_BC: Tensor = _SortPairs.apply(x_BC)  # type: ignore[no-untyped-call]
             return sorted_BC
         groups = x_BC.unflatten(1, (self.group_size, -1))
         ordered: Tensor = groups.sort(dim=1).values
@@ -44,22 +44,17 @@ class _SortPairs(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(x_BC: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, x_BC: Tensor) -> Tensor:
         first, second = x_BC.chunk(2, dim=1)
         sorted_BC = torch.empty_like(x_BC)
         low, high = sorted_BC.chunk(2, dim=1)
         torch.minimum(first, second, out=low)
         torch.maximum(first, second, out=high)
-        return sorted_BC, first <= second
+        ctx.save_for_backward(first <= second)
+        return sorted_BC
 
     @staticmethod
-    def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
-        del inputs
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(output[1])
-
-    @staticmethod
-    def backward(ctx, g, _):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN205
+    def backward(ctx: Any, g: Tensor) -> Tensor:
         (ordered,) = ctx.saved_tensors
         low, high = g.chunk(2, dim=1)
         if torch.is_grad_enabled():  # differentiated again, in searches for the worst case

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Below this root, squares have lost their digits to underflow: the gradient there is set to zero.
+# Below this root squares lose digits to underflow; dividing by it instead keeps the Jacobian's norm under one.
 _SMALLEST_ROOT = 1e-15
 
 
@@ -35,10 +35,10 @@ class L2Pool2d(nn.Module):
 
 
 class _L2Pool2d(torch.autograd.Function):
-    """The derivative x / y is 0/0 at y = 0; it is taken as 0 there, by selection."""
+    """The derivative x / y is 0/0 at y = 0; with y bounded from below it is 0 there."""
 
     @staticmethod
-    def forward(x: Tensor, window: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, window: int) -> Tensor:
         columns = x.shape[-1] // window * window
         rows = x[..., : x.shape[-2] // window * window, :columns].unflatten(-2, (-1, window)).unbind(-2)
         squares = rows[0].square()
@@ -47,18 +47,15 @@ class _L2Pool2d(torch.autograd.Function):
         total: Tensor = squares[..., ::window].clone()
         for offset in range(1, window):
             total += squares[..., offset::window]
-        return total.sqrt_()
+        ctx.window = window
+        ctx.save_for_backward(x, total.sqrt_())
+        return total
 
     @staticmethod
-    def setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
-        x, ctx.window = inputs
-        ctx.save_for_backward(x, output)
-
-    @staticmethod
-    def backward(ctx, g):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN205
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, y = ctx.saved_tensors
-        ratio = torch.where(y > _SMALLEST_ROOT, g / y, 0.0)
-        ratio = ratio.repeat_interleave(ctx.window, dim=-1).unsqueeze(-2)
+        ratio = g / y.clamp(min=_SMALLEST_ROOT)
+        ratio = torch.stack([ratio] * ctx.window, dim=-1).flatten(-2).unsqueeze(-2)
         height, width = x.shape[-2:]
         rows, columns = height // ctx.window * ctx.window, width // ctx.window * ctx.window
         grad = (x[..., :rows, :columns].unflatten(-2, (-1, ctx.window)) * ratio).flatten(-3, -2)
