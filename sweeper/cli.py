@@ -166,6 +166,18 @@ def pick(
 
 
 @app.command()
+def replay(
+    sweep: SweepFolderArgument,
+    tracking: Annotated[str | None, typer.Option(help="Another MLflow tracking URI than the sweep's.")] = None,
+) -> None:
+    """Deliver the tracking rows that wait because the store was out of reach."""
+    from sweeper.tracking import SPOOL_NAME, replay_spool
+
+    rows = replay_spool(sweep / SPOOL_NAME, tracking)
+    typer.echo(f"{rows} rows delivered")
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON schema of a spec, for editors."""
     from sweeper.spec import schema as spec_schema

@@ -60,7 +60,7 @@ def run_trials(
     search: FrontSearch,
     *,
     trials: int,
-    concurrent: int,
+    concurrent: int | None,
     resources: Mapping[str, float],
     storage_dir: Path,
     hooks: Hooks,
@@ -76,7 +76,7 @@ def run_trials(
             ``True``. What may fail belongs into ``step``, not into ``setup``.
         search: proposes the configurations and is told how they did.
         trials: how many in all.
-        concurrent: how many at a time.
+        concurrent: how many at a time; as many as the cluster now has resources for if ``None``.
         resources: of one trial, as Ray names them: ``{"CPU": 1, "GPU": 0.25}``.
         storage_dir: ``storage_dir/ray`` holds Ray's state and the traceback of every failed trial.
         hooks: are told of every start, plan, epoch and end.
@@ -89,7 +89,7 @@ def run_trials(
         SweeperError: no Ray is running, or it has not what one trial needs.
         KeyboardInterrupt: on a second Ctrl-C, once the hooks have been told.
     """
-    _check_resources(resources)
+    places = _places(resources)
     desk = Desk(hooks)
     with interruption or Interruption() as interruption, _quiet_tune():
         run = _Run(desk, _endings(desk, interruption, hours, should_stop))
@@ -100,7 +100,7 @@ def run_trials(
                 storage_path=str(storage_dir.resolve()),
                 config=dict(constants or {}),
                 num_samples=trials,
-                search_alg=ConcurrencyLimiter(search, concurrent),
+                search_alg=ConcurrencyLimiter(search, concurrent or places),
                 scheduler=_Conductor(run),
                 callbacks=[_Companion(desk)],
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
@@ -122,8 +122,8 @@ def run_trials(
     return run.outcome
 
 
-def _check_resources(resources: Mapping[str, float]) -> None:
-    """Refuse what Tune would wait for in silence."""
+def _places(resources: Mapping[str, float]) -> int:
+    """Return how many trials fit the cluster at a time; none is refused, since Tune would wait in silence."""
     if not ray.is_initialized():
         raise SweeperError("Expected a running Ray, got none; call run_trials within `with cluster():`")
     there = ray.cluster_resources()  # type: ignore[no-untyped-call]
@@ -133,6 +133,7 @@ def _check_resources(resources: Mapping[str, float]) -> None:
                 f"Expected at most {there.get(name, 0):g} {name} for a trial, got {amount:g}; "
                 "the cluster has no more: ask for less or use a larger one"
             )
+    return min(int(there[name] / amount) for name, amount in resources.items() if amount)
 
 
 Ending = tuple[TrialStatus, str]

@@ -206,6 +206,7 @@ def closing_summary(
     lines += notes
     if left and left.rows:
         lines.append(f"Tracking: {left.rows} rows were not taken ({left.trouble}); they wait in {left.path}.")
+        lines.append(f"Deliver them later: sweeper replay {folder}")
     lines.append(f"Report: {folder / 'front.html'}")
     lines += [f"Runs: {look}"] if look else []
     if progress.best:

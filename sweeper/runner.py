@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -186,7 +185,6 @@ class _SweepRun:
 
     def _run_trials(self) -> Outcome:
         spec, resources = self._spec, self._spec.resources
-        available = os.cpu_count() or 1
         return run_trials(
             CliplessTrial,
             FrontSearch(
@@ -197,7 +195,7 @@ class _SweepRun:
                 first=spec.first,
             ),
             trials=spec.trials,
-            concurrent=resources.concurrent or max(1, int(available / resources.cpus)),
+            concurrent=resources.concurrent,
             resources={"CPU": resources.cpus, **({"GPU": resources.gpus} if resources.gpus else {})},
             storage_dir=self._folder.path,
             hooks=self._recorder.hooks,

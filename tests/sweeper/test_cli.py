@@ -303,6 +303,7 @@ def test_a_mistake_on_the_command_line_is_one_sentence(refusal, tmp_path, monkey
         (["pick", "--min", "accuracy"], "Expected OBJECTIVE=NUMBER such as certified@36/255=0.3, got 'accuracy'"),
         (["pick", "--max-epsilon", "nan"], "Expected a finite number for max_epsilon, got nan"),
         (["pick", "-o", "/proc/nowhere"], "choose another with --output"),
+        (["replay"], "tracking-spool.jsonl"),
     ],
 )
 def test_what_a_sweep_cannot_answer_is_one_sentence(ran, refusal, arguments, sentence):
@@ -365,7 +366,7 @@ def test_a_disk_that_takes_nothing_ends_a_run_before_it_begins(capsys, spec_file
 def test_help_describes_every_command(call):
     code, out, _ = call("--help")
     assert code == 0
-    for command in ("run", "check", "list", "show", "front", "pick", "schema", "data"):
+    for command in ("run", "check", "list", "show", "front", "pick", "replay", "schema", "data"):
         assert f" {command} " in out
 
 

@@ -325,6 +325,14 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
     assert f"they wait in {spool}" in said.out
     assert {row["op"] for row in stored_rows(spool)} == {"run", "metrics", "end", "artifact"}
     assert not (folder / "mlflow.db").exists()
+    rows = len(stored_rows(spool))
+    with pytest.raises(SystemExit):
+        main(["replay", str(folder), "--tracking", f"sqlite:///{folder / 'mlflow.db'}"])
+    assert capsys.readouterr().out == f"{rows} rows delivered\n"
+    assert not spool.exists()
+    with sqlite3.connect(folder / "mlflow.db") as store:
+        statuses = store.execute("select status, count(*) from runs group by status").fetchall()
+    assert sorted(statuses) == [("FAILED", 1), ("FINISHED", 3)]
 
 
 @pytest.mark.usefixtures("ray_running")
