@@ -441,8 +441,12 @@ def test_ctrl_c_before_there_is_a_folder_leaves_nothing(tmp_path, monkeypatch):
         time.sleep(1)
 
     monkeypatch.setattr(clipless.datasets, "load", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_sweep(small(), Options(out=tmp_path / "out"))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore the signal
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(small(), Options(out=tmp_path / "out"))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert list(tmp_path.iterdir()) == []
 
 
