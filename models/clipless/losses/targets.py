@@ -1,0 +1,20 @@
+"""Labels and soft labels as rows. Shape letters: B batch, K logits."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def target_rows(target: Tensor, like_BK: Tensor) -> Tensor:
+    """Return targets as (B, K) rows of the dtype of ``like_BK``.
+
+    Args:
+        target: (B,) int64 labels or (B, K) rows. For K = 1: (B,) labels or numbers, or (B, 1) or (B, 2) rows, of
+            which the last column counts.
+        like_BK: the logits.
+    """
+    logits = like_BK.shape[1]
+    if logits == 1:
+        target_B = target[:, -1] if target.dim() == 2 else target
+        return target_B[:, None].to(like_BK.dtype)
+    rows_BK = F.one_hot(target, logits) if target.dim() == 1 else target
+    return rows_BK.to(like_BK.dtype)
