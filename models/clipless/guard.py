@@ -11,7 +11,11 @@ example is added or removed, whatever the weights, the input and the loss are. P
 never formed. The cotangent passed on to earlier layers is not scaled (each layer has a guard of its own), but
 a row that one guard selects away has a zero cotangent from there on.
 
-Rows where (1) is not finite are *selected away* from both operands, never multiplied by zero:
+LIP-DP-SGD divides each contribution by the norm of its own input first (``normalise``): (1) without
+``|patches(x_i)|`` then bounds it. (Barczewski 2025, Algorithm 8, divides by the largest input norm *of the
+batch*; one example then moves the contributions of all the others.)
+
+Rows where a norm is not finite are *selected away* from both operands, never multiplied by zero:
 ``0 * nan`` is ``nan``. What may never happen here: a result that depends on more than the row, a parameter whose
 gradient is formed outside these functions.
 
@@ -20,6 +24,7 @@ Shape letters: B batch, I inputs, O outputs, C channels, H height, W width.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
 from typing import Any
@@ -37,25 +42,42 @@ _UNDERFLOW_NORM = 1.1e-19
 Pair = tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """How one parameter's gradient is guarded.
+
+    Attributes:
+        sensitivity: Delta, what one example may contribute at most.
+        normalise: divide each contribution by the norm of the example's own input first.
+    """
+
+    sensitivity: float
+    normalise: bool = False
+
+
 class GuardedLayer(nn.Module):
     """A layer with parameters whose gradients pass the guard.
 
-    ``sensitivities`` is None outside a private step: gradients are then ordinary ones, for evaluation,
-    attacks and training without privacy.
+    ``guards`` (by parameter) is None outside a private step: gradients are then ordinary ones, for evaluation,
+    attacks and training without a guard.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.sensitivities: Mapping[str, float] | None = None
+        self.guards: Mapping[str, Guard] | None = None
+
+    def project(self) -> None:
+        """Put every trained parameter of this layer itself back into its constraint set, if it has one."""
 
 
 @contextmanager
-def guarded(model: nn.Module, sensitivities: Mapping[str, float]) -> Iterator[None]:
+def guarded(model: nn.Module, sensitivities: Mapping[str, float], *, normalise: bool = False) -> Iterator[None]:
     """Arm the guard of every parameter of ``model`` for the backward passes inside the block.
 
     Args:
         model: its trainable parameters must all belong to guarded layers.
         sensitivities: Delta of each parameter by its name in ``model``.
+        normalise: see `Guard`.
 
     Raises:
         PlanError: a trainable parameter without a sensitivity or without a guard, or a sensitivity that is
@@ -67,7 +89,7 @@ def guarded(model: nn.Module, sensitivities: Mapping[str, float]) -> Iterator[No
         zero contribution. Holds for NaN and infinite inputs, weights and cotangents.
     """
     layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, GuardedLayer)}
-    thresholds: dict[str, dict[str, float]] = {name: {} for name in layers}
+    guards: dict[str, dict[str, Guard]] = {name: {} for name in layers}
     for path, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
@@ -77,38 +99,41 @@ def guarded(model: nn.Module, sensitivities: Mapping[str, float]) -> Iterator[No
             raise PlanError(f"Expected a guarded layer to own {path}, got {type(model.get_submodule(owner)).__name__}")
         if delta is None or not 0 < delta < float("inf"):
             raise PlanError(f"Expected a positive, finite sensitivity for {path}, got {delta!r}")
-        thresholds[owner][name] = delta
+        guards[owner][name] = Guard(delta, normalise)
     try:
         for name, layer in layers.items():
-            layer.sensitivities = thresholds[name]
+            layer.guards = guards[name]
         yield
     finally:
         for layer in layers.values():
-            layer.sensitivities = None
+            layer.guards = None
 
 
-def guarded_linear(x_BI: Tensor, weight_OI: Tensor, sensitivity: float) -> Tensor:
-    """``x W^T`` on (B, I) or (B, T, I) whose weight gradient is guarded with ``sensitivity``."""
+def guarded_linear(x_BI: Tensor, weight_OI: Tensor, guard: Guard) -> Tensor:
+    """``x W^T`` on (B, I) or (B, T, I) whose weight gradient is guarded."""
     y: Tensor = _GuardedLinear.apply(  # type: ignore[no-untyped-call]
-        x_BI, weight_OI, sensitivity
+        x_BI, weight_OI, guard
     )
     return y
 
 
 def guarded_conv2d(
-    x_BCHW: Tensor, weight_OIHW: Tensor, scale: float, stride: Pair, padding: Pair, sensitivity: float
+    x_BCHW: Tensor, weight_OIHW: Tensor, scale: float, stride: Pair, padding: Pair, guard: Guard, groups: int = 1
 ) -> Tensor:
-    """Zero-padded convolution with ``scale * weight`` whose gradient in ``weight`` is guarded with ``sensitivity``."""
+    """Zero-padded convolution with ``scale * weight`` whose gradient in ``weight`` is guarded.
+
+    With groups, (1) for the whole input and cotangent bounds the norm of all groups together (Cauchy-Schwarz).
+    """
     y: Tensor = _GuardedConv2d.apply(  # type: ignore[no-untyped-call]
-        x_BCHW, weight_OIHW, scale, stride, padding, sensitivity
+        x_BCHW, weight_OIHW, scale, stride, padding, guard, groups
     )
     return y
 
 
 class _GuardedLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight_OI: Tensor, sensitivity: float) -> Tensor:
-        ctx.sensitivity = sensitivity
+    def forward(ctx: Any, x: Tensor, weight_OI: Tensor, guard: Guard) -> Tensor:
+        ctx.guard = guard
         ctx.save_for_backward(x, weight_OI)
         return F.linear(x, weight_OI)
 
@@ -116,7 +141,7 @@ class _GuardedLinear(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, weight_OI = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
-            x, g = _guard_rows(x, g, _row_norms(x) * _row_norms(g), ctx.sensitivity)
+            x, g = _guard_rows(x, g, row_norms(x), row_norms(g), ctx.guard)
         grad_x = g @ weight_OI if ctx.needs_input_grad[0] else None
         grad_weight = g.flatten(0, -2).mT @ x.flatten(0, -2) if ctx.needs_input_grad[1] else None
         return grad_x, grad_weight, None
@@ -125,11 +150,11 @@ class _GuardedLinear(torch.autograd.Function):
 class _GuardedConv2d(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, scale: float, stride: Pair, padding: Pair, sensitivity: float
+        ctx: Any, x: Tensor, weight: Tensor, scale: float, stride: Pair, padding: Pair, guard: Guard, groups: int
     ) -> Tensor:
-        ctx.scale, ctx.stride, ctx.padding, ctx.sensitivity = scale, stride, padding, sensitivity
+        ctx.scale, ctx.stride, ctx.padding, ctx.guard, ctx.groups = scale, stride, padding, guard, groups
         ctx.save_for_backward(x, weight)
-        return F.conv2d(x, weight * scale, stride=stride, padding=padding)
+        return F.conv2d(x, weight * scale, stride=stride, padding=padding, groups=groups)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
@@ -137,7 +162,7 @@ class _GuardedConv2d(torch.autograd.Function):
         needs_x, needs_weight = ctx.needs_input_grad[:2]
         if needs_weight:
             patch_norm_B = _patch_norms(x, tuple(weight.shape[-2:]), ctx.stride, ctx.padding)
-            x, g = _guard_rows(x, g, ctx.scale * patch_norm_B * _row_norms(g), ctx.sensitivity)
+            x, g = _guard_rows(x, g, patch_norm_B, ctx.scale * row_norms(g), ctx.guard)
         grad_x, grad_weight, _ = torch.ops.aten.convolution_backward(
             g,
             x,
@@ -148,19 +173,26 @@ class _GuardedConv2d(torch.autograd.Function):
             (1, 1),
             False,
             (0, 0),
-            1,
+            ctx.groups,
             [needs_x, needs_weight, False],
         )
-        return grad_x, grad_weight * ctx.scale if needs_weight else None, None, None, None, None
+        return grad_x, grad_weight * ctx.scale if needs_weight else None, None, None, None, None, None
 
 
-def _guard_rows(x: Tensor, g: Tensor, bound_B: Tensor, sensitivity: float) -> tuple[Tensor, Tensor]:
-    """Select rows with a non-finite bound away from both operands, and scale the rows of ``x``.
+def _guard_rows(
+    x: Tensor, g: Tensor, input_norm_B: Tensor, cotangent_norm_B: Tensor, guard: Guard
+) -> tuple[Tensor, Tensor]:
+    """Select rows with a non-finite norm away from both operands, and scale the rows of ``x``.
 
     The scale sits on the input, so that the same cotangent serves the input's gradient, unscaled.
     """
+    bound_B = input_norm_B * cotangent_norm_B
     finite_B = bound_B.isfinite()
-    scale_B = torch.where(finite_B, (sensitivity / bound_B).clamp(max=1.0), 0.0)
+    if guard.normalise:
+        scale_B = (guard.sensitivity / cotangent_norm_B).clamp(max=1.0) / input_norm_B
+    else:
+        scale_B = (guard.sensitivity / bound_B).clamp(max=1.0)
+    scale_B = torch.where(finite_B, scale_B, 0.0)
     return _select(finite_B, x) * _column(scale_B, x), _select(finite_B, g)
 
 
@@ -181,7 +213,7 @@ def _column(values_B: Tensor, like: Tensor) -> Tensor:
     return values_B.view(-1, *[1] * (like.dim() - 1))
 
 
-def _row_norms(x: Tensor) -> Tensor:
+def row_norms(x: Tensor) -> Tensor:
     """Euclidean norm of each row over everything but the batch axis, never below the true one by underflow."""
     norm_B: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1)
     return norm_B + _UNDERFLOW_NORM * sqrt(x[0].numel())
@@ -190,7 +222,7 @@ def _row_norms(x: Tensor) -> Tensor:
 def _patch_norms(x_BCHW: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:
     """Norm of all patches of an example together: each element counts once per patch that contains it."""
     size = (x_BCHW.shape[-2], x_BCHW.shape[-1])
-    return _row_norms(x_BCHW * _patch_weights(size, kernel, stride, padding, x_BCHW.device, x_BCHW.dtype))
+    return row_norms(x_BCHW * _patch_weights(size, kernel, stride, padding, x_BCHW.device, x_BCHW.dtype))
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,8 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from clipless.bounds import bound_network
+from clipless.bounds import bound_network, bounded_types
+from clipless.bounds._rules import replaced_method
 from clipless.errors import UnsupportedError
 from clipless.guard import GuardedLayer
 from clipless.network import Network
@@ -23,8 +24,13 @@ _GLOBAL_HOOKS = (
 )
 
 
-def check_trainable(model: nn.Module) -> Network:
+def check_trainable(model: nn.Module, *, bounded: bool = True) -> Network:
     """Return ``model`` if private training can vouch for it.
+
+    Args:
+        model: to be trained.
+        bounded: whether its bounds must be finite; per-example clipping does without, but a layer without a rule
+            may still mix the examples of a batch.
 
     Raises:
         UnsupportedError: not a `Network`; a layer without a bound rule; hooks; a parameter that is tied, not
@@ -36,9 +42,13 @@ def check_trainable(model: nn.Module) -> Network:
     for name in ("forward", "project"):
         if name in vars(model):
             raise UnsupportedError(f"The {name} of this Network was replaced; use the network's own")
-    bounds = bound_network(model)
+    bounds = bound_network(model) if bounded else None
+    if bounds is None:
+        _check_layers(model)
     _check_hooks(model)
     _check_parameters(model)
+    if bounds is None:
+        return model
     known = {f"{layer}.{name}" for layer, bound in bounds.layers for name in bound.parameter_gains}
     for path, _ in model.named_parameters():
         if path not in known:
@@ -62,6 +72,15 @@ def check_arithmetic(device: torch.device) -> None:
         )
 
 
+def _check_layers(model: Network) -> None:
+    for name, layer in model.named_modules():
+        if layer is model or type(layer) is nn.ModuleList:
+            continue
+        if type(layer) not in bounded_types() or replaced_method(layer) is not None:
+            kind = type(layer).__name__
+            raise UnsupportedError(f"No bound rule for {name}, a {kind}; use a layer of clipless.layers")
+
+
 def _check_hooks(model: Network) -> None:
     for name in _GLOBAL_HOOKS:
         if getattr(torch_module, name):
@@ -76,7 +95,8 @@ def _check_hooks(model: Network) -> None:
 
 
 def _check_parameters(model: Network) -> None:
-    if len({id(layer) for layer in model.layers}) != len(model.layers):
+    modules = [id(module) for _, module in model.named_modules(remove_duplicate=False)]
+    if len(set(modules)) != len(modules):
         raise UnsupportedError("Expected every layer once, found one layer object in two places; build two layers")
     owners: dict[int, str] = {}
     for path, parameter in model.named_parameters(remove_duplicate=False):

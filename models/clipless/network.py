@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import final
 
+import torch
 from torch import Tensor, nn
 
-from clipless.layers import Conv2d, Dense
+from clipless.guard import GuardedLayer
 
 
 @final
@@ -34,8 +35,15 @@ class Network(nn.Module):
             x = layer(x)
         return x
 
+    @torch.no_grad()
+    def output_shape(self) -> tuple[int, ...]:
+        """Return the shape of one example's output, by passing a row of zeros."""
+        here = next(self.parameters(), torch.zeros(()))
+        row = torch.zeros(1, *self.input_shape, dtype=here.dtype, device=here.device)
+        return tuple(self(row).shape[1:])
+
     def project(self) -> None:
         """Put every trained weight back into its constraint set."""
-        for layer in self.layers:
-            if isinstance(layer, Dense | Conv2d) and layer.weight.requires_grad:
+        for layer in self.modules():
+            if isinstance(layer, GuardedLayer):
                 layer.project()

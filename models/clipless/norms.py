@@ -1,6 +1,6 @@
 """Operator norms from above, for certificates. Power iteration is a lower bound and never appears here.
 
-Shape letters: I inputs or input channels, O outputs or output channels, H height, W width, F frequencies.
+Shape letters: I inputs or input channels, O outputs or output channels, H height, W width, F frequencies, G groups.
 """
 
 import torch
@@ -23,30 +23,43 @@ def spectral_norm_upper(weight_OI: Tensor) -> float:
     return _rounded_up(max(largest, 0.0) ** 0.5, matrix.numel())
 
 
-def conv2d_norm_upper(kernel_OIHW: Tensor, size: Pair, stride: Pair) -> float:
-    """Upper bound on the operator norm of a zero-padded convolution on H x W maps.
+def conv2d_norm_upper(
+    kernel_OIHW: Tensor, size: Pair, stride: Pair, *, groups: int = 1, circular: bool = False
+) -> float:
+    """Upper bound on the operator norm of a convolution on H x W maps, zero-padded or circular.
 
     The smaller of two bounds: ``sqrt(m)`` times the norm of the reshaped kernel, m the largest number of
-    patches that contain one input element; and the largest spectral norm over the frequencies of a grid of at
-    least (H + h - 1) x (W + w - 1), where the zero-padded convolution is a crop of a circular one (Sedghi et
-    al. 2019, arXiv 1805.10408; a smaller grid is not a bound). Striding only
-    drops outputs, and more zeros around the map only crop the same circular convolution elsewhere.
+    patches that contain one input element; and the largest spectral norm over the frequencies of a grid. For zero
+    padding the grid is at least (H + h - 1) x (W + w - 1), where the zero-padded convolution is a crop of a circular
+    one (Sedghi et al. 2019, arXiv 1805.10408; a smaller grid is not a bound). Striding only
+    drops outputs, and more zeros around the map only crop the same circular convolution elsewhere. For circular
+    padding it is exactly H x W, and the bound is the norm (another grid, larger or smaller, is not a bound). Groups
+    make the operator block diagonal: the largest norm of a group.
+
+    Args:
+        kernel_OIHW: the kernel applied, I input channels of one group.
+        size: H and W.
+        stride: steps.
+        groups: groups of channels that are convolved apart.
+        circular: whether the map continues periodically, at stride 1.
     """
     kernel = kernel_OIHW.detach().double()
     if not bool(kernel.isfinite().all()):
         return float("inf")
+    window = (kernel.shape[-2], kernel.shape[-1])
     overlaps = 1
-    for k, s in zip(kernel.shape[-2:], stride, strict=True):
+    for k, s in zip(window, stride, strict=True):
         overlaps *= -(-k // s)
-    reshaped: float = spectral_norm_upper(kernel.flatten(1)) * overlaps**0.5
-    if overlaps == 1:
+    kernel_GOIHW = kernel.unflatten(0, (groups, -1))
+    reshaped: float = max(spectral_norm_upper(group.flatten(1)) for group in kernel_GOIHW) * overlaps**0.5
+    if overlaps == 1 or (circular and any(k > n for n, k in zip(size, window, strict=True))):
         return reshaped
-    grid = [n + k - 1 for n, k in zip(size, kernel.shape[-2:], strict=True)]
-    response_FOI = torch.fft.rfft2(kernel, s=grid).flatten(2).permute(2, 0, 1)
-    if response_FOI.shape[1] > response_FOI.shape[2]:
-        response_FOI = response_FOI.mT
-    gram_F = response_FOI @ response_FOI.mH
-    largest: float = torch.linalg.eigvalsh(gram_F)[:, -1].amax().item()
+    grid = list(size) if circular else [n + k - 1 for n, k in zip(size, window, strict=True)]
+    response_FGOI = torch.fft.rfft2(kernel_GOIHW, s=grid).flatten(3).permute(3, 0, 1, 2)
+    if response_FGOI.shape[2] > response_FGOI.shape[3]:
+        response_FGOI = response_FGOI.mT
+    gram_F = response_FGOI @ response_FGOI.mH
+    largest: float = torch.linalg.eigvalsh(gram_F)[..., -1].amax().item()
     return min(reshaped, _rounded_up(max(largest, 0.0) ** 0.5, kernel.numel()))
 
 

@@ -26,12 +26,7 @@ def architecture(model: Network) -> dict[str, Any]:
     Raises:
         UnsupportedError: a layer that is not one of `clipless.layers`, by exact type.
     """
-    described = []
-    for layer in model.layers:
-        name = type(layer).__name__
-        if _LAYERS.get(name) is not type(layer):
-            raise UnsupportedError(f"Expected layers of clipless.layers in a saved model, got {name}")
-        described.append({"type": name, **{k: _to_json(v) for k, v in layer.config().items()}})  # type: ignore[operator]
+    described = [_described(layer) for layer in model.layers]
     return {"format": FORMAT, "input_shape": list(model.input_shape), "layers": described}
 
 
@@ -84,16 +79,27 @@ def _build(described: Mapping[str, Any]) -> nn.Module:
     return _LAYERS[name](**{k: _from_json(v) for k, v in arguments.items()})
 
 
+def _described(layer: nn.Module) -> dict[str, Any]:
+    name = type(layer).__name__
+    if _LAYERS.get(name) is not type(layer):
+        raise UnsupportedError(f"Expected layers of clipless.layers in a saved model, got {name}")
+    return {"type": name, **{k: _to_json(v) for k, v in layer.config().items()}}  # type: ignore[operator]
+
+
 def _to_json(value: Any) -> Any:
+    if isinstance(value, nn.Module):  # a block's own layers
+        return _described(value)
     for name, kind in CONSTRAINTS.items():
         if type(value) is kind:
             return {"constraint": name, **asdict(value)}
-    return list(value) if isinstance(value, tuple) else value
+    return [_to_json(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _from_json(value: Any) -> Any:
+    if isinstance(value, dict) and "type" in value:
+        return _build(value)
     if isinstance(value, dict):
         arguments = dict(value)
         constraint: Constraint = CONSTRAINTS[arguments.pop("constraint")](**arguments)
         return constraint
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(_from_json(item) for item in value) if isinstance(value, list) else value

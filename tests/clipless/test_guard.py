@@ -193,4 +193,4 @@ def test_the_guard_is_disarmed_after_an_error():
     model = Network([InputBall(1.0), Dense(3, 2)], (3,))
     with pytest.raises(RuntimeError, match="inside"), guarded(model, {"layers.1.weight": 1.0}):
         raise RuntimeError("inside")
-    assert model.layers[1].sensitivities is None
+    assert model.layers[1].guards is None

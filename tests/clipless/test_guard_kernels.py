@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from clipless.guard import guarded_conv2d, guarded_linear, patch_counts
+from clipless.guard import Guard, guarded_conv2d, guarded_linear, patch_counts
 
 ROUNDING = 1 + 1e-5
 GEOMETRIES = {
@@ -30,7 +30,7 @@ def convolve(geometry, x, g, sensitivity, scale=0.7, channels=3):
     """Gradients of a guarded convolution in input and kernel."""
     _, window, stride, padding = geometry
     weight = random(channels, x.shape[1], *window)
-    return gradients(lambda a, w: guarded_conv2d(a, w, scale, stride, padding, sensitivity), (x, weight), g)
+    return gradients(lambda a, w: guarded_conv2d(a, w, scale, stride, padding, Guard(sensitivity)), (x, weight), g)
 
 
 def output_shape(geometry):
@@ -89,7 +89,7 @@ def test_each_row_of_a_linear_map_is_scaled_by_its_own_factor(shape, sensitivity
         own = g[i].double().view(-1, 3).mT @ x[i].double().view(-1, 6)
         bound = x[i].double().norm() * g[i].double().norm()
         expected += own * min(1.0, sensitivity / bound.item())
-    of_input, found = gradients(lambda a, w: guarded_linear(a, w, sensitivity), (x, weight), g)
+    of_input, found = gradients(lambda a, w: guarded_linear(a, w, Guard(sensitivity)), (x, weight), g)
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-7)
     torch.testing.assert_close(of_input, g @ weight)
 
@@ -101,7 +101,7 @@ def test_squares_that_underflow_are_counted(tiny):
     x, g = torch.full((1, 6), tiny), torch.full((1, 3), huge)
     for a, b in ((x, g), (g, x)):
         weight = torch.zeros(b.shape[1], a.shape[1])
-        _, found = gradients(lambda i, w: guarded_linear(i, w, sensitivity), (a, weight), b)
+        _, found = gradients(lambda i, w: guarded_linear(i, w, Guard(sensitivity)), (a, weight), b)
         assert found.norm() <= sensitivity * ROUNDING
     geometry = GEOMETRIES["3x3"]
     for a, b in ((tiny, huge), (huge, tiny)):
@@ -115,8 +115,8 @@ def test_a_row_that_is_not_finite_leaves_the_sum_of_the_others(bad, operand):
     x, g, weight = random(4, 6), random(4, 3, seed=1), random(3, 6, seed=2)
     (x if operand == "input" else g)[1] = bad
     others = [0, 2, 3]
-    _, found = gradients(lambda a, w: guarded_linear(a, w, 0.2), (x, weight), g)
-    _, expected = gradients(lambda a, w: guarded_linear(a, w, 0.2), (x[others], weight), g[others])
+    _, found = gradients(lambda a, w: guarded_linear(a, w, Guard(0.2)), (x, weight), g)
+    _, expected = gradients(lambda a, w: guarded_linear(a, w, Guard(0.2)), (x[others], weight), g[others])
     assert found.isfinite().all()
     assert (found - expected).norm() <= 0.2 * ROUNDING
     geometry = GEOMETRIES["3x3"]

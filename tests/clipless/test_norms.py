@@ -161,3 +161,46 @@ def test_float32_weights_are_measured_in_float64():
     weight = random_kernel(64, 64).float()
     true = torch.linalg.matrix_norm(weight.double(), 2).item()
     assert true <= spectral_norm_upper(weight) <= TIGHT * true
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize(("size", "window"), [((6, 6), (3, 3)), ((5, 7), (5, 3)), ((3, 4), (3, 1)), ((1, 9), (1, 5))])
+@pytest.mark.parametrize("channels", [(1, 1), (2, 3), (3, 1)])
+def test_the_norm_of_a_circular_convolution_is_exact(kind, size, window, channels):
+    kernel = KERNELS[kind](channels[1], channels[0], *window)
+    entries = kernel.shape[1] * size[0] * size[1]
+    basis = torch.eye(entries, dtype=torch.float64).view(entries, kernel.shape[1], *size)
+    height, width = window[0] // 2, window[1] // 2
+    basis = F.pad(basis, (width, width, height, height), mode="circular")
+    true = torch.linalg.matrix_norm(F.conv2d(basis, kernel).flatten(1), 2).item()
+    bound = conv2d_norm_upper(kernel, size, (1, 1), circular=True)
+    assert true <= bound * TIGHT
+    assert bound <= true * TIGHT + 1e-12
+
+
+def test_a_larger_grid_would_not_bound_a_circular_convolution():
+    found = 0
+    for seed in range(50):
+        kernel = random_kernel(1, 1, 3, 3, seed=seed)
+        larger = torch.fft.fft2(kernel, s=(5, 5)).abs().max().item()
+        found += larger < 0.98 * conv2d_norm_upper(kernel, (3, 3), (1, 1), circular=True)
+    assert found > 2
+
+
+def test_a_circular_kernel_larger_than_the_map_is_bounded_by_its_reshaped_norm():
+    kernel = random_kernel(2, 2, 5, 5)
+    bound = conv2d_norm_upper(kernel, (3, 3), (1, 1), circular=True)
+    assert bound == pytest.approx(5.0 * spectral_norm_upper(kernel.flatten(1)), rel=1e-9)
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (3, 3)])
+def test_the_norm_of_a_grouped_convolution_is_that_of_its_largest_group(groups, stride):
+    kernel = random_kernel(8, 4 // groups, 3, 3)
+    basis = torch.eye(4 * 36, dtype=torch.float64).view(-1, 4, 6, 6)
+    matrix = F.conv2d(basis, kernel, stride=stride, padding=1, groups=groups).flatten(1)
+    true = torch.linalg.matrix_norm(matrix, 2).item()
+    bound = conv2d_norm_upper(kernel, (6, 6), stride, groups=groups)
+    assert true <= bound
+    each = [conv2d_norm_upper(group, (6, 6), stride) for group in kernel.chunk(groups)]
+    assert bound == pytest.approx(max(each), rel=1e-9)

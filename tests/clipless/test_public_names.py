@@ -10,9 +10,12 @@ from clipless import bounds, layers, projections, zoo
 EXPORTED = {
     clipless: "SGD Adam Epoch Network Plan TauBCE TauCCE datasets evaluate fit load make_plan save zoo",
     bounds: "LayerBound NetworkBounds Signal WeightNorms bound_layer bound_network bound_rule bounded_types",
-    layers: "Conv2d Dense Flatten GroupSort InputBall L2Pool2d",
-    projections: "CONSTRAINTS Constraint Orthogonal SpectralBall orthogonal spectral_ball",
-    zoo: "ARCHITECTURES Architecture build convnet mlp patch_net",
+    layers: """Abs AvgPool2d ClipGradient Conv1d Conv2d Dense Flatten GlobalL2Pool2d GroupNorm GroupSort Householder InputBall
+    L2Pool2d LayerCentering MaxPool2d ReLU Residual Scattering2d Sigmoid Softplus SpaceToDepth SwapAxes Tanh Tokens""",
+    projections: """CONSTRAINTS Constraint FixedNorm Free Orthogonal SpectralBall Standardised build_constraint fixed_norm
+    initial_gain orthogonal spectral_ball""",
+    zoo: """ACTIVATIONS ARCHITECTURES Architecture POOLINGS build convnet lenet mixer mlp patch_net resnet scattering vgg
+    wide_resnet""",
 }
 
 

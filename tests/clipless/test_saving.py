@@ -20,6 +20,7 @@ NETWORKS = {
     "mlp": lambda: zoo.mlp((1, 8, 8), 3, input_norm=2.0, width=8, constraint=SpectralBall(0.7)),
     "convnet": lambda: zoo.convnet((1, 8, 8), 3, input_norm=2.0, width=4, hidden=8),
     "patch-net": lambda: zoo.patch_net((1, 8, 8), 1, input_norm=2.0, width=4, hidden=8, constraint=Orthogonal(3)),
+    "scattering": lambda: zoo.scattering((1, 8, 8), 3, input_norm=2.0, order=2, feature_clip=1.5, hidden=8),
     "odd": lambda: Network(
         [
             InputBall(1.5),

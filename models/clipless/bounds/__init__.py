@@ -1,7 +1,27 @@
 """Rigorous bounds of layers and networks; importing this package enters every rule in the table."""
 
-from clipless.bounds import activation, conv, input, linear, pooling, shape  # noqa: F401
-from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_layer, bound_rule, bounded_types
+from clipless.bounds import (  # noqa: F401
+    activation,
+    clipping,
+    conv,
+    householder,
+    input,
+    linear,
+    normalization,
+    pooling,
+    residual,
+    scattering,
+    shape,
+)
+from clipless.bounds._rules import (
+    LayerBound,
+    Signal,
+    WeightNorms,
+    bound_layer,
+    bound_rule,
+    bounded_types,
+    relative_error,
+)
 from clipless.bounds.propagate import NetworkBounds, bound_network
 
 __all__ = [
@@ -13,4 +33,5 @@ __all__ = [
     "bound_network",
     "bound_rule",
     "bounded_types",
+    "relative_error",
 ]

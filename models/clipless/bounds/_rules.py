@@ -7,10 +7,11 @@ axis.
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from math import inf, isfinite, isnan
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, isnan, prod, sqrt
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 
 from clipless.errors import InvalidBoundError, UnsupportedError
@@ -20,10 +21,13 @@ class WeightNorms(enum.Enum):
     """Where a rule takes the operator norm of a weight from.
 
     CONSTRAINED: the constraint set that the weight is projected onto; holds throughout training, for plans.
-    MEASURED: a rigorous norm of the weight as it is now; for certificates.
+    CURRENT: a quick rigorous norm of the weight as it is now, no larger than the constraint's; for sensitivities that
+        follow the weights, which are public.
+    MEASURED: the tightest rigorous norm of the weight as it is now; for certificates.
     """
 
     CONSTRAINED = "constrained"
+    CURRENT = "current"
     MEASURED = "measured"
 
 
@@ -50,18 +54,31 @@ class LayerBound:
         output: shape and norm bound of the output.
         input_gain: factor by which the norm of a cotangent, or of a perturbation, may grow through the layer.
         parameter_gains: bound of the norm of a parameter's gradient per unit of cotangent norm.
+        normalised_gains: likewise, where the gradient is divided by the norm of the example's own input; a
+            parameter that is left out cannot be trained so.
+        cotangent_bound: absolute bound of the cotangent that the layer passes on; None where there is none.
+        depth: layers in sequence inside, each of which adds its rounding.
+        error: distance of a float64 forward pass through the layer from the exact output, inf before an input ball;
+            left to `bound_layer` by the rules of layers that have no layers inside.
     """
 
     output: Signal
     input_gain: float
     parameter_gains: Mapping[str, float] = field(default_factory=dict)
+    normalised_gains: Mapping[str, float] = field(default_factory=dict)
+    cotangent_bound: float | None = None
+    depth: int = 1
+    error: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in {"input_gain": self.input_gain, **self.parameter_gains}.items():
+        gains = [("input_gain", self.input_gain), *self.parameter_gains.items(), *self.normalised_gains.items()]
+        if self.cotangent_bound is not None:
+            gains.append(("cotangent_bound", self.cotangent_bound))
+        for name, value in gains:
             if not (isfinite(value) and value >= 0.0):
                 raise InvalidBoundError(
                     f"Expected a finite {name} >= 0, got {name}={value!r}: put an InputBall before the first "
-                    f"layer with parameters, and keep weights finite"
+                    f"layer with parameters, constrain the weights and keep them finite"
                 )
 
 
@@ -87,18 +104,41 @@ def bounded_types() -> tuple[type[nn.Module], ...]:
     return tuple(_RULES)
 
 
+def replaced_method(layer: nn.Module) -> str | None:
+    """Return the name of a method that this instance does not take from its class, if there is one."""
+    return next((name for name in vars(layer) if callable(getattr(type(layer), name, None))), None)
+
+
 def bound_layer(layer: nn.Module, signal: Signal, weights: WeightNorms = WeightNorms.CONSTRAINED) -> LayerBound:
     """Bound ``layer`` over every input that ``signal`` allows.
 
     Raises:
         UnsupportedError: no rule for exactly this type (a subclass may change ``forward`` and with it the
-            bound), or an instance whose ``forward`` was replaced, or that carries hooks.
+            bound), or an instance with a method, such as ``forward``, that is not its class's.
         InvalidBoundError: a bound that is not finite, or a shape that the layer cannot take.
     """
     rule = _RULES.get(type(layer))
     if rule is None:
         known = ", ".join(sorted(t.__name__ for t in _RULES))
         raise UnsupportedError(f"No bound rule for layer {type(layer).__name__}; layers with a rule: {known}")
-    if "forward" in vars(layer):
-        raise UnsupportedError(f"The forward of this {type(layer).__name__} was replaced; use the layer's own")
-    return rule(layer, signal, weights)
+    replaced = replaced_method(layer)
+    if replaced is not None:
+        raise UnsupportedError(f"The {replaced} of this {type(layer).__name__} was replaced; use the layer's own")
+    bound = rule(layer, signal, weights)
+    if bound.error is not None:
+        return bound
+    largest = bound.output.norm if signal.norm == inf else max(bound.output.norm, bound.input_gain * signal.norm)
+    return replace(bound, error=relative_error(layer, signal.shape, bound.output.shape) * largest)
+
+
+def relative_error(layer: nn.Module, entered: tuple[int, ...], left: tuple[int, ...]) -> float:
+    """Bound the rounding of one layer in a float64 forward pass, per unit of the norms that it computes with.
+
+    A sum of n products of entries of W and x, in any order, is off by at most ``n eps |W| |x|`` entry by entry, and
+    the matrix of moduli has a norm of at most ``sqrt(n)`` that of W (Higham 2002, Accuracy and Stability of Numerical
+    Algorithms, section 3.5). So a layer whose input, output and parameters have at most n elements is off by at most
+    ``4 n sqrt(n) eps`` times the bound of its output, 64 added to n for pointwise steps. The bound of a signal
+    counts, not a logit's own size: cancellation may leave a small logit with a large error.
+    """
+    terms = max(prod(entered), prod(left), sum(p.numel() for p in layer.parameters())) + 64
+    return 4.0 * terms * sqrt(terms) * torch.finfo(torch.float64).eps

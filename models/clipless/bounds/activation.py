@@ -1,16 +1,71 @@
-"""Bounds of activations: GroupSort permutes, so it preserves every norm."""
+r"""Bounds of activations. n is the number of elements of one example, X the norm bound of the input.
+
+GroupSort permutes and the modulus flips signs: both preserve every norm. For an elementwise f, ``sup |f(x)|`` over
+``|x| <= X`` is the largest ``sum_i h(u_i)`` with ``h(u) = f(sqrt u)^2`` and ``sum_i u_i <= X^2``. For the sigmoid and
+tanh h increases and is concave (``f f' / t`` decreases in t > 0), so that equal entries are worst (Jensen)::
+
+    |tanh x| <= sqrt(n) tanh(X / sqrt n)        |sigmoid x| <= sqrt(n) sigmoid(X / sqrt n)
+
+Softplus is ReLU plus ``log(1 + exp(-|t|)) <= log 2``: its norm is at most ``X + sqrt(n) log 2``.
+"""
+
+from math import exp, log, prod, sqrt, tanh
 
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
 from clipless.errors import InvalidBoundError
-from clipless.layers import GroupSort
+from clipless.layers import Abs, GroupSort, ReLU, Sigmoid, Softplus, Tanh
+
+# Relative; the closed forms are evaluated in float64, the layers in float32.
+_ROUNDED_UP = 1.0 + 1e-6
 
 
 @bound_rule(GroupSort)
 def bound_group_sort(layer: GroupSort, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1; the groups must divide the features."""
     del weights
-    if signal.shape[0] % layer.group_size:
+    features = signal.shape[0] if layer.axis == 1 else signal.shape[-1]
+    if layer.group_size is not None and features % layer.group_size:
         raise InvalidBoundError(
-            f"Expected a number of features divisible by {layer.group_size}, got {signal.shape[0]} (GroupSort)"
+            f"Expected a number of features divisible by {layer.group_size}, got {features} (GroupSort)"
         )
     return LayerBound(output=signal, input_gain=1.0)
+
+
+@bound_rule(ReLU)
+def bound_relu(layer: ReLU, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Gain 1, and 0 at 0."""
+    del layer, weights
+    return LayerBound(output=signal, input_gain=1.0)
+
+
+@bound_rule(Abs)
+def bound_abs(layer: Abs, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Norm-preserving."""
+    del layer, weights
+    return LayerBound(output=signal, input_gain=1.0)
+
+
+@bound_rule(Tanh)
+def bound_tanh(layer: Tanh, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Gain 1; saturates at ``sqrt(n)``."""
+    del layer, weights
+    root = sqrt(prod(signal.shape))
+    norm = root * tanh(signal.norm / root) * _ROUNDED_UP
+    return LayerBound(output=Signal(signal.shape, min(norm, signal.norm)), input_gain=1.0)
+
+
+@bound_rule(Sigmoid)
+def bound_sigmoid(layer: Sigmoid, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Gain 1/4; the output is ``sqrt(n) / 2`` at 0 and saturates at ``sqrt(n)``."""
+    del layer, weights
+    root = sqrt(prod(signal.shape))
+    norm = root / (1.0 + exp(-signal.norm / root)) * _ROUNDED_UP
+    return LayerBound(output=Signal(signal.shape, norm), input_gain=0.25)
+
+
+@bound_rule(Softplus)
+def bound_softplus(layer: Softplus, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Gain 1; the output is ``sqrt(n) log 2`` at 0."""
+    del layer, weights
+    norm = (signal.norm + sqrt(prod(signal.shape)) * log(2.0)) * _ROUNDED_UP
+    return LayerBound(output=Signal(signal.shape, norm), input_gain=1.0)

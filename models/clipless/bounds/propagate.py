@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
-from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_layer
+from clipless.bounds._rules import LayerBound, Signal, WeightNorms
+from clipless.bounds.compose import bound_sequence
 from clipless.network import Network
 
 # What one layer's rounding may add, relative: sums of up to 1e6 terms in float32, of any size in float64.
@@ -32,24 +33,34 @@ class NetworkBounds:
     def output(self) -> Signal:
         """Shape and norm bound of the network's output."""
         last = self.layers[-1][1].output
-        return Signal(last.shape, last.norm * (1.0 + self.slack) ** len(self.layers))
+        depth = sum(bound.depth for _, bound in self.layers)
+        return Signal(last.shape, last.norm * (1.0 + self.slack) ** depth)
 
     def lipschitz(self, skip_last: int = 0) -> float:
         """Lipschitz constant of the network without its last ``skip_last`` layers."""
         constant = 1.0
         for _, bound in self.layers[: len(self.layers) - skip_last]:
-            constant *= bound.input_gain * (1.0 + self.slack)
+            constant *= bound.input_gain * (1.0 + self.slack) ** bound.depth
         return constant
 
-    def sensitivities(self, cotangent_norm: float) -> dict[str, float]:
-        """Largest norm of one example's gradient, by parameter, for an output cotangent of ``cotangent_norm``."""
+    def sensitivities(self, cotangent_norm: float, *, normalised: bool = False) -> dict[str, float]:
+        """Largest norm of one example's gradient, by parameter, for an output cotangent of ``cotangent_norm``.
+
+        Args:
+            cotangent_norm: Lipschitz constant of the loss.
+            normalised: of the gradient divided by the norm of the example's input of the layer.
+        """
         found: dict[str, float] = {}
         reach = cotangent_norm
-        for depth, (name, bound) in reversed(list(enumerate(self.layers))):
-            forward_slack = (1.0 + self.slack) ** (depth + 1)
-            for parameter, gain in bound.parameter_gains.items():
-                found[f"{name}.{parameter}"] = reach * gain * forward_slack
-            reach *= bound.input_gain * (1.0 + self.slack)
+        depth = sum(bound.depth for _, bound in self.layers)  # layers that the forward pass has gone through
+        for name, bound in reversed(self.layers):
+            slack = (1.0 + self.slack) ** (depth + bound.depth - 1)  # forwards, and backwards inside a block
+            for parameter, gain in (bound.normalised_gains if normalised else bound.parameter_gains).items():
+                found[f"{name}.{parameter}"] = reach * gain * slack
+            reach *= bound.input_gain * (1.0 + self.slack) ** bound.depth
+            if bound.cotangent_bound is not None:
+                reach = min(reach, bound.cotangent_bound * (1.0 + self.slack))
+            depth -= bound.depth
         return dict(reversed(found.items()))
 
 
@@ -67,10 +78,5 @@ def bound_network(
         UnsupportedError: a layer without a rule.
         InvalidBoundError: no input ball in front, shapes that do not fit, non-finite weights.
     """
-    signal = Signal(network.input_shape)
-    bounds: list[tuple[str, LayerBound]] = []
-    for name, layer in network.named_layers():
-        bound = bound_layer(layer, signal, weights)
-        bounds.append((name, bound))
-        signal = bound.output
-    return NetworkBounds(tuple(bounds), ROUNDING_SLACK[dtype])
+    bounds = bound_sequence(network.named_layers(), Signal(network.input_shape), weights)
+    return NetworkBounds(bounds, ROUNDING_SLACK[dtype])

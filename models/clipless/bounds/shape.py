@@ -1,9 +1,10 @@
-"""Bounds of layers that only rearrange."""
+"""Bounds of layers that only rearrange: everything is preserved."""
 
 from math import prod
 
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
-from clipless.layers import Flatten
+from clipless.errors import InvalidBoundError
+from clipless.layers import Flatten, SpaceToDepth, SwapAxes, Tokens
 
 
 @bound_rule(Flatten)
@@ -11,3 +12,35 @@ def bound_flatten(layer: Flatten, signal: Signal, weights: WeightNorms) -> Layer
     """Everything is preserved."""
     del layer, weights
     return LayerBound(output=Signal((prod(signal.shape),), signal.norm), input_gain=1.0)
+
+
+@bound_rule(SpaceToDepth)
+def bound_space_to_depth(layer: SpaceToDepth, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Everything is preserved; blocks must tile the map."""
+    del weights
+    if len(signal.shape) != 3 or any(n % layer.block for n in signal.shape[1:]):
+        raise InvalidBoundError(
+            f"Expected a (C, H, W) map that blocks of {layer.block} tile, got {signal.shape} (SpaceToDepth)"
+        )
+    channels, height, width = signal.shape
+    shape = (channels * layer.block**2, height // layer.block, width // layer.block)
+    return LayerBound(output=Signal(shape, signal.norm), input_gain=1.0)
+
+
+@bound_rule(Tokens)
+def bound_tokens(layer: Tokens, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Everything is preserved."""
+    del layer, weights
+    if len(signal.shape) != 3:
+        raise InvalidBoundError(f"Expected a (C, H, W) map, got {signal.shape} (Tokens)")
+    channels, height, width = signal.shape
+    return LayerBound(output=Signal((height * width, channels), signal.norm), input_gain=1.0)
+
+
+@bound_rule(SwapAxes)
+def bound_swap_axes(layer: SwapAxes, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Everything is preserved."""
+    del layer, weights
+    if len(signal.shape) != 2:
+        raise InvalidBoundError(f"Expected tokens (T, C), got {signal.shape} (SwapAxes)")
+    return LayerBound(output=Signal((signal.shape[1], signal.shape[0]), signal.norm), input_gain=1.0)

@@ -1,8 +1,12 @@
-"""Activations. Shape letters: B batch, C channels or features."""
+"""Activations without parameters. Shape letters: B batch, C channels or features.
+
+Each is 1-Lipschitz (the sigmoid 1/4) and acts on every example alone; its backward is finite wherever its input is.
+"""
 
 from typing import Any, final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -13,28 +17,35 @@ class GroupSort(nn.Module):
     Feature i belongs to the group of ``i mod (C / group_size)``, so that a group lies in separate, contiguous
     blocks. Its Jacobian is a permutation: the norm of signal and cotangent is preserved.
 
+    Two features a group is MaxMin; all of them in one group is FullSort.
+
     Args:
-        group_size: features in one group; must divide C, the size of axis 1.
+        group_size: features in one group; must divide C, the size of the sorted axis. None: all features.
+        axis: 1 for the channels of (B, C, ...), -1 for the features of tokens (B, T, C).
     """
 
-    def __init__(self, group_size: int = 2) -> None:
+    def __init__(self, group_size: int | None = 2, axis: int = 1) -> None:
         super().__init__()
-        if not group_size >= 2:
+        if group_size is not None and not group_size >= 2:
             raise ValueError(f"Expected group_size >= 2, got group_size={group_size!r} (GroupSort)")
+        if axis not in (1, -1):
+            raise ValueError(f"Expected axis 1 or -1, got axis={axis!r} (GroupSort)")
         self.group_size = group_size
+        self.axis = axis
 
     def config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        return {"group_size": self.group_size}
+        return {"group_size": self.group_size} | ({"axis": self.axis} if self.axis != 1 else {})
 
     def forward(self, x_BC: Tensor) -> Tensor:
-        """Sort within groups along axis 1 of (B, C, ...)."""
+        """Sort within groups along the axis."""
         if self.group_size == 2:
-            sorted_BC: Tensor = _SortPairs.apply(x_BC)  # type: ignore[no-untyped-call]
+            sorted_BC: Tensor = _SortPairs.apply(x_BC, self.axis)  # type: ignore[no-untyped-call]
             return sorted_BC
-        groups = x_BC.unflatten(1, (self.group_size, -1))
-        ordered: Tensor = groups.sort(dim=1).values
-        return ordered.flatten(1, 2)
+        axis = self.axis % x_BC.dim()
+        groups = x_BC.unflatten(axis, (self.group_size or x_BC.shape[axis], -1))
+        ordered: Tensor = groups.sort(dim=axis).values
+        return ordered.flatten(axis, axis + 1)
 
 
 class _SortPairs(torch.autograd.Function):
@@ -44,24 +55,77 @@ class _SortPairs(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x_BC: Tensor) -> Tensor:
-        first, second = x_BC.chunk(2, dim=1)
+    def forward(ctx: Any, x_BC: Tensor, axis: int) -> Tensor:
+        ctx.axis = axis
+        first, second = x_BC.chunk(2, dim=axis)
         sorted_BC = torch.empty_like(x_BC)
-        low, high = sorted_BC.chunk(2, dim=1)
+        low, high = sorted_BC.chunk(2, dim=axis)
         torch.minimum(first, second, out=low)
         torch.maximum(first, second, out=high)
         ctx.save_for_backward(first <= second)
         return sorted_BC
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         (ordered,) = ctx.saved_tensors
-        low, high = g.chunk(2, dim=1)
+        low, high = g.chunk(2, dim=ctx.axis)
         if torch.is_grad_enabled():  # differentiated again, in searches for the worst case
-            return torch.cat((torch.where(ordered, low, high), torch.where(ordered, high, low)), dim=1)
+            swapped = torch.cat((torch.where(ordered, low, high), torch.where(ordered, high, low)), dim=ctx.axis)
+            return swapped, None
         grad_BC = torch.empty_like(g)
-        first, second = grad_BC.chunk(2, dim=1)
+        first, second = grad_BC.chunk(2, dim=ctx.axis)
         weight = ordered.to(g.dtype)  # lerp is exact at 0 and 1, and several times faster than where
         torch.lerp(high, low, weight, out=first)
         torch.lerp(low, high, weight, out=second)
-        return grad_BC
+        return grad_BC, None
+
+
+class _Elementwise(nn.Module):
+    def config(self) -> dict[str, Any]:
+        """Return the constructor's arguments: none."""
+        return {}
+
+
+@final
+class ReLU(_Elementwise):
+    """``max(t, 0)`` elementwise; the derivative at 0 is 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply to a tensor of any shape."""
+        return F.relu(x)
+
+
+@final
+class Abs(_Elementwise):
+    """``|t|`` elementwise: norm-preserving; the derivative at 0 is 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply to a tensor of any shape."""
+        return x.abs()
+
+
+@final
+class Tanh(_Elementwise):
+    """``tanh t`` elementwise."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply to a tensor of any shape."""
+        return x.tanh()
+
+
+@final
+class Sigmoid(_Elementwise):
+    """``1 / (1 + exp(-t))`` elementwise: 1/4-Lipschitz, and 1/2 at 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply to a tensor of any shape."""
+        return x.sigmoid()
+
+
+@final
+class Softplus(_Elementwise):
+    """``log(1 + exp t)`` elementwise: log 2 at 0."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply to a tensor of any shape."""
+        return F.softplus(x)

@@ -6,19 +6,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clipless.guard import GuardedLayer, guarded_linear
-from clipless.projections import Constraint, Orthogonal
+from clipless.guard import guarded_linear
+from clipless.layers._bias import BiasedLayer, add_bias, add_bias_parameter, bias_config, project_bias
+from clipless.projections import Constraint, Orthogonal, initial_gain
 
 
 @final
-class Dense(GuardedLayer):
-    """``y = W x`` on one vector (B, I) or on tokens (B, T, I), with ``W`` kept in a constraint set.
+class Dense(BiasedLayer):
+    """``y = W x + b`` on one vector (B, I) or on tokens (B, T, I), with ``W`` and ``b`` kept in constraint sets.
 
     Args:
         in_features: I.
         out_features: O.
         constraint: the set that the weight is projected onto after each step.
         generator: draws the initial weight; a public generator.
+        bias: whether there is a b; it starts at 0.
+        bias_norm: radius of the ball that b is projected onto after each step. A public number.
     """
 
     def __init__(
@@ -27,13 +30,17 @@ class Dense(GuardedLayer):
         out_features: int,
         constraint: Constraint | None = None,
         generator: torch.Generator | None = None,
+        *,
+        bias: bool = False,
+        bias_norm: float = 1.0,
     ) -> None:
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
         self.constraint = constraint or Orthogonal()
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
-        nn.init.orthogonal_(self.weight, gain=self.constraint.radius, generator=generator)
+        nn.init.orthogonal_(self.weight, gain=initial_gain(self.constraint), generator=generator)
+        add_bias_parameter(self, out_features, bias_norm if bias else None)
 
     def config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -41,15 +48,18 @@ class Dense(GuardedLayer):
             "in_features": self.in_features,
             "out_features": self.out_features,
             "constraint": self.constraint,
+            **bias_config(self),
         }
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the layer; inside a private step the weight's gradient passes the guard."""
-        if self.sensitivities is None or not self.weight.requires_grad:
-            return F.linear(x, self.weight)
-        return guarded_linear(x, self.weight, self.sensitivities["weight"])
+        """Apply the layer; inside a private step the gradients of weight and bias pass their guards."""
+        if self.guards is None or not self.weight.requires_grad:
+            return add_bias(self, F.linear(x, self.weight), axis=-1)
+        return add_bias(self, guarded_linear(x, self.weight, self.guards["weight"]), axis=-1)
 
     @torch.no_grad()
     def project(self) -> None:
-        """Put the weight back into its constraint set."""
-        self.weight.copy_(self.constraint.project(self.weight))
+        """Put what is trained back into its constraint set."""
+        if self.weight.requires_grad:
+            self.weight.copy_(self.constraint.project(self.weight))
+        project_bias(self)

@@ -34,6 +34,85 @@ class L2Pool2d(nn.Module):
         return y
 
 
+@final
+class MaxPool2d(nn.Module):
+    """Largest element of each window, stride = window; rows and columns that fill no window are dropped.
+
+    Args:
+        window: side of the square window.
+    """
+
+    def __init__(self, window: int = 2) -> None:
+        super().__init__()
+        if not window >= 1:
+            raise ValueError(f"Expected window >= 1, got window={window!r} (MaxPool2d)")
+        self.window = window
+
+    def config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"window": self.window}
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Pool (B, C, H, W) to (B, C, H // window, W // window)."""
+        y: Tensor = F.max_pool2d(x_BCHW, self.window)
+        return y
+
+
+@final
+class AvgPool2d(nn.Module):
+    """Mean of each window, stride = window; rows and columns that fill no window are dropped.
+
+    Args:
+        window: side of the square window; p = window^2 elements.
+        scaled: multiply by ``sqrt(p)``, which makes the operator norm 1 where that of the mean is ``1 / sqrt(p)``.
+    """
+
+    def __init__(self, window: int = 2, *, scaled: bool = False) -> None:
+        super().__init__()
+        if not window >= 1:
+            raise ValueError(f"Expected window >= 1, got window={window!r} (AvgPool2d)")
+        self.window = window
+        self.scaled = scaled
+
+    def config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"window": self.window, "scaled": self.scaled}
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Pool (B, C, H, W) to (B, C, H // window, W // window)."""
+        y = F.avg_pool2d(x_BCHW, self.window)
+        scaled: Tensor = y * self.window if self.scaled else y
+        return scaled
+
+
+@final
+class GlobalL2Pool2d(nn.Module):
+    """Euclidean norm of each channel's whole map; the derivative of a zero map is 0."""
+
+    def config(self) -> dict[str, Any]:
+        """Return the constructor's arguments: none."""
+        return {}
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Pool (B, C, H, W) to (B, C)."""
+        y: Tensor = _GlobalL2Pool2d.apply(x_BCHW)  # type: ignore[no-untyped-call]
+        return y
+
+
+class _GlobalL2Pool2d(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y: Tensor = x.square().sum(dim=(-2, -1)).sqrt()
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        x, y = ctx.saved_tensors
+        grad: Tensor = x * (g / y.clamp(min=_SMALLEST_ROOT))[..., None, None]
+        return grad
+
+
 class _L2Pool2d(torch.autograd.Function):
     """The derivative x / y is 0/0 at y = 0; with y bounded from below it is 0 there."""
 

@@ -1,7 +1,8 @@
-"""Layers that only rearrange. Shape letters: B batch."""
+"""Layers that only rearrange. Shape letters: B batch, C channels or features, H height, W width, T tokens."""
 
 from typing import Any, final
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -16,3 +17,52 @@ class Flatten(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Reshape (B, ...) to (B, n)."""
         return x.flatten(1)
+
+
+@final
+class SpaceToDepth(nn.Module):
+    """Turns each block of the map into channels, all elements kept.
+
+    Args:
+        block: side of the square blocks; must divide height and width.
+    """
+
+    def __init__(self, block: int = 2) -> None:
+        super().__init__()
+        if not block >= 1:
+            raise ValueError(f"Expected block >= 1, got block={block!r} (SpaceToDepth)")
+        self.block = block
+
+    def config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"block": self.block}
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Rearrange (B, C, H, W) to (B, C block^2, H / block, W / block)."""
+        return F.pixel_unshuffle(x_BCHW, self.block)
+
+
+@final
+class Tokens(nn.Module):
+    """Turns the positions of a map into tokens."""
+
+    def config(self) -> dict[str, Any]:
+        """Return the constructor's arguments: none."""
+        return {}
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Rearrange (B, C, H, W) to (B, H W, C)."""
+        return x_BCHW.flatten(2).mT
+
+
+@final
+class SwapAxes(nn.Module):
+    """Swaps tokens and features, so that a dense layer mixes tokens."""
+
+    def config(self) -> dict[str, Any]:
+        """Return the constructor's arguments: none."""
+        return {}
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        """Rearrange (B, T, C) to (B, C, T)."""
+        return x_BTC.mT

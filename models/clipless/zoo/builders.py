@@ -9,12 +9,29 @@ from typing import Any
 from clipless.errors import UnsupportedError
 from clipless.network import Network
 from clipless.zoo.convnet import convnet
+from clipless.zoo.lenet import lenet
+from clipless.zoo.mixer import mixer
 from clipless.zoo.mlp import mlp
 from clipless.zoo.patch_net import patch_net
+from clipless.zoo.resnet import resnet, wide_resnet
+from clipless.zoo.scattering_net import scattering
+from clipless.zoo.vgg import vgg
 
 Architecture = Callable[..., Network]
 
-ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({"convnet": convnet, "mlp": mlp, "patch-net": patch_net})
+ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
+    {
+        "convnet": convnet,
+        "lenet": lenet,
+        "mixer": mixer,
+        "mlp": mlp,
+        "patch-net": patch_net,
+        "resnet": resnet,
+        "scattering": scattering,
+        "vgg": vgg,
+        "wide-resnet": wide_resnet,
+    }
+)
 
 
 def build(name: str, input_shape: Sequence[int], outputs: int, **options: Any) -> Network:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall, L2Pool2d
+from clipless.layers import Conv2d, Dense, Flatten, InputBall
 from clipless.network import Network
 from clipless.projections import Constraint
+from clipless.zoo import parts
 
 
 def convnet(
@@ -18,10 +19,13 @@ def convnet(
     width: int = 16,
     depth: int = 2,
     hidden: int = 128,
+    activation: str = "groupsort",
+    pooling: str = "l2",
+    bias: bool = False,
     constraint: Constraint | None = None,
     generator: torch.Generator | None = None,
 ) -> Network:
-    """Blocks of 3x3 convolution, GroupSort and L2-norm pooling, then two dense layers.
+    """Blocks of 3x3 convolution, activation and pooling, then two dense layers.
 
     Args:
         input_shape: (C, H, W) of one example.
@@ -30,6 +34,9 @@ def convnet(
         width: channels of the first block; they double from block to block. Even.
         depth: number of blocks; each halves the map.
         hidden: features between the two dense layers; even.
+        activation: a key of `clipless.zoo.ACTIVATIONS`.
+        pooling: a key of `clipless.zoo.POOLINGS`.
+        bias: whether convolutions and dense layers have one.
         constraint: of every weight; `Orthogonal` by default.
         generator: draws the initial weights.
     """
@@ -38,9 +45,17 @@ def convnet(
     channels, height, size = input_shape
     layers: list[nn.Module] = [InputBall(input_norm)]
     for block in range(depth):
-        layers.append(Conv2d(channels, width * 2**block, 3, padding=1, constraint=constraint, generator=generator))
-        layers += [GroupSort(), L2Pool2d(2)]
-        channels, height, size = width * 2**block, height // 2, size // 2
-    layers += [Flatten(), Dense(channels * height * size, hidden, constraint, generator), GroupSort()]
-    layers.append(Dense(hidden, outputs, constraint, generator))
+        out = width * 2**block
+        layers += [
+            Conv2d(channels, out, 3, padding=1, constraint=constraint, generator=generator, bias=bias),
+            parts.activation(activation, out),
+            parts.pooling(pooling, 2),
+        ]
+        channels, height, size = out, height // 2, size // 2
+    layers += [
+        Flatten(),
+        Dense(channels * height * size, hidden, constraint, generator, bias=bias),
+        parts.activation(activation, hidden),
+        Dense(hidden, outputs, constraint, generator, bias=bias),
+    ]
     return Network(layers, input_shape)

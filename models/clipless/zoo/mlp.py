@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from clipless.layers import Dense, Flatten, GroupSort, InputBall
+from clipless.layers import Dense, Flatten, InputBall
 from clipless.network import Network
 from clipless.projections import Constraint
+from clipless.zoo import parts
 
 
 def mlp(
@@ -17,10 +18,12 @@ def mlp(
     input_norm: float,
     width: int = 64,
     depth: int = 2,
+    activation: str = "groupsort",
+    bias: bool = False,
     constraint: Constraint | None = None,
     generator: torch.Generator | None = None,
 ) -> Network:
-    """Dense layers with GroupSort between them: ``depth`` of them in all, the last one onto the logits.
+    """Dense layers with activations between them: ``depth`` of them in all, the last one onto the logits.
 
     Args:
         input_shape: shape of one example; flattened.
@@ -28,6 +31,8 @@ def mlp(
         input_norm: radius of the input ball.
         width: features of the hidden layers; even.
         depth: number of dense layers, at least 1.
+        activation: a key of `clipless.zoo.ACTIVATIONS`.
+        bias: whether dense layers have one.
         constraint: of every weight; `Orthogonal` by default.
         generator: draws the initial weights.
     """
@@ -36,7 +41,7 @@ def mlp(
     features = torch.Size(input_shape).numel()
     layers: list[nn.Module] = [InputBall(input_norm), Flatten()]
     for _ in range(depth - 1):
-        layers += [Dense(features, width, constraint, generator), GroupSort()]
+        layers += [Dense(features, width, constraint, generator, bias=bias), parts.activation(activation, width)]
         features = width
-    layers.append(Dense(features, outputs, constraint, generator))
+    layers.append(Dense(features, outputs, constraint, generator, bias=bias))
     return Network(layers, input_shape)

@@ -6,12 +6,52 @@ from torch import nn
 
 from clipless.bounds import Signal, WeightNorms, bound_layer, bound_network, bound_rule, bounded_types
 from clipless.errors import InvalidBoundError, UnsupportedError
-from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall, L2Pool2d
+from clipless.layers import (
+    Abs,
+    AvgPool2d,
+    ClipGradient,
+    Conv1d,
+    Conv2d,
+    Dense,
+    Flatten,
+    GlobalL2Pool2d,
+    GroupNorm,
+    GroupSort,
+    Householder,
+    InputBall,
+    L2Pool2d,
+    LayerCentering,
+    MaxPool2d,
+    ReLU,
+    Residual,
+    Scattering2d,
+    Sigmoid,
+    Softplus,
+    SpaceToDepth,
+    SwapAxes,
+    Tanh,
+    Tokens,
+)
 from clipless.network import Network
 from clipless.projections import SpectralBall
 from clipless.testing import worst_ratios
 
 SEED = torch.Generator().manual_seed(3)
+
+
+def biased(layer):
+    """A bias of its full radius, pointing anywhere."""
+    with torch.no_grad():
+        layer.bias.normal_(generator=SEED)
+        layer.bias.mul_(layer.bias_norm / layer.bias.norm())
+    return layer
+
+
+def turned(layer):
+    with torch.no_grad():
+        layer.angle.uniform_(-4.0, 4.0, generator=SEED)
+    return layer
+
 
 # layer, input shape, ratios that the search must reach: a tight rule is attained to 90 %.
 CASES = {
@@ -40,6 +80,88 @@ CASES = {
     "group-sort-3-maps": (GroupSort(3), (6, 3, 3), {"output": 0.999, "input": 0.999}),
     "l2-pool": (L2Pool2d(2), (2, 4, 4), {"output": 0.999, "input": 0.95}),
     "l2-pool-odd": (L2Pool2d(2), (1, 5, 5), {"output": 0.95, "input": 0.95}),
+    "scattering": (Scattering2d((8, 8), 1, 2, (1.0, 0.1)), (1, 8, 8), {"output": 0.9}),
+    "dense-bias": (
+        biased(Dense(7, 4, generator=SEED, bias=True, bias_norm=0.5)),
+        (7,),
+        {"output": 0.7, "input": 0.95, "weight": 0.999, "bias": 0.999},
+    ),
+    "dense-bias-tokens": (
+        biased(Dense(4, 3, generator=SEED, bias=True)),
+        (5, 4),
+        {"input": 0.95, "weight": 0.9, "bias": 0.999},
+    ),
+    "conv-bias": (
+        biased(Conv2d(1, 2, 3, padding=1, generator=SEED, bias=True)),
+        (1, 9, 9),
+        {"bias": 0.999},
+    ),
+    "conv-circular": (
+        Conv2d(2, 3, 3, padding=1, padding_mode="circular", generator=SEED),
+        (2, 6, 6),
+        {"output": 0.95, "input": 0.95, "weight": 0.95},
+    ),
+    "conv-circular-7x5": (
+        Conv2d(1, 2, (3, 5), padding=(1, 2), padding_mode="circular", generator=SEED),
+        (1, 7, 5),
+        {"output": 0.9, "weight": 0.95},
+    ),
+    "conv-depthwise": (
+        Conv2d(3, 3, 3, padding=1, groups=3, generator=SEED),
+        (3, 20, 20),
+        {"output": 0.8, "input": 0.8},
+    ),
+    "conv-grouped": (
+        biased(Conv2d(4, 6, 2, stride=2, groups=2, generator=SEED, bias=True)),
+        (4, 6, 6),
+        {"input": 0.95, "bias": 0.95},
+    ),
+    "conv-1d": (Conv1d(2, 3, 3, padding=1, generator=SEED), (2, 40), {"output": 0.9, "weight": 0.9}),
+    "conv-1d-circular": (
+        biased(Conv1d(2, 4, 5, padding=2, padding_mode="circular", groups=2, generator=SEED, bias=True)),
+        (2, 12),
+        {"input": 0.85, "bias": 0.95},
+    ),
+    "conv-1d-stride": (Conv1d(1, 2, 3, stride=3, generator=SEED), (1, 12), {"output": 0.95, "weight": 0.95}),
+    "full-sort": (GroupSort(None), (6,), {"output": 0.999, "input": 0.999}),
+    "group-sort-tokens": (GroupSort(axis=-1), (3, 4), {"output": 0.999, "input": 0.999}),
+    "full-sort-tokens": (GroupSort(None, axis=-1), (3, 4), {"output": 0.999, "input": 0.999}),
+    "relu": (ReLU(), (6,), {"output": 0.999, "input": 0.999}),
+    "abs": (Abs(), (6,), {"output": 0.999, "input": 0.999}),
+    "tanh": (Tanh(), (6,), {"output": 0.999, "input": 0.95}),
+    "sigmoid": (Sigmoid(), (2, 3), {"output": 0.999, "input": 0.95}),
+    "softplus": (Softplus(), (6,), {"output": 0.8, "input": 0.6}),
+    "householder": (turned(Householder(6)), (6,), {"output": 0.999, "input": 0.999, "angle": 0.9}),
+    "householder-maps": (turned(Householder(4)), (4, 3, 3), {"output": 0.999, "input": 0.999, "angle": 0.9}),
+    "max-pool": (MaxPool2d(2), (2, 4, 4), {"output": 0.95, "input": 0.95}),
+    "max-pool-odd": (MaxPool2d(3), (1, 7, 7), {"output": 0.9, "input": 0.95}),
+    "average-pool": (AvgPool2d(2), (2, 4, 4), {"output": 0.999, "input": 0.95}),
+    "average-pool-scaled": (AvgPool2d(2, scaled=True), (2, 4, 4), {"output": 0.999, "input": 0.95}),
+    "global-l2-pool": (GlobalL2Pool2d(), (3, 4, 4), {"output": 0.999, "input": 0.95}),
+    "space-to-depth": (SpaceToDepth(2), (2, 4, 6), {"output": 0.999, "input": 0.999}),
+    "tokens": (Tokens(), (2, 3, 3), {"output": 0.999, "input": 0.999}),
+    "swap-axes": (SwapAxes(), (3, 4), {"output": 0.999, "input": 0.999}),
+    "layer-centering": (LayerCentering(), (6,), {"output": 0.95, "input": 0.95}),
+    "group-norm": (GroupNorm(2, alpha=0.7), (4, 3, 3), {"output": 0.95, "input": 0.95}),
+    "group-norm-saturated": (GroupNorm(1, alpha=0.01), (6,), {"output": 0.999}),
+    "residual": (Residual([Dense(4, 4, generator=SEED)]), (4,), {}),
+    "residual-identity": (Residual([Conv2d(1, 1, 1)]), (1, 3, 3), {"layers.0.weight": 0.9}),
+    "residual-convex": (
+        Residual([Dense(4, 4, generator=SEED), GroupSort(), Dense(4, 4, generator=SEED)], 0.25),
+        (4,),
+        {"layers.0.weight": 0.95, "layers.2.weight": 0.95},
+    ),
+    "residual-learned": (
+        Residual([Dense(4, 4, generator=SEED, bias=True)], 0.4, learned=True),
+        (4,),
+        {"layers.0.weight": 0.95, "layers.0.bias": 0.95, "mix": 0.9},
+    ),
+    "residual-nested": (
+        Residual([Residual([Dense(4, 4, SpectralBall(2.0), generator=SEED)], 0.5), GroupSort()], 0.5, learned=True),
+        (4,),
+        {"layers.0.layers.0.weight": 0.9},
+    ),
+    "clip-gradient": (ClipGradient(1e9), (6,), {"output": 0.999, "input": 0.999}),
     "flatten": (Flatten(), (2, 3, 3), {"output": 0.999, "input": 0.999}),
 }
 
@@ -74,6 +196,21 @@ def test_a_strided_convolution_attains_its_gain_on_a_comb():
     y.backward(torch.ones_like(y))
     gain = bound_layer(layer, Signal((1, 41, 41), 1.0)).parameter_gains["weight"]
     assert 0.9 <= (layer.weight.grad.norm() / (gain * x.norm() * y.numel() ** 0.5)).item() <= 1
+
+
+def test_a_bias_that_is_the_same_everywhere_attains_the_output_bound():
+    layer = Conv2d(1, 2, 1, bias=True, bias_norm=0.5)
+    with torch.no_grad():
+        layer.bias.copy_(torch.tensor([0.3, 0.4]))
+    zeros = torch.zeros(1, 1, 6, 6)
+    for weights in WeightNorms:
+        bound = bound_layer(layer, Signal((1, 6, 6), 0.0), weights)
+        assert layer(zeros).norm().item() == pytest.approx(bound.output.norm, rel=1e-6)
+        assert bound.output.norm == pytest.approx(6 * 0.5, rel=1e-6)
+    tokens = bound_layer(Dense(4, 3, bias=True, bias_norm=2.0), Signal((9, 4), 1.0))
+    assert tokens.output.norm == pytest.approx(1.0 + 3.0 * 2.0)
+    assert tokens.parameter_gains == pytest.approx({"weight": 1.0, "bias": 3.0})
+    assert tokens.normalised_gains == pytest.approx({"weight": 1.0, "bias": 3.0})
 
 
 def test_an_input_ball_handles_what_is_not_finite_and_what_is_huge():
@@ -137,6 +274,21 @@ def test_bad_norms_are_refused(norm):
         (GroupSort(), (3,)),
         (L2Pool2d(3), (1, 2, 2)),
         (L2Pool2d(2), (4,)),
+        (MaxPool2d(3), (1, 2, 5)),
+        (AvgPool2d(2), (4, 4)),
+        (GlobalL2Pool2d(), (4,)),
+        (SpaceToDepth(2), (1, 4, 5)),
+        (SpaceToDepth(2), (4,)),
+        (Tokens(), (4,)),
+        (SwapAxes(), (4,)),
+        (GroupSort(2, axis=-1), (2, 3)),
+        (GroupNorm(2), (3, 4, 4)),
+        (Householder(4), (6,)),
+        (Conv1d(1, 2, 3), (1, 2)),
+        (Conv1d(1, 2, 3), (2, 9)),
+        (Conv2d(1, 2, 5, padding=2, padding_mode="circular"), (1, 4, 6)),
+        (Residual([Dense(4, 3)]), (4,)),
+        (Residual([ClipGradient(1.0)]), (4,)),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(layer, shape):
@@ -164,7 +316,37 @@ def test_a_layer_of_torch_has_no_rule():
 
 @pytest.mark.parametrize(
     "build",
-    [lambda: InputBall(0.0), lambda: InputBall(float("nan")), lambda: GroupSort(1), lambda: L2Pool2d(0)],
+    [
+        lambda: InputBall(0.0),
+        lambda: InputBall(float("nan")),
+        lambda: GroupSort(1),
+        lambda: GroupSort(2, axis=0),
+        lambda: L2Pool2d(0),
+        lambda: MaxPool2d(0),
+        lambda: AvgPool2d(0),
+        lambda: SpaceToDepth(0),
+        lambda: GroupNorm(0),
+        lambda: GroupNorm(1, alpha=0.0),
+        lambda: GroupNorm(1, alpha=float("nan")),
+        lambda: Householder(3),
+        lambda: Householder(0),
+        lambda: ClipGradient(0.0),
+        lambda: ClipGradient(float("nan")),
+        lambda: Dense(2, 2, bias=True, bias_norm=0.0),
+        lambda: Dense(2, 2, bias=True, bias_norm=float("nan")),
+        lambda: Conv2d(2, 3, 3, groups=2),
+        lambda: Conv2d(2, 2, 3, groups=0),
+        lambda: Conv2d(1, 1, 3, padding_mode="reflect"),
+        lambda: Conv2d(1, 1, 3, padding_mode="circular"),
+        lambda: Conv2d(1, 1, 3, stride=2, padding=1, padding_mode="circular"),
+        lambda: Conv2d(1, 1, 4, padding=2, padding_mode="circular"),
+        lambda: Conv1d(1, 1, 3, padding=2, padding_mode="circular"),
+        lambda: Residual([]),
+        lambda: Residual([ReLU()], 1.5),
+        lambda: Residual([ReLU()], 1.0),
+        lambda: Residual([ReLU()], float("nan")),
+        lambda: Residual([ReLU()], learned=True),
+    ],
 )
 def test_bad_arguments_are_refused(build):
     with pytest.raises(ValueError, match="Expected"):

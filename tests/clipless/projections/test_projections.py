@@ -4,7 +4,19 @@ import pytest
 import torch
 
 from clipless.layers import Conv2d, Dense
-from clipless.projections import CONSTRAINTS, Orthogonal, SpectralBall, orthogonal, spectral_ball
+from clipless.projections import (
+    CONSTRAINTS,
+    FixedNorm,
+    Free,
+    Orthogonal,
+    SpectralBall,
+    Standardised,
+    build_constraint,
+    fixed_norm,
+    initial_gain,
+    orthogonal,
+    spectral_ball,
+)
 
 SLACK = 1 + 1e-6
 
@@ -177,4 +189,41 @@ def test_bad_constraints_are_refused(build):
 
 
 def test_every_constraint_has_a_name():
-    assert {"orthogonal": Orthogonal, "spectral_ball": SpectralBall} == CONSTRAINTS
+    assert {
+        "orthogonal": Orthogonal,
+        "spectral_ball": SpectralBall,
+        "fixed_norm": FixedNorm,
+        "standardised": Standardised,
+        "free": Free,
+    } == CONSTRAINTS
+
+
+def test_a_constraint_is_built_with_a_radius_where_it_has_one():
+    assert build_constraint("fixed_norm", 3.0) == FixedNorm(3.0)
+    assert build_constraint("spectral_ball") == SpectralBall(1.0)
+
+
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("radius", [0.5, 1.0, 3.0])
+def test_the_fixed_norm_is_exact_and_keeps_the_direction(name, radius):
+    matrix = MATRICES[name].float()
+    found = fixed_norm(matrix, radius)
+    assert norm(found) <= radius * SLACK
+    if bool(matrix.any()):
+        assert norm(found) >= radius / SLACK
+        cosine = (found.double() * matrix.double()).sum() / found.double().norm() / matrix.double().norm()
+        assert cosine > 1 - 1e-5
+
+
+@pytest.mark.parametrize("scale", [1e20, 3e38, 1e-40])
+def test_the_fixed_norm_holds_for_huge_and_tiny_entries(scale):
+    matrix = (random(8, 12).clamp(-1, 1) * scale).float()
+    assert norm(fixed_norm(matrix, 1.0)) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_free_weights_are_left_alone_and_unbounded():
+    weight = random(3, 4) * 100
+    assert Free().project(weight) is weight
+    assert Free().radius == float("inf")
+    assert initial_gain(Free()) == pytest.approx(2**0.5)
+    assert initial_gain(FixedNorm(0.3)) == 0.3

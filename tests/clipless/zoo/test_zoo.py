@@ -1,16 +1,32 @@
 """Every architecture: shapes, rules, determinism, and what does not fit is refused."""
 
+from math import prod
+
 import pytest
 import torch
 
+import clipless
 from clipless import zoo
 from clipless.bounds import WeightNorms, bound_network
+from clipless.certificates import certified_radii, float64_logits
+from clipless.datasets import Split
 from clipless.errors import UnsupportedError
 from clipless.inspection import check_trainable
-from clipless.layers import Conv2d, Dense
+from clipless.layers import Conv2d, Dense, Scattering2d
 from clipless.projections import Orthogonal, SpectralBall
+from clipless.testing import broken_weights, neighbour_ratios
 
-SMALL = {"convnet": {"width": 4, "hidden": 8}, "mlp": {"width": 8}, "patch-net": {"width": 4, "hidden": 8}}
+SMALL = {
+    "convnet": {"width": 4, "hidden": 8},
+    "mlp": {"width": 8},
+    "patch-net": {"width": 4, "hidden": 8},
+    "scattering": {"orientations": 2, "hidden": 8},
+    "lenet": {"width": 6, "hidden": 20},
+    "vgg": {"width": 4, "hidden": 8},
+    "resnet": {"width": 4},
+    "wide-resnet": {"width": 2, "widening": 3},
+    "mixer": {"patch": 4, "depth": 1},
+}
 
 
 def build(name, shape=(2, 8, 8), outputs=3, **options):
@@ -20,6 +36,11 @@ def build(name, shape=(2, 8, 8), outputs=3, **options):
 
 def inputs(shape=(2, 8, 8), rows=5):
     return torch.randn(rows, *shape, generator=torch.Generator().manual_seed(1))
+
+
+def expansion(model):
+    """What fixed layers in front may enlarge a distance by; trained layers do not."""
+    return prod(layer.lipschitz for layer in model.layers if type(layer) is Scattering2d)
 
 
 def test_every_architecture_has_a_case_here():
@@ -38,10 +59,11 @@ def test_private_training_can_vouch_for_it(name):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_output_is_bounded_by_the_input_ball(name):
-    bounds = bound_network(build(name))
+    model = build(name)
+    bounds, gain = bound_network(model), expansion(model) * 1.001
     assert bounds.output.shape == (3,)
-    assert bounds.output.norm <= 2.0 * 1.001
-    assert bounds.lipschitz() <= 1.001
+    assert bounds.output.norm <= 2.0 * gain
+    assert bounds.lipschitz() <= gain
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -54,7 +76,7 @@ def test_measured_norms_do_not_exceed_those_of_the_constraints(name):
 def test_two_inputs_are_mapped_no_further_apart(name):
     model, x = build(name), inputs(rows=64)
     distances = (model(x[:32]) - model(x[32:])).norm(dim=1)
-    assert (distances <= (x[:32] - x[32:]).flatten(1).norm(dim=1) * (1 + 1e-5)).all()
+    assert (distances <= (x[:32] - x[32:]).flatten(1).norm(dim=1) * expansion(model) * (1 + 1e-5)).all()
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -111,10 +133,35 @@ def test_an_mlp_without_layers_is_refused():
         build("mlp", depth=0)
 
 
+@pytest.mark.parametrize("hidden", [0, 8])
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_scattering_network_has_one_dense_layer_or_two(order, hidden):
+    model = build("scattering", order=order, hidden=hidden)
+    assert sum(type(layer) is Dense for layer in model.layers) == 1 + (hidden > 0)
+    assert model.layers[1].order == order
+    assert model(inputs()).shape == (5, 3)
+
+
+def test_features_can_be_clipped():
+    bounds = bound_network(build("scattering", feature_clip=0.25, hidden=0))
+    assert bounds.output.norm <= 0.25 * 1.001
+    assert [bound.parameter_gains for _, bound in bounds.layers][-1]["weight"] <= 0.25 * 1.001
+
+
+def test_a_scattering_network_refuses_what_it_cannot_take():
+    with pytest.raises(ValueError, match=r"Expected \(C, H, W\) maps"):
+        build("scattering", (64,))
+    with pytest.raises(ValueError, match="Expected order 1 or 2, got order=3"):
+        build("scattering", order=3)
+
+
 def test_an_unknown_architecture_is_refused_with_a_hint():
     with pytest.raises(UnsupportedError, match="did you mean 'convnet'"):
         zoo.build("convet", (1, 8, 8), 3, input_norm=1.0)
-    with pytest.raises(UnsupportedError, match=r"Expected an architecture among convnet, mlp, patch-net, got 'qqq'$"):
+    with pytest.raises(
+        UnsupportedError,
+        match=r"Expected an architecture among convnet, lenet, mixer, mlp, patch-net, resnet, scattering, vgg, wide-resnet, got 'qqq'$",
+    ):
         zoo.build("qqq", (1, 8, 8), 3, input_norm=1.0)
 
 
@@ -127,3 +174,103 @@ def test_an_option_of_another_architecture_is_refused_by_name(name):
 def test_the_table_of_architectures_cannot_be_changed():
     with pytest.raises(TypeError):
         zoo.ARCHITECTURES["mlp"] = None
+
+
+NATURAL = {
+    "lenet": [(1, 28, 28), (3, 32, 32), (1, 8, 8)],
+    "vgg": [(3, 32, 32), (1, 9, 7)],
+    "resnet": [(3, 32, 32), (1, 28, 28)],
+    "wide-resnet": [(3, 32, 32)],
+    "mixer": [(3, 32, 32), (1, 28, 28), (1, 8, 8)],
+    "convnet": [(1, 28, 28)],
+    "mlp": [(14,)],
+    "patch-net": [(3, 32, 32)],
+    "scattering": [(1, 28, 28)],
+}
+
+
+@pytest.mark.parametrize(("name", "shape"), [(name, shape) for name, shapes in NATURAL.items() for shape in shapes])
+def test_each_trains_privately_on_its_natural_shapes_and_is_saved_and_certified(name, shape, tmp_path):
+    model, loss = build(name, shape), clipless.TauCCE(0.5)
+    x, y = inputs(shape, rows=6), torch.tensor([0, 1, 2] * 2)
+    plan = clipless.make_plan(model, loss, population=6, batch_size=3, delta=0.1, noise_multiplier=1.0, epochs=1)
+    before = [p.clone() for p in model.parameters()]
+    list(clipless.fit(model, loss, Split(x, y), plan, optimizer=clipless.SGD(0.1)))
+    changed = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
+    assert all(changed)
+    assert all(p.isfinite().all() for p in model.parameters())
+    clipless.save(model, tmp_path / "m.safetensors")
+    loaded = clipless.load(tmp_path / "m.safetensors")
+    assert torch.equal(loaded(x), model(x))
+    logits = float64_logits(loaded, x)
+    radii = certified_radii(loaded, logits, logits.argmax(dim=1))
+    assert radii.isfinite().all()
+    assert (radii > 0).any()
+
+
+TAKE_ACTIVATIONS = ["mlp", "convnet", "lenet", "vgg", "resnet", "wide-resnet", "mixer"]
+
+
+@pytest.mark.parametrize("name", TAKE_ACTIVATIONS)
+@pytest.mark.parametrize("activation", zoo.ACTIVATIONS)
+def test_every_activation_fits_every_architecture_that_takes_one(name, activation):
+    model = build(name, activation=activation, bias=True)
+    plan = clipless.make_plan(
+        model, clipless.TauCCE(0.1), population=100, batch_size=10, delta=1e-3, noise_multiplier=1.0, epochs=1,
+        sensitivity_fraction=0.3,
+    )  # fmt: skip
+    with broken_weights(model, 20.0):
+        ratios = neighbour_ratios(model, clipless.TauCCE(0.1), inputs(), torch.tensor([0, 1, 2, 0, 1]), plan)
+    assert any("bias" in name for name in ratios)
+    assert max(ratios.values()) <= 1 + 1e-4
+
+
+@pytest.mark.parametrize("name", ["convnet", "lenet", "vgg"])
+@pytest.mark.parametrize("pooling", zoo.POOLINGS)
+def test_every_pooling_keeps_the_constant(name, pooling):
+    model = build(name, pooling=pooling)
+    assert model(inputs()).shape == (5, 3)
+    assert bound_network(model).lipschitz() <= 1.001
+
+
+def test_unknown_activations_and_poolings_are_refused():
+    with pytest.raises(UnsupportedError, match=r"Expected an activation among groupsort, .*, got 'gelu'"):
+        build("mlp", activation="gelu")
+    with pytest.raises(UnsupportedError, match="Expected a pooling among l2, max, avg, got 'min'"):
+        build("convnet", pooling="min")
+
+
+@pytest.mark.parametrize("activation", ["groupsort", "fullsort", "abs", "householder"])
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 8, 16)])
+def test_a_mixer_preserves_norms_forwards_and_backwards(activation, shape):
+    model = build("mixer", shape, outputs=prod(shape), input_norm=100.0, depth=2, activation=activation)
+    x = inputs(shape).requires_grad_()
+    y = model(x)
+    torch.testing.assert_close(y.norm(dim=1), x.flatten(1).norm(dim=1))
+    g = torch.randn(y.shape, generator=torch.Generator().manual_seed(2))
+    (gradient,) = torch.autograd.grad(y, x, g)
+    torch.testing.assert_close(gradient.flatten(1).norm(dim=1), g.norm(dim=1))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "options"),
+    [
+        ("mixer", (1, 9, 8), {}),
+        ("mixer", (64,), {}),
+        ("lenet", (1, 3, 3), {}),
+        ("vgg", (1, 4, 4), {"depth": 3}),
+        ("resnet", (1, 2, 2), {"depth": 3}),
+        ("resnet", (1, 8, 8), {"skip": 1.0}),
+    ],
+)
+def test_maps_and_options_that_do_not_fit_are_refused(name, shape, options):
+    with pytest.raises(ValueError, match="Expected"):
+        build(name, shape, **options)
+
+
+@pytest.mark.parametrize("name", ["resnet", "wide-resnet"])
+def test_a_residual_network_may_learn_its_skips(name):
+    model = build(name, learned_skip=True, blocks=2)
+    mixes = [path for path, _ in model.named_parameters() if path.endswith("mix")]
+    assert len(mixes) == 4
+    assert check_trainable(model) is model

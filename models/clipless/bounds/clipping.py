@@ -1,0 +1,11 @@
+"""Bound of the gradient-clipping layer: the identity forwards; backwards no cotangent leaves with more than C."""
+
+from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
+from clipless.layers import ClipGradient
+
+
+@bound_rule(ClipGradient)
+def bound_clip_gradient(layer: ClipGradient, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Gain 1, and C as an absolute bound of what reaches the layers before."""
+    del weights
+    return LayerBound(output=signal, input_gain=1.0, cotangent_bound=layer.norm)

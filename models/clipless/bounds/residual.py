@@ -1,0 +1,51 @@
+r"""Bounds of a residual block around layers f, composed from the rules of those layers.
+
+With X the bound of ``|x|``, F that of ``|f(x)|`` and L the Lipschitz constant of f::
+
+    x + f(x):              output X + F                gain 1 + L                cotangent into f: g
+    a x + (1 - a) f(x):    output a X + (1 - a) F      gain a + (1 - a) L        cotangent into f: (1 - a) g
+
+A learned a may lie anywhere in [0, 1] during training, so that each factor takes its largest value over a:
+``max(X, F)``, ``max(1, L)`` and 1. Its own gradient is ``<g, x - f(x)>``, at most ``(X + F) |g|``.
+"""
+
+from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule, relative_error
+from clipless.bounds.compose import bound_sequence, compose
+from clipless.errors import InvalidBoundError
+from clipless.layers import Residual
+
+
+@bound_rule(Residual)
+def bound_residual(layer: Residual, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Compose the inner bounds and mix them with the identity."""
+    named = [(f"layers.{index}", inner) for index, inner in enumerate(layer.layers)]
+    inside = compose(bound_sequence(named, signal, weights))
+    if inside.output.shape != signal.shape:
+        raise InvalidBoundError(
+            f"Expected layers that keep the shape {signal.shape}, got {inside.output.shape} (Residual)"
+        )
+    passed, norm, gain = _mixed(layer, weights, signal.norm, inside)
+    parameters = {name: passed * value for name, value in inside.parameter_gains.items()}
+    normalised = {name: passed * value for name, value in inside.normalised_gains.items()}
+    if layer.learned:
+        parameters["mix"] = signal.norm + inside.output.norm
+        normalised["mix"] = 1.0
+    return LayerBound(
+        output=Signal(signal.shape, norm),
+        input_gain=gain,
+        parameter_gains=parameters,
+        normalised_gains=normalised,
+        depth=inside.depth + 1,
+        error=(inside.error or 0.0) + 2.0 * relative_error(layer, signal.shape, signal.shape) * (signal.norm + norm),
+    )
+
+
+def _mixed(layer: Residual, weights: WeightNorms, norm: float, inside: LayerBound) -> tuple[float, float, float]:
+    """Factor of the cotangent into f, output norm and gain to the input."""
+    if layer.mix is not None and weights is WeightNorms.CONSTRAINED:
+        return 1.0, max(norm, inside.output.norm), max(1.0, inside.input_gain)
+    if layer.weight is None:
+        return 1.0, norm + inside.output.norm, 1.0 + inside.input_gain
+    kept = layer.weight if layer.mix is None else layer.mix.item()
+    kept, passed = abs(kept), abs(1.0 - kept)
+    return passed, kept * norm + passed * inside.output.norm, kept + passed * inside.input_gain

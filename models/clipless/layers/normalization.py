@@ -1,0 +1,59 @@
+"""Normalisation of each example alone, never over the batch axis.
+
+Shape letters: B batch, G groups, N elements of one group.
+"""
+
+from math import sqrt
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+
+@final
+class LayerCentering(nn.Module):
+    """Subtracts from each example the mean of all its features: an orthogonal projection."""
+
+    def config(self) -> dict[str, Any]:
+        """Return the constructor's arguments: none."""
+        return {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Centre each row of (B, ...)."""
+        return x - x.mean(dim=tuple(range(1, x.dim())), keepdim=True)
+
+
+@final
+class GroupNorm(nn.Module):
+    r"""``(x - mean) / max(alpha, std)`` over each group of channels of one example.
+
+    Centring, division by alpha and the projection onto the ball of radius ``sqrt(N)``, one after the other: Lipschitz
+    with constant ``1 / alpha``, which ordinary group normalisation (Wu and He 2018, arXiv 1803.08494) is not. It has
+    no scale and no shift.
+
+    Args:
+        groups: G; must divide the channels. 1 normalises over the whole example.
+        alpha: smallest standard deviation that is divided by; positive and finite. A public number.
+    """
+
+    def __init__(self, groups: int = 1, alpha: float = 1.0) -> None:
+        super().__init__()
+        if not groups >= 1:
+            raise ValueError(f"Expected groups >= 1, got groups={groups!r} (GroupNorm)")
+        if not 0 < alpha < float("inf"):
+            raise ValueError(f"Expected 0 < alpha < inf, got alpha={alpha!r} (GroupNorm)")
+        self.groups = groups
+        self.alpha = float(alpha)
+
+    def config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"groups": self.groups, "alpha": self.alpha}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise the groups of channels of (B, C, ...)."""
+        x_BGN = x.reshape(x.shape[0], self.groups, -1)
+        centred_BGN = (x_BGN - x_BGN.mean(dim=2, keepdim=True)) / self.alpha
+        radius = sqrt(x_BGN.shape[2])
+        norm_BG1 = torch.linalg.vector_norm(centred_BGN, dim=2, keepdim=True)
+        y: Tensor = centred_BGN * (radius / norm_BG1.clamp(min=radius))
+        return y.view_as(x)
