@@ -1,11 +1,14 @@
-"""Optimisers that post-process private gradients: frozen settings that build a torch optimiser."""
+"""What turns noised gradients into steps: optimisers, learning-rate schedules, averages. All of it post-processing."""
 
-from collections.abc import Iterable
+import enum
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import final
+from math import cos, pi
+from typing import assert_never, final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clipless.errors import UnsupportedError
 
@@ -44,6 +47,30 @@ class Adam:
 Optimizer = SGD | Adam
 
 
+class Schedule(enum.Enum):
+    """The factor of the learning rate at step t of T planned ones, known before the first step.
+
+    CONSTANT: 1.
+    LINEAR: 1 - t / T.
+    COSINE: (1 + cos(pi t / T)) / 2 (Loshchilov and Hutter 2017, arXiv 1608.03983).
+    """
+
+    CONSTANT = "constant"
+    LINEAR = "linear"
+    COSINE = "cosine"
+
+    def factor(self, step: int, steps: int) -> float:
+        """Return the factor at ``step``, from 0, of ``steps``."""
+        match self:
+            case Schedule.CONSTANT:
+                return 1.0
+            case Schedule.LINEAR:
+                return 1.0 - step / steps
+            case Schedule.COSINE:
+                return (1.0 + cos(pi * step / steps)) / 2.0
+        assert_never(self)
+
+
 def build_optimizer(settings: Optimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """Return the torch optimiser of ``settings``.
 
@@ -58,6 +85,43 @@ def build_optimizer(settings: Optimizer, parameters: Iterable[nn.Parameter]) -> 
         betas = (settings.beta1, settings.beta2)
         return torch.optim.Adam(parameters, lr=settings.learning_rate, betas=betas, eps=settings.epsilon)
     raise UnsupportedError(f"Expected optimiser settings SGD or Adam, got {type(settings).__name__}")
+
+
+class MovingAverage:
+    """Exponential moving average of the iterates, ``a <- decay a + (1 - decay) w`` (De et al. 2022, arXiv 2204.13650).
+
+    Every constraint set is convex, or lies in a ball of its radius, so that the average keeps the bound of its norm.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], decay: float) -> None:
+        _check("averaging", decay, 0.0, 1.0)
+        self._parameters: list[Tensor] = list(parameters)
+        self._decay = decay
+        self._average: list[Tensor] | None = None
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the weights as they are now; the first ones are the first average."""
+        if self._average is None:
+            self._average = [p.clone() for p in self._parameters]
+        else:
+            torch._foreach_lerp_(self._average, self._parameters, 1.0 - self._decay)
+
+    @contextmanager
+    def shown(self, *, keep: bool = False) -> Iterator[None]:
+        """Let the parameters hold their averages inside the block, and behind it if ``keep``."""
+        held = [p.detach().clone() for p in self._parameters]
+        self._put(self._average or held)
+        try:
+            yield
+        finally:
+            if not keep:
+                self._put(held)
+
+    @torch.no_grad()
+    def _put(self, values: Iterable[Tensor]) -> None:
+        for parameter, value in zip(self._parameters, values, strict=True):
+            parameter.copy_(value)
 
 
 def _check(name: str, value: float, low: float, high: float) -> None:

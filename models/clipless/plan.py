@@ -6,17 +6,18 @@ so that no code path can train otherwise than was accounted.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import ceil, isfinite
 from types import MappingProxyType
 from typing import Any
 
 from torch import nn
 
-from clipless.bounds import bound_network
+from clipless.bounds import WeightNorms, bound_network
 from clipless.errors import PlanError
 from clipless.inspection import check_trainable
 from clipless.losses import Loss, loss_lipschitz
+from clipless.methods import Method
 from clipless.network import Network
 from clipless.privacy.accounting import pld_curve, rdp_curve
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
@@ -26,6 +27,10 @@ from clipless.privacy.events import PoissonGaussian, Relation
 # Relative increase of the noise that covers the rounding of float32 sums: removing one example of 8192 was
 # seen to move a float32 sum by 1.00007 Delta.
 NOISE_INFLATION = 1e-3
+
+# Sensitivities that follow the weights stop at this share of the planned ones: behind a layer of zeros nothing is left
+# to be noised, and noise that underflows would hide nothing.
+LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +46,13 @@ class Plan:
         relation: neighbouring relation.
         allocation: how the noise is shared between parameters.
         sensitivity_fraction: rho; the guard acts at rho times the analytic worst case.
-        sensitivities: Delta_k by parameter name: how much one example can change the summed gradient.
+        sensitivities: Delta_k by parameter name: how much one example can change the summed gradient. Under
+            ``dp-sgd`` each is ``clip_norm``, which bounds all of them together too; empty without privacy.
         sizes: d_k, entries by parameter name.
+        method: what bounds the contribution of one example.
+        clip_norm: C, norm that ``dp-sgd`` clips the whole gradient of an example to.
+        follow_weights: whether the sensitivities of a step are those of the weights as they are then, which earlier
+            steps have released, instead of the largest that the constraints allow; the noise falls with them.
     """
 
     population: int
@@ -55,6 +65,9 @@ class Plan:
     sensitivity_fraction: float
     sensitivities: Mapping[str, float]
     sizes: Mapping[str, int]
+    method: Method = Method.CLIPLESS
+    clip_norm: float | None = None
+    follow_weights: bool = False
 
     def __post_init__(self) -> None:
         for name in ("sensitivities", "sizes"):
@@ -78,8 +91,24 @@ class Plan:
     @property
     def noise_stds(self) -> dict[str, float]:
         """Standard deviation of the noise on each summed gradient (before the division by b)."""
-        multipliers = noise_multipliers(self.allocation, self.noise_multiplier, self.sensitivities, self.sizes)
+        if self.method is Method.DP_SGD:  # the whole gradient is clipped at once: one Gaussian mechanism
+            multipliers = dict.fromkeys(self.sensitivities, self.noise_multiplier)
+        else:
+            multipliers = noise_multipliers(self.allocation, self.noise_multiplier, self.sensitivities, self.sizes)
         return {name: sigma * self.sensitivities[name] * (1.0 + NOISE_INFLATION) for name, sigma in multipliers.items()}
+
+    def at(self, network: Network, loss: Loss) -> "Plan":
+        """Return the plan of the next step: itself, or one whose sensitivities follow the weights of ``network``."""
+        if not self.follow_weights:
+            return self
+        now = _worst_case(network, loss, self.method, WeightNorms.CURRENT)
+        return replace(
+            self,
+            sensitivities={
+                name: min(max(self.sensitivity_fraction * now[name], LEAST_SHARE * delta), delta)
+                for name, delta in self.sensitivities.items()
+            },
+        )
 
     def event(self, epochs: int | None = None) -> PoissonGaussian:
         """What is spent by ``epochs`` epochs, by default by the whole plan."""
@@ -102,6 +131,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""
         return {
+            "method": self.method.value,
             "population": self.population,
             "batch_size": self.batch_size,
             "sampling_rate": self.sampling_rate,
@@ -112,6 +142,8 @@ class Plan:
             "relation": self.relation.value,
             "allocation": self.allocation.value,
             "sensitivity_fraction": self.sensitivity_fraction,
+            "clip_norm": self.clip_norm,
+            "follow_weights": self.follow_weights,
             "sensitivities": dict(self.sensitivities),
             "noise_stds": self.noise_stds,
             "event": self.event().to_json(),
@@ -136,8 +168,11 @@ def make_plan(
     allocation: NoiseAllocation = NoiseAllocation.MIN_VARIANCE,
     relation: Relation = Relation.ADD_OR_REMOVE_ONE,
     accept_large_delta: bool = False,
+    method: Method = Method.CLIPLESS,
+    clip_norm: float | None = None,
+    follow_weights: bool = False,
 ) -> Plan:
-    """Plan a private training; of ``epsilon``, ``noise_multiplier`` and ``epochs`` any two give the third.
+    """Plan a training; of ``epsilon``, ``noise_multiplier`` and ``epochs`` any two give the third.
 
     Args:
         model: a `Network` whose layers all have bound rules.
@@ -152,6 +187,9 @@ def make_plan(
         allocation: how the noise is shared between parameters.
         relation: neighbouring relation.
         accept_large_delta: allow delta >= 1 / N, which permits publishing a row outright.
+        method: what bounds the contribution of one example; ``non-private`` takes ``epochs`` alone.
+        clip_norm: C, for ``dp-sgd`` and nothing else.
+        follow_weights: let the sensitivities of each step be those of the current weights; see `Plan`.
 
     Raises:
         PlanError: parameters that do not fit together.
@@ -163,19 +201,27 @@ def make_plan(
         does not depend on the bounds of the network being right: the guard enforces the sensitivities.
     """
     _check_numbers(population, batch_size, delta, sensitivity_fraction, accept_large_delta)
+    _check_clip_norm(method, clip_norm)
+    if follow_weights and not method.bounded:
+        raise PlanError(f"Expected clipless or lip-dp-sgd with follow_weights, got {method.value}")
     given = [
         name for name, v in (("epsilon", epsilon), ("noise_multiplier", noise_multiplier), ("epochs", epochs)) if v
     ]
-    if len(given) != 2:
+    if method is Method.NON_PRIVATE:
+        if given != ["epochs"]:
+            raise PlanError(f"Expected epochs and nothing else without privacy, got {' and '.join(given) or 'none'}")
+    elif len(given) != 2:
         raise PlanError(
             "Expected exactly two of epsilon, noise_multiplier and epochs, each positive, "
             f"got {' and '.join(given) or 'none'}"
         )
     if epochs is not None and not (isinstance(epochs, int) and epochs >= 1):
         raise PlanError(f"Expected a whole number of epochs >= 1, got epochs={epochs!r}")
-    sensitivities, sizes = _sensitivities(model, loss, sensitivity_fraction)
+    sensitivities, sizes = _sensitivities(model, loss, method, sensitivity_fraction, clip_norm)
     rate, steps_per_epoch = batch_size / population, ceil(population / batch_size)
-    if noise_multiplier is None:
+    if method is Method.NON_PRIVATE:
+        noise_multiplier = 0.0
+    elif noise_multiplier is None:
         steps = (epochs or 0) * steps_per_epoch
         noise_multiplier = noise_multiplier_for(_given(epsilon), delta, rate, steps, relation)
     if epochs is None:
@@ -185,7 +231,7 @@ def make_plan(
                 f"Expected a budget for at least one epoch, got epsilon={epsilon} at "
                 f"noise_multiplier={noise_multiplier}: raise either, or the population"
             )
-    if not (isfinite(noise_multiplier) and noise_multiplier > 0):
+    if not (isfinite(noise_multiplier) and (noise_multiplier > 0 or method is Method.NON_PRIVATE)):
         raise PlanError(f"Expected 0 < noise_multiplier < inf, got noise_multiplier={noise_multiplier!r}")
     return Plan(
         population=population,
@@ -198,6 +244,9 @@ def make_plan(
         sensitivity_fraction=sensitivity_fraction,
         sensitivities=sensitivities,
         sizes=sizes,
+        method=method,
+        clip_norm=clip_norm,
+        follow_weights=follow_weights,
     )
 
 
@@ -209,22 +258,38 @@ def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int) -> Net
     """
     if population != plan.population:
         raise PlanError(f"Expected the {plan.population} rows that the plan was made for, got {population}")
-    sensitivities, sizes = _sensitivities(model, loss, plan.sensitivity_fraction)
+    sensitivities, sizes = _sensitivities(model, loss, plan.method, plan.sensitivity_fraction, plan.clip_norm)
     if sensitivities != dict(plan.sensitivities) or sizes != dict(plan.sizes):
         raise PlanError("Expected the model and loss that the plan was made for; make a new plan for this one")
-    return check_trainable(model)
+    return check_trainable(model, bounded=plan.method.bounded)
 
 
-def _sensitivities(model: nn.Module, loss: Loss, fraction: float) -> tuple[dict[str, float], dict[str, int]]:
-    network = check_trainable(model)
-    bounds = bound_network(network)
-    if len(bounds.output.shape) != 1:
-        raise PlanError(f"Expected a network that ends in a vector of logits, got shape {bounds.output.shape}")
-    worst = bounds.sensitivities(loss_lipschitz(loss, bounds.output.shape[0]))
+def _sensitivities(
+    model: nn.Module, loss: Loss, method: Method, fraction: float, clip_norm: float | None
+) -> tuple[dict[str, float], dict[str, int]]:
+    network = check_trainable(model, bounded=method.bounded)
     sizes = {name: p.numel() for name, p in network.named_parameters() if p.requires_grad}
     if not sizes:
         raise PlanError("Expected at least one trainable parameter, got none")
+    shape = network.output_shape()
+    if len(shape) != 1:
+        raise PlanError(f"Expected a network that ends in a vector of logits, got shape {shape}")
+    loss_lipschitz(loss, shape[0])  # refuses a loss that does not fit
+    if method is Method.NON_PRIVATE:
+        return {}, sizes
+    if method is Method.DP_SGD:
+        return dict.fromkeys(sizes, _given(clip_norm)), sizes
+    worst = _worst_case(network, loss, method, WeightNorms.CONSTRAINED)
+    unknown = [name for name in sizes if name not in worst]
+    if unknown:
+        raise PlanError(f"Expected parameters that {method.value} has a rule for, got {unknown[0]}; use clipless")
     return {name: fraction * worst[name] for name in sizes}, sizes
+
+
+def _worst_case(network: Network, loss: Loss, method: Method, weights: WeightNorms) -> dict[str, float]:
+    bounds = bound_network(network, weights)
+    lipschitz = loss_lipschitz(loss, bounds.output.shape[0], logit_norm=bounds.output.norm)
+    return bounds.sensitivities(lipschitz, normalised=method is Method.LIP_DP_SGD)
 
 
 def _check_numbers(population: int, batch_size: float, delta: float, fraction: float, large_delta: bool) -> None:
@@ -241,6 +306,13 @@ def _check_numbers(population: int, batch_size: float, delta: float, fraction: f
         )
     if not 0 < fraction <= 1:
         raise PlanError(f"Expected 0 < sensitivity_fraction <= 1, got sensitivity_fraction={fraction!r}")
+
+
+def _check_clip_norm(method: Method, clip_norm: float | None) -> None:
+    if (clip_norm is not None) != (method is Method.DP_SGD):
+        raise PlanError(f"Expected clip_norm with dp-sgd and only there, got {clip_norm!r} for {method.value}")
+    if clip_norm is not None and not 0 < clip_norm < float("inf"):
+        raise PlanError(f"Expected 0 < clip_norm < inf, got clip_norm={clip_norm!r}")
 
 
 def _given(value: float | None) -> float:

@@ -1,9 +1,10 @@
-"""The private training loop: sample, forward, guarded backward, noise, step, project, record.
+"""The training loop: sample, forward, guarded or clipped backward, noise, step, project, record.
 
 Shape letters: B batch, D all trainable entries.
 """
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -11,11 +12,14 @@ from torch import Tensor, nn
 
 from clipless.datasets import Split
 from clipless.errors import PlanError
+from clipless.front import precompute, split_fixed_front
 from clipless.guard import guarded
 from clipless.inspection import check_arithmetic, check_trainable
 from clipless.losses import Loss
+from clipless.methods import Method
 from clipless.network import Network
-from clipless.optimizers import Adam, Optimizer, build_optimizer
+from clipless.optimizers import Adam, MovingAverage, Optimizer, Schedule, build_optimizer
+from clipless.per_example import accumulate_clipped
 from clipless.plan import Plan, check_plan
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
@@ -45,7 +49,10 @@ def fit(
     plan: Plan,
     *,
     optimizer: Optimizer | None = None,
+    schedule: Schedule = Schedule.CONSTANT,
+    averaging: float | None = None,
     micro_batch_size: int | None = None,
+    ghost_clipping: bool = False,
     source: RandomSource | None = None,
 ) -> Iterator[Epoch]:
     """Train ``model`` in place, one epoch for each value asked for.
@@ -56,8 +63,12 @@ def fit(
         data: training rows, ``plan.population`` of them.
         plan: see `clipless.make_plan`.
         optimizer: settings; Adam at 1e-3 by default.
+        schedule: of the learning rate, over the planned steps.
+        averaging: decay of an exponential moving average of the weights, in (0, 1), which the model then holds
+            whenever an epoch is done; training goes on from the weights themselves.
         micro_batch_size: rows per forward pass; a larger batch is accumulated. Does not change privacy. By default
             512 on a CPU, 8192 elsewhere.
+        ghost_clipping: how ``dp-sgd`` clips, see `clipless.per_example.accumulate_clipped`. Does not change privacy.
         source: randomness of batches and noise; by default, and for any guarantee, a fresh `SecureSource`.
 
     Raises:
@@ -76,7 +87,16 @@ def fit(
     if not micro_batch_size >= 1:
         raise PlanError(f"Expected micro_batch_size >= 1, got micro_batch_size={micro_batch_size!r}")
     trainer = PrivateTrainer(
-        network, loss, data, plan, optimizer or Adam(1e-3), micro_batch_size, source or SecureSource()
+        network,
+        loss,
+        data,
+        plan,
+        optimizer or Adam(1e-3),
+        micro_batch_size,
+        source or SecureSource(),
+        schedule=schedule,
+        averaging=averaging,
+        ghost_clipping=ghost_clipping,
     )
     return trainer.epochs()
 
@@ -93,8 +113,15 @@ class PrivateTrainer:
         optimizer: Optimizer,
         micro_batch_size: int,
         source: RandomSource,
+        *,
+        schedule: Schedule = Schedule.CONSTANT,
+        averaging: float | None = None,
+        ghost_clipping: bool = False,
     ) -> None:
-        self._model, self._loss, self._data, self._plan = model, loss, data, plan
+        self._ghost_clipping = ghost_clipping
+        self._model, self._loss, self._plan = model, loss, plan
+        front, self._trained = split_fixed_front(model)
+        self._data = precompute(front, data)
         self._micro_batch_size = micro_batch_size
         self._source = source
         self._sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
@@ -102,45 +129,86 @@ class PrivateTrainer:
         sizes = [p.numel() for p in parameters.values()]
         self._gradient_D = torch.zeros(sum(sizes), device=data.x.device)
         self._pieces = list(zip(parameters.values(), self._gradient_D.split(sizes), strict=True))
-        stds = plan.noise_stds
-        self._noise_stds_D = torch.cat(
-            [torch.full((p.numel(),), stds[name], device=data.x.device) for name, p in parameters.items()]
-        )
+        self._noise_stds_D = torch.zeros_like(self._gradient_D)
+        self._noise_stds = dict(zip(parameters, self._noise_stds_D.split(sizes), strict=True))
         self._optimizer = build_optimizer(optimizer, parameters.values())
+        self._steps, self._schedule, self._learning_rate = 0, schedule, optimizer.learning_rate
+        self._average = None if averaging is None else MovingAverage(parameters.values(), averaging)
 
     def epochs(self) -> Iterator[Epoch]:
         """Train, one epoch for each value asked for."""
         curve = self._plan.epsilon_curve()
         for epoch in range(1, self._plan.epochs + 1):
-            check_trainable(self._model)
+            check_trainable(self._model, bounded=self._plan.method.bounded)
             check_arithmetic(self._data.x.device)
             for rows in self._sampler.batches(self._plan.steps_per_epoch):
                 self.step(torch.from_numpy(rows).to(self._data.x.device))
-            yield Epoch(epoch, curve[epoch - 1])
+            last = epoch == self._plan.epochs
+            with nullcontext() if self._average is None else self._average.shown(keep=last):
+                yield Epoch(epoch, curve[epoch - 1])
 
     def step(self, rows_B: Tensor) -> None:
         """Take one step on the given rows, which must come from the plan's sampler to be worth their price."""
         self._gradient_D.zero_()
+        plan = self._plan.at(self._model, self._loss)
         for parameter, piece_D in self._pieces:  # anew: ``zero_grad`` and ``to`` put others in their place
             parameter.grad = piece_D.view_as(parameter)
         for chunk in rows_B.split(self._micro_batch_size):
-            accumulate_gradients(self._model, self._loss, self._data.x[chunk], self._data.y[chunk], self._plan)
+            x, y = self._data.x[chunk], self._data.y[chunk]
+            accumulate_gradients(self._model, self._loss, x, y, plan, forward=self._trained, ghost=self._ghost_clipping)
         if any(p.grad is None or p.grad.data_ptr() != piece_D.data_ptr() for p, piece_D in self._pieces):
             raise PlanError("Expected gradients to gather where the noise is added; one was replaced during the step")
-        noise_D = self._source.normal(self._gradient_D.numel(), self._gradient_D.device)
-        self._gradient_D.addcmul_(noise_D, self._noise_stds_D).div_(self._plan.batch_size)
+        for name, std in plan.noise_stds.items():
+            self._noise_stds[name].fill_(std)
+        if plan.method is not Method.NON_PRIVATE:
+            noise_D = self._source.normal(self._gradient_D.numel(), self._gradient_D.device)
+            self._gradient_D.addcmul_(noise_D, self._noise_stds_D)
+        self._gradient_D.div_(self._plan.batch_size)
+        factor = self._schedule.factor(self._steps, self._plan.epochs * self._plan.steps_per_epoch)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._learning_rate * factor
         self._optimizer.step()
         self._model.project()
+        self._steps += 1
+        if self._average is not None:
+            self._average.update()
 
 
-def accumulate_gradients(model: nn.Module, loss: Loss, x: Tensor, y: Tensor, plan: Plan) -> None:
-    """Add the guarded gradient of the *summed* loss of a batch to ``parameter.grad``.
+def accumulate_gradients(
+    model: Network,
+    loss: Loss,
+    x: Tensor,
+    y: Tensor,
+    plan: Plan,
+    *,
+    forward: Network | None = None,
+    ghost: bool = False,
+) -> None:
+    """Add the gradient of the *summed* loss of a batch to ``parameter.grad``, bounded as the plan's method says.
+
+    Args:
+        model: the network that ``plan`` was made for.
+        loss: the loss that ``plan`` was made for.
+        x: (B, ...) rows.
+        y: (B,) targets.
+        plan: of the training.
+        forward: what is applied to the rows: ``model``, or its layers behind a fixed front that the rows have
+            passed already.
+        ghost: see `clipless.per_example.accumulate_clipped`; for ``dp-sgd``.
 
     Guarantees:
         Each parameter's accumulated gradient changes by at most ``plan.sensitivities`` when one row is added
-        or removed, up to the rounding that `clipless.plan.NOISE_INFLATION` covers.
+        or removed (under ``dp-sgd`` all of them together by ``plan.clip_norm``), up to the rounding that
+        `clipless.plan.NOISE_INFLATION` covers. None without privacy.
     """
     if len(x) == 0:
         return
-    with guarded(model, plan.sensitivities):
-        loss(model(x), y).sum().backward()
+    forward = forward or model
+    match plan.method:
+        case Method.DP_SGD:
+            accumulate_clipped(model, loss, x, y, plan.clip_norm or 0.0, forward=forward, ghost=ghost)
+        case Method.NON_PRIVATE:
+            loss(forward(x), y).sum().backward()
+        case Method.CLIPLESS | Method.LIP_DP_SGD:
+            with guarded(model, plan.sensitivities, normalise=plan.method is Method.LIP_DP_SGD):
+                loss(forward(x), y).sum().backward()

@@ -1,12 +1,14 @@
 """Optimiser settings: what they build, and what they refuse."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
 from clipless import SGD, Adam
 from clipless.errors import UnsupportedError
-from clipless.optimizers import build_optimizer
+from clipless.optimizers import MovingAverage, Schedule, build_optimizer
 
 
 def parameter(value=1.0, gradient=0.5):
@@ -71,3 +73,41 @@ class Louder(SGD):  # type: ignore[misc]
 def test_other_settings_are_refused_by_name(settings):
     with pytest.raises(UnsupportedError, match=f"SGD or Adam, got {type(settings).__name__}"):
         build_optimizer(settings, [parameter()])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "factors"),
+    [
+        (Schedule.CONSTANT, [1.0, 1.0, 1.0, 1.0]),
+        (Schedule.LINEAR, [1.0, 0.75, 0.5, 0.25]),
+        (Schedule.COSINE, [1.0, 0.5 + math.sqrt(0.125), 0.5, 0.5 - math.sqrt(0.125)]),
+    ],
+)
+def test_schedules_fall_over_the_planned_steps(schedule, factors):
+    assert [schedule.factor(step, 4) for step in range(4)] == pytest.approx(factors)
+
+
+def test_a_moving_average_is_shown_and_taken_back():
+    parameter = nn.Parameter(torch.zeros(2))
+    average = MovingAverage([parameter], 0.75)
+    for value in (4.0, 8.0, 0.0):
+        parameter.data.fill_(value)
+        average.update()
+    with average.shown():
+        assert parameter.tolist() == [0.75 * (0.75 * 4.0 + 0.25 * 8.0)] * 2
+    assert parameter.tolist() == [0.0, 0.0]
+    with average.shown(keep=True):
+        pass
+    assert parameter.tolist() == [3.75, 3.75]
+
+
+def test_before_the_first_step_the_average_is_the_weights():
+    parameter = nn.Parameter(torch.ones(2))
+    with MovingAverage([parameter], 0.9).shown():
+        assert parameter.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.0, -0.5, math.nan])
+def test_decays_outside_of_zero_and_one_are_refused(decay):
+    with pytest.raises(ValueError, match="averaging"):
+        MovingAverage([], decay)

@@ -9,8 +9,10 @@ import torch
 from torch import nn
 
 from clipless import Network, TauBCE, TauCCE, make_plan, zoo
+from clipless.bounds import bound_network
 from clipless.errors import AccountingError, CliplessError, InvalidBoundError, PlanError, UnsupportedError
 from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall
+from clipless.losses import loss_lipschitz
 from clipless.plan import NOISE_INFLATION, Plan, check_plan
 from clipless.privacy.accounting import claim
 from clipless.privacy.allocation import NoiseAllocation, composed_multiplier, noise_multipliers
@@ -94,20 +96,31 @@ def test_replace_one_is_priced_as_such_and_costs_more():
 
 def test_sensitivities_are_the_bounds_times_the_constant_of_the_loss():
     model = Network([InputBall(3.0), Flatten(), Dense(36, 8), GroupSort(), Dense(8, 4)], (1, 6, 6))
-    made = plan(model)
+    made = plan(model, TauCCE(0.1))
     assert made.sensitivities == {
         "layers.2.weight": pytest.approx(3.0 * sqrt(2.0), rel=1e-4),
         "layers.4.weight": pytest.approx(3.0 * sqrt(2.0), rel=1e-4),
     }
     assert made.sizes == {"layers.2.weight": 8 * 36, "layers.4.weight": 32}
-    binary = plan(zoo.mlp((5,), 1, input_norm=2.0), TauBCE())
+    binary = plan(zoo.mlp((5,), 1, input_norm=2.0), TauBCE(0.1))
     assert list(binary.sensitivities.values()) == pytest.approx([2.0, 2.0], rel=1e-4)
 
 
 def test_sensitivities_are_rounded_up():
     model = network()
     exact = {"layers.2.weight": 3.0 * sqrt(2.0), "layers.4.weight": 3.0 * sqrt(2.0)}
-    assert all(plan(model).sensitivities[name] > exact[name] for name in exact)
+    assert all(plan(model, TauCCE(1e-3)).sensitivities[name] > exact[name] for name in exact)
+
+
+def test_small_logits_lower_the_sensitivities():
+    """No logit exceeds the input ball: at a high temperature the softmax stays away from mistakes made with confidence."""
+    model = network()
+    for loss in (TauCCE(5.0), TauCCE(0.5)):
+        norm = bound_network(model).output.norm
+        ratio = loss_lipschitz(loss, 4, logit_norm=norm) / sqrt(2.0)
+        for name, delta in plan(model, loss).sensitivities.items():
+            assert delta == pytest.approx(ratio * plan(model, TauCCE(1e-3)).sensitivities[name], rel=1e-4)
+    assert ratio < 0.999
 
 
 @pytest.mark.parametrize("fraction", [0.01, 0.3, 1.0])
@@ -311,7 +324,7 @@ def test_a_loss_that_does_not_fit_the_logits_is_refused():
 def test_a_plan_passes_for_what_it_was_made_for():
     model = network()
     assert check_plan(plan(model), model, TauCCE(), ROWS) is model
-    assert check_plan(plan(model), network(seed=5), TauCCE(7.0), ROWS)  # same constant, same sensitivities
+    assert check_plan(plan(model), network(seed=5), TauCCE(), ROWS)  # same bounds, same sensitivities
 
 
 @pytest.mark.parametrize("rows", [ROWS - 1, ROWS + 1, 0])

@@ -273,11 +273,11 @@ def test_the_guard_acts_only_while_gradients_are_formed():
     plan = plan_for(model, data, epochs=2, batch_size=20)
     epochs = fit(model, TauCCE(0.1), data, plan)
     for _ in epochs:
-        assert all(model.layers[i].sensitivities is None for i in (1, 3))
+        assert all(model.layers[i].guards is None for i in (1, 3))
     interrupted = fit(model, TauCCE(0.1), data, plan)
     next(interrupted)
     interrupted.close()
-    assert all(model.layers[i].sensitivities is None for i in (1, 3))
+    assert all(model.layers[i].guards is None for i in (1, 3))
 
 
 @pytest.mark.parametrize("bad", [NAN, INF, -INF])
@@ -353,7 +353,7 @@ def test_clearing_gradients_between_epochs_does_not_leave_the_noise_out(set_to_n
     for clears in (False, True):
         model, data = network(), zeros(20)
         plan = plan_for(model, data, epochs=3)
-        for _ in fit(model, TauCCE(), data, plan, optimizer=SGD(0.1), source=SeededSource(5)):
+        for _ in fit(model, TauCCE(0.1), data, plan, optimizer=SGD(0.1), source=SeededSource(5)):
             if clears:
                 model.zero_grad(set_to_none=set_to_none)
         trained.append(weights(model))
@@ -362,7 +362,7 @@ def test_clearing_gradients_between_epochs_does_not_leave_the_noise_out(set_to_n
 
 def test_a_hook_added_between_epochs_is_refused():
     model, data = network(), zeros(20)
-    epochs = fit(model, TauCCE(), data, plan_for(model, data, epochs=3), source=SeededSource(5))
+    epochs = fit(model, TauCCE(0.1), data, plan_for(model, data, epochs=3), source=SeededSource(5))
     next(epochs)
     model.layers[1].register_full_backward_hook(lambda *_: None)
     with pytest.raises(UnsupportedError, match="hooks"):
@@ -372,10 +372,10 @@ def test_a_hook_added_between_epochs_is_refused():
 def test_a_gradient_that_gathers_elsewhere_stops_the_step(monkeypatch):
     model, data = network(), zeros(20)
 
-    def elsewhere(model, *_):
+    def elsewhere(model, *_, **_options):
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
 
     monkeypatch.setattr(training, "accumulate_gradients", elsewhere)
     with pytest.raises(PlanError, match="gather where the noise is added"):
-        next(fit(model, TauCCE(), data, plan_for(model, data, batch_size=20), source=SeededSource(5)))
+        next(fit(model, TauCCE(0.1), data, plan_for(model, data, batch_size=20), source=SeededSource(5)))

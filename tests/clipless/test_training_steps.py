@@ -6,6 +6,7 @@ import torch
 from clipless import SGD, Adam, Epoch, TauCCE, fit, make_plan, training, zoo
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
+from clipless.optimizers import Schedule
 from clipless.testing import SeededSource
 
 STILL = SGD(1e-30)  # weights stay where they are
@@ -119,8 +120,8 @@ def test_gradients_that_gather_elsewhere_during_a_step_end_training(monkeypatch)
     """They would reach the optimiser without noise."""
     gathered = training.accumulate_gradients
 
-    def elsewhere(model, *arguments):
-        gathered(model, *arguments)
+    def elsewhere(model, *arguments, **options):
+        gathered(model, *arguments, **options)
         model.layers[2].weight.grad = model.layers[2].weight.grad.clone()
 
     monkeypatch.setattr(training, "accumulate_gradients", elsewhere)
@@ -243,3 +244,38 @@ def test_a_micro_batch_without_rows_is_refused(planned, size):
 
 def test_unknown_optimiser_settings_are_refused(planned):
     refused(UnsupportedError, "SGD or Adam", *planned, optimizer=torch.optim.SGD)
+
+
+def test_a_schedule_falls_over_all_planned_steps(monkeypatch):
+    model, data = network(), rows()
+    plan = plan_for(model, data, batch_size=10, epochs=2)  # 4 steps an epoch
+    rates = []
+    real = torch.optim.SGD.step
+
+    def spy(optimizer, *arguments):
+        rates.append(optimizer.param_groups[0]["lr"])
+        return real(optimizer, *arguments)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", spy)
+    list(fit(model, TauCCE(0.1), data, plan, optimizer=SGD(0.8), schedule=Schedule.LINEAR, source=SeededSource(0)))
+    assert rates == pytest.approx([0.8 * (1 - t / 8) for t in range(8)])
+
+
+def test_epochs_show_the_average_and_training_goes_on_from_the_weights():
+    data = rows()
+
+    def run(averaging):
+        model = network()
+        plan = plan_for(model, data, batch_size=10, epochs=3)
+        options = {"optimizer": SGD(0.5), "averaging": averaging, "source": SeededSource(0)}
+        shown = [weights(model).clone() for _ in fit(model, TauCCE(0.1), data, plan, **options)]
+        return shown, weights(model)
+
+    plain, _ = run(None)
+    nearly_plain, _ = run(1e-9)
+    averaged, final = run(0.9)
+    for a, b in zip(plain, nearly_plain, strict=True):
+        torch.testing.assert_close(a, b)
+    assert not torch.allclose(plain[-1], averaged[-1], atol=1e-3)
+    assert torch.equal(final, averaged[-1])
+    assert (averaged[0] - averaged[2]).norm() < (plain[0] - plain[2]).norm()
