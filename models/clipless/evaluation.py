@@ -7,17 +7,31 @@ What is computed here on private rows is a release: the caller declares which ro
 
 from collections.abc import Iterable
 
-import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from clipless.certificates import certified_radii, float64_logits
+from clipless.attacks import PGD, Attack
+from clipless.certificates import (
+    binary_scores,
+    certified_auroc,
+    certified_radii,
+    decisions,
+    float64_logits,
+    measured_bounds,
+)
 from clipless.datasets import Split
 from clipless.network import Network
 from clipless.radii import parse_radius
 
 
-def evaluate(model: Network, split: Split, radii: Iterable[str] = (), input_gain: float = 1.0) -> dict[str, float]:
+def evaluate(
+    model: Network,
+    split: Split,
+    radii: Iterable[str] = (),
+    input_gain: float = 1.0,
+    *,
+    features: Tensor | None = None,
+) -> dict[str, float]:
     """Score ``model`` on ``split`` in float64.
 
     Args:
@@ -25,29 +39,62 @@ def evaluate(model: Network, split: Split, radii: Iterable[str] = (), input_gain
         split: rows that are public, paid for, or marked exploratory.
         radii: as written, ``"36/255"``; in raw units.
         input_gain: Lipschitz constant of the fixed maps between raw units and the tensor.
+        features: `clipless.certificates.float64_features` of the rows, which save the fixed front's part.
 
     Returns:
-        ``accuracy``, ``certified@R`` for each radius, and with two classes ``auroc``, all in [0, 1].
+        ``accuracy``, ``certified@R`` for each radius, and with two classes ``auroc`` and ``certified-auroc@R``,
+        all in [0, 1]; the last two are NaN where a class is absent.
     """
     if not 0 < input_gain < float("inf"):
         raise ValueError(f"Expected 0 < input_gain < inf, got input_gain={input_gain!r}")
-    logits_BK = float64_logits(model, split.x)
-    scores = {"accuracy": _mean(_decisions(logits_BK) == split.y)}
-    raw_radius_B = certified_radii(model, logits_BK, split.y) / input_gain
-    for text in radii:
-        scores[f"certified@{text}"] = _mean(raw_radius_B > parse_radius(text))
+    logits_BK = float64_logits(model, split.x, features=features)
+    scores = {"accuracy": _mean(decisions(logits_BK) == split.y)}
+    bounds = measured_bounds(model)
+    parsed = {text: parse_radius(text) for text in radii}
+    raw_radius_B = certified_radii(model, logits_BK, split.y, bounds=bounds) / input_gain
+    scores |= {f"certified@{text}": _mean(raw_radius_B > radius) for text, radius in parsed.items()}
     if logits_BK.shape[1] <= 2:
         scores["auroc"] = _auroc(logits_BK, split.y)
+        moved = [radius * input_gain for radius in parsed.values()]
+        certified = certified_auroc(model, logits_BK, split.y, moved, bounds=bounds)
+        scores |= {f"certified-auroc@{text}": value for text, value in zip(parsed, certified, strict=True)}
     return scores
 
 
-def _decisions(logits_BK: Tensor) -> Tensor:
-    decided_B = (logits_BK[:, 0] > 0).long() if logits_BK.shape[1] == 1 else logits_BK.argmax(dim=1)
-    return torch.where(logits_BK.isfinite().all(dim=1), decided_B, -1)
+def attacked_accuracy(
+    model: Network, split: Split, radius: str, input_gain: float = 1.0, *, attack: Attack | None = None
+) -> float:
+    """Share of rows that are decided correctly and stay so under an attack: an upper side of ``certified@R``.
+
+    The attack moves in the tensor, by at most the radius times ``input_gain``: every move of at most the radius in raw
+    units is among these.
+
+    Args:
+        model: a network with one logit (binary) or K.
+        split: rows that are public, paid for, or marked exploratory.
+        radius: as written, ``"36/255"``; in raw units.
+        input_gain: Lipschitz constant of the fixed maps between raw units and the tensor.
+        attack: `clipless.attacks.PGD` by default.
+
+    Raises:
+        ValueError: a radius or gain out of range, or an attack that leaves the ball.
+
+    Guarantees:
+        ``certified@R <= attacked <= accuracy`` on the same rows, as `evaluate` scores them.
+    """
+    if not 0 < input_gain < float("inf"):
+        raise ValueError(f"Expected 0 < input_gain < inf, got input_gain={input_gain!r}")
+    reach = parse_radius(radius) * input_gain
+    moved = (attack or PGD())(model, split.x, split.y, reach)
+    farthest = float((moved - split.x.double()).nan_to_num(0.0).flatten(1).norm(dim=1).amax())
+    if not farthest <= reach * (1.0 + 1e-9):
+        raise ValueError(f"Expected moves of at most {reach}, got one of {farthest}")
+    holds_B = decisions(float64_logits(model, split.x)) == split.y
+    return _mean(holds_B & (decisions(float64_logits(model, moved)) == split.y))
 
 
 def _auroc(logits_BK: Tensor, target_B: Tensor) -> float:
-    score_B = logits_BK[:, 0] if logits_BK.shape[1] == 1 else logits_BK[:, 1] - logits_BK[:, 0]
+    score_B = binary_scores(logits_BK)
     if len(target_B.unique()) < 2 or not bool(score_B.isfinite().all()):
         return float("nan")
     return float(roc_auc_score(target_B.cpu().numpy(), score_B.cpu().numpy()))

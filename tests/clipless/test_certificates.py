@@ -1,5 +1,6 @@
 """Certificates: never above what an attack refutes, exact where the network is linear, lower for larger weights."""
 
+from fractions import Fraction
 from math import sqrt
 
 import numpy as np
@@ -7,12 +8,18 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from clipless import Network, TauCCE, evaluate, zoo
+from clipless import Network, TauBCE, TauCCE, evaluate, zoo
 from clipless.bounds import WeightNorms, bound_network
-from clipless.certificates import certified_radii, float64_logits
+from clipless.certificates import (
+    certified_auroc,
+    certified_radii,
+    float64_logits,
+    forward_error,
+    measured_bounds,
+)
 from clipless.datasets import Split
 from clipless.errors import InvalidBoundError
-from clipless.layers import Dense, Flatten, GroupSort, InputBall
+from clipless.layers import ClipGradient, Dense, Flatten, GroupSort, InputBall, Residual
 from clipless.projections import SpectralBall
 
 RADIUS = 0.25
@@ -241,3 +248,134 @@ def test_a_skipped_projection_is_noticed_by_certified_accuracy(trained, digits):
             p.div_(2.0)
     assert doubled[f"certified@{RADIUS}"] <= honest[f"certified@{RADIUS}"] + 0.01
     assert doubled["accuracy"] == pytest.approx(honest["accuracy"], abs=0.02)
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def binary(request, digits):
+    """A small network that tells even digits from odd ones, with one or two logits."""
+    x, y = digits.x, digits.y % 2
+    generator = torch.Generator().manual_seed(0)
+    model = zoo.mlp((1, 8, 8), request.param, input_norm=8.0, width=32, generator=generator)
+    loss = TauCCE(0.5) if request.param == 2 else TauBCE(0.5)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for step in range(60):
+        batch = torch.arange(step * 256, (step + 1) * 256) % 1500
+        optimizer.zero_grad()
+        loss(model(x[batch]), y[batch]).mean().backward()
+        optimizer.step()
+        model.project()
+    return model, x[1500:], y[1500:]
+
+
+def score(logits):
+    return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
+
+
+def pairs_in_order(scores, y):
+    return (scores[y == 1][:, None] > scores[y == 0]).double().mean().item()
+
+
+@pytest.mark.parametrize("radius", [0.05, 0.2])
+def test_certified_auroc_is_at_most_that_of_attacked_rows_is_at_most_the_auroc(binary, radius):
+    """Rows pushed down or up in score by descent in the ball, every pair attacked on both sides at once."""
+    model, x, y = binary
+    logits = float64_logits(model, x)
+    (certified,) = certified_auroc(model, logits, y, [radius])
+    model = model.double()
+    sign = torch.where(y == 1, -1.0, 1.0).double()
+    moved = torch.zeros_like(x, dtype=torch.float64)
+    for _ in range(20):
+        moved.requires_grad_()
+        (gradient,) = torch.autograd.grad((sign * score(model(x.double() + moved))).sum(), moved)
+        with torch.no_grad():
+            moved = moved + radius / 5 * gradient / gradient.flatten(1).norm(dim=1).clamp(min=1e-12).view(-1, 1, 1, 1)
+            size = moved.flatten(1).norm(dim=1).clamp(min=1e-12).view(-1, 1, 1, 1)
+            moved = moved * (radius / size).clamp(max=1.0)
+    with torch.no_grad():
+        attacked = pairs_in_order(score(model(x.double() + moved)), y)
+    model.float()
+    assert 0.1 < certified <= attacked <= pairs_in_order(score(logits), y)
+
+
+def test_certified_auroc_counts_gaps_strictly():
+    model = Network([InputBall(100.0), Dense(2, 1)], (2,))
+    with torch.no_grad():
+        model.layers[1].weight.copy_(torch.tensor([[1.0, 0.0]]))
+    logits = torch.tensor([[3.0], [1.0], [1.0]], dtype=torch.float64)
+    y = torch.tensor([1, 0, 1])
+    assert certified_auroc(model, logits, y, [0.0, 1.0 - 1e-8, 1.0, 1.1]) == [0.5, 0.5, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_pairs_with_logits_that_are_not_finite_are_not_certified(bad):
+    model = Network([InputBall(100.0), Dense(2, 1)], (2,))
+    logits = torch.tensor([[50.0], [40.0], [-50.0], [-40.0]], dtype=torch.float64)
+    y = torch.tensor([1, 1, 0, 0])
+    assert certified_auroc(model, logits, y, [0.01]) == [1.0]
+    for row in range(4):
+        broken = logits.clone()
+        broken[row] = bad
+        assert certified_auroc(model, broken, y, [0.01]) == [0.5]
+
+
+def test_a_certified_auroc_needs_two_classes_and_radii():
+    model = zoo.mlp((4,), 3, input_norm=1.0)
+    with pytest.raises(ValueError, match="Expected 1 or 2 logits for a certified AUROC, got 3"):
+        certified_auroc(model, torch.ones(2, 3), torch.tensor([0, 1]), [0.1])
+    model = zoo.mlp((4,), 1, input_norm=1.0)
+    for bad in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="Expected radii >= 0"):
+            certified_auroc(model, torch.ones(2, 1), torch.tensor([0, 1]), [bad])
+    (none,) = certified_auroc(model, torch.ones(2, 1), torch.tensor([1, 1]), [0.1])
+    assert none != none
+
+
+def test_rounding_is_bounded_by_the_size_of_signals_not_of_what_cancellation_leaves():
+    """Weights whose large products cancel: the float64 logit is off by far more than its own rounding."""
+    generator = torch.Generator().manual_seed(0)
+    row = torch.randn(1, 300, generator=generator)
+    model = Network([InputBall(1e6), Dense(300, 1)], (300,))
+    with torch.no_grad():
+        model.layers[1].weight.copy_(row)
+    x = 1e3 * torch.randn(50, 300, generator=generator)
+    w = model.layers[1].weight.detach()[0]
+    last = (x.double()[:, :-1] @ w.double()[:-1]) / w.double()[-1]
+    x = torch.cat([x[:, :-1].double(), -last[:, None]], dim=1)
+    logits = float64_logits(model, x)[:, 0]
+    exact = torch.tensor(
+        [float(sum(Fraction(a) * Fraction(b) for a, b in zip(r.tolist(), w.tolist(), strict=True))) for r in x]
+    )
+    bounds = measured_bounds(model)
+    error = forward_error(model, bounds)
+    off = (logits - exact).abs()
+    assert off.max() > 1e-10 * logits.abs().max()
+    assert off.max() <= error < 1e-10 * bounds.output.norm
+    assert (certified_radii(model, logits[:, None], (logits > 0).long())[logits.abs() < 2 * error] == 0).all()
+
+
+def test_deeper_networks_have_a_larger_forward_error(trained):
+    shallow = Network([InputBall(8.0), Flatten(), Dense(64, 10)], (1, 8, 8))
+    errors = [forward_error(model, measured_bounds(model)) for model in (shallow, trained)]
+    assert 0 < errors[0] < errors[1] < 1e-6
+
+
+def test_the_error_of_a_block_counts_the_layers_inside():
+    """Norms inside a block may exceed the norm of its output, and errors there are enlarged by what follows."""
+    generator = torch.Generator().manual_seed(0)
+
+    def dense():
+        return Dense(6, 6, SpectralBall(5.0), generator=generator)
+
+    inner = [dense(), dense(), dense()]
+    block = Network([InputBall(2.0), Residual(inner, 0.999), Dense(6, 3, generator=generator)], (6,))
+    plain = Network([InputBall(2.0), *inner, block.layers[-1]], (6,))
+    assert forward_error(block, measured_bounds(block)) > forward_error(plain, measured_bounds(plain))
+
+
+def test_clipped_cotangents_leave_the_pairwise_constants(trained):
+    clipped = Network([*trained.layers, ClipGradient(0.5)], trained.input_shape)
+    x = torch.randn(8, *trained.input_shape, generator=torch.Generator().manual_seed(0))
+    logits = float64_logits(trained, x)
+    target = logits.argmax(dim=1)
+    plain, same = (certified_radii(model, logits, target) for model in (trained, clipped))
+    torch.testing.assert_close(plain, same, rtol=1e-6, atol=0)

@@ -43,12 +43,18 @@ def test_accuracy_and_certified_accuracy_are_shares_of_all_rows():
         "certified@1.2": 0.25,
         "certified@9": 0.0,
         "auroc": pytest.approx(2 / 4),
+        # gaps in score over sqrt(2): 3 and 2.1 of one positive, 0.1 - 5 below zero of the other
+        "certified-auroc@0.05": 0.5,
+        "certified-auroc@1/2": 0.5,
+        "certified-auroc@1.2": 0.0,
+        "certified-auroc@9": 0.0,
     }
 
 
 def test_radii_keep_their_spelling():
     scores = evaluate(linear([[1.0, 0.0], [0.0, 1.0]]), split([[3.0, 1.0]], [0]), ["36/255", "0.10"])
-    assert set(scores) == {"accuracy", "auroc", "certified@36/255", "certified@0.10"}
+    certified = {"certified@36/255", "certified@0.10", "certified-auroc@36/255", "certified-auroc@0.10"}
+    assert set(scores) == {"accuracy", "auroc"} | certified
 
 
 def test_a_row_is_certified_strictly_within_its_radius():
@@ -78,6 +84,18 @@ def test_two_classes_are_also_scored_by_the_order_of_pairs(outputs):
     assert evaluate(model, Split(x, y))["auroc"] == pytest.approx(pairs_in_order(score, y))
 
 
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_pairs_stay_in_order_within_half_their_gap_in_raw_units(outputs):
+    """The score grows by 1 (one logit) or 2 (difference of two) per unit of the first feature."""
+    weight = [[1.0, 0.0]] if outputs == 1 else [[-1.0, 0.0], [1.0, 0.0]]
+    data = split([[4.0, 0.0], [1.0, 0.0], [0.0, 0.0], [2.0, 0.0]], [1, 1, 0, 0])
+    radii = ["0.4", "0.6", "0.9", "1.1", "1.9", "2.1"]
+    scores = evaluate(linear(weight), data, radii)  # gaps 4, 2, 1 and -1 in features
+    assert [scores[f"certified-auroc@{r}"] for r in radii] == [0.75, 0.5, 0.5, 0.25, 0.25, 0.0]
+    halved = evaluate(linear(weight), data, radii, input_gain=2.0)
+    assert [halved[f"certified-auroc@{r}"] for r in radii] == [0.5, 0.25, 0.25, 0.0, 0.0, 0.0]
+
+
 def test_more_classes_have_no_auroc():
     assert set(evaluate(zoo.mlp((4,), 3, input_norm=1.0), split([[0.0] * 4], [0]))) == {"accuracy"}
 
@@ -86,6 +104,8 @@ def test_one_class_alone_has_no_order_of_pairs():
     scores = evaluate(linear([[1.0, 0.0], [0.0, 1.0]]), split([[1.0, 0.0], [2.0, 0.0]], [0, 0]))
     assert scores["auroc"] != scores["auroc"]
     assert scores["accuracy"] == 1.0
+    scores = evaluate(linear([[1.0, 0.0], [0.0, 1.0]]), split([[1.0, 0.0], [2.0, 0.0]], [0, 0]), ["0.1"])
+    assert scores["certified-auroc@0.1"] != scores["certified-auroc@0.1"]
 
 
 def test_one_logit_is_decided_at_zero():
@@ -97,7 +117,7 @@ def test_one_logit_is_decided_at_zero():
 
 def nan_logits(outputs, monkeypatch):
     logits = torch.full((3, outputs), float("nan"), dtype=torch.float64)
-    monkeypatch.setattr(clipless.evaluation, "float64_logits", lambda *_: logits)
+    monkeypatch.setattr(clipless.evaluation, "float64_logits", lambda *_, **_options: logits)
     data = split([[0.0] * 4] * 3, [0, 0, 1])
     return evaluate(zoo.mlp((4,), outputs, input_norm=1.0), data, ["0.1"])
 
@@ -111,6 +131,7 @@ def test_logits_that_are_not_numbers_are_wrong(outputs, monkeypatch):
     assert scores["certified@0.1"] == 0.0
     assert scores["auroc"] != scores["auroc"]
     assert scores["accuracy"] == 0.0
+    assert scores["certified-auroc@0.1"] == 0.0
 
 
 def test_rows_that_are_not_finite_are_scored_as_rows_of_zeros():

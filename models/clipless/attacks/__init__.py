@@ -1,0 +1,11 @@
+"""Attacks: the empirical upper side of a guarantee. They can refute a claim; they never prove one.
+
+Every result here is computed from rows: on private rows it is a release. Public rows only.
+"""
+
+from clipless.attacks._ball import Attack
+from clipless.attacks.autoattack import AutoAttack
+from clipless.attacks.membership import MembershipScore, shadow_attack, threshold_attack
+from clipless.attacks.pgd import PGD
+
+__all__ = ["PGD", "Attack", "AutoAttack", "MembershipScore", "shadow_attack", "threshold_attack"]

@@ -1,0 +1,44 @@
+"""What every evasion attack shares: its form, and the ball it must stay in. Shape letters: B batch."""
+
+from math import inf
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from clipless.network import Network
+
+# Keeps a projected perturbation inside the ball when its norm is computed again, in any order of summation.
+_INWARD = 1.0 - 1e-12
+
+
+class Attack(Protocol):
+    """Inputs near the given ones that a network decides wrongly, where it finds any."""
+
+    def __call__(self, model: Network, x: Tensor, target_B: Tensor, radius: float) -> Tensor:
+        """Return float64 inputs of the shape of ``x`` within ``radius`` of it, in Euclidean norm, row by row."""
+        ...
+
+
+def into_ball(moved: Tensor, center: Tensor, radius: float) -> Tensor:
+    """Project each row of ``moved`` onto the Euclidean ball around that of ``center``; a NaN row becomes the centre."""
+    offset = moved - center
+    norm_B = offset.flatten(1).norm(dim=1)
+    shrink_B = (_INWARD * radius / norm_B).clamp(max=1.0)
+    offset = torch.where(column(norm_B.isfinite(), offset), offset * column(shrink_B.nan_to_num(1.0), offset), 0.0)
+    return center + offset
+
+
+def column(values_B: Tensor, like: Tensor) -> Tensor:
+    """Return (B,) values in a shape that broadcasts over ``like``."""
+    return values_B.view(-1, *[1] * (like.dim() - 1))
+
+
+def check_radius(radius: float) -> None:
+    """Refuse a radius that is not positive and finite.
+
+    Raises:
+        ValueError: naming it.
+    """
+    if not 0 < radius < inf:
+        raise ValueError(f"Expected 0 < radius < inf, got radius={radius!r}")
