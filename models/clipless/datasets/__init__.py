@@ -6,12 +6,14 @@ Nothing here downloads at import, and nothing computes a statistic of private ro
 from clipless.datasets.catalog import available, load
 from clipless.datasets.declarations import Categorical, Drop, Numeric, Ranges
 from clipless.datasets.metadata import Dataset, Evaluation, Metadata, Split
+from clipless.datasets.preparation import ColourSpace, Preparation, prepare
 from clipless.datasets.ranges import load_ranges
 from clipless.datasets.splits import ColumnSplit, HashSplit
 from clipless.datasets.template import write_ranges_template
 
 __all__ = [
     "Categorical",
+    "ColourSpace",
     "ColumnSplit",
     "Dataset",
     "Drop",
@@ -19,10 +21,12 @@ __all__ = [
     "HashSplit",
     "Metadata",
     "Numeric",
+    "Preparation",
     "Ranges",
     "Split",
     "available",
     "load",
     "load_ranges",
+    "prepare",
     "write_ranges_template",
 ]

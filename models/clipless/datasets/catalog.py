@@ -13,6 +13,7 @@ from clipless.datasets.embedded import load_breast_cancer, load_digits
 from clipless.datasets.images import CIFAR10, FASHION_MNIST, MNIST, load_images
 from clipless.datasets.known import KNOWN_TABLES, load_known
 from clipless.datasets.metadata import Dataset, Evaluation
+from clipless.datasets.preparation import Preparation, prepare
 from clipless.datasets.splits import HashSplit, Splitting
 from clipless.datasets.tables import load_table
 from clipless.errors import DataError
@@ -77,6 +78,7 @@ def load(
     unit: str | None = None,
     classes: Sequence[Any] | None = None,
     splits: Splitting | None = None,
+    preparation: Preparation | None = None,
 ) -> Dataset:
     """Load a data set by name, or a user's own table by path.
 
@@ -91,6 +93,7 @@ def load(
         classes: own table: the labels in order, where the ranges file does not list them.
         splits: how rows are assigned; default: by keyed hash, 70 / 15 / 15, or 90 / 10 of the training rows
             where a test split is published.
+        preparation: per-example maps: colour space, public centring, scaling to a sphere; default: none.
 
     Guarantees:
         Every example, label and split of a row is a function of that row and of public constants, except for
@@ -99,6 +102,30 @@ def load(
     Raises:
         DataError: one sentence naming file, field, value and remedy.
     """
+    dataset = _load(
+        source,
+        data_dir=data_dir,
+        evaluation=evaluation,
+        splits=splits,
+        target=target,
+        ranges=ranges,
+        unit=unit,
+        classes=classes,
+    )
+    return dataset if preparation is None else prepare(dataset, preparation)
+
+
+def _load(
+    source: str | Path,
+    *,
+    data_dir: str | Path | None,
+    evaluation: Evaluation | str | None,
+    splits: Splitting | None,
+    target: str | None,
+    ranges: str | Path | Ranges | None,
+    unit: str | None,
+    classes: Sequence[Any] | None,
+) -> Dataset:
     chosen = None if evaluation is None else Evaluation.parse(evaluation)
     folder = None if data_dir is None else Path(data_dir)
     if folder is not None and not folder.is_dir():
