@@ -89,7 +89,9 @@ def make_card(*, sweep: str, trial: Trial, point: Point, claim: Claim, ledger: M
                 "allocation": plan["allocation"],
                 "secure_generator": claim.secure_generator,
             },
+            "method": plan["method"],
             "sensitivity_fraction": plan["sensitivity_fraction"],
+            "clip_norm": plan["clip_norm"],
             "parameters": [
                 {"name": name, "sensitivity": sensitivity, "noise_std": plan["noise_stds"][name]}
                 for name, sensitivity in plan["sensitivities"].items()

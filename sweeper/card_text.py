@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import exp
 from typing import Any
 
+from clipless.methods import Method
 from clipless.privacy.events import Relation
 from sweeper.claims import EXPLORATORY
 from sweeper.config import flatten
@@ -94,13 +95,12 @@ def _mechanism(card: Mapping[str, Any]) -> Iterator[str]:
     generator = (
         "the secure generator (AES-256-CTR, never logged)" if noise["secure_generator"] else "an injected generator"
     )
-    fraction = card["sensitivity_fraction"]
-    clipping = (
-        "the analytic worst case, so that no gradient of a correct Lipschitz network is clipped"
-        if fraction == 1
-        else f"{fraction:g} of the analytic worst case, so larger contributions are clipped to it"
-    )
+    method = Method(card["method"])
     yield "## The mechanism"
+    if method is Method.NON_PRIVATE:
+        yield "None: trained without noise and without any bound on what one row contributes. Epsilon is infinite."
+        return
+    shared = "the same on every entry" if method is Method.DP_SGD else f"allocated `{noise['allocation']}`"
     yield "\n".join(
         [
             "- Sampling: Poisson; each row joins each batch with probability q = "
@@ -108,13 +108,35 @@ def _mechanism(card: Mapping[str, Any]) -> Iterator[str]:
             f"{sampling['steps_per_epoch']} steps per epoch, {facts['fixed_in_advance']['steps']} steps up "
             "to this epoch. Sums are divided by the expected batch.",
             f"- Noise: Gaussian, noise multiplier {noise['noise_multiplier']:.6g} for the composition over "
-            f"all parameters, allocated `{noise['allocation']}`; batches and noise come from {generator}.",
-            "- Sensitivity: the contribution of one example to each parameter's summed gradient is limited "
-            f"in the backward pass, at {clipping}.",
+            f"all parameters, {shared}; batches and noise come from {generator}.",
+            f"- Sensitivity: {_sensitivity(method, card)}",
         ]
     )
     rows = [(f"`{p['name']}`", f"{p['sensitivity']:.6g}", f"{p['noise_std']:.6g}") for p in card["parameters"]]
     yield _table(("parameter", "sensitivity of the sum", "standard deviation of its noise"), rows)
+
+
+def _sensitivity(method: Method, card: Mapping[str, Any]) -> str:
+    if method is Method.DP_SGD:
+        return (
+            f"the whole gradient of each example is clipped to norm {card['clip_norm']:g} before the sum "
+            f"(`{method.value}`); this bounds all parameters together."
+        )
+    fraction = card["sensitivity_fraction"]
+    clipping = (
+        "the analytic worst case, so that no gradient of a correct Lipschitz network is clipped"
+        if fraction == 1
+        else f"{fraction:g} of the analytic worst case, so larger contributions are clipped to it"
+    )
+    normalised = (
+        ", after each contribution was divided by the norm of the example's own input of the layer"
+        if method is Method.LIP_DP_SGD
+        else ""
+    )
+    return (
+        "the contribution of one example to each parameter's summed gradient is limited in the backward pass, "
+        f"at {clipping}{normalised} (`{method.value}`)."
+    )
 
 
 def _rest(card: Mapping[str, Any]) -> Iterator[str]:

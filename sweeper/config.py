@@ -5,12 +5,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from clipless.methods import Method
+from clipless.optimizers import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError
 from sweeper.hyperparameters import Scalar
 from sweeper.mistakes import sentence
-from sweeper.settings import Method, Optimizer
+from sweeper.settings import Optimizer
 
 
 class _Part(BaseModel):
@@ -24,6 +26,7 @@ class TrialModel(_Part):
 
     architecture: str
     input_clip: float | None = None
+    weight_norm: float | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -45,7 +48,7 @@ class TrialLoss(_Part):
 
 
 class TrialTraining(_Part):
-    """How it is trained; ``momentum`` is ``None`` for an optimiser without one."""
+    """How it is trained; ``None`` for what the optimiser or the method has no use for."""
 
     method: Method
     epochs: int | None = None
@@ -53,8 +56,13 @@ class TrialTraining(_Part):
     learning_rate: float
     optimizer: Optimizer
     momentum: float | None = None
+    schedule: Schedule = Schedule.CONSTANT
+    averaging: float | None = None
     loss: TrialLoss
-    sensitivity_fraction: float
+    sensitivity_fraction: float | None = None
+    follow_weights: bool | None = None
+    clip_norm: float | None = None
+    ghost_clipping: bool | None = None
     micro_batch_size: int | None = None
 
 
@@ -64,7 +72,7 @@ class TrialPrivacy(_Part):
     epsilon: float | None = None
     noise_multiplier: float | None = None
     delta: float
-    noise: NoiseAllocation
+    noise: NoiseAllocation | None = None
     relation: Relation
     accept_large_delta: bool = False
 

@@ -1,6 +1,6 @@
 """What a field of a spec may hold: annotations that pydantic reads.
 
-``Number`` and ``Name`` accept one value or, unless ``fixed``, a list of values or a range to search over.
+``Number``, ``Name`` and ``Flag`` accept one value or, unless ``fixed``, a list of values or a range to search over.
 ``Variants`` accepts names that carry parameters of their own. NaN and infinities are never accepted.
 """
 
@@ -192,6 +192,26 @@ class Name(Domain):
         return one if self.fixed else {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Flag(Domain):
+    """True or false, or a list of both."""
+
+    def parse(self, value: Any) -> Open:
+        """Return a truth value or ``Choices``."""
+        return _choices(self, value) if isinstance(value, list) else self.one(value)
+
+    def one(self, value: Any) -> bool:
+        """Return one truth value."""
+        if not isinstance(value, bool):
+            raise mistake("{name} true or false", got=value)
+        return value
+
+    def json_schema(self) -> JsonSchemaValue:
+        """A truth value, or a list of them."""
+        one = {"type": "boolean"}
+        return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A name with parameters of its own; each may be open."""
@@ -269,7 +289,7 @@ class Variants(Domain):
         return {"anyOf": [*one["anyOf"], {"type": "array", "items": one, "minItems": 1}]}
 
 
-def _choices(domain: Number | Name, values: list[Any]) -> Choices:
+def _choices(domain: Number | Name | Flag, values: list[Any]) -> Choices:
     if not values:
         raise mistake("at least one value in a list")
     parsed: list[Scalar] = [locate(domain.one, value, str(i)) for i, value in enumerate(values)]

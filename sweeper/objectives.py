@@ -1,4 +1,4 @@
-"""Names of objectives: ``epsilon``, ``accuracy``, ``auroc`` and ``certified@R``.
+"""Names of objectives: ``epsilon``, ``accuracy``, ``auroc``, ``certified@R`` and ``certified-auroc@R``.
 
 R is a radius in units of the raw input, written as a number or a fraction and read exactly:
 ``certified@36/255`` is not rounded to a float before two names are compared.
@@ -13,6 +13,7 @@ from sweeper.records import Objective
 
 PLAIN = ("epsilon", "accuracy", "auroc")
 _CERTIFIED = "certified@"
+_CERTIFIED_AUROC = "certified-auroc@"
 _DECIMAL = r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+"
 _RADIUS = re.compile(rf"(?:{_DECIMAL})(?:/(?:{_DECIMAL})|[eE][-+]?[0-9]{{1,3}})?")
 
@@ -22,8 +23,18 @@ def radius_text(name: str) -> str | None:
     return name.removeprefix(_CERTIFIED) if name.startswith(_CERTIFIED) else None
 
 
+def auroc_radius_text(name: str) -> str | None:
+    """Return R of ``certified-auroc@R`` as written, ``None`` for another objective."""
+    return name.removeprefix(_CERTIFIED_AUROC) if name.startswith(_CERTIFIED_AUROC) else None
+
+
+def needs_two_classes(name: str) -> bool:
+    """Whether the objective is one of binary tasks only."""
+    return name == "auroc" or auroc_radius_text(name) is not None
+
+
 def radius(name: str) -> Fraction | None:
-    """Return R of ``certified@R`` exactly, ``None`` for another objective.
+    """Return R of ``certified@R`` or ``certified-auroc@R`` exactly, ``None`` for another objective.
 
     >>> radius("certified@36/255")
     Fraction(12, 85)
@@ -31,7 +42,7 @@ def radius(name: str) -> Fraction | None:
     Raises:
         SpecError: R is no positive number or fraction.
     """
-    text = radius_text(name)
+    text = _any_radius_text(name)
     if text is None:
         return None
     if len(text) <= 40 and _RADIUS.fullmatch(text):
@@ -49,7 +60,9 @@ def parse(name: str) -> Objective:
         SpecError: no such objective.
     """
     if name not in PLAIN and radius(name) is None:
-        raise SpecError(f"Expected an objective: {', '.join(PLAIN)} or {_CERTIFIED}R, got {name!r}")
+        raise SpecError(
+            f"Expected an objective: {', '.join(PLAIN)}, {_CERTIFIED}R or {_CERTIFIED_AUROC}R, got {name!r}"
+        )
     return Objective.named(name)
 
 
@@ -59,9 +72,18 @@ def same(one: str, other: str) -> bool:
     >>> same("certified@0.25", "certified@1/4")
     True
     """
-    return one == other or (radius(one) is not None and radius(one) == radius(other))
+    if one == other:
+        return True
+    alike = one.partition("@")[0] == other.partition("@")[0]
+    return alike and radius(one) is not None and radius(one) == radius(other)
 
 
 def radii(objectives: Iterable[Objective]) -> tuple[str, ...]:
     """Return the radii to certify, as written."""
-    return tuple(text for o in objectives if (text := radius_text(o.name)) is not None)
+    texts = (_any_radius_text(o.name) for o in objectives)
+    return tuple(dict.fromkeys(text for text in texts if text is not None))
+
+
+def _any_radius_text(name: str) -> str | None:
+    text = radius_text(name)
+    return auroc_radius_text(name) if text is None else text

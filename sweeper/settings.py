@@ -6,26 +6,25 @@ because points of different deltas, relations or evaluations could not be compar
 
 import enum
 import re
+from inspect import signature
+from math import isfinite
 from types import MappingProxyType
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from clipless.datasets import ColumnSplit, Evaluation, HashSplit
+from clipless.datasets import ColourSpace, ColumnSplit, Evaluation, HashSplit, Preparation
+from clipless.methods import Method
+from clipless.optimizers import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from clipless.projections import CONSTRAINTS
+from clipless.zoo import ACTIVATIONS, POOLINGS
 from sweeper import objectives
-from sweeper.domains import Domain, Name, Number, Variant, Variants
+from sweeper.domains import Domain, Flag, Name, Number, Variant, Variants
 from sweeper.errors import SpecError
-from sweeper.hyperparameters import Open
+from sweeper.hyperparameters import Choices, Open
 from sweeper.mistakes import mistake
-
-
-class Method(enum.Enum):
-    """How a trial is trained."""
-
-    CLIPLESS = "clipless"
 
 
 class Optimizer(enum.Enum):
@@ -53,24 +52,71 @@ _POSITIVE = Number(above=0)
 _FRACTION = Number(above=0, at_most=1)
 _SHARE = Number(above=0, below=1, fixed=True)
 _EVEN = Number(integer=True, at_least=2, multiple_of=2)
-_TEMPERATURE = MappingProxyType({"temperature": _POSITIVE})
+_TEMPERATURE: MappingProxyType[str, Domain] = MappingProxyType({"temperature": _POSITIVE})
+_REDUCTION: MappingProxyType[str, Domain] = MappingProxyType({"reduction": Name(names=("sum", "mean"))})
+_HINGE: MappingProxyType[str, Domain] = MappingProxyType({"margin": _POSITIVE, **_REDUCTION})
 _CONSTRAINT = Name(names=tuple(CONSTRAINTS))
-_MLP: MappingProxyType[str, Domain] = MappingProxyType({"width": _EVEN, "depth": _COUNT, "constraint": _CONSTRAINT})
-_CONVNET: MappingProxyType[str, Domain] = MappingProxyType({**_MLP, "hidden": _EVEN})
-_PATCH_NET: MappingProxyType[str, Domain] = MappingProxyType({**_CONVNET, "patch": _COUNT})
+_ACTIVATION, _POOLING = Name(names=tuple(ACTIVATIONS)), Name(names=tuple(POOLINGS))
+_SKIP = Number(at_least=0, below=1)
+_COMMON: MappingProxyType[str, Domain] = MappingProxyType(
+    {"activation": _ACTIVATION, "bias": Flag(), "constraint": _CONSTRAINT}
+)
+_MLP: MappingProxyType[str, Domain] = MappingProxyType({"width": _EVEN, "depth": _COUNT, **_COMMON})
+_CONVNET: MappingProxyType[str, Domain] = MappingProxyType({**_MLP, "hidden": _EVEN, "pooling": _POOLING})
+_PATCH_NET: MappingProxyType[str, Domain] = MappingProxyType(
+    {"width": _EVEN, "depth": _COUNT, "hidden": _EVEN, "patch": _COUNT, "constraint": _CONSTRAINT}
+)
+_LENET: MappingProxyType[str, Domain] = MappingProxyType(
+    {"width": _EVEN, "hidden": _EVEN, "pooling": _POOLING, **_COMMON}
+)
+_VGG: MappingProxyType[str, Domain] = MappingProxyType({**_CONVNET, "convolutions": _COUNT})
+_RESNET: MappingProxyType[str, Domain] = MappingProxyType(
+    {**_MLP, "blocks": _COUNT, "skip": _SKIP, "learned_skip": Flag()}
+)
+_WIDE_RESNET: MappingProxyType[str, Domain] = MappingProxyType({**_RESNET, "widening": _COUNT})
+_MIXER: MappingProxyType[str, Domain] = MappingProxyType({"patch": _COUNT, "depth": _COUNT, "skip": _SKIP, **_COMMON})
+_SCATTERING: MappingProxyType[str, Domain] = MappingProxyType(
+    {
+        "scales": Number(integer=True, at_least=1, at_most=4),
+        "orientations": Number(integer=True, at_least=1, at_most=32),
+        "order": Number(integer=True, at_least=1, at_most=2),
+        "order0_gain": Number(at_least=0),
+        "order2_gain": Number(at_least=0),
+        "feature_clip": _POSITIVE,
+        "hidden": Number(integer=True, at_least=0, multiple_of=2),
+        "constraint": _CONSTRAINT,
+    }
+)
 
 ARCHITECTURES: MappingProxyType[str, MappingProxyType[str, Domain]] = MappingProxyType(
-    {"mlp": _MLP, "convnet": _CONVNET, "patch-net": _PATCH_NET}
+    {
+        "mlp": _MLP,
+        "convnet": _CONVNET,
+        "patch-net": _PATCH_NET,
+        "lenet": _LENET,
+        "vgg": _VGG,
+        "resnet": _RESNET,
+        "wide-resnet": _WIDE_RESNET,
+        "mixer": _MIXER,
+        "scattering": _SCATTERING,
+    }
 )
-LOSSES: MappingProxyType[str, MappingProxyType[str, Number]] = MappingProxyType(
-    {"tau-cce": _TEMPERATURE, "tau-bce": _TEMPERATURE}
+LOSSES: MappingProxyType[str, MappingProxyType[str, Domain]] = MappingProxyType(
+    {
+        "tau-cce": _TEMPERATURE,
+        "tau-bce": _TEMPERATURE,
+        "hinge": _HINGE,
+        "kr": _REDUCTION,
+        "hkr": MappingProxyType({"alpha": Number(at_least=0), **_HINGE}),
+        "k-cosine": MappingProxyType({"floor": _POSITIVE}),
+        "mae": _REDUCTION,
+    }
 )
-DEFAULT_PARAMETERS = MappingProxyType({"temperature": 1.0})
+DEFAULT_PARAMETERS: MappingProxyType[str, float | str] = MappingProxyType(
+    {"temperature": 1.0, "margin": 1.0, "alpha": 10.0, "floor": 1.0, "reduction": "mean"}
+)
 
 _EVALUATION = Name(names=Evaluation, refused=("private",), fixed=True)
-_LATER_LOSSES = ("hinge", "kr", "hkr", "k-cosine", "mae")
-_LATER_ARCHITECTURES = ("vgg", "resnet", "mixer", "wide-resnet", "scattering")
-_LATER_METHODS = ("lip-dp-sgd", "dp-sgd", "non-private")
 _LATER_SAMPLERS = ("gp", "nsga2", "nsga3", "quasi-random", "grid")
 _LATER_SCHEDULERS = ("hyperband", "asha")
 
@@ -103,6 +149,22 @@ class Classes(Domain):
     def json_schema(self) -> dict[str, Any]:
         """Two or more texts or whole numbers."""
         return {"type": "array", "items": {"type": ["string", "integer"]}, "minItems": 2, "uniqueItems": True}
+
+
+class Centre(Domain):
+    """One number, or one for each channel."""
+
+    def parse(self, value: Any) -> tuple[float, ...]:
+        """Return the numbers."""
+        numbers = value if isinstance(value, list | tuple) else [value]
+        if not numbers or any(type(number) not in (int, float) or not isfinite(number) for number in numbers):
+            raise mistake("a number to subtract, or a list with one for each channel")
+        return tuple(map(float, numbers))
+
+    def json_schema(self) -> dict[str, Any]:
+        """A number or several."""
+        number = {"type": "number"}
+        return {"anyOf": [number, {"type": "array", "items": number, "minItems": 1}]}
 
 
 class SplitShare(Domain):
@@ -171,6 +233,14 @@ class DataSettings(Section):
     ranges: str | None = None
     classes: Annotated[tuple[str, ...], Classes()] | None = None
     splits: SplitSettings | None = None
+    colour: Annotated[ColourSpace, Name(names=ColourSpace, fixed=True)] | None = None
+    centre: Annotated[tuple[float, ...], Centre()] | None = None
+    normalise: Annotated[float, _ONE_POSITIVE] | None = None
+
+    def preparation(self) -> Preparation | None:
+        """Return what is done to each example, ``None`` for nothing."""
+        made = Preparation(colour=self.colour or ColourSpace.RGB, centre=self.centre or (), normalise=self.normalise)
+        return None if made == Preparation() else made
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -186,20 +256,38 @@ class DataSettings(Section):
         return self
 
 
+WITH_RADIUS = tuple(name for name, kind in CONSTRAINTS.items() if "radius" in signature(kind).parameters)
+
+
 class ModelSettings(Section):
     """What is trained. Left out: the architecture's own default."""
 
-    architecture: Annotated[tuple[Variant, ...], Variants(table=ARCHITECTURES, later=_LATER_ARCHITECTURES)]
+    architecture: Annotated[tuple[Variant, ...], Variants(table=ARCHITECTURES)]
     width: Annotated[Open, _EVEN] | None = None
     depth: Annotated[Open, _COUNT] | None = None
     hidden: Annotated[Open, _EVEN] | None = None
     patch: Annotated[Open, _COUNT] | None = None
+    convolutions: Annotated[Open, _COUNT] | None = None
+    blocks: Annotated[Open, _COUNT] | None = None
+    widening: Annotated[Open, _COUNT] | None = None
+    skip: Annotated[Open, _SKIP] | None = None
+    learned_skip: Annotated[Open, Flag()] | None = None
+    activation: Annotated[Open, _ACTIVATION] | None = None
+    pooling: Annotated[Open, _POOLING] | None = None
+    bias: Annotated[Open, Flag()] | None = None
+    scales: Annotated[Open, _SCATTERING["scales"]] | None = None
+    orientations: Annotated[Open, _SCATTERING["orientations"]] | None = None
+    order: Annotated[Open, _SCATTERING["order"]] | None = None
+    order0_gain: Annotated[Open, _SCATTERING["order0_gain"]] | None = None
+    order2_gain: Annotated[Open, _SCATTERING["order2_gain"]] | None = None
+    feature_clip: Annotated[Open, _SCATTERING["feature_clip"]] | None = None
     constraint: Annotated[Open, _CONSTRAINT] | None = None
+    weight_norm: Annotated[Open, _POSITIVE] | None = None
     input_clip: Annotated[Open, _POSITIVE] | None = None
 
     @model_validator(mode="after")
     def _somebody_takes_each_option(self) -> Self:
-        for option in ("width", "depth", "hidden", "patch", "constraint"):
+        for option in {name: None for options in ARCHITECTURES.values() for name in options}:
             given = getattr(self, option)
             if given is not None and not any(option in ARCHITECTURES[v.name] for v in self.architecture):
                 takers = [name for name, options in ARCHITECTURES.items() if option in options]
@@ -208,20 +296,35 @@ class ModelSettings(Section):
                     path=option,
                     got=given,
                 )
+        if self.weight_norm is not None and not any(name in WITH_RADIUS for name in _values(self.constraint)):
+            raise mistake(
+                f"no {{name}} without a constraint that has one ({', '.join(WITH_RADIUS)})",
+                path="weight_norm",
+                got=self.weight_norm,
+            )
         return self
+
+
+def _values(value: Open | None) -> tuple[Any, ...]:
+    return value.values if isinstance(value, Choices) else (value,)
 
 
 class TrainingSettings(Section):
     """How it is trained. ``batch_size`` is the expected size of a Poisson-sampled batch."""
 
-    method: Annotated[Open, Name(names=Method, later=_LATER_METHODS)] = "clipless"
+    method: Annotated[Open, Name(names=Method)] = "clipless"
     epochs: Annotated[Open, _COUNT] | None = None
     batch_size: Annotated[Open, _COUNT] = 256
     learning_rate: Annotated[Open, _POSITIVE] = 0.01
     optimizer: Annotated[Open, Name(names=Optimizer)] = "adam"
     momentum: Annotated[Open, Number(at_least=0, below=1)] = 0.9
-    loss: Annotated[tuple[Variant, ...], Variants(table=LOSSES, later=_LATER_LOSSES)] = (Variant("tau-cce"),)
+    schedule: Annotated[Open, Name(names=Schedule)] = "constant"
+    averaging: Annotated[Open, Number(above=0, below=1)] | None = None
+    loss: Annotated[tuple[Variant, ...], Variants(table=LOSSES)] = (Variant("tau-cce"),)
     sensitivity_fraction: Annotated[Open, _FRACTION] = 1.0
+    follow_weights: bool = False
+    clip_norm: Annotated[Open, _POSITIVE] = 1.0
+    ghost_clipping: bool = False
     micro_batch_size: Annotated[int, _ONE_COUNT] | None = None
 
 

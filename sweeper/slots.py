@@ -8,17 +8,20 @@ another slot.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
+from clipless.methods import Method
 from sweeper.hyperparameters import Choices, Open, Range, Scalar
 from sweeper.mistakes import did_you_mean_or_known, mistake
 from sweeper.settings import (
     ARCHITECTURES,
     DEFAULT_PARAMETERS,
     LOSSES,
+    WITH_RADIUS,
     ModelSettings,
     Optimizer,
     PrivacySettings,
@@ -40,6 +43,22 @@ class Condition:
         return chosen.get(self.parent) in self.values
 
 
+_PRIVATE = Condition("training.method", frozenset(m.value for m in Method if m is not Method.NON_PRIVATE))
+_BOUNDED = Condition("training.method", frozenset(m.value for m in Method if m.bounded))
+_CLIPPED = Condition("training.method", frozenset({Method.DP_SGD.value}))
+_BY_METHOD = MappingProxyType(
+    {
+        "training.sensitivity_fraction": _BOUNDED,
+        "training.follow_weights": _BOUNDED,
+        "training.clip_norm": _CLIPPED,
+        "training.ghost_clipping": _CLIPPED,
+        "privacy.epsilon": _PRIVATE,
+        "privacy.noise_multiplier": _PRIVATE,
+        "privacy.noise": _BOUNDED,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One value that a trial needs."""
@@ -57,24 +76,24 @@ class Slot:
 
 def list_slots(model: ModelSettings, training: TrainingSettings, privacy: PrivacySettings) -> tuple[Slot, ...]:
     """Return the slots, each after the one that its condition names."""
-    every = [*_model(model), *_training(training), *_plain("privacy", privacy)]
+    every = [*_model(model), *_training(training), *_privacy(privacy)]
     fixed = {slot.name: slot.value for slot in every if slot.space is None and slot.when is None}
     return tuple(slot for slot in (_settle(slot, fixed) for slot in every) if slot is not None)
 
 
 def grid_size(slots: Sequence[Slot]) -> int | None:
     """Return the number of configurations, ``None`` when there is no end of them."""
-    sizes: list[int | None] = []
-    for slot in slots:
-        if slot.space is None or slot.when is not None:
-            continue
-        branches = [s for s in slots if s.when is not None and s.when.parent == slot.name and s.space is not None]
-        if branches and isinstance(slot.space, Choices):
-            per_choice = [_product(s for s in branches if s.when and v in s.when.values) for v in slot.space.values]
-            sizes.append(None if None in per_choice else sum(size for size in per_choice if size))
-        else:
-            sizes.append(slot.space.size())
-    return None if None in sizes else prod(size for size in sizes if size)
+    return _product(_size(slot, slots) for slot in slots if slot.when is None)
+
+
+def _size(slot: Slot, slots: Sequence[Slot]) -> int | None:
+    """Return the number of values of a slot, each with all those of the slots that depend on it."""
+    if isinstance(slot.space, Range):
+        return slot.space.size()
+    below = [(s.when.values, _size(s, slots)) for s in slots if s.when is not None and s.when.parent == slot.name]
+    values = slot.space.values if slot.space is not None else (slot.value,)
+    branches = [_product(size for wanted, size in below if value in wanted) for value in values]
+    return None if None in branches else sum(size for size in branches if size)
 
 
 def proposal(slots: Sequence[Slot], partial: Mapping[str, Any]) -> dict[str, Scalar]:
@@ -117,9 +136,9 @@ def _flatten(partial: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield name, value
 
 
-def _product(slots: Iterable[Slot]) -> int | None:
-    sizes = [slot.space.size() for slot in slots if slot.space is not None]
-    return None if None in sizes else prod(size for size in sizes if size)
+def _product(sizes: Iterable[int | None]) -> int | None:
+    known = list(sizes)
+    return None if None in known else prod(size for size in known if size)
 
 
 def _settle(slot: Slot, fixed: Mapping[str, Open]) -> Slot | None:
@@ -137,6 +156,11 @@ def _plain(section: str, settings: Any, leave_out: tuple[str, ...] = ()) -> Iter
             yield Slot(name, name, value.value if isinstance(value, Enum) else value)
 
 
+def _privacy(privacy: PrivacySettings) -> Iterator[Slot]:
+    for slot in _plain("privacy", privacy):
+        yield replace(slot, when=_BY_METHOD.get(slot.name))
+
+
 def _names(values: Sequence[Any]) -> Open:
     names = tuple(variant.name for variant in values)
     return names[0] if len(names) == 1 else Choices(names)
@@ -146,6 +170,9 @@ def _model(model: ModelSettings) -> Iterator[Slot]:
     yield Slot("model.architecture", "model.architecture", _names(model.architecture))
     for slot in _plain("model", model, leave_out=("architecture",)):
         field = slot.name.rpartition(".")[2]
+        if field == "weight_norm":
+            yield replace(slot, when=Condition("model.constraint", frozenset(WITH_RADIUS)))
+            continue
         if field not in _OPTIONS:
             yield slot
             continue
@@ -158,7 +185,8 @@ def _model(model: ModelSettings) -> Iterator[Slot]:
 
 
 def _training(training: TrainingSettings) -> Iterator[Slot]:
-    yield from _plain("training", training, leave_out=("momentum", "loss"))
+    for slot in _plain("training", training, leave_out=("momentum", "loss")):
+        yield replace(slot, when=_BY_METHOD.get(slot.name))
     sgd = Condition("training.optimizer", frozenset({Optimizer.SGD.value}))
     yield Slot("training.momentum", "training.momentum", training.momentum, sgd)
     yield Slot("training.loss", "training.loss.name", _names(training.loss))

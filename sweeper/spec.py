@@ -13,9 +13,11 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import PrivateAttr, ValidationError, model_validator
 
+from clipless.methods import Method
 from sweeper.errors import SpecError
-from sweeper.hyperparameters import Scalar, largest
+from sweeper.hyperparameters import Choices, Scalar, largest
 from sweeper.mistakes import locate, mistake, sentence, show
+from sweeper.objectives import needs_two_classes
 from sweeper.records import Objective
 from sweeper.settings import (
     DataSettings,
@@ -81,6 +83,15 @@ class Spec(Section):
         return self
 
     @model_validator(mode="after")
+    def _epochs_without_privacy(self) -> Self:
+        method = self.training.method
+        methods = method.values if isinstance(method, Choices) else (method,)
+        if Method.NON_PRIVATE.value in methods and self.training.epochs is None:
+            expected = "{name} where a trial may be non-private: no budget ends it"
+            raise mistake(expected, path="training.epochs", got=None, remedy="add it")
+        return self
+
+    @model_validator(mode="after")
     def _enough_to_try(self) -> Self:
         trials, size = self.search.trials, grid_size(self.slots)
         if trials is not None and size is not None and trials > size:
@@ -136,6 +147,7 @@ class Spec(Section):
             "unit": None if data.unit == "row" else data.unit,
             "classes": data.classes,
             "splits": None if data.splits is None else data.splits.splitting(),
+            "preparation": data.preparation(),
         }
         return {key: value for key, value in options.items() if value is not None}
 
@@ -196,8 +208,9 @@ class Spec(Section):
             self._check_classes(classes)
 
     def _check_classes(self, classes: int) -> None:
-        if "auroc" in self.search.objectives and classes != 2:
-            expected = f"two classes for the objective auroc, the data have {classes}"
+        binary = [name for name in self.search.objectives if needs_two_classes(name)]
+        if binary and classes != 2:
+            expected = f"two classes for the objective {binary[0]}, the data have {classes}"
             raise self.mistaken(expected, "search.objectives", remedy="use accuracy")
         if classes != 2 and any(loss.name == "tau-bce" for loss in self.training.loss):
             raise self.mistaken(

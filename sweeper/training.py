@@ -13,14 +13,16 @@ from typing import Any
 import torch
 
 import clipless
+from clipless.certificates import float64_features
 from clipless.datasets import Dataset, Split
 from clipless.errors import CliplessError
 from clipless.losses import LOSSES, Loss
 from clipless.network import Network
 from clipless.optimizers import Optimizer
 from clipless.plan import Plan
+from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.randomness import RandomSource
-from clipless.projections import CONSTRAINTS
+from clipless.projections import build_constraint
 from sweeper.config import TrialConfig
 from sweeper.errors import SpecError
 from sweeper.objectives import radii
@@ -88,11 +90,17 @@ class TrialRun:
             train,
             self.plan,
             optimizer=build_optimizer(self._config),
+            schedule=training.schedule,
+            averaging=training.averaging,
             micro_batch_size=training.micro_batch_size,
+            ghost_clipping=bool(training.ghost_clipping),
             source=self._source,
         )
+        features = float64_features(self.model, validation.x)
         for epoch in epochs:
-            scores = clipless.evaluate(self.model, validation, self._radii, self._data.metadata.input_gain)
+            scores = clipless.evaluate(
+                self.model, validation, self._radii, self._data.metadata.input_gain, features=features
+            )
             point = Point(trial=self._trial, epoch=epoch.epoch, values={"epsilon": epoch.epsilon, **scores})
             yield {
                 "kind": "epoch",
@@ -128,7 +136,7 @@ def build_model(config: TrialConfig, data: Dataset, loss: Loss, seed: int) -> Ne
     options = model.options
     try:
         if "constraint" in options:
-            options["constraint"] = CONSTRAINTS[options["constraint"]]()
+            options["constraint"] = build_constraint(options["constraint"], model.weight_norm)
         return clipless.zoo.build(
             model.architecture,
             declared.input_shape,
@@ -153,10 +161,13 @@ def build_plan(config: TrialConfig, model: Network, loss: Loss, population: int)
         epsilon=privacy.epsilon,
         noise_multiplier=privacy.noise_multiplier,
         epochs=training.epochs,
-        sensitivity_fraction=training.sensitivity_fraction,
-        allocation=privacy.noise,
+        sensitivity_fraction=training.sensitivity_fraction or 1.0,
+        allocation=privacy.noise or NoiseAllocation.MIN_VARIANCE,
         relation=privacy.relation,
         accept_large_delta=privacy.accept_large_delta,
+        method=training.method,
+        clip_norm=training.clip_norm,
+        follow_weights=bool(training.follow_weights),
     )
 
 

@@ -98,6 +98,22 @@ def test_replace_one_has_no_crosscheck_and_says_so(trial, point, claim, event):
     assert "| none |" in text
 
 
+@pytest.mark.parametrize(
+    ("changes", "said", "unsaid"),
+    [
+        ({"method": "dp-sgd", "clip_norm": 0.7}, ["is clipped to norm 0.7", "the same on every entry"], "min-variance"),
+        ({"method": "lip-dp-sgd"}, ["at 0.3 of", "divided by the norm of the example's own input"], "clipped to norm"),
+        ({"method": "non-private"}, ["trained without noise", "Epsilon is infinite"], "Poisson; each row"),
+    ],
+)
+def test_the_card_says_what_bounds_the_contribution_of_a_row(trial, point, claim, changes, said, unsaid):
+    other = replace(trial, plan={**trial.plan, **changes})
+    text = make_card(sweep="digits", trial=other, point=point, claim=claim, ledger=LEDGER).to_markdown()
+    mechanism = text.partition("## The mechanism")[2].partition("## The data")[0]
+    assert all(sentence in mechanism for sentence in said)
+    assert unsaid not in mechanism
+
+
 def test_an_enormous_epsilon_is_not_dressed_up(trial, point, claim, event):
     plan = {**trial.plan, "event": replace(event, noise_multiplier=0.01).to_json()}
     card = make_card(sweep="digits", trial=replace(trial, plan=plan), point=point, claim=claim, ledger=LEDGER)

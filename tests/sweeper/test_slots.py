@@ -27,6 +27,21 @@ def test_a_choice_carries_its_own_parameters(content):
         assert slot.when.values == {name}
 
 
+def test_every_loss_has_its_parameters_or_their_defaults(content):
+    loss = ["hinge", "kr", {"name": "hkr", "alpha": {"log": [0.01, 2000]}, "reduction": ["sum", "mean"]}, "k-cosine"]
+    slots = slots_of(content, training={"loss": loss})
+    of_losses = {name.removeprefix("training.loss."): slot.value for name, slot in slots.items() if ".loss." in name}
+    assert of_losses == {
+        "hinge.margin": 1.0,
+        "hinge.reduction": "mean",
+        "kr.reduction": "mean",
+        "hkr.alpha": Range(low=0.01, high=2000.0, log=True),
+        "hkr.margin": 1.0,
+        "hkr.reduction": Choices(("sum", "mean")),
+        "k-cosine.floor": 1.0,
+    }
+
+
 def test_names_stay_when_there_is_one_choice_only(content):
     slots = slots_of(content, training={"loss": {"name": "tau-cce", "temperature": {"log": [0.1, 10]}}})
     assert slots["training.loss.tau-cce.temperature"].when is None

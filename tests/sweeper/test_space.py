@@ -80,6 +80,8 @@ def test_a_configuration_says_everything(spec):
             "learning_rate": 0.1,
             "optimizer": "sgd",
             "momentum": 0.5,
+            "schedule": "constant",
+            "follow_weights": False,
             "loss": {"name": "tau-bce", "temperature": 1.0},
             "sensitivity_fraction": 0.3,
         },

@@ -69,13 +69,10 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("traning", {}, "Unknown key 'traning' (traning in mnist.yaml); did you mean 'training'?"),
         ("data.splits", {"tost": 0.1}, "Unknown key 'tost' (data.splits.tost in mnist.yaml); did you mean 'test'?"),
         ("resources.zebra", 1, "Unknown key 'zebra' (resources.zebra in mnist.yaml); known: concurrent, cpus, gpus"),
-        ("training.method", "dp-sgd", "Expected method clipless, got method='dp-sgd' (training.method in mnist.yaml); dp-sgd is not available in this version"),
-        ("training.method", "lip-dp-sgd", "Expected method clipless, got method='lip-dp-sgd' (training.method in mnist.yaml); lip-dp-sgd is not available in this version"),
-        ("training.method", "non-private", "Expected method clipless, got method='non-private' (training.method in mnist.yaml); non-private is not available in this version"),
         ("search.scheduler", "hyperband", "Expected scheduler none, got scheduler='hyperband' (search.scheduler in mnist.yaml); hyperband is not available in this version"),
         ("search.sampler", "gp", "Expected sampler tpe or random, got sampler='gp' (search.sampler in mnist.yaml); gp is not available in this version"),
         ("search.repeats", 3, "Expected repeats = 1, got repeats=3 (search.repeats in mnist.yaml); several seeds per configuration are not available in this version"),
-        ("search.objectives", ["accurracy"], "Expected an objective: epsilon, accuracy, auroc or certified@R, got objectives='accurracy' (search.objectives.0 in mnist.yaml)"),
+        ("search.objectives", ["accurracy"], "Expected an objective: epsilon, accuracy, auroc, certified@R or certified-auroc@R, got objectives='accurracy' (search.objectives.0 in mnist.yaml)"),
         ("search.objectives", ["accuracy", "certified@0"], "Expected a radius > 0 such as 0.25 or 36/255, got objectives='certified@0' (search.objectives.1 in mnist.yaml)"),
         ("search.objectives", ["certified@0.25", "certified@1/4"], "Expected each objective once, got objectives='certified@1/4' (search.objectives.1 in mnist.yaml)"),
         ("search.objectives", ["epsilon"], "Expected an objective beside epsilon, got objectives=['epsilon'] (search.objectives in mnist.yaml); add accuracy"),
@@ -96,13 +93,18 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("data.splits", {"column": "s", "train": ["a"], "validation": ["b"], "test": ["c"], "salt": "x"}, "Expected no salt for a declared split, got salt='x' (data.splits.salt in mnist.yaml); leave it out"),
         ("data.splits", {"train": 0.7}, "Expected splits.column for declared values, got train=0.7 (data.splits.train in mnist.yaml); name the column, or give fractions for validation and test"),
         ("data.splits", {"validation": []}, "Expected one or more texts that mark a split, got validation=[] (data.splits.validation in mnist.yaml)"),
-        ("model.architecture", "mpl", "Expected architecture mlp or convnet or patch-net, got architecture='mpl' (model.architecture in mnist.yaml); did you mean 'mlp'?"),
-        ("model.architecture", "resnet", "Expected architecture mlp or convnet or patch-net, got architecture='resnet' (model.architecture in mnist.yaml); resnet is not available in this version"),
-        ("model.architecture", {"name": "mlp", "hidden": 4}, "Expected parameters of mlp, got hidden=4 (model.architecture.hidden in mnist.yaml); known: constraint, depth, width"),
+        ("model.architecture", "mpl", "Expected architecture mlp or convnet or patch-net or lenet or vgg or resnet or wide-resnet or mixer or scattering, got architecture='mpl' (model.architecture in mnist.yaml); did you mean 'mlp'?"),
+        ("model.architecture", "transformer", "Expected architecture mlp or convnet or patch-net or lenet or vgg or resnet or wide-resnet or mixer or scattering, got architecture='transformer' (model.architecture in mnist.yaml)"),
+        ("model.architecture", {"name": "mlp", "hidden": 4}, "Expected parameters of mlp, got hidden=4 (model.architecture.hidden in mnist.yaml); known: activation, bias, constraint, depth, width"),
         ("model.width", 3, "Expected a multiple of 2, width >= 2, got width=3 (model.width in mnist.yaml)"),
         ("model.width", {"log_int": [2, 64]}, "Expected multiples of 2, got width=[2, 64] (model.width.log_int in mnist.yaml); list the values instead"),
-        ("model.patch", 2, "Expected no patch without an architecture that takes it (patch-net), got patch=2 (model.patch in mnist.yaml)"),
-        ("training.loss", "hkr", "Expected loss tau-cce or tau-bce, got loss='hkr' (training.loss in mnist.yaml); hkr is not available in this version"),
+        ("model.patch", 2, "Expected no patch without an architecture that takes it (patch-net, mixer), got patch=2 (model.patch in mnist.yaml)"),
+        ("training.method", "dpsgd", "Expected method clipless or lip-dp-sgd or dp-sgd or non-private, got method='dpsgd' (training.method in mnist.yaml); did you mean 'dp-sgd'?"),
+        ("model.weight_norm", 2.0, "Expected no weight_norm without a constraint that has one (spectral_ball, fixed_norm), got weight_norm=2.0 (model.weight_norm in mnist.yaml)"),
+        ("training.loss", "hrk", "Expected loss tau-cce or tau-bce or hinge or kr or hkr or k-cosine or mae, got loss='hrk' (training.loss in mnist.yaml); did you mean 'hkr'?"),
+        ("training.loss", {"name": "hkr", "alpha": -1}, "Expected alpha >= 0, got alpha=-1 (training.loss.alpha in mnist.yaml)"),
+        ("training.loss", {"name": "hinge", "reduction": "max"}, "Expected reduction sum or mean, got reduction='max' (training.loss.reduction in mnist.yaml); did you mean 'mean'?"),
+        ("training.loss", {"name": "kr", "margin": 1}, "Expected parameters of kr, got margin=1 (training.loss.margin in mnist.yaml); known: reduction"),
         ("training.loss", [{"name": "tau-cce", "temperature": -1}], "Expected temperature > 0, got temperature=-1 (training.loss.0.temperature in mnist.yaml)"),
         ("training.loss", {"temperature": 1}, "Expected a mapping with the key 'name', got loss={'temperature': 1} (training.loss in mnist.yaml)"),
         ("training.loss", ["tau-cce", "tau-cce"], "Expected each name once in a list, got loss=['tau-cce', 'tau-cce'] (training.loss in mnist.yaml); give one entry and open its parameters"),
@@ -232,6 +234,9 @@ def test_auroc_and_tau_bce_need_two_classes(content):
     spec.validate_against(1000, classes=2)
     with pytest.raises(SpecError, match=r"auroc, the data have 3 \(search.objectives in mnist.yaml\)"):
         spec.validate_against(1000, classes=3)
+    content["search"] = {"objectives": ["epsilon", "certified-auroc@0.5"]}
+    with pytest.raises(SpecError, match=r"objective certified-auroc@0.5, the data have 3"):
+        Spec.from_mapping(content, FILE).validate_against(1000, classes=3)
     content["search"] = {}
     with pytest.raises(SpecError, match=r"tau-bce, the data have 3 \(training.loss in mnist.yaml\)"):
         Spec.from_mapping(content, FILE).validate_against(1000, classes=3)
@@ -322,11 +327,15 @@ def test_the_tables_agree_with_the_library():
     import inspect
 
     from clipless.losses import LOSSES as KNOWN_LOSSES
+    from sweeper.settings import DEFAULT_PARAMETERS
 
     assert set(ARCHITECTURES) == set(ZOO)
     for name, options in ARCHITECTURES.items():
         assert set(options) <= set(inspect.signature(ZOO[name]).parameters)
     assert set(LOSSES) == set(KNOWN_LOSSES)
+    for name, parameters in LOSSES.items():
+        loss = KNOWN_LOSSES[name]
+        assert loss(**{parameter: DEFAULT_PARAMETERS[parameter] for parameter in parameters}) == loss()
 
 
 def test_the_schema_accepts_what_the_spec_accepts(content):
@@ -403,3 +412,31 @@ def test_dotted_yaml_text_reaches_the_sentence():
             ),
             "f",
         )
+
+
+def test_architectures_have_options_of_their_own(content):
+    content["model"] = {
+        "architecture": [
+            {"name": "resnet", "skip": {"uniform": [0.0, 0.5]}, "learned_skip": [True, False]},
+            "mixer",
+            "vgg",
+        ],
+        "activation": ["groupsort", "householder"],
+        "pooling": "max",
+        "bias": [False, True],
+        "blocks": 2,
+        "convolutions": 3,
+        "patch": 4,
+    }
+    spec = Spec.from_mapping(content)
+    names = {slot.name for slot in spec.slots}
+    assert {"model.architecture.resnet.skip", "model.architecture.resnet.learned_skip", "model.bias"} <= names
+    jsonschema = pytest.importorskip("jsonschema")
+    assert jsonschema.Draft202012Validator(schema()).is_valid(content)
+
+
+@pytest.mark.parametrize("wrong", [1, "yes", [True, True], [True, "no"], []])
+def test_a_flag_is_true_or_false(content, wrong):
+    content["model"] |= {"bias": wrong}
+    with pytest.raises(SpecError, match=r"Expected .*model\.bias"):
+        Spec.from_mapping(content)

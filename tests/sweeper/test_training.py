@@ -8,6 +8,7 @@ import torch
 import clipless
 from clipless.datasets import Split, load
 from clipless.errors import PlanError
+from clipless.losses import HKR, Reduction
 from clipless.network import Network
 from clipless.optimizers import SGD, Adam
 from clipless.privacy.accounting import claim
@@ -243,6 +244,8 @@ def test_the_optimiser_is_the_configured_one(keys, built):
 def test_the_loss_is_the_configured_one():
     assert build_loss(config()) == clipless.TauCCE(0.3)
     assert build_loss(config(training={"loss": {"name": "tau-bce"}})) == clipless.TauBCE()
+    hkr = {"name": "hkr", "alpha": 5.0, "margin": 0.5, "reduction": "sum"}
+    assert build_loss(config(training={"loss": hkr})) == HKR(5.0, 0.5, reduction=Reduction.SUM)
 
 
 @pytest.mark.parametrize(("clip", "radius"), [(4.0, 4.0), (None, 8.0), (100.0, 8.0)])
@@ -255,7 +258,7 @@ def test_inputs_are_clipped_no_wider_than_the_data_are_declared(digits, clip, ra
 @pytest.mark.parametrize(
     "changes",
     [
-        {"model": {"architecture": "resnet"}},
+        {"model": {"architecture": "transformer"}},
         {"model": {"dropout": 0.5}},
         {"model": {"depth": 0}},
         {"model": {"architecture": "convnet", "depth": 5}},
@@ -271,3 +274,20 @@ def test_rows_move_to_the_device_of_the_model(digits):
     moved = on_device(digits.validation, "cpu")
     assert moved.x.device.type == moved.y.device.type == "cpu"
     assert torch.equal(moved.x, digits.validation.x)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"architecture": "lenet", "width": 4, "hidden": 20, "pooling": "avg", "bias": True},
+        {"architecture": "vgg", "width": 4, "hidden": 8, "convolutions": 1, "activation": "relu", "pooling": "max"},
+        {"architecture": "resnet", "width": 4, "blocks": 1, "skip": 0.3, "learned_skip": True, "bias": True},
+        {"architecture": "wide-resnet", "width": 2, "widening": 2, "activation": "householder"},
+        {"architecture": "mixer", "width": None, "patch": 4, "depth": 1, "skip": 0.5, "constraint": "standardised"},
+    ],
+    ids=lambda model: model["architecture"],
+)
+def test_every_architecture_makes_a_trial(digits, model):
+    run = trial(digits, model=model, training={"epochs": 1})
+    (point,) = list(run.epoch_rows())[-1:]
+    assert 0 <= point["values"]["accuracy"] <= 1
