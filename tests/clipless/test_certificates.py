@@ -367,8 +367,7 @@ def test_the_error_of_a_block_counts_the_layers_inside():
         return Dense(6, 6, SpectralBall(5.0), generator=generator)
 
     inner = [dense(), dense(), dense()]
-    block = Network([InputBall(2.0), Residual(inner, 0.999), Dense(6, 3, generator=generator)], (6,))
-    plain = Network([InputBall(2.0), *inner, block.layers[-1]], (6,))
+    block, plain = Network([InputBall(2.0), Residual(inner, 0.999)], (6,)), Network([InputBall(2.0), *inner], (6,))
     assert forward_error(block, measured_bounds(block)) > forward_error(plain, measured_bounds(plain))
 
 
