@@ -10,7 +10,10 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 import clipless
+from clipless.certificates import float64_features
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from sweeper import space
@@ -224,16 +227,25 @@ class _SweepRun:
 
     def _test_front(self) -> None:
         """Touch the test split, once: for the points of the final front."""
-        for point in self._recorder.archive.points:
+        features: dict[str, Tensor] = {}  # of one trial: its models share their fixed front
+        for point in sorted(self._recorder.archive.points, key=lambda point: point.key):
             if self._interruption.requested:
                 return
+            self._between()
             try:
                 model = clipless.load(self._folder.path / str(point.model))
             except CliplessError as error:
                 self._troubles.append(f"No test scores for trial {point.trial}, epoch {point.epoch}: {error}")
                 continue
-            gain = self._data.metadata.input_gain
-            scores = clipless.evaluate(model, self._data.test, radii(self._spec.objectives), gain)
+            if point.trial not in features:
+                features = {point.trial: float64_features(model, self._data.test.x)}
+            scores = clipless.evaluate(
+                model,
+                self._data.test,
+                radii(self._spec.objectives),
+                self._data.metadata.input_gain,
+                features=features[point.trial],
+            )
             self._recorder.add_test(point, scores)
 
     def _finish(self, status: TrialStatus, reason: str) -> tuple[Front, Left]:
