@@ -61,6 +61,7 @@ class TrialTraining(_Part):
     loss: TrialLoss
     sensitivity_fraction: float | None = None
     follow_weights: bool | None = None
+    gradient_clip: float | None = None
     clip_norm: float | None = None
     ghost_clipping: bool | None = None
     micro_batch_size: int | None = None

@@ -323,6 +323,7 @@ class TrainingSettings(Section):
     loss: Annotated[tuple[Variant, ...], Variants(table=LOSSES)] = (Variant("tau-cce"),)
     sensitivity_fraction: Annotated[Open, _FRACTION] = 1.0
     follow_weights: bool = False
+    gradient_clip: Annotated[Open, _POSITIVE] | None = None
     clip_norm: Annotated[Open, _POSITIVE] = 1.0
     ghost_clipping: bool = False
     micro_batch_size: Annotated[int, _ONE_COUNT] | None = None

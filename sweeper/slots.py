@@ -50,6 +50,7 @@ _BY_METHOD = MappingProxyType(
     {
         "training.sensitivity_fraction": _BOUNDED,
         "training.follow_weights": _BOUNDED,
+        "training.gradient_clip": _BOUNDED,
         "training.clip_norm": _CLIPPED,
         "training.ghost_clipping": _CLIPPED,
         "privacy.epsilon": _PRIVATE,

@@ -16,6 +16,7 @@ import clipless
 from clipless.certificates import float64_features
 from clipless.datasets import Dataset, Split
 from clipless.errors import CliplessError
+from clipless.layers import ClipGradient
 from clipless.losses import LOSSES, Loss
 from clipless.network import Network
 from clipless.optimizers import Optimizer
@@ -137,7 +138,7 @@ def build_model(config: TrialConfig, data: Dataset, loss: Loss, seed: int) -> Ne
     try:
         if "constraint" in options:
             options["constraint"] = build_constraint(options["constraint"], model.weight_norm)
-        return clipless.zoo.build(
+        network = clipless.zoo.build(
             model.architecture,
             declared.input_shape,
             loss.output_size(len(declared.classes)),
@@ -145,6 +146,9 @@ def build_model(config: TrialConfig, data: Dataset, loss: Loss, seed: int) -> Ne
             generator=torch.Generator().manual_seed(seed),
             **options,
         )
+        if config.training.gradient_clip is None:
+            return network
+        return Network([*network.layers, ClipGradient(config.training.gradient_clip)], network.input_shape)
     except (CliplessError, ValueError) as error:
         raise SpecError(f"{error} (model.architecture={model.architecture} on {declared.name})") from error
 

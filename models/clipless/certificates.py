@@ -17,7 +17,8 @@ from math import inf, isfinite, nan, sqrt
 import torch
 from torch import Tensor
 
-from clipless.bounds import NetworkBounds, WeightNorms, bound_network, relative_error
+from clipless.bounds import NetworkBounds, WeightNorms, bound_network
+from clipless.bounds._rules import relative_error
 from clipless.front import split_fixed_front
 from clipless.layers import ClipGradient, Dense
 from clipless.network import Network
@@ -54,8 +55,8 @@ def measured_bounds(model: Network) -> NetworkBounds:
 def forward_error(model: Network, bounds: NetworkBounds) -> float:
     """Largest distance between float64 logits and the exact ones, over every input.
 
-    The errors of the layers (`clipless.bounds.relative_error`), enlarged by the gains of the layers behind them. Where
-    there is no bound yet, in front of the input ball, the ball's takes its place.
+    The errors of the layers (see ``relative_error`` of the bound rules), enlarged by the gains of the layers behind
+    them. Where there is no bound yet, in front of the input ball, the ball's takes its place.
 
     Args:
         model: the network.

@@ -291,3 +291,36 @@ def test_every_architecture_makes_a_trial(digits, model):
     run = trial(digits, model=model, training={"epochs": 1})
     (point,) = list(run.epoch_rows())[-1:]
     assert 0 <= point["values"]["accuracy"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "private"),
+    [
+        ({"method": "lip-dp-sgd"}, True),
+        ({"method": "clipless", "follow_weights": True, "schedule": "cosine", "averaging": 0.9}, True),
+        ({"method": "dp-sgd", "sensitivity_fraction": None, "clip_norm": 0.5}, True),
+        ({"method": "dp-sgd", "sensitivity_fraction": None, "clip_norm": 0.5, "ghost_clipping": True}, True),
+        ({"method": "non-private", "sensitivity_fraction": None}, False),
+    ],
+)
+def test_every_method_is_one_trial_like_any_other(digits, changes, private):
+    privacy = {} if private else {"noise_multiplier": None, "noise": None}
+    run, rows = trained(digits, training=changes, privacy=privacy, source=SeededSource(0))
+    assert run.plan.method.value == changes["method"]
+    assert [row["epoch"] for row in rows] == list(range(1, EPOCHS + 1))
+    epsilons = [row["values"]["epsilon"] for row in rows]
+    assert all(epsilon < float("inf") for epsilon in epsilons) == private
+    assert rows[-1]["values"]["accuracy"] > 0.3
+
+
+def test_clipped_gradients_of_the_logits_lower_every_sensitivity(digits):
+    plain, clipped = (trial(digits, training={"gradient_clip": clip}) for clip in (None, 0.1))
+    assert set(plain.plan.sensitivities) == set(clipped.plan.sensitivities)
+    for name, delta in clipped.plan.sensitivities.items():
+        assert delta < 0.15 * plain.plan.sensitivities[name]
+
+
+def test_test_scores_and_validation_scores_share_what_the_front_computes(digits):
+    run, rows = trained(digits, source=SeededSource(0))
+    again = clipless.evaluate(run.model, digits.validation, ["1/4"], digits.metadata.input_gain)
+    assert again == {name: value for name, value in rows[-1]["values"].items() if name != "epsilon"}

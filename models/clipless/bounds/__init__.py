@@ -13,15 +13,7 @@ from clipless.bounds import (  # noqa: F401
     scattering,
     shape,
 )
-from clipless.bounds._rules import (
-    LayerBound,
-    Signal,
-    WeightNorms,
-    bound_layer,
-    bound_rule,
-    bounded_types,
-    relative_error,
-)
+from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_layer, bound_rule, bounded_types
 from clipless.bounds.propagate import NetworkBounds, bound_network
 
 __all__ = [
@@ -33,5 +25,4 @@ __all__ = [
     "bound_network",
     "bound_rule",
     "bounded_types",
-    "relative_error",
 ]
