@@ -92,6 +92,7 @@ def make_card(*, sweep: str, trial: Trial, point: Point, claim: Claim, ledger: M
             "method": plan["method"],
             "sensitivity_fraction": plan["sensitivity_fraction"],
             "clip_norm": plan["clip_norm"],
+            "follow_weights": plan["follow_weights"],
             "parameters": [
                 {"name": name, "sensitivity": sensitivity, "noise_std": plan["noise_stds"][name]}
                 for name, sensitivity in plan["sensitivities"].items()

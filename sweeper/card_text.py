@@ -133,9 +133,15 @@ def _sensitivity(method: Method, card: Mapping[str, Any]) -> str:
         if method is Method.LIP_DP_SGD
         else ""
     )
+    following = (
+        " At each step it follows the weights released by the steps before, and the noise with it; the table states the "
+        "largest values."
+        if card["follow_weights"]
+        else ""
+    )
     return (
         "the contribution of one example to each parameter's summed gradient is limited in the backward pass, "
-        f"at {clipping}{normalised} (`{method.value}`)."
+        f"at {clipping}{normalised} (`{method.value}`).{following}"
     )
 
 

@@ -102,6 +102,7 @@ def test_replace_one_has_no_crosscheck_and_says_so(trial, point, claim, event):
     ("changes", "said", "unsaid"),
     [
         ({"method": "dp-sgd", "clip_norm": 0.7}, ["is clipped to norm 0.7", "the same on every entry"], "min-variance"),
+        ({"follow_weights": True}, ["follows the weights released", "the largest values"], "clipped to norm"),
         ({"method": "lip-dp-sgd"}, ["at 0.3 of", "divided by the norm of the example's own input"], "clipped to norm"),
         ({"method": "non-private"}, ["trained without noise", "Epsilon is infinite"], "Poisson; each row"),
     ],
