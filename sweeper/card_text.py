@@ -134,7 +134,7 @@ def _sensitivity(method: Method, card: Mapping[str, Any]) -> str:
         else ""
     )
     following = (
-        " At each step it follows the weights released by the steps before, and the noise with it; the table states the "
+        " Each step follows the weights released by the steps before, and the noise with it; the table states the "
         "largest values."
         if card["follow_weights"]
         else ""
