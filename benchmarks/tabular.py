@@ -1,6 +1,6 @@
 """AUROC on tables of ADBench at epsilon 1: ours, DP-SGD on an ordinary network, and one without privacy.
 
-    python benchmarks/tabular.py --data-dir FOLDER-OF-adbench [--splits 5] [--trials 16] [TABLE...]
+    python benchmarks/tabular.py --data-dir FOLDER-OF-adbench [--splits 5] [--trials 16] [--tables yeast ...]
 
 The published protocol (Bethune et al. 2024, Table 7): the best validation AUROC of a sweep whose trials all end at
 epsilon 1, on a split into 80 % and 20 %; here mean and standard deviation over several splits. The best of a sweep is
@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from sweeper.cluster import cluster
 from sweeper.runner import Options, run
 from sweeper.spec import Spec
 
@@ -44,7 +45,7 @@ def best_auroc(spec: Spec, data_dir: Path, out: Path) -> tuple[float, float]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", choices=TABLES, default=TABLES)
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--trials", type=int, default=16)
@@ -53,7 +54,7 @@ def main() -> None:
     heads = [f"{method} | s/trial" for method in options.methods]
     print(f"{options.splits} splits, {options.trials} trials each\n")
     print(f"| table | {' | '.join(heads)} |\n|---|{'---|---|' * len(heads)}", flush=True)
-    with tempfile.TemporaryDirectory() as out:
+    with tempfile.TemporaryDirectory() as out, cluster():
         for table in options.tables:
             cells = []
             for method in options.methods:
