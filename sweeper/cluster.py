@@ -6,6 +6,7 @@ unless the user has turned it on.
 """
 
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -67,6 +68,7 @@ def cluster(
     try:
         yield
     finally:
+        gc.collect()  # handles that die after the shutdown still call Ray, which then ends the process
         ray.shutdown()
 
 
