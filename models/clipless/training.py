@@ -120,6 +120,7 @@ class PrivateTrainer:
     ) -> None:
         self._ghost_clipping = ghost_clipping
         self._model, self._loss, self._plan = model, loss, plan
+        self._layers = list(model.layers)
         front, self._trained = split_fixed_front(model)
         self._data = precompute(front, data)
         self._micro_batch_size = micro_batch_size
@@ -140,12 +141,19 @@ class PrivateTrainer:
         curve = self._plan.epsilon_curve()
         for epoch in range(1, self._plan.epochs + 1):
             check_trainable(self._model, bounded=self._plan.method.bounded)
+            self._check_layers()
             check_arithmetic(self._data.x.device)
             for rows in self._sampler.batches(self._plan.steps_per_epoch):
                 self.step(torch.from_numpy(rows).to(self._data.x.device))
             last = epoch == self._plan.epochs
             with nullcontext() if self._average is None else self._average.shown(keep=last):
                 yield Epoch(epoch, curve[epoch - 1])
+
+    def _check_layers(self) -> None:
+        """Refuse layers that were exchanged: the guard would be armed on others than those that are trained."""
+        layers = list(self._model.layers)
+        if len(layers) != len(self._layers) or any(a is not b for a, b in zip(layers, self._layers, strict=True)):
+            raise PlanError("Expected the layers that training began with, found others; make a new plan for them")
 
     def step(self, rows_B: Tensor) -> None:
         """Take one step on the given rows, which must come from the plan's sampler to be worth their price."""

@@ -6,6 +6,7 @@ import torch
 from clipless import SGD, Adam, Epoch, TauCCE, fit, make_plan, training, zoo
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
+from clipless.layers import GroupSort
 from clipless.optimizers import Schedule
 from clipless.testing import SeededSource
 
@@ -244,6 +245,22 @@ def test_a_micro_batch_without_rows_is_refused(planned, size):
 
 def test_unknown_optimiser_settings_are_refused(planned):
     refused(UnsupportedError, "SGD or Adam", *planned, optimizer=torch.optim.SGD)
+
+
+@pytest.mark.parametrize("change", ["exchanged", "added", "removed"])
+def test_layers_that_change_between_epochs_are_refused(change):
+    """The guard is armed on the layers of the model; those that are trained must be these."""
+    model, data = network(), rows()
+    epochs = fit(model, TauCCE(0.1), data, plan_for(model, data, epochs=2), source=SeededSource(0))
+    next(epochs)
+    if change == "exchanged":
+        model.layers[2] = network(seed=1).layers[2]
+    elif change == "added":
+        model.layers.insert(1, GroupSort())
+    else:
+        del model.layers[3]
+    with pytest.raises(PlanError, match="layers that training began with"):
+        next(epochs)
 
 
 def test_a_schedule_falls_over_all_planned_steps(monkeypatch):

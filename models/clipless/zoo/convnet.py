@@ -40,8 +40,7 @@ def convnet(
         constraint: of every weight; `Orthogonal` by default.
         generator: draws the initial weights.
     """
-    if len(input_shape) != 3 or min(input_shape[1:]) < 2**depth:
-        raise ValueError(f"Expected (C, H, W) maps of at least {2**depth} for depth={depth}, got {tuple(input_shape)}")
+    parts.check_maps(tuple(input_shape), 2**depth, f"depth={depth}")
     channels, height, size = input_shape
     layers: list[nn.Module] = [InputBall(input_norm)]
     for block in range(depth):

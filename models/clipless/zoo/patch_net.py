@@ -8,6 +8,7 @@ from torch import nn
 from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall
 from clipless.network import Network
 from clipless.projections import Constraint
+from clipless.zoo import parts
 
 
 def patch_net(
@@ -38,11 +39,7 @@ def patch_net(
         constraint: of every weight; `Orthogonal` by default.
         generator: draws the initial weights.
     """
-    if len(input_shape) != 3 or min(input_shape[1:]) < patch**depth:
-        raise ValueError(
-            f"Expected (C, H, W) maps of at least {patch**depth} for patch={patch} and depth={depth}, "
-            f"got {tuple(input_shape)}"
-        )
+    parts.check_maps(tuple(input_shape), patch**depth, f"patch={patch} and depth={depth}")
     channels, height, size = input_shape
     layers: list[nn.Module] = [InputBall(input_norm)]
     for block in range(depth):
