@@ -6,19 +6,21 @@ so that no code path can train otherwise than was accounted.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from math import ceil, isfinite
+from dataclasses import asdict, dataclass, fields, replace
+from math import ceil, isfinite, sqrt
 from types import MappingProxyType
 from typing import Any
 
 from torch import nn
 
 from clipless.bounds import WeightNorms, bound_network
+from clipless.clipping import LEAST_SHARE, AdaptiveClipping, Clipping, check_clipping
 from clipless.errors import PlanError
 from clipless.inspection import check_trainable
 from clipless.losses import Loss, loss_lipschitz
 from clipless.methods import Method
 from clipless.network import Network
+from clipless.optimizers import Schedule
 from clipless.privacy.accounting import pld_curve, rdp_curve
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.calibration import noise_multiplier_for, steps_for
@@ -27,10 +29,6 @@ from clipless.privacy.events import PoissonGaussian, Relation
 # Relative increase of the noise that covers the rounding of float32 sums: removing one example of 8192 was
 # seen to move a float32 sum by 1.00007 Delta.
 NOISE_INFLATION = 1e-3
-
-# Sensitivities that follow the weights stop at this share of the planned ones: behind a layer of zeros nothing is left
-# to be noised, and noise that underflows would hide nothing.
-LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +51,8 @@ class Plan:
         clip_norm: C, norm that ``dp-sgd`` clips the whole gradient of an example to.
         follow_weights: whether the sensitivities of a step are those of the weights as they are then, which earlier
             steps have released, instead of the largest that the constraints allow; the noise falls with them.
+        clipping: how the norms of `clipless.layers.ClipGradient` layers move from step to step; the sensitivities
+            and the noise of a step follow them.
     """
 
     population: int
@@ -68,6 +68,7 @@ class Plan:
     method: Method = Method.CLIPLESS
     clip_norm: float | None = None
     follow_weights: bool = False
+    clipping: Clipping = Schedule.CONSTANT
 
     def __post_init__(self) -> None:
         for name in ("sensitivities", "sizes"):
@@ -94,14 +95,30 @@ class Plan:
         if self.method is Method.DP_SGD:  # the whole gradient is clipped at once: one Gaussian mechanism
             multipliers = dict.fromkeys(self.sensitivities, self.noise_multiplier)
         else:
-            multipliers = noise_multipliers(self.allocation, self.noise_multiplier, self.sensitivities, self.sizes)
+            sigma = self.noise_multiplier / sqrt(1.0 - self._count_share)
+            multipliers = noise_multipliers(self.allocation, sigma, self.sensitivities, self.sizes)
         return {name: sigma * self.sensitivities[name] * (1.0 + NOISE_INFLATION) for name, sigma in multipliers.items()}
 
+    @property
+    def count_std(self) -> float:
+        """Standard deviation of the noise on the count that moves an adaptive norm; one row moves it by at most 1/2."""
+        if self._count_share == 0.0:
+            return 0.0
+        return 0.5 * self.noise_multiplier / sqrt(self._count_share) * (1.0 + NOISE_INFLATION)
+
+    @property
+    def _count_share(self) -> float:
+        return self.clipping.share if isinstance(self.clipping, AdaptiveClipping) else 0.0
+
     def at(self, network: Network, loss: Loss) -> "Plan":
-        """Return the plan of the next step: itself, or one whose sensitivities follow the weights of ``network``."""
-        if not self.follow_weights:
+        """Return the plan of the next step: itself, or one whose sensitivities follow the weights of ``network``.
+
+        They also follow the norms that its clipping layers have now.
+        """
+        if not (self.follow_weights or self.clipping is not Schedule.CONSTANT) or not self.method.bounded:
             return self
-        now = _worst_case(network, loss, self.method, WeightNorms.CURRENT)
+        weights = WeightNorms.CURRENT if self.follow_weights else WeightNorms.CONSTRAINED
+        now = _worst_case(network, loss, self.method, weights)
         return replace(
             self,
             sensitivities={
@@ -144,10 +161,18 @@ class Plan:
             "sensitivity_fraction": self.sensitivity_fraction,
             "clip_norm": self.clip_norm,
             "follow_weights": self.follow_weights,
+            "clipping": _described(self.clipping),
+            "count_std": self.count_std,
             "sensitivities": dict(self.sensitivities),
             "noise_stds": self.noise_stds,
             "event": self.event().to_json(),
         }
+
+
+def _described(clipping: Clipping) -> dict[str, Any]:
+    if isinstance(clipping, AdaptiveClipping):
+        return {"kind": "adaptive", **asdict(clipping)}
+    return {"kind": clipping.value}
 
 
 def _rebuilt(values: dict[str, Any]) -> Plan:
@@ -171,6 +196,7 @@ def make_plan(
     method: Method = Method.CLIPLESS,
     clip_norm: float | None = None,
     follow_weights: bool = False,
+    clipping: Clipping = Schedule.CONSTANT,
 ) -> Plan:
     """Plan a training; of ``epsilon``, ``noise_multiplier`` and ``epochs`` any two give the third.
 
@@ -190,6 +216,8 @@ def make_plan(
         method: what bounds the contribution of one example; ``non-private`` takes ``epochs`` alone.
         clip_norm: C, for ``dp-sgd`` and nothing else.
         follow_weights: let the sensitivities of each step be those of the current weights; see `Plan`.
+        clipping: a schedule of the norms of the model's clipping layers, or `clipless.clipping.AdaptiveClipping`, whose
+            counts are part of each step's event.
 
     Raises:
         PlanError: parameters that do not fit together.
@@ -204,6 +232,9 @@ def make_plan(
     _check_clip_norm(method, clip_norm)
     if follow_weights and not method.bounded:
         raise PlanError(f"Expected clipless or lip-dp-sgd with follow_weights, got {method.value}")
+    if clipping is not Schedule.CONSTANT and method is Method.DP_SGD:
+        raise PlanError("Expected clipping=constant for dp-sgd, which clips to clip_norm, got another")
+    check_clipping(model, clipping)
     given = [
         name for name, v in (("epsilon", epsilon), ("noise_multiplier", noise_multiplier), ("epochs", epochs)) if v
     ]
@@ -247,6 +278,7 @@ def make_plan(
         method=method,
         clip_norm=clip_norm,
         follow_weights=follow_weights,
+        clipping=clipping,
     )
 
 
@@ -261,6 +293,7 @@ def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int) -> Net
     sensitivities, sizes = _sensitivities(model, loss, plan.method, plan.sensitivity_fraction, plan.clip_norm)
     if sensitivities != dict(plan.sensitivities) or sizes != dict(plan.sizes):
         raise PlanError("Expected the model and loss that the plan was made for; make a new plan for this one")
+    check_clipping(model, plan.clipping)
     return check_trainable(model, bounded=plan.method.bounded)
 
 

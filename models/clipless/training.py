@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from clipless.clipping import ClipNorms
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.front import precompute, split_fixed_front
@@ -135,6 +136,8 @@ class PrivateTrainer:
         self._optimizer = build_optimizer(optimizer, parameters.values())
         self._steps, self._schedule, self._learning_rate = 0, schedule, optimizer.learning_rate
         self._average = None if averaging is None else MovingAverage(parameters.values(), averaging)
+        steps = plan.epochs * plan.steps_per_epoch
+        self._clip_norms = ClipNorms(model, plan.clipping, steps, plan.batch_size, plan.count_std)
 
     def epochs(self) -> Iterator[Epoch]:
         """Train, one epoch for each value asked for."""
@@ -158,12 +161,12 @@ class PrivateTrainer:
     def step(self, rows_B: Tensor) -> None:
         """Take one step on the given rows, which must come from the plan's sampler to be worth their price."""
         self._gradient_D.zero_()
-        plan = self._plan.at(self._model, self._loss)
         for parameter, piece_D in self._pieces:  # anew: ``zero_grad`` and ``to`` put others in their place
             parameter.grad = piece_D.view_as(parameter)
-        for chunk in rows_B.split(self._micro_batch_size):
-            x, y = self._data.x[chunk], self._data.y[chunk]
-            accumulate_gradients(self._model, self._loss, x, y, plan, forward=self._trained, ghost=self._ghost_clipping)
+        with self._clip_norms.lowered(self._steps):
+            plan = self._plan.at(self._model, self._loss)
+            for chunk in rows_B.split(self._micro_batch_size):
+                self._accumulate(self._data.x[chunk], self._data.y[chunk], plan)
         if any(p.grad is None or p.grad.data_ptr() != piece_D.data_ptr() for p, piece_D in self._pieces):
             raise PlanError("Expected gradients to gather where the noise is added; one was replaced during the step")
         for name, std in plan.noise_stds.items():
@@ -171,6 +174,8 @@ class PrivateTrainer:
         if plan.method is not Method.NON_PRIVATE:
             noise_D = self._source.normal(self._gradient_D.numel(), self._gradient_D.device)
             self._gradient_D.addcmul_(noise_D, self._noise_stds_D)
+        if self._clip_norms.adaptive:
+            self._clip_norms.advance(float(self._source.normal(1)))
         self._gradient_D.div_(self._plan.batch_size)
         factor = self._schedule.factor(self._steps, self._plan.epochs * self._plan.steps_per_epoch)
         for group in self._optimizer.param_groups:
@@ -180,6 +185,10 @@ class PrivateTrainer:
         self._steps += 1
         if self._average is not None:
             self._average.update()
+
+    def _accumulate(self, x: Tensor, y: Tensor, plan: Plan) -> None:
+        accumulate_gradients(self._model, self._loss, x, y, plan, forward=self._trained, ghost=self._ghost_clipping)
+        self._clip_norms.count(len(x))
 
 
 def accumulate_gradients(

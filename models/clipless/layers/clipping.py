@@ -1,5 +1,7 @@
 """Clipping of cotangents between layers. Shape letters: B batch."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, final
 
 import torch
@@ -29,6 +31,35 @@ class ClipGradient(nn.Module):
         if not 0 < norm < float("inf"):
             raise ValueError(f"Expected 0 < norm < inf, got norm={norm!r} (ClipGradient)")
         self.norm = float(norm)
+        self._factor = 1.0
+        self._indicators: list[Tensor] | None = None
+
+    @property
+    def current_norm(self) -> float:
+        """The norm that cotangents are clipped to now: C, or less inside `lowered`."""
+        return self.norm * self._factor
+
+    @contextmanager
+    def lowered(self, factor: float, *, counting: bool = False) -> Iterator[None]:
+        """Clip to ``factor`` C inside the block.
+
+        Args:
+            factor: in (0, 1].
+            counting: keep, for `take_indicators`, whether each row stayed below. Depends on the rows: to be released
+                with noise only, see `clipless.clipping`.
+        """
+        if not 0 < factor <= 1:
+            raise ValueError(f"Expected 0 < factor <= 1, got factor={factor!r} (ClipGradient)")
+        self._factor, self._indicators = factor, [] if counting else None
+        try:
+            yield
+        finally:
+            self._factor, self._indicators = 1.0, None
+
+    def take_indicators(self) -> list[Tensor]:
+        """Return and forget, for each backward pass, (B,) values: 1/2 where the norm was at most C, -1/2 elsewhere."""
+        taken, self._indicators = self._indicators or [], []
+        return taken
 
     def config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -36,20 +67,22 @@ class ClipGradient(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return ``x`` (B, ...)."""
-        y: Tensor = _ClipRows.apply(x, self.norm)  # type: ignore[no-untyped-call]
+        y: Tensor = _ClipRows.apply(x, self.current_norm, self._indicators)  # type: ignore[no-untyped-call]
         return y
 
 
 class _ClipRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, norm: float) -> Tensor:
-        ctx.norm = norm
+    def forward(ctx: Any, x: Tensor, norm: float, indicators: list[Tensor] | None) -> Tensor:
+        ctx.norm, ctx.indicators = norm, indicators
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
         norm_B = row_norms(g)
         finite_B = norm_B.isfinite()
+        if ctx.indicators is not None:
+            ctx.indicators.append(torch.where(norm_B <= ctx.norm, 0.5, -0.5))  # NaN is not below
         scale_B = torch.where(finite_B, (ctx.norm / norm_B).clamp(max=1.0), 0.0)
         column = (-1, *[1] * (g.dim() - 1))
-        return torch.where(finite_B.view(column), g, 0.0) * scale_B.view(column), None
+        return torch.where(finite_B.view(column), g, 0.0) * scale_B.view(column), None, None

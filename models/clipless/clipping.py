@@ -1,0 +1,132 @@
+"""The clipping norm during a training: fixed, on a schedule, or following a private quantile.
+
+The layers are `clipless.layers.ClipGradient`; what is decided here is by which factor their norms are lowered at each
+step. A schedule is known before the first step. A quantile is learned from the training rows, and paid for: each step
+also releases a noisy count of the rows that stayed below the norm, with a share of the step's privacy.
+
+Shape letters: B batch.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from math import exp
+from typing import final
+
+from torch import nn
+
+from clipless.errors import PlanError
+from clipless.layers import ClipGradient
+from clipless.optimizers import Schedule
+
+# Norms and sensitivities that fall stop at this share of the planned ones: noise that underflows would hide nothing.
+LEAST_SHARE = 1e-3
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveClipping:
+    """Let the norm follow a quantile of the cotangents' norms (Andrew et al. 2021, arXiv 1905.03871, algorithm 1).
+
+    After each step ``C <- C exp(-rate (n / b - quantile))``, with n the noisy number of rows whose norm was at most C,
+    counted as +-1/2 around b / 2, so that one row moves the count by at most 1/2. C starts from the layer's norm and
+    never exceeds it.
+
+    Attributes:
+        quantile: share of the rows that are to stay below the norm, in (0, 1).
+        share: of each step's privacy that the count receives, in (0, 1): its multiplier is ``sigma / sqrt(share)``,
+            that of the gradients ``sigma / sqrt(1 - share)``, and together they compose to sigma.
+        rate: of the geometric update; positive.
+    """
+
+    quantile: float = 0.9
+    share: float = 0.01
+    rate: float = 0.2
+
+    def __post_init__(self) -> None:
+        for name, value in (("quantile", self.quantile), ("share", self.share)):
+            if not 0 < value < 1:
+                raise PlanError(f"Expected 0 < {name} < 1, got {name}={value!r} (AdaptiveClipping)")
+        if not 0 < self.rate < float("inf"):
+            raise PlanError(f"Expected 0 < rate < inf, got rate={self.rate!r} (AdaptiveClipping)")
+
+
+Clipping = Schedule | AdaptiveClipping
+
+
+def clipping_layers(model: nn.Module) -> list[ClipGradient]:
+    """Return the layers of ``model`` that clip cotangents."""
+    return [layer for layer in model.modules() if isinstance(layer, ClipGradient)]
+
+
+def check_clipping(model: nn.Module, clipping: Clipping) -> None:
+    """Refuse a moving norm without a layer that it could move.
+
+    Raises:
+        PlanError: no clipping layer; or, for a quantile, several, whose counts would each have to be paid.
+    """
+    if clipping is Schedule.CONSTANT:
+        return
+    found = len(clipping_layers(model))
+    if isinstance(clipping, AdaptiveClipping):
+        if found != 1:
+            raise PlanError(f"Expected exactly one ClipGradient layer for AdaptiveClipping, got {found}")
+    elif found == 0:
+        raise PlanError(f"Expected a ClipGradient layer for clipping={clipping.value}, got none")
+
+
+class ClipNorms:
+    """The norms of a model's clipping layers from step to step.
+
+    Args:
+        model: its clipping layers hold their full norm outside of steps.
+        clipping: what moves the norms.
+        steps: planned steps.
+        batch_size: b, fixed denominator of the count.
+        count_std: standard deviation of the count's noise.
+    """
+
+    def __init__(self, model: nn.Module, clipping: Clipping, steps: int, batch_size: float, count_std: float) -> None:
+        self._layers = clipping_layers(model)
+        self._clipping, self._steps = clipping, steps
+        self._batch_size, self._count_std = batch_size, count_std
+        self._factor, self._centred_count = 1.0, 0.0
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether `advance` releases a count, for which it takes one standard normal number."""
+        return isinstance(self._clipping, AdaptiveClipping)
+
+    @contextmanager
+    def lowered(self, step: int) -> Iterator[None]:
+        """Lower the norms to those of ``step``, from 0, inside the block."""
+        factor = self._clipping.factor(step, self._steps) if isinstance(self._clipping, Schedule) else self._factor
+        self._centred_count = 0.0
+        with ExitStack() as stack:
+            for layer in self._layers:
+                stack.enter_context(layer.lowered(max(factor, LEAST_SHARE), counting=self.adaptive))
+            yield
+
+    def count(self, rows: int) -> None:
+        """Take in the indicators of one backward pass over ``rows`` rows.
+
+        Raises:
+            PlanError: the layer saw another number of rows, or saw them more than once: one row could then move the
+                count by more than was accounted.
+        """
+        if not self.adaptive or rows == 0:
+            return
+        (layer,) = self._layers
+        seen = layer.take_indicators()
+        if [len(indicators_B) for indicators_B in seen] != [rows]:
+            raise PlanError(
+                f"Expected one backward pass of {rows} rows through ClipGradient, got {[len(s) for s in seen]}"
+            )
+        self._centred_count += float(seen[0].double().sum())
+
+    def advance(self, normal: float) -> None:
+        """Release the noisy count and update the norm; ``normal`` is a draw of N(0, 1)."""
+        if isinstance(self._clipping, AdaptiveClipping):
+            below = (self._centred_count + self._count_std * normal) / self._batch_size + 0.5
+            factor = self._factor * exp(-self._clipping.rate * (below - self._clipping.quantile))
+            self._factor = min(max(factor, LEAST_SHARE), 1.0)
