@@ -84,12 +84,21 @@ class ClipNorms:
         steps: planned steps.
         batch_size: b, fixed denominator of the count.
         count_std: standard deviation of the count's noise.
+        copies: passes of each row, each of which counts for a part of it.
     """
 
-    def __init__(self, model: nn.Module, clipping: Clipping, steps: int, batch_size: float, count_std: float) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        clipping: Clipping,
+        steps: int,
+        batch_size: float,
+        count_std: float,
+        copies: int = 1,
+    ) -> None:
         self._layers = clipping_layers(model)
         self._clipping, self._steps = clipping, steps
-        self._batch_size, self._count_std = batch_size, count_std
+        self._batch_size, self._count_std, self._copies = batch_size, count_std, copies
         self._factor, self._centred_count = 1.0, 0.0
 
     @property
@@ -122,7 +131,7 @@ class ClipNorms:
             raise PlanError(
                 f"Expected one backward pass of {rows} rows through ClipGradient, got {[len(s) for s in seen]}"
             )
-        self._centred_count += float(seen[0].double().sum())
+        self._centred_count += float(seen[0].double().sum()) / self._copies
 
     def advance(self, normal: float) -> None:
         """Release the noisy count and update the norm; ``normal`` is a draw of N(0, 1)."""

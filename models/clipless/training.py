@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from clipless.augmentation import Augmentation
 from clipless.clipping import ClipNorms
 from clipless.datasets import Split
 from clipless.errors import PlanError
@@ -54,6 +55,7 @@ def fit(
     averaging: float | None = None,
     micro_batch_size: int | None = None,
     ghost_clipping: bool = False,
+    augmentation: Augmentation | None = None,
     source: RandomSource | None = None,
 ) -> Iterator[Epoch]:
     """Train ``model`` in place, one epoch for each value asked for.
@@ -70,6 +72,8 @@ def fit(
         micro_batch_size: rows per forward pass; a larger batch is accumulated. Does not change privacy. By default
             512 on a CPU, 8192 elsewhere.
         ghost_clipping: how ``dp-sgd`` clips, see `clipless.per_example.accumulate_clipped`. Does not change privacy.
+        augmentation: random copies of each drawn row; does not change privacy. A fixed front is then applied at every
+            step.
         source: randomness of batches and noise; by default, and for any guarantee, a fresh `SecureSource`.
 
     Raises:
@@ -98,6 +102,7 @@ def fit(
         schedule=schedule,
         averaging=averaging,
         ghost_clipping=ghost_clipping,
+        augmentation=augmentation,
     )
     return trainer.epochs()
 
@@ -118,13 +123,18 @@ class PrivateTrainer:
         schedule: Schedule = Schedule.CONSTANT,
         averaging: float | None = None,
         ghost_clipping: bool = False,
+        augmentation: Augmentation | None = None,
     ) -> None:
         self._ghost_clipping = ghost_clipping
         self._model, self._loss, self._plan = model, loss, plan
         self._layers = list(model.layers)
-        front, self._trained = split_fixed_front(model)
-        self._data = precompute(front, data)
-        self._micro_batch_size = micro_batch_size
+        self._augmentation, self._copies = augmentation, augmentation.copies if augmentation else 1
+        if augmentation is None:
+            front, self._trained = split_fixed_front(model)
+            self._data = precompute(front, data)
+        else:  # features of a copy are not those of the row
+            self._trained, self._data = model, data
+        self._micro_batch_size = max(1, micro_batch_size // self._copies)
         self._source = source
         self._sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
@@ -137,7 +147,7 @@ class PrivateTrainer:
         self._steps, self._schedule, self._learning_rate = 0, schedule, optimizer.learning_rate
         self._average = None if averaging is None else MovingAverage(parameters.values(), averaging)
         steps = plan.epochs * plan.steps_per_epoch
-        self._clip_norms = ClipNorms(model, plan.clipping, steps, plan.batch_size, plan.count_std)
+        self._clip_norms = ClipNorms(model, plan.clipping, steps, plan.batch_size, plan.count_std, self._copies)
 
     def epochs(self) -> Iterator[Epoch]:
         """Train, one epoch for each value asked for."""
@@ -169,6 +179,7 @@ class PrivateTrainer:
                 self._accumulate(self._data.x[chunk], self._data.y[chunk], plan)
         if any(p.grad is None or p.grad.data_ptr() != piece_D.data_ptr() for p, piece_D in self._pieces):
             raise PlanError("Expected gradients to gather where the noise is added; one was replaced during the step")
+        self._gradient_D.div_(self._copies)
         for name, std in plan.noise_stds.items():
             self._noise_stds[name].fill_(std)
         if plan.method is not Method.NON_PRIVATE:
@@ -187,6 +198,8 @@ class PrivateTrainer:
             self._average.update()
 
     def _accumulate(self, x: Tensor, y: Tensor, plan: Plan) -> None:
+        if self._augmentation is not None:
+            x, y = self._augmentation.apply(x, self._source), y.repeat_interleave(self._copies, dim=0)
         accumulate_gradients(self._model, self._loss, x, y, plan, forward=self._trained, ghost=self._ghost_clipping)
         self._clip_norms.count(len(x))
 

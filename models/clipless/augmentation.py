@@ -1,0 +1,72 @@
+"""Augmentation multiplicity: several random copies of each drawn row (De et al. 2022, arXiv 2204.13650).
+
+Every copy passes the guard, or the clipping, on its own, and the summed gradient is divided by the fixed number of
+copies. So one row contributes at most the mean of its copies, which is within the sensitivity of one: copies cost time
+and no privacy.
+
+Shape letters: B batch, K copies, C channels, H height, W width.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clipless.privacy.randomness import RandomSource
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Augmentation:
+    """Random flips and shifts of images, drawn anew for each copy; neither enlarges a norm.
+
+    Attributes:
+        copies: K, of each drawn row; a public number.
+        flip: mirror left and right with probability 1/2.
+        shift: largest shift, in pixels, up or down and left or right; zeros come in.
+    """
+
+    copies: int = 1
+    flip: bool = False
+    shift: int = 0
+
+    def __post_init__(self) -> None:
+        if type(self.copies) is not int or self.copies < 1:
+            raise ValueError(f"Expected a whole number copies >= 1, got copies={self.copies!r} (Augmentation)")
+        if type(self.shift) is not int or self.shift < 0:
+            raise ValueError(f"Expected a whole number shift >= 0, got shift={self.shift!r} (Augmentation)")
+        if not (self.flip or self.shift):
+            raise ValueError("Expected flip or shift, got neither: copies would all be the same (Augmentation)")
+
+    def apply(self, x_BCHW: Tensor, source: RandomSource) -> Tensor:
+        """Return the copies (B K, C, H, W), those of one row one after the other.
+
+        Args:
+            x_BCHW: images.
+            source: fixes what happens to each copy, which depends on no row.
+
+        Raises:
+            ValueError: rows that are no images.
+        """
+        if x_BCHW.dim() != 4:
+            raise ValueError(f"Expected images (B, C, H, W) to augment, got shape {tuple(x_BCHW.shape)}")
+        seed = int.from_bytes(source.random_bytes(8), "little", signed=True)
+        generator = torch.Generator().manual_seed(seed)
+        copies = x_BCHW.repeat_interleave(self.copies, dim=0)
+        if self.flip:
+            flipped = torch.rand(len(copies), generator=generator).lt(0.5).to(copies.device)
+            copies = torch.where(flipped.view(-1, 1, 1, 1), copies.flip(3), copies)
+        return self._shifted(copies, generator) if self.shift else copies
+
+    def _shifted(self, x_NCHW: Tensor, generator: torch.Generator) -> Tensor:
+        height, width = x_NCHW.shape[2:]
+        offsets_2N = torch.randint(2 * self.shift + 1, (2, len(x_NCHW)), generator=generator).to(x_NCHW.device)
+        rows_NH, columns_NW = (
+            offset_N[:, None] + torch.arange(size, device=x_NCHW.device)
+            for offset_N, size in zip(offsets_2N, (height, width), strict=True)
+        )
+        padded = F.pad(x_NCHW, (self.shift,) * 4)
+        rows = rows_NH[:, None, :, None].expand(-1, x_NCHW.shape[1], -1, padded.shape[3])
+        return padded.gather(2, rows).gather(3, columns_NW[:, None, None, :].expand(-1, *x_NCHW.shape[1:3], -1))
