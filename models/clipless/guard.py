@@ -7,9 +7,12 @@ For a layer that applies ``W`` linearly, example i contributes ``g_i (x) patches
 
 (exact for a dense layer on one vector), computed from tensors at hand. The guard multiplies the
 contribution by ``min(1, Delta / n_i)``, so that the summed gradient changes by at most ``Delta`` when one
-example is added or removed, whatever the weights, the input and the loss are. Per-example gradients are
-never formed. The cotangent passed on to earlier layers is not scaled (each layer has a guard of its own), but
+example is added or removed, whatever the weights, the input and the loss are. The cotangent passed on to earlier layers is not scaled (each layer has a guard of its own), but
 a row that one guard selects away has a zero cotangent from there on.
+
+No per-example gradient is formed for that. On maps and tokens (1) is several times the true norm, though, and
+a small Delta then clips more than it must: ``exact`` forms each example's gradient, a few rows at a time, and
+clips by its own norm.
 
 LIP-DP-SGD divides each contribution by the norm of its own input first (``normalise``): (1) without
 ``|patches(x_i)|`` then bounds it. (Barczewski 2025, Algorithm 8, divides by the largest input norm *of the
@@ -22,7 +25,7 @@ gradient is formed outside these functions.
 Shape letters: B batch, I inputs, O outputs, C channels, H height, W width.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,6 +37,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clipless.errors import PlanError
+
+# Entries of the per-example gradients that are formed at once where norms are exact.
+_FORMED_ENTRIES = 2**22
 
 # Squares below the smallest normal float32 may be flushed to zero; this much norm per root element is added
 # back.
@@ -49,10 +55,12 @@ class Guard:
     Attributes:
         sensitivity: Delta, what one example may contribute at most.
         normalise: divide each contribution by the norm of the example's own input first.
+        exact: take the norm of the contribution itself instead of its bound (1).
     """
 
     sensitivity: float
     normalise: bool = False
+    exact: bool = False
 
 
 class GuardedLayer(nn.Module):
@@ -71,13 +79,16 @@ class GuardedLayer(nn.Module):
 
 
 @contextmanager
-def guarded(model: nn.Module, sensitivities: Mapping[str, float], *, normalise: bool = False) -> Iterator[None]:
+def guarded(
+    model: nn.Module, sensitivities: Mapping[str, float], *, normalise: bool = False, exact: bool = False
+) -> Iterator[None]:
     """Arm the guard of every parameter of ``model`` for the backward passes inside the block.
 
     Args:
         model: its trainable parameters must all belong to guarded layers.
         sensitivities: Delta of each parameter by its name in ``model``.
         normalise: see `Guard`.
+        exact: see `Guard`.
 
     Raises:
         PlanError: a trainable parameter without a sensitivity or without a guard, or a sensitivity that is
@@ -99,7 +110,7 @@ def guarded(model: nn.Module, sensitivities: Mapping[str, float], *, normalise: 
             raise PlanError(f"Expected a guarded layer to own {path}, got {type(model.get_submodule(owner)).__name__}")
         if delta is None or not 0 < delta < float("inf"):
             raise PlanError(f"Expected a positive, finite sensitivity for {path}, got {delta!r}")
-        guards[owner][name] = Guard(delta, normalise)
+        guards[owner][name] = Guard(delta, normalise, exact)
     try:
         for name, layer in layers.items():
             layer.guards = guards[name]
@@ -140,10 +151,14 @@ class _GuardedLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, weight_OI = ctx.saved_tensors
+        grad_weight = None
         if ctx.needs_input_grad[1]:
-            x, g = _guard_rows(x, g, row_norms(x), row_norms(g), ctx.guard)
+            if ctx.guard.exact and x.dim() == 3:
+                g, grad_weight = _exact_sum(g, x, lambda g_BTO, x_BTI: g_BTO.mT @ x_BTI, row_norms(x), ctx.guard)
+            else:  # on one vector (1) is exact
+                x, g = _guard_rows(x, g, row_norms(x), row_norms(g), ctx.guard)
+                grad_weight = g.flatten(0, -2).mT @ x.flatten(0, -2)
         grad_x = g @ weight_OI if ctx.needs_input_grad[0] else None
-        grad_weight = g.flatten(0, -2).mT @ x.flatten(0, -2) if ctx.needs_input_grad[1] else None
         return grad_x, grad_weight, None
 
 
@@ -160,9 +175,20 @@ class _GuardedConv2d(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         needs_x, needs_weight = ctx.needs_input_grad[:2]
+        exact_sum = None
         if needs_weight:
-            patch_norm_B = _patch_norms(x, tuple(weight.shape[-2:]), ctx.stride, ctx.padding)
-            x, g = _guard_rows(x, g, patch_norm_B, ctx.scale * row_norms(g), ctx.guard)
+            kernel = tuple(weight.shape[-2:])
+            patch_norm_B = _patch_norms(x, kernel, ctx.stride, ctx.padding)
+            if ctx.guard.exact:
+
+                def gradients(g_BOHW: Tensor, x_BCHW: Tensor) -> Tensor:
+                    patches = F.unfold(x_BCHW, kernel, padding=ctx.padding, stride=ctx.stride)
+                    g_BGOL, x_BGPL = (t.unflatten(1, (ctx.groups, -1)) for t in (g_BOHW.flatten(2), patches))
+                    return ctx.scale * (g_BGOL @ x_BGPL.mT)
+
+                g, exact_sum = _exact_sum(g, x, gradients, patch_norm_B, ctx.guard)
+            else:
+                x, g = _guard_rows(x, g, patch_norm_B, ctx.scale * row_norms(g), ctx.guard)
         grad_x, grad_weight, _ = torch.ops.aten.convolution_backward(
             g,
             x,
@@ -174,9 +200,13 @@ class _GuardedConv2d(torch.autograd.Function):
             False,
             (0, 0),
             ctx.groups,
-            [needs_x, needs_weight, False],
+            [needs_x, needs_weight and exact_sum is None, False],
         )
-        return grad_x, grad_weight * ctx.scale if needs_weight else None, None, None, None, None, None
+        if exact_sum is not None:
+            grad_weight = exact_sum.view_as(weight)
+        elif needs_weight:
+            grad_weight = grad_weight * ctx.scale
+        return grad_x, grad_weight, None, None, None, None, None
 
 
 def _guard_rows(
@@ -194,6 +224,35 @@ def _guard_rows(
         scale_B = (guard.sensitivity / bound_B).clamp(max=1.0)
     scale_B = torch.where(finite_B, scale_B, 0.0)
     return _select(finite_B, x) * _column(scale_B, x), _select(finite_B, g)
+
+
+def _exact_sum(
+    g: Tensor, x: Tensor, gradients: Callable[[Tensor, Tensor], Tensor], input_norm_B: Tensor, guard: Guard
+) -> tuple[Tensor, Tensor]:
+    """Sum per-example gradients that are clipped by their own norms; rows that are not finite are left out.
+
+    Args:
+        g: (B, ...) cotangents.
+        x: (B, ...) inputs.
+        gradients: of rows of ``g`` and ``x``, (B, ...) with what belongs to an example in its row.
+        input_norm_B: norms of the inputs, for ``guard.normalise``.
+        guard: of the parameter.
+
+    Returns:
+        The cotangents without the rows left out, and the sum.
+    """
+    entries = gradients(g[:1], x[:1]).numel() or 1
+    total, kept = gradients(g[:0], x[:0]).sum(dim=0), []
+    parts = (t.split(max(1, _FORMED_ENTRIES // entries)) for t in (g, x, input_norm_B))
+    for g_part, x_part, input_norm_part in zip(*parts, strict=True):
+        rows = gradients(g_part, x_part)
+        unit = 1.0 / input_norm_part if guard.normalise else torch.ones_like(input_norm_part)
+        norm_B = row_norms(rows) * unit
+        finite_B = norm_B.isfinite()
+        scale_B = torch.where(finite_B, (guard.sensitivity / norm_B).clamp(max=1.0) * unit, 0.0)
+        total += torch.tensordot(scale_B, _select(finite_B, rows), dims=1)
+        kept.append(finite_B)
+    return _select(torch.cat(kept), g), total
 
 
 def _select(keep_B: Tensor, x: Tensor) -> Tensor:

@@ -122,7 +122,9 @@ def _ascend(measure: Callable[[Tensor, Tensor], Tensor | None], x: Tensor, g: Te
     return best
 
 
-def neighbour_ratios(model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, row: int = 0) -> dict[str, float]:
+def neighbour_ratios(
+    model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, row: int = 0, *, exact: bool = False
+) -> dict[str, float]:
     """Measure how far removing one row moves each parameter's guarded, summed gradient, over its sensitivity.
 
     Args:
@@ -132,21 +134,22 @@ def neighbour_ratios(model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Pla
         y: (B,) targets.
         plan: gives the sensitivities.
         row: the row that is removed.
+        exact: as for `clipless.training.accumulate_gradients`.
 
     Returns:
         Ratio by parameter; at most 1 up to the rounding of float32 sums. NaN if a gradient is not finite.
     """
     kept = torch.arange(len(x)) != row
-    full = _summed_gradients(model, loss, x, y, plan)
-    fewer = _summed_gradients(model, loss, x[kept], y[kept], plan)
+    full = _summed_gradients(model, loss, x, y, plan, exact)
+    fewer = _summed_gradients(model, loss, x[kept], y[kept], plan, exact)
     return {name: ((full[name] - fewer[name]).double().norm() / plan.sensitivities[name]).item() for name in full}
 
 
-def _summed_gradients(model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan) -> dict[str, Tensor]:
+def _summed_gradients(model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, exact: bool) -> dict[str, Tensor]:
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for parameter in parameters.values():
         parameter.grad = torch.zeros_like(parameter)
-    accumulate_gradients(model, loss, x, y, plan)
+    accumulate_gradients(model, loss, x, y, plan, exact=exact)
     found = {name: p.grad.clone() for name, p in parameters.items() if p.grad is not None}
     for parameter in parameters.values():
         parameter.grad = None

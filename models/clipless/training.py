@@ -55,6 +55,7 @@ def fit(
     averaging: float | None = None,
     micro_batch_size: int | None = None,
     ghost_clipping: bool = False,
+    exact_norms: bool = False,
     augmentation: Augmentation | None = None,
     source: RandomSource | None = None,
 ) -> Iterator[Epoch]:
@@ -72,6 +73,8 @@ def fit(
         micro_batch_size: rows per forward pass; a larger batch is accumulated. Does not change privacy. By default
             512 on a CPU, 8192 elsewhere.
         ghost_clipping: how ``dp-sgd`` clips, see `clipless.per_example.accumulate_clipped`. Does not change privacy.
+        exact_norms: let the guard take the norm of each contribution on maps and tokens instead of a bound of it, which
+            clips less where ``sensitivity_fraction`` is small and costs time. Does not change privacy.
         augmentation: random copies of each drawn row; does not change privacy. A fixed front is then applied at every
             step.
         source: randomness of batches and noise; by default, and for any guarantee, a fresh `SecureSource`.
@@ -102,6 +105,7 @@ def fit(
         schedule=schedule,
         averaging=averaging,
         ghost_clipping=ghost_clipping,
+        exact_norms=exact_norms,
         augmentation=augmentation,
     )
     return trainer.epochs()
@@ -123,9 +127,10 @@ class PrivateTrainer:
         schedule: Schedule = Schedule.CONSTANT,
         averaging: float | None = None,
         ghost_clipping: bool = False,
+        exact_norms: bool = False,
         augmentation: Augmentation | None = None,
     ) -> None:
-        self._ghost_clipping = ghost_clipping
+        self._ghost_clipping, self._exact_norms = ghost_clipping, exact_norms
         self._model, self._loss, self._plan = model, loss, plan
         self._layers = list(model.layers)
         self._augmentation, self._copies = augmentation, augmentation.copies if augmentation else 1
@@ -200,7 +205,16 @@ class PrivateTrainer:
     def _accumulate(self, x: Tensor, y: Tensor, plan: Plan) -> None:
         if self._augmentation is not None:
             x, y = self._augmentation.apply(x, self._source), y.repeat_interleave(self._copies, dim=0)
-        accumulate_gradients(self._model, self._loss, x, y, plan, forward=self._trained, ghost=self._ghost_clipping)
+        accumulate_gradients(
+            self._model,
+            self._loss,
+            x,
+            y,
+            plan,
+            forward=self._trained,
+            ghost=self._ghost_clipping,
+            exact=self._exact_norms,
+        )
         self._clip_norms.count(len(x))
 
 
@@ -213,6 +227,7 @@ def accumulate_gradients(
     *,
     forward: Network | None = None,
     ghost: bool = False,
+    exact: bool = False,
 ) -> None:
     """Add the gradient of the *summed* loss of a batch to ``parameter.grad``, bounded as the plan's method says.
 
@@ -225,6 +240,7 @@ def accumulate_gradients(
         forward: what is applied to the rows: ``model``, or its layers behind a fixed front that the rows have
             passed already.
         ghost: see `clipless.per_example.accumulate_clipped`; for ``dp-sgd``.
+        exact: see `clipless.guard.Guard`; for the methods that the guard bounds.
 
     Guarantees:
         Each parameter's accumulated gradient changes by at most ``plan.sensitivities`` when one row is added
@@ -240,5 +256,6 @@ def accumulate_gradients(
         case Method.NON_PRIVATE:
             loss(forward(x), y).sum().backward()
         case Method.CLIPLESS | Method.LIP_DP_SGD:
-            with guarded(model, plan.sensitivities, normalise=plan.method is Method.LIP_DP_SGD):
+            normalise = plan.method is Method.LIP_DP_SGD
+            with guarded(model, plan.sensitivities, normalise=normalise, exact=exact):
                 loss(forward(x), y).sum().backward()

@@ -26,11 +26,11 @@ def gradients(function, inputs, cotangent):
     return torch.autograd.grad(function(*inputs), inputs, cotangent)
 
 
-def convolve(geometry, x, g, sensitivity, scale=0.7, channels=3):
+def convolve(geometry, x, g, sensitivity, scale=0.7, channels=3, groups=1, **options):
     """Gradients of a guarded convolution in input and kernel."""
     _, window, stride, padding = geometry
-    weight = random(channels, x.shape[1], *window)
-    return gradients(lambda a, w: guarded_conv2d(a, w, scale, stride, padding, Guard(sensitivity)), (x, weight), g)
+    weight, guard = random(channels, x.shape[1] // groups, *window), Guard(sensitivity, **options)
+    return gradients(lambda a, w: guarded_conv2d(a, w, scale, stride, padding, guard, groups), (x, weight), g)
 
 
 def output_shape(geometry):
@@ -94,6 +94,79 @@ def test_each_row_of_a_linear_map_is_scaled_by_its_own_factor(shape, sensitivity
     torch.testing.assert_close(of_input, g @ weight)
 
 
+def clipped_sum(contributions, sensitivity, input_norms, normalise):
+    """Contributions, each divided by its input's norm if asked for, clipped by their own norms, summed."""
+    total = torch.zeros_like(contributions[0])
+    for own, input_norm in zip(contributions, input_norms, strict=True):
+        own = own / input_norm if normalise else own
+        total += own * min(1.0, sensitivity / own.norm().item())
+    return total
+
+
+@pytest.fixture(params=[2**22, 100], ids=["at once", "in parts"])
+def formed_entries(request, monkeypatch):
+    monkeypatch.setattr("clipless.guard._FORMED_ENTRIES", request.param)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("sensitivity", [0.3, 1e30])
+@pytest.mark.usefixtures("formed_entries")
+def test_exact_norms_clip_each_row_of_a_convolution_by_its_own_gradient(name, groups, normalise, sensitivity):
+    geometry = GEOMETRIES[name]
+    size, window, stride, padding = geometry
+    x, g = random(4, 2, *size), random(4, 4, *output_shape(geometry), seed=1)
+    weight = random(4, 2 // groups, *window)
+    counts = patch_counts(size, window, stride, padding).double()
+    contributions = [
+        gradients(
+            lambda w, i=i: F.conv2d(x[i : i + 1].double(), 0.7 * w, None, stride, padding, groups=groups),
+            [weight.double()],
+            g[i : i + 1].double(),
+        )[0]
+        for i in range(4)
+    ]
+    input_norms = (x.double().square() * counts).sum(dim=(1, 2, 3)).sqrt()
+    expected = clipped_sum(contributions, sensitivity, input_norms, normalise)
+    options = {"channels": 4, "groups": groups, "normalise": normalise, "exact": True}
+    of_input, found = convolve(geometry, x, g, sensitivity, **options)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
+    (free,) = gradients(lambda a: F.conv2d(a, 0.7 * weight, None, stride, padding, groups=groups), [x], g)
+    torch.testing.assert_close(of_input, free, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("sensitivity", [0.3, 1e30])
+@pytest.mark.usefixtures("formed_entries")
+def test_exact_norms_clip_each_row_of_tokens_by_its_own_gradient(normalise, sensitivity):
+    x, g, weight = random(9, 5, 6), random(9, 5, 3, seed=1), random(3, 6, seed=2)
+    contributions = [b.double().mT @ a.double() for a, b in zip(x, g, strict=True)]
+    expected = clipped_sum(contributions, sensitivity, x.double().flatten(1).norm(dim=1), normalise)
+    guard = Guard(sensitivity, normalise, exact=True)
+    of_input, found = gradients(lambda a, w: guarded_linear(a, w, guard), (x, weight), g)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(of_input, g @ weight)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 3e38])
+@pytest.mark.parametrize("operand", ["input", "cotangent"])
+@pytest.mark.usefixtures("formed_entries")
+def test_exact_norms_leave_rows_out_that_are_not_finite(bad, operand):
+    geometry, others = GEOMETRIES["3x3"], [0, 2, 3]
+    maps, cotangent = random(4, 2, 20, 20), random(4, 3, 20, 20, seed=1)
+    (maps if operand == "input" else cotangent)[1] = bad
+    _, found = convolve(geometry, maps, cotangent, 0.2, exact=True)
+    _, expected = convolve(geometry, maps[others], cotangent[others], 0.2, exact=True)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    x, g, weight = random(4, 5, 6), random(4, 5, 3, seed=1), random(3, 6, seed=2)
+    (x if operand == "input" else g)[1] = bad
+    guard = Guard(0.2, exact=True)
+    _, found = gradients(lambda a, w: guarded_linear(a, w, guard), (x, weight), g)
+    _, expected = gradients(lambda a, w: guarded_linear(a, w, guard), (x[others], weight), g[others])
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("tiny", [1e-19, 1e-21, 1e-23, 1e-25, 1e-30])
 def test_squares_that_underflow_are_counted(tiny):
     """Tiny inputs times huge cotangents: with a norm rounded down to zero anything would pass."""
@@ -106,7 +179,8 @@ def test_squares_that_underflow_are_counted(tiny):
     geometry = GEOMETRIES["3x3"]
     for a, b in ((tiny, huge), (huge, tiny)):
         maps, cotangent = torch.full((1, 2, 20, 20), a), torch.full((1, 3, 20, 20), b)
-        assert convolve(geometry, maps, cotangent, sensitivity)[1].norm() <= sensitivity * ROUNDING
+        for exact in (False, True):
+            assert convolve(geometry, maps, cotangent, sensitivity, exact=exact)[1].norm() <= sensitivity * ROUNDING
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 3e38])
