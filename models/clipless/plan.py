@@ -16,6 +16,7 @@ from torch import nn
 from clipless.bounds import WeightNorms, bound_network
 from clipless.clipping import LEAST_SHARE, AdaptiveClipping, Clipping, check_clipping
 from clipless.errors import PlanError
+from clipless.freezing import Freezing
 from clipless.inspection import check_trainable
 from clipless.losses import Loss, loss_lipschitz
 from clipless.methods import Method
@@ -53,6 +54,7 @@ class Plan:
             steps have released, instead of the largest that the constraints allow; the noise falls with them.
         clipping: how the norms of `clipless.layers.ClipGradient` layers move from step to step; the sensitivities
             and the noise of a step follow them.
+        freezing: which layers rest from which step on; the noise of a step is shared among the parameters it trains.
     """
 
     population: int
@@ -69,6 +71,7 @@ class Plan:
     clip_norm: float | None = None
     follow_weights: bool = False
     clipping: Clipping = Schedule.CONSTANT
+    freezing: Freezing | None = None
 
     def __post_init__(self) -> None:
         for name in ("sensitivities", "sizes"):
@@ -110,22 +113,27 @@ class Plan:
     def _count_share(self) -> float:
         return self.clipping.share if isinstance(self.clipping, AdaptiveClipping) else 0.0
 
-    def at(self, network: Network, loss: Loss) -> "Plan":
-        """Return the plan of the next step: itself, or one whose sensitivities follow the weights of ``network``.
+    def resting(self, network: Network, step: int) -> frozenset[str]:
+        """Return the names of the parameters that are not trained at ``step``, counted from 0."""
+        if self.freezing is None:
+            return frozenset()
+        return self.freezing.resting(network, step, self.epochs * self.steps_per_epoch)
 
-        They also follow the norms that its clipping layers have now.
+    def at(self, network: Network, loss: Loss, resting: frozenset[str] = frozenset()) -> "Plan":
+        """Return the plan of the next step.
+
+        Args:
+            network: its weights, which sensitivities may follow, and the norms that its clipping layers have now.
+            loss: the loss that the plan was made for.
+            resting: names of parameters that the step does not train.
         """
-        if not (self.follow_weights or self.clipping is not Schedule.CONSTANT) or not self.method.bounded:
-            return self
-        weights = WeightNorms.CURRENT if self.follow_weights else WeightNorms.CONSTRAINED
-        now = _worst_case(network, loss, self.method, weights)
-        return replace(
-            self,
-            sensitivities={
-                name: min(max(self.sensitivity_fraction * now[name], LEAST_SHARE * delta), delta)
-                for name, delta in self.sensitivities.items()
-            },
-        )
+        trained = {name: delta for name, delta in self.sensitivities.items() if name not in resting}
+        if self.method.bounded and (self.follow_weights or self.clipping is not Schedule.CONSTANT):
+            weights = WeightNorms.CURRENT if self.follow_weights else WeightNorms.CONSTRAINED
+            now = _worst_case(network, loss, self.method, weights)
+            fraction = self.sensitivity_fraction
+            trained = {n: min(max(fraction * now[n], LEAST_SHARE * delta), delta) for n, delta in trained.items()}
+        return self if trained == self.sensitivities else replace(self, sensitivities=trained)
 
     def event(self, epochs: int | None = None) -> PoissonGaussian:
         """What is spent by ``epochs`` epochs, by default by the whole plan."""
@@ -163,6 +171,7 @@ class Plan:
             "follow_weights": self.follow_weights,
             "clipping": _described(self.clipping),
             "count_std": self.count_std,
+            "freezing": None if self.freezing is None else asdict(self.freezing),
             "sensitivities": dict(self.sensitivities),
             "noise_stds": self.noise_stds,
             "event": self.event().to_json(),
@@ -197,6 +206,7 @@ def make_plan(
     clip_norm: float | None = None,
     follow_weights: bool = False,
     clipping: Clipping = Schedule.CONSTANT,
+    freezing: Freezing | None = None,
 ) -> Plan:
     """Plan a training; of ``epsilon``, ``noise_multiplier`` and ``epochs`` any two give the third.
 
@@ -218,6 +228,7 @@ def make_plan(
         follow_weights: let the sensitivities of each step be those of the current weights; see `Plan`.
         clipping: a schedule of the norms of the model's clipping layers, or `clipless.clipping.AdaptiveClipping`, whose
             counts are part of each step's event.
+        freezing: let the first layers rest from a step on.
 
     Raises:
         PlanError: parameters that do not fit together.
@@ -249,6 +260,8 @@ def make_plan(
     if epochs is not None and not (isinstance(epochs, int) and epochs >= 1):
         raise PlanError(f"Expected a whole number of epochs >= 1, got epochs={epochs!r}")
     sensitivities, sizes = _sensitivities(model, loss, method, sensitivity_fraction, clip_norm)
+    if freezing is not None:
+        freezing.check(check_trainable(model, bounded=method.bounded))
     rate, steps_per_epoch = batch_size / population, ceil(population / batch_size)
     if method is Method.NON_PRIVATE:
         noise_multiplier = 0.0
@@ -279,6 +292,7 @@ def make_plan(
         clip_norm=clip_norm,
         follow_weights=follow_weights,
         clipping=clipping,
+        freezing=freezing,
     )
 
 

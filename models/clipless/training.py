@@ -14,6 +14,7 @@ from clipless.augmentation import Augmentation
 from clipless.clipping import ClipNorms
 from clipless.datasets import Split
 from clipless.errors import PlanError
+from clipless.freezing import at_rest
 from clipless.front import precompute, split_fixed_front
 from clipless.guard import guarded
 from clipless.inspection import check_arithmetic, check_trainable
@@ -145,7 +146,8 @@ class PrivateTrainer:
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         sizes = [p.numel() for p in parameters.values()]
         self._gradient_D = torch.zeros(sum(sizes), device=data.x.device)
-        self._pieces = list(zip(parameters.values(), self._gradient_D.split(sizes), strict=True))
+        self._pieces = dict(zip(parameters, self._gradient_D.split(sizes), strict=True))
+        self._parameters = parameters
         self._noise_stds_D = torch.zeros_like(self._gradient_D)
         self._noise_stds = dict(zip(parameters, self._noise_stds_D.split(sizes), strict=True))
         self._optimizer = build_optimizer(optimizer, parameters.values())
@@ -176,18 +178,19 @@ class PrivateTrainer:
     def step(self, rows_B: Tensor) -> None:
         """Take one step on the given rows, which must come from the plan's sampler to be worth their price."""
         self._gradient_D.zero_()
-        for parameter, piece_D in self._pieces:  # anew: ``zero_grad`` and ``to`` put others in their place
-            parameter.grad = piece_D.view_as(parameter)
-        with self._clip_norms.lowered(self._steps):
-            plan = self._plan.at(self._model, self._loss)
+        resting = self._plan.resting(self._model, self._steps)
+        for name, parameter in self._parameters.items():  # anew: ``zero_grad`` and ``to`` put others in their place
+            parameter.grad = None if name in resting else self._pieces[name].view_as(parameter)
+        with self._clip_norms.lowered(self._steps), at_rest(self._model, resting):
+            plan = self._plan.at(self._model, self._loss, resting)
             for chunk in rows_B.split(self._micro_batch_size):
                 self._accumulate(self._data.x[chunk], self._data.y[chunk], plan)
-        if any(p.grad is None or p.grad.data_ptr() != piece_D.data_ptr() for p, piece_D in self._pieces):
-            raise PlanError("Expected gradients to gather where the noise is added; one was replaced during the step")
+        self._check_gathered(resting)
         self._gradient_D.div_(self._copies)
-        for name, std in plan.noise_stds.items():
-            self._noise_stds[name].fill_(std)
         if plan.method is not Method.NON_PRIVATE:
+            stds = plan.noise_stds
+            for name, std_D in self._noise_stds.items():
+                std_D.fill_(0.0 if name in resting else stds[name])
             noise_D = self._source.normal(self._gradient_D.numel(), self._gradient_D.device)
             self._gradient_D.addcmul_(noise_D, self._noise_stds_D)
         if self._clip_norms.adaptive:
@@ -197,10 +200,20 @@ class PrivateTrainer:
         for group in self._optimizer.param_groups:
             group["lr"] = self._learning_rate * factor
         self._optimizer.step()
-        self._model.project()
+        with at_rest(self._model, resting):
+            self._model.project()
         self._steps += 1
         if self._average is not None:
             self._average.update()
+
+    def _check_gathered(self, resting: frozenset[str]) -> None:
+        """Refuse gradients that lie elsewhere than where the noise is added."""
+        for name, parameter in self._parameters.items():
+            expected = None if name in resting else self._pieces[name].data_ptr()
+            if (None if parameter.grad is None else parameter.grad.data_ptr()) != expected:
+                raise PlanError(
+                    "Expected gradients to gather where the noise is added; one was replaced during the step"
+                )
 
     def _accumulate(self, x: Tensor, y: Tensor, plan: Plan) -> None:
         if self._augmentation is not None:
