@@ -26,6 +26,7 @@ from clipless.privacy.accounting import pld_curve, rdp_curve
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.statistics import releases
 
 # Relative increase of the noise that covers the rounding of float32 sums: removing one example of 8192 was
 # seen to move a float32 sum by 1.00007 Delta.
@@ -55,6 +56,8 @@ class Plan:
         clipping: how the norms of `clipless.layers.ClipGradient` layers move from step to step; the sensitivities
             and the noise of a step follow them.
         freezing: which layers rest from which step on; the noise of a step is shared among the parameters it trains.
+        preliminary_steps: releases before the first step, for layers with private statistics; each is charged like a
+            step.
     """
 
     population: int
@@ -72,6 +75,7 @@ class Plan:
     follow_weights: bool = False
     clipping: Clipping = Schedule.CONSTANT
     freezing: Freezing | None = None
+    preliminary_steps: int = 0
 
     def __post_init__(self) -> None:
         for name in ("sensitivities", "sizes"):
@@ -140,7 +144,7 @@ class Plan:
         return PoissonGaussian(
             noise_multiplier=self.noise_multiplier,
             sampling_rate=self.sampling_rate,
-            steps=(self.epochs if epochs is None else epochs) * self.steps_per_epoch,
+            steps=self.preliminary_steps + (self.epochs if epochs is None else epochs) * self.steps_per_epoch,
             relation=self.relation,
         )
 
@@ -149,7 +153,7 @@ class Plan:
 
         From RDP, which costs milliseconds; under replace-one, which RDP cannot price, from PLD.
         """
-        steps = [(epoch + 1) * self.steps_per_epoch for epoch in range(self.epochs)]
+        steps = [self.event(epoch + 1).steps for epoch in range(self.epochs)]
         curve = rdp_curve if self.relation is Relation.ADD_OR_REMOVE_ONE else pld_curve
         return list(curve(self.event(), steps, self.delta))
 
@@ -161,6 +165,7 @@ class Plan:
             "batch_size": self.batch_size,
             "sampling_rate": self.sampling_rate,
             "steps_per_epoch": self.steps_per_epoch,
+            "preliminary_steps": self.preliminary_steps,
             "epochs": self.epochs,
             "noise_multiplier": self.noise_multiplier,
             "delta": self.delta,
@@ -263,13 +268,15 @@ def make_plan(
     if freezing is not None:
         freezing.check(check_trainable(model, bounded=method.bounded))
     rate, steps_per_epoch = batch_size / population, ceil(population / batch_size)
+    before = releases(check_trainable(model, bounded=method.bounded))
     if method is Method.NON_PRIVATE:
         noise_multiplier = 0.0
     elif noise_multiplier is None:
-        steps = (epochs or 0) * steps_per_epoch
+        steps = before + (epochs or 0) * steps_per_epoch
         noise_multiplier = noise_multiplier_for(_given(epsilon), delta, rate, steps, relation)
     if epochs is None:
-        epochs = steps_for(_given(epsilon), delta, noise_multiplier, rate, relation) // steps_per_epoch
+        affordable = steps_for(_given(epsilon), delta, noise_multiplier, rate, relation)
+        epochs = (affordable - before) // steps_per_epoch
         if epochs < 1:
             raise PlanError(
                 f"Expected a budget for at least one epoch, got epsilon={epsilon} at "
@@ -293,6 +300,7 @@ def make_plan(
         follow_weights=follow_weights,
         clipping=clipping,
         freezing=freezing,
+        preliminary_steps=before,
     )
 
 
@@ -308,6 +316,8 @@ def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int) -> Net
     if sensitivities != dict(plan.sensitivities) or sizes != dict(plan.sizes):
         raise PlanError("Expected the model and loss that the plan was made for; make a new plan for this one")
     check_clipping(model, plan.clipping)
+    if releases(check_trainable(model, bounded=plan.method.bounded)) != plan.preliminary_steps:
+        raise PlanError("Expected the private statistics that the plan was made for; make a new plan for this model")
     return check_trainable(model, bounded=plan.method.bounded)
 
 

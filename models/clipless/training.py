@@ -23,9 +23,10 @@ from clipless.methods import Method
 from clipless.network import Network
 from clipless.optimizers import Adam, MovingAverage, Optimizer, Schedule, build_optimizer
 from clipless.per_example import accumulate_clipped
-from clipless.plan import Plan, check_plan
+from clipless.plan import NOISE_INFLATION, Plan, check_plan
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
+from clipless.statistics import settle
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
 DEFAULT_MICRO_BATCHES = {"cpu": 512}
@@ -85,7 +86,7 @@ def fit(
         UnsupportedError: the model cannot be guarded, or the arithmetic is of low precision.
 
     Guarantees:
-        The sequence of models after every step is (epsilon, delta)-differentially private for the rows of
+        The private statistics of the model and its weights after every step are (epsilon, delta)-differentially private for the rows of
         ``data`` with epsilon as priced from ``plan.event()``. Nothing else that depends on the rows is
         returned, logged or stored. Holds for non-finite rows.
     """
@@ -134,6 +135,17 @@ class PrivateTrainer:
         self._ghost_clipping, self._exact_norms = ghost_clipping, exact_norms
         self._model, self._loss, self._plan = model, loss, plan
         self._layers = list(model.layers)
+        self._source = source
+        self._sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
+        settle(
+            model,
+            data,
+            self._sampler,
+            source,
+            noise_std=plan.noise_multiplier * (1.0 + NOISE_INFLATION),
+            batch_size=plan.batch_size,
+            micro_batch_size=micro_batch_size,
+        )
         self._augmentation, self._copies = augmentation, augmentation.copies if augmentation else 1
         if augmentation is None:
             front, self._trained = split_fixed_front(model)
@@ -141,8 +153,6 @@ class PrivateTrainer:
         else:  # features of a copy are not those of the row
             self._trained, self._data = model, data
         self._micro_batch_size = max(1, micro_batch_size // self._copies)
-        self._source = source
-        self._sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         sizes = [p.numel() for p in parameters.values()]
         self._gradient_D = torch.zeros(sum(sizes), device=data.x.device)

@@ -12,6 +12,7 @@ from clipless.bounds import (  # noqa: F401
     residual,
     scattering,
     shape,
+    statistics,
 )
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_layer, bound_rule, bounded_types
 from clipless.bounds.propagate import NetworkBounds, bound_network

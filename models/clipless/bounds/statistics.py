@@ -1,0 +1,26 @@
+"""Bounds of layers with learned constants: affine maps, entry by entry."""
+
+from math import prod, sqrt
+
+from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
+from clipless.layers import ScaleByQuantile, Standardise
+
+
+@bound_rule(Standardise)
+def bound_standardise(layer: Standardise, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Gain 1 over the smallest standard deviation; for plans, which come before it is learned, over the floor.
+
+    The output has no bound before the mean is learned: an `InputBall` has to follow.
+    """
+    if weights is WeightNorms.CONSTRAINED:
+        return LayerBound(output=Signal(signal.shape), input_gain=1.0 / layer.floor)
+    gain = 1.0 / layer.scale.double().min().item()
+    moved = signal.norm + sqrt(prod(signal.shape[1:])) * layer.mean.double().norm().item()
+    return LayerBound(output=Signal(signal.shape, gain * moved), input_gain=gain)
+
+
+@bound_rule(ScaleByQuantile)
+def bound_scale_by_quantile(layer: ScaleByQuantile, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Gain 1 over the divisor; for plans over the smallest one."""
+    divisor = layer.low if weights is WeightNorms.CONSTRAINED else layer.scale.double().item()
+    return LayerBound(output=Signal(signal.shape, signal.norm / divisor), input_gain=1.0 / divisor)

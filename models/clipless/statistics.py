@@ -1,0 +1,86 @@
+"""Statistics of the training rows that are released before the first step, at the price of training steps.
+
+Each release is the training's own mechanism: a Poisson-sampled batch, contributions of norm at most 1, Gaussian noise
+of the plan's multiplier. So k of them are k more steps of the same event.
+
+Shape letters: B batch, M entries of a contribution.
+"""
+
+import torch
+from torch import Tensor
+
+from clipless.datasets import Split
+from clipless.errors import PlanError
+from clipless.guard import row_norms
+from clipless.layers import PaidStatistics
+from clipless.network import Network
+from clipless.privacy.randomness import RandomSource
+from clipless.privacy.sampling import PoissonSampler
+
+
+def paid_layers(network: Network) -> list[tuple[int, PaidStatistics]]:
+    """Return (place, layer) of the layers whose constants are releases.
+
+    Raises:
+        PlanError: one stands inside another layer or behind trained weights, where its input is no fixed map of a row.
+    """
+    found = [(i, layer) for i, layer in enumerate(network.layers) if isinstance(layer, PaidStatistics)]
+    if len(found) != sum(isinstance(layer, PaidStatistics) for layer in network.modules()):
+        raise PlanError("Expected private statistics among the layers of the network itself, found some inside a layer")
+    if found and any(next(layer.parameters(), None) is not None for layer in list(network.layers)[: found[-1][0]]):
+        raise PlanError("Expected private statistics in front of every layer with weights, found some behind one")
+    return found
+
+
+def releases(network: Network) -> int:
+    """Return how many batches are released before the first step."""
+    return sum(layer.releases for _, layer in paid_layers(network))
+
+
+@torch.no_grad()
+def settle(
+    network: Network,
+    data: Split,
+    sampler: PoissonSampler,
+    source: RandomSource,
+    *,
+    noise_std: float,
+    batch_size: float,
+    micro_batch_size: int,
+) -> None:
+    """Learn the constants of every paid layer, each behind the ones before it.
+
+    Args:
+        network: as the plan was made for it.
+        data: training rows.
+        sampler: of the plan's sampling rate.
+        source: of the noise.
+        noise_std: of the noise on each sum, whose sensitivity is 1.
+        batch_size: b, the fixed denominator.
+        micro_batch_size: rows at once.
+
+    Guarantees:
+        Each of the `releases` sums changes by at most 1 in norm when one row is added or removed, whatever it holds.
+    """
+    for place, layer in paid_layers(network):
+        front = Network(list(network.layers)[:place], network.input_shape)
+        shape = tuple(front(data.x[:1]).shape[1:])
+        total_M: Tensor | None = None
+        for rows in sampler.batches(layer.releases):
+            chosen_B = torch.from_numpy(rows).to(data.x.device)
+            sum_M = _bounded_sum(layer, front, data.x[:0])
+            for chunk in chosen_B.split(micro_batch_size):
+                sum_M += _bounded_sum(layer, front, data.x[chunk])
+            sum_M += noise_std * source.normal(sum_M.numel(), sum_M.device)
+            total_M = sum_M if total_M is None else total_M + sum_M
+        if total_M is not None:
+            layer.settle(total_M / (layer.releases * batch_size), shape)
+
+
+def _bounded_sum(layer: PaidStatistics, front: Network, x: Tensor) -> Tensor:
+    """Sum contributions that are held to norm 1; rows that are not finite are left out."""
+    rows_BM = layer.contributions(front(x))
+    norm_B = row_norms(rows_BM) if len(rows_BM) else rows_BM.new_zeros(0)
+    finite_B = norm_B.isfinite()
+    scale_B = torch.where(finite_B, (1.0 / norm_B).clamp(max=1.0), 0.0)
+    return torch.where(finite_B.view(-1, 1), rows_BM, 0.0).mul(scale_B.view(-1, 1)).sum(dim=0)
