@@ -184,7 +184,8 @@ class _GuardedConv2d(torch.autograd.Function):
                 def gradients(g_BOHW: Tensor, x_BCHW: Tensor) -> Tensor:
                     patches = F.unfold(x_BCHW, kernel, padding=ctx.padding, stride=ctx.stride)
                     g_BGOL, x_BGPL = (t.unflatten(1, (ctx.groups, -1)) for t in (g_BOHW.flatten(2), patches))
-                    return ctx.scale * (g_BGOL @ x_BGPL.mT)
+                    rows: Tensor = ctx.scale * (g_BGOL @ x_BGPL.mT)
+                    return rows
 
                 g, exact_sum = _exact_sum(g, x, gradients, patch_norm_B, ctx.guard)
             else:

@@ -12,7 +12,7 @@ from torch import Tensor
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.guard import row_norms
-from clipless.layers import PaidStatistics
+from clipless.layers.statistics import PaidStatistics
 from clipless.network import Network
 from clipless.privacy.randomness import RandomSource
 from clipless.privacy.sampling import PoissonSampler

@@ -9,7 +9,8 @@ from clipless import TauCCE, fit, load, make_plan, save, zoo
 from clipless.bounds import Signal, WeightNorms, bound_layer, bound_network
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.layers import Dense, Flatten, InputBall, PaidStatistics, Residual, ScaleByQuantile, Standardise
+from clipless.layers import Dense, Flatten, InputBall, Residual, ScaleByQuantile, Standardise
+from clipless.layers.statistics import PaidStatistics
 from clipless.methods import Method
 from clipless.network import Network
 from clipless.plan import NOISE_INFLATION

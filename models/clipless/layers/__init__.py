@@ -11,6 +11,7 @@ from clipless.layers.pooling import AvgPool2d, GlobalL2Pool2d, L2Pool2d, MaxPool
 from clipless.layers.residual import Residual
 from clipless.layers.scattering import Scattering2d
 from clipless.layers.shape import Flatten, SpaceToDepth, SwapAxes, Tokens
+from clipless.layers.statistics import ScaleByQuantile, Standardise
 
 __all__ = [
     "Abs",
@@ -30,10 +31,12 @@ __all__ = [
     "MaxPool2d",
     "ReLU",
     "Residual",
+    "ScaleByQuantile",
     "Scattering2d",
     "Sigmoid",
     "Softplus",
     "SpaceToDepth",
+    "Standardise",
     "SwapAxes",
     "Tanh",
     "Tokens",
