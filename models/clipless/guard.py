@@ -7,8 +7,9 @@ For a layer that applies ``W`` linearly, example i contributes ``g_i (x) patches
 
 (exact for a dense layer on one vector), computed from tensors at hand. The guard multiplies the
 contribution by ``min(1, Delta / n_i)``, so that the summed gradient changes by at most ``Delta`` when one
-example is added or removed, whatever the weights, the input and the loss are. The cotangent passed on to earlier layers is not scaled (each layer has a guard of its own), but
-a row that one guard selects away has a zero cotangent from there on.
+example is added or removed, whatever the weights, the input and the loss are. The cotangent passed on to earlier
+layers is not scaled (each layer has a guard of its own), but a row that one guard selects away has a zero
+cotangent from there on.
 
 No per-example gradient is formed for that. On maps and tokens (1) is several times the true norm, though, and
 a small Delta then clips more than it must: ``exact`` forms each example's gradient, a few rows at a time, and

@@ -61,7 +61,7 @@ def fit(
     augmentation: Augmentation | None = None,
     source: RandomSource | None = None,
 ) -> Iterator[Epoch]:
-    """Train ``model`` in place, one epoch for each value asked for.
+    """Train ``model`` in place, one epoch for each value asked for; its private statistics are released right away.
 
     Args:
         model: the network that ``plan`` was made for; on the device of the data.
@@ -86,9 +86,9 @@ def fit(
         UnsupportedError: the model cannot be guarded, or the arithmetic is of low precision.
 
     Guarantees:
-        The private statistics of the model and its weights after every step are (epsilon, delta)-differentially private for the rows of
-        ``data`` with epsilon as priced from ``plan.event()``. Nothing else that depends on the rows is
-        returned, logged or stored. Holds for non-finite rows.
+        The private statistics of the model and its weights after every step are (epsilon, delta)-differentially
+        private for the rows of ``data`` with epsilon as priced from ``plan.event()``. Nothing else that depends on the
+        rows is returned, logged or stored. Holds for non-finite rows.
     """
     network = check_plan(plan, model, loss, len(data))
     check_arithmetic(data.x.device)

@@ -132,7 +132,7 @@ def test_every_sum_carries_the_noise():
 
 def test_a_sum_is_of_the_drawn_rows(monkeypatch):
     x = rows((5,), 40)
-    monkeypatch.setattr(PoissonSampler, "batches", lambda self, steps: iter([torch.tensor([3, 7]).numpy()] * steps))
+    monkeypatch.setattr(PoissonSampler, "batches", lambda _, steps: iter([torch.tensor([3, 7]).numpy()] * steps))
     layer = settled(Standardise(5, 100.0, 1e-6), x, batch_size=2)
     torch.testing.assert_close(layer.mean, x[[3, 7]].mean(dim=0), rtol=1e-3, atol=1e-3)
 
