@@ -12,7 +12,7 @@ from typing import Any
 
 from sweeper.config import flatten
 from sweeper.front import Front, FrontTrial, read_front
-from sweeper.objectives import radius
+from sweeper.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
 from sweeper.records import Direction, Objective, Point
 from sweeper.store import SweepFolder
 
@@ -61,8 +61,9 @@ class SweepData:
 
     @cached_property
     def certificates(self) -> tuple[str, ...]:
-        """Names of all certified accuracies that any point reports, by radius."""
-        names = {name for point in self.points for name in point.values}
+        """Names of all certificates of the utility's kind that any point reports, by radius."""
+        kind = auroc_radius_text if needs_two_classes(self.utility) else radius_text
+        names = {name for point in self.points for name in point.values if kind(name) is not None}
         radii = {name: found for name in names if (found := radius(name)) is not None}
         return tuple(sorted(radii, key=lambda name: (radii[name], name)))
 

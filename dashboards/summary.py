@@ -8,7 +8,8 @@ from typing import Any
 
 from dashboards.data import SweepData, finite, varying
 from sweeper.config import flatten
-from sweeper.records import Direction, Point
+from sweeper.objectives import attack_radius_text
+from sweeper.records import MEMBERSHIP, Direction, Point
 
 BUDGETS = (1.0, 3.0, 8.0)
 
@@ -59,11 +60,11 @@ def front_rows(data: SweepData) -> list[dict[str, Any]]:
 
 
 def _values(point: Point, names: list[str]) -> dict[str, float | None]:
-    """Each value with its test value beside it; epsilon has none."""
+    """Each value with its test value beside it; epsilon and attacks have none."""
     row: dict[str, float | None] = {}
     for name in names:
         row[name] = point.values.get(name)
-        if name != "epsilon":
+        if not (name == "epsilon" or name in MEMBERSHIP or attack_radius_text(name) is not None):
             row[f"test {name}"] = (point.test or {}).get(name)
     return row
 

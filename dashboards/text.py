@@ -8,7 +8,8 @@ from math import isfinite
 from typing import Any
 
 from dashboards.data import SweepData
-from sweeper.objectives import radius_text
+from sweeper.objectives import ATTACKED, attack_radius_text, auroc_radius_text, radius_text
+from sweeper.records import MEMBERSHIP
 
 MISSING = "\N{EN DASH}"  # stands for a value that is not there
 
@@ -44,7 +45,13 @@ def _plain(value: Decimal) -> str:
 
 def is_fraction(name: str) -> bool:
     """Whether a value lives in [0, 1] and reads best as a percentage."""
-    return name in ("accuracy", "auroc") or radius_text(name) is not None
+    return name in ("accuracy", "auroc", *MEMBERSHIP) or radius_of(name) is not None
+
+
+def radius_of(name: str) -> str | None:
+    """The radius of a certificate or an attack as written, None for another value."""
+    found = (radius_text(name), auroc_radius_text(name), attack_radius_text(name))
+    return next((text for text in found if text is not None), None)
 
 
 def show(name: str, value: float) -> str:
@@ -63,10 +70,20 @@ def title_of(name: str) -> str:
 
     >>> title_of("certified@0.25"), title_of("auroc")
     ('certified accuracy at radius 0.25', 'AUROC')
+    >>> title_of("attacked@0.25"), title_of("membership-auroc")
+    ('accuracy under PGD at radius 0.25', 'membership AUROC')
     """
     if (text := radius_text(name)) is not None:
         return f"certified accuracy at radius {text}"
-    return {"auroc": "AUROC"}.get(name, name)
+    if (text := auroc_radius_text(name)) is not None:
+        return f"certified AUROC at radius {text}"
+    if (text := attack_radius_text(name)) is not None:
+        return f"accuracy under {'PGD' if name.startswith(ATTACKED) else 'AutoAttack'} at radius {text}"
+    return {
+        "auroc": "AUROC",
+        "membership-auroc": "membership AUROC",
+        "membership-advantage": "membership advantage",
+    }.get(name, name)
 
 
 def delta_text(data: SweepData) -> str:

@@ -20,6 +20,10 @@ LARGE_DELTA = (
     "The accepted delta = {delta:g} is not below 1/N for N = {population}: the guarantee permits publishing "
     "one training row outright."
 )
+MEMBERSHIP = (
+    "Membership inference compared training rows with validation rows: its scores are releases of training rows, which "
+    "no epsilon here covers."
+)
 EXPLORATORY = "Exploratory: no guarantee"
 
 
@@ -84,7 +88,15 @@ class Claim:
     conditions: tuple[str, ...]
 
     @classmethod
-    def about(cls, declared: DeclaredData, population: int, *, delta: float, secure_generator: bool = True) -> "Claim":
+    def about(
+        cls,
+        declared: DeclaredData,
+        population: int,
+        *,
+        delta: float,
+        secure_generator: bool = True,
+        reads_training_rows: bool = False,
+    ) -> "Claim":
         """Return the claim of a sweep on declared data.
 
         Args:
@@ -92,8 +104,11 @@ class Claim:
             population: N, number of training rows.
             delta: of every guarantee of the sweep.
             secure_generator: whether batches and noise come from the secure generator; tests inject another.
+            reads_training_rows: whether a metric is computed from training rows.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
+        if reads_training_rows:
+            marks.append(MEMBERSHIP)
         if not delta < 1 / population:
             marks.append(LARGE_DELTA.format(delta=delta, population=population))
         return cls(

@@ -17,5 +17,9 @@ class PickError(SweeperError, LookupError):
     """No point of the front meets the conditions."""
 
 
+class RefutedError(SweeperError, RuntimeError):
+    """An attack succeeded where a certificate says that none can: neither is reported."""
+
+
 class ExportError(SweeperError, RuntimeError):
     """A figure or file that could not be written."""

@@ -1,17 +1,25 @@
 """Names of objectives: ``epsilon``, ``accuracy``, ``auroc``, ``certified@R`` and ``certified-auroc@R``.
 
+Metrics are recorded beside the objectives: certificates, and what attacks reach, ``attacked@R``,
+``autoattacked@R``, ``membership-auroc`` and ``membership-advantage``. An attack refutes, it never proves: as an
+axis of the front it would reward trials on which it fails, so none is an objective.
+
 R is a radius in units of the raw input, written as a number or a fraction and read exactly:
 ``certified@36/255`` is not rounded to a float before two names are compared.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
+from typing import Any
 
 from sweeper.errors import SpecError
-from sweeper.records import Objective
+from sweeper.mistakes import mistake
+from sweeper.records import MEMBERSHIP, Objective
 
 PLAIN = ("epsilon", "accuracy", "auroc")
+ATTACKED = "attacked@"
+AUTOATTACKED = "autoattacked@"
 _CERTIFIED = "certified@"
 _CERTIFIED_AUROC = "certified-auroc@"
 _DECIMAL = r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+"
@@ -28,6 +36,17 @@ def auroc_radius_text(name: str) -> str | None:
     return name.removeprefix(_CERTIFIED_AUROC) if name.startswith(_CERTIFIED_AUROC) else None
 
 
+def attack_radius_text(name: str) -> str | None:
+    """Return R of ``attacked@R`` or ``autoattacked@R`` as written, ``None`` for another name."""
+    kind = next((kind for kind in (ATTACKED, AUTOATTACKED) if name.startswith(kind)), None)
+    return None if kind is None else name.removeprefix(kind)
+
+
+def reads_training_rows(names: Iterable[str]) -> bool:
+    """Whether one of the names is computed from the rows that a model was trained on."""
+    return any(name in MEMBERSHIP for name in names)
+
+
 def needs_two_classes(name: str) -> bool:
     """Whether the objective is one of binary tasks only."""
     return name == "auroc" or auroc_radius_text(name) is not None
@@ -42,9 +61,21 @@ def radius(name: str) -> Fraction | None:
     Raises:
         SpecError: R is no positive number or fraction.
     """
-    text = _any_radius_text(name)
-    if text is None:
-        return None
+    text = _certified_text(name)
+    return None if text is None else _exact(name, text)
+
+
+def attack_radius(name: str) -> Fraction | None:
+    """Return R of ``attacked@R`` or ``autoattacked@R`` exactly, ``None`` for another name.
+
+    Raises:
+        SpecError: R is no positive number or fraction.
+    """
+    text = attack_radius_text(name)
+    return None if text is None else _exact(name, text)
+
+
+def _exact(name: str, text: str) -> Fraction:
     if len(text) <= 40 and _RADIUS.fullmatch(text):
         numerator, _, denominator = text.partition("/")
         below = Fraction(denominator or 1)
@@ -59,10 +90,24 @@ def parse(name: str) -> Objective:
     Raises:
         SpecError: no such objective.
     """
+    if name in MEMBERSHIP or attack_radius(name) is not None:
+        raise SpecError(f"Expected no attack among the objectives: list it in search.metrics, got {name!r}")
     if name not in PLAIN and radius(name) is None:
         raise SpecError(
             f"Expected an objective: {', '.join(PLAIN)}, {_CERTIFIED}R or {_CERTIFIED_AUROC}R, got {name!r}"
         )
+    return Objective.named(name)
+
+
+def parse_metric(name: str) -> Objective:
+    """Return the metric of that name, with the direction in which it improves.
+
+    Raises:
+        SpecError: no such metric.
+    """
+    if name not in MEMBERSHIP and radius(name) is None and attack_radius(name) is None:
+        known = (f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", f"{ATTACKED}R", f"{AUTOATTACKED}R", *MEMBERSHIP)
+        raise SpecError(f"Expected a metric: {', '.join(known[:-1])} or {known[-1]}, got {name!r}")
     return Objective.named(name)
 
 
@@ -75,15 +120,53 @@ def same(one: str, other: str) -> bool:
     if one == other:
         return True
     alike = one.partition("@")[0] == other.partition("@")[0]
-    return alike and radius(one) is not None and radius(one) == radius(other)
+    exact = [radius(name) or attack_radius(name) for name in (one, other)]
+    return alike and exact[0] is not None and exact[0] == exact[1]
 
 
 def radii(objectives: Iterable[Objective]) -> tuple[str, ...]:
-    """Return the radii to certify, as written."""
-    texts = (_any_radius_text(o.name) for o in objectives)
-    return tuple(dict.fromkeys(text for text in texts if text is not None))
+    """Return the radii to certify, as written; those of attacks among them, so that both sides are known."""
+    names = [objective.name for objective in objectives]
+    texts = dict.fromkeys(text for text in map(_certified_text, names) if text is not None)
+    known = {_exact(text, text) for text in texts}
+    for name in names:
+        exact = attack_radius(name)
+        if exact is not None and exact not in known:
+            known.add(exact)
+            texts[str(attack_radius_text(name))] = None
+    return tuple(texts)
 
 
-def _any_radius_text(name: str) -> str | None:
+def objective_list(value: Any) -> tuple[str, ...]:
+    """Validate ``search.objectives``."""
+    if not value:
+        raise mistake("a list of objectives such as [epsilon, accuracy, certified@36/255]")
+    names = _list(value, parse, "objective")
+    if all(name == "epsilon" for name in names):
+        raise mistake("an objective beside epsilon", remedy="add accuracy")
+    return names
+
+
+def metric_list(value: Any) -> tuple[str, ...]:
+    """Validate ``search.metrics``."""
+    return _list(value, parse_metric, "metric")
+
+
+def _list(value: Any, parse_one: Callable[[str], Objective], kind: str) -> tuple[str, ...]:
+    if not (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)):
+        examples = {"objective": "epsilon, accuracy, certified@36/255", "metric": "attacked@36/255, membership-auroc"}
+        raise mistake(f"a list of {kind}s such as [{examples[kind]}]")
+    for i, name in enumerate(value):
+        try:
+            parse_one(name)
+        except SpecError as error:
+            expected = str(error).removeprefix("Expected ").partition(", got ")[0]
+            raise mistake(expected, path=str(i), got=name) from None
+        if any(same(name, earlier) for earlier in value[:i]):
+            raise mistake(f"each {kind} once", path=str(i), got=name)
+    return tuple(value)
+
+
+def _certified_text(name: str) -> str | None:
     text = radius_text(name)
     return auroc_radius_text(name) if text is None else text

@@ -15,6 +15,7 @@ from clipless.privacy.accounting import Claim, claim
 from sweeper.config import TrialConfig, flatten
 from sweeper.errors import SpecError
 from sweeper.hyperparameters import Scalar
+from sweeper.metrics import check_metrics
 from sweeper.pricing import Answer, price
 from sweeper.space import open_dimensions, resolve, sample
 from sweeper.spec import Spec
@@ -61,7 +62,7 @@ def preview(spec: Spec, data: Dataset, configurations: int = 1) -> tuple[Preview
         SpecError: the spec does not fit the data.
         clipless.errors.CliplessError: a configuration that cannot be planned.
     """
-    spec.validate_against(len(data.train), len(data.metadata.classes))
+    _validate(spec, data)
     return tuple(_plan(spec, data, proposal) for proposal in sample(spec, configurations))
 
 
@@ -72,7 +73,7 @@ def check_plans(spec: Spec, data: Dataset) -> None:
         SpecError: the spec does not fit the data.
         clipless.errors.CliplessError: the first of the configurations cannot be planned.
     """
-    spec.validate_against(len(data.train), len(data.metadata.classes))
+    _validate(spec, data)
     refusals: list[Exception] = []
     for proposal in sample(spec, min(spec.trials, CHECKED_CONFIGURATIONS)):
         try:
@@ -92,6 +93,11 @@ def sweep_cost(spec: Spec, previews: Sequence[Preview]) -> Answer:
     """
     events = [previews[i % len(previews)].plan.event() for i in range(spec.trials)]
     return price(events, spec.privacy.delta)
+
+
+def _validate(spec: Spec, data: Dataset) -> None:
+    spec.validate_against(len(data.train), len(data.metadata.classes))
+    check_metrics(spec.search.metrics, data.metadata, spec.source)
 
 
 def _build(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> tuple[TrialConfig, Plan]:

@@ -17,17 +17,20 @@ class Direction(enum.Enum):
     MAXIMIZE = "maximize"
 
 
+MEMBERSHIP = ("membership-auroc", "membership-advantage")
+
+
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One axis of the front: ``epsilon``, ``accuracy``, ``auroc`` or ``certified@R``."""
+    """One axis of the front, such as ``epsilon``, ``accuracy`` or ``certified@R``, or a metric beside them."""
 
     name: str
     direction: Direction
 
     @classmethod
     def named(cls, name: str) -> "Objective":
-        """Epsilon is better when smaller; every other objective when larger."""
-        return cls(name, Direction.MINIMIZE if name == "epsilon" else Direction.MAXIMIZE)
+        """Epsilon and what an attacker gains are better when smaller; everything else when larger."""
+        return cls(name, Direction.MINIMIZE if name in ("epsilon", *MEMBERSHIP) else Direction.MAXIMIZE)
 
 
 class TrialStatus(enum.Enum):

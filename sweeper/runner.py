@@ -25,7 +25,7 @@ from sweeper.errors import RecordError, SweeperError
 from sweeper.front import Front
 from sweeper.interruption import Interruption
 from sweeper.mlflow_names import version_tags
-from sweeper.objectives import radii
+from sweeper.objectives import reads_training_rows
 from sweeper.outbox import Left
 from sweeper.preview import check_plans
 from sweeper.progress import Progress, Running
@@ -129,7 +129,12 @@ class _SweepRun:
     ) -> None:
         self._spec, self._options, self._data, self._folder = spec, options, data, folder
         self._interruption = interruption
-        self._claim = Claim.about(data.metadata, len(data.train), delta=spec.privacy.delta)
+        self._claim = Claim.about(
+            data.metadata,
+            len(data.train),
+            delta=spec.privacy.delta,
+            reads_training_rows=reads_training_rows(spec.search.metrics),
+        )
         self._started = self._shown_at = time.monotonic()
         self._troubles: list[str] = []
 
@@ -242,7 +247,7 @@ class _SweepRun:
             scores = clipless.evaluate(
                 model,
                 self._data.test,
-                radii(self._spec.objectives),
+                self._spec.radii,
                 self._data.metadata.input_gain,
                 features=features[point.trial],
             )

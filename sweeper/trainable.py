@@ -56,6 +56,7 @@ class CliplessTrial(tune.Trainable):
             config=resolve(spec, config["proposal"]),
             data=data,
             objectives=spec.objectives,
+            metrics=spec.search.metrics,
             seed=initial_seed(spec.search.seed, trial),
             folder=Path(config["folder"]),
             device="cuda" if spec.resources.gpus else "cpu",

@@ -25,8 +25,8 @@ from dashboards.figures._common import (
     value_axis,
 )
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.text import show
-from sweeper.objectives import radius, radius_text
+from dashboards.text import radius_of, show
+from sweeper.objectives import radius
 from sweeper.records import Direction
 
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
@@ -72,7 +72,7 @@ def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
         xaxis=epsilon_axis(info.epsilon_title, [*epsilons, *([info.right_end] if epsilons else [])]),
         yaxis={
             **value_axis(info.curves[0].name if info.curves else "accuracy"),
-            "title": {"text": "accuracy"},
+            "title": {"text": label(info.curves[0].name if info.curves else "accuracy")},
         },
     )
     colors = (theme.ink, theme.blue, theme.orange, theme.green, theme.purple, theme.red)
@@ -84,7 +84,7 @@ def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
 def _curve(curve: Curve, right_end: float, color: str, index: int) -> go.Scatter:
     last = curve.steps[-1]
     steps = [*curve.steps, Step(right_end, last.value, last.trial, last.epoch)]
-    text = radius_text(curve.name)
+    text = radius_of(curve.name)
     legend = "clean" if text is None else f"radius {escape(text)}"
     return go.Scatter(
         x=[step.epsilon for step in steps],

@@ -79,6 +79,15 @@ class AutoAttack:
         found = ensemble.generate(x=x.float().cpu().numpy(), y=target_B.cpu().numpy().astype(np.int64))
         return into_ball(torch.from_numpy(found).to(x.device).double(), x.double(), radius)
 
+    @staticmethod
+    def check_installed() -> None:
+        """Find out before an attack whether the toolbox is there.
+
+        Raises:
+            UnsupportedError: it is not.
+        """
+        _toolbox()
+
     def _attacks(self, toolbox: Any, classifier: Any, shape: tuple[int, ...], radius: float) -> list[Any]:
         losses = ["cross_entropy", *(["difference_logits_ratio"] if classifier.nb_classes > 2 else [])]
         attacks = [

@@ -67,6 +67,7 @@ def load_digits(*, evaluation: Evaluation = Evaluation.PUBLIC, splitting: HashSp
             *facts,
         ),
         conditions=conditions,
+        training_published=True,
     )
     x_NCHW, y_N = levels_NHW[:, None].astype(np.float32) / np.float32(16), bunch.target.astype(np.int64)
     return Dataset(
@@ -99,6 +100,7 @@ def load_breast_cancer(*, evaluation: Evaluation = Evaluation.PUBLIC, splitting:
         split_name="breast_cancer",
         evaluation=evaluation,
         public_because=_BENCHMARK,
+        training_published=True,
         splitting=splitting or HashSplit(),
     )
     return encode_table(table, ranges, source)

@@ -143,6 +143,7 @@ def _metadata(images: ImageSet, evaluation: Evaluation, splitting: HashSplit) ->
             *facts,
         ),
         conditions=conditions,
+        training_published=True,
     )
 
 

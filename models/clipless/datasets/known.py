@@ -98,6 +98,7 @@ def load_known(
         split_name=known.name,
         evaluation=evaluation,
         public_because="the data set is a published benchmark",
+        training_published=True,
         splitting=splitting or HashSplit(),
         conditions=known.conditions,
     )

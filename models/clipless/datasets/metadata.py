@@ -55,6 +55,7 @@ class Metadata:
         radius_unit: the units in which radii of certificates are given.
         public_facts: sentences for the privacy card: what was taken as public, and why.
         conditions: sentences for the privacy card: what the guarantee does not cover.
+        training_published: whether the training rows are published too, so that attacks may read them.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Metadata:
     radius_unit: str
     public_facts: tuple[str, ...]
     conditions: tuple[str, ...]
+    training_published: bool = False
 
     def __post_init__(self) -> None:
         for field in ("name", "unit", "radius_unit"):
@@ -82,6 +84,13 @@ class Metadata:
             _require(isfinite(value) and value > 0, field, "a finite number > 0", self)
         for field in ("public_facts", "conditions"):
             _require(_are_texts(getattr(self, field)), field, "a tuple of sentences", self)
+        _require(type(self.training_published) is bool, "training_published", "True or False", self)
+
+    @property
+    def training_is_open(self) -> bool:
+        """Whether scores of training rows may leave unpaid: of published rows, or marked exploratory."""
+        published = self.training_published and self.evaluation is Evaluation.PUBLIC
+        return published or self.evaluation is Evaluation.EXPLORATORY
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,6 +45,7 @@ class Source:
         unit: ``"row"``, or the column that identifies the privacy unit.
         splitting: how rows are assigned to splits.
         conditions: further sentences for the card.
+        training_published: whether the training rows are published too.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Source:
     unit: str = "row"
     splitting: Splitting = field(default_factory=HashSplit)
     conditions: tuple[str, ...] = ()
+    training_published: bool = False
 
 
 def load_table(
@@ -240,6 +242,7 @@ def _metadata(
             *((UNPAID_RANGES,) if ranges.unpaid else ()),
             *conditions,
         ),
+        training_published=source.training_published,
     )
 
 

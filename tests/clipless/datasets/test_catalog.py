@@ -128,4 +128,4 @@ def test_a_plugin_cannot_replace_a_known_name(monkeypatch):
     plugin(monkeypatch, lambda **_: 3)
     entry = clipless.datasets.catalog.importlib_metadata.entry_points(group="sweeper.datasets")[0]
     entry.name = "digits"
-    assert len(dataclasses.asdict(load("digits").metadata)) == 10
+    assert len(dataclasses.asdict(load("digits").metadata)) == 11

@@ -57,6 +57,7 @@ def test_nothing_can_be_reassigned():
         ("input_gain", float("nan")),
         ("public_facts", "one sentence"),
         ("conditions", ("",)),
+        ("training_published", 1),
     ],
 )
 def test_metadata_refuse_what_cannot_be_true(field, value):

@@ -1,0 +1,266 @@
+"""Temperature of the loss against radius and membership, as table 1 of Bethune et al.
+
+One row per temperature, one column per radius, radius 0 first: the best value of any point of that row within one
+epsilon, so every cell picks its own model. Beside them, what membership inference learns from the row's best model at
+radius 0. A cold loss fits the rows that it sees; a hot one keeps logits apart, which certifies.
+
+References:
+    Bethune et al. (2024), DP-SGD without clipping, https://arxiv.org/abs/2305.16202
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from math import isfinite, log10
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData, finite
+from dashboards.figures._common import FigureInfo, header, hover_texts, label, new_figure
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.text import delta_text, number, radius_of, show, title_of
+from sweeper.config import flatten
+from sweeper.objectives import attack_radius, needs_two_classes, radius, radius_text
+from sweeper.records import MEMBERSHIP, Direction, Point
+
+TEMPERATURE = "training.loss.temperature"
+BUDGETS = (3.0, 8.0)
+MOST_ROWS = 8
+_ROW_PIXELS = 46
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One value, the point that has it, and the smallest accuracy that an attack left it at this radius."""
+
+    value: float
+    point: Point
+    attacked: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The trials of one temperature, or of a range ``low <= temperature <= high``.
+
+    Attributes:
+        low: smallest temperature of the row.
+        high: largest one.
+        trials: their ids.
+        cells: one for each column, None where no point is within the budget.
+        membership: one for each attack, of the point in the first cell; None where it was not computed.
+    """
+
+    low: float
+    high: float
+    trials: tuple[str, ...]
+    cells: tuple[Cell | None, ...]
+    membership: tuple[float | None, ...]
+
+    @property
+    def label(self) -> str:
+        """The temperature or its range."""
+        ends = dict.fromkeys((number(self.low), number(self.high)))
+        return " to ".join(ends)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemperatureInfo(FigureInfo):
+    """Numbers of the temperature figure; no rows without two temperatures and a radius.
+
+    Attributes:
+        budget: every cell has an epsilon of at most this.
+        delta: that the epsilons are stated at, in words.
+        radius_unit: units of the radii.
+        columns: names of the values, that of radius 0 first.
+        attacks: names of the membership metrics.
+        rows: by temperature.
+        hover: one text for each point in a cell, by its key.
+    """
+
+    budget: float
+    delta: str
+    radius_unit: str
+    columns: tuple[str, ...]
+    attacks: tuple[str, ...]
+    rows: tuple[Row, ...]
+    hover: Mapping[tuple[str, int], str]
+
+
+def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
+    """Compute the temperature figure.
+
+    Args:
+        data: the sweep.
+        epsilon: the budget; by default the first of `BUDGETS` at which every row has a point, else the largest
+            epsilon of the sweep.
+    """
+    clean = "auroc" if needs_two_classes(data.utility) else "accuracy"
+    certificates = {radius(name): name for name in reversed(data.certificates)}
+    columns = (clean, *reversed(certificates.values()))
+    points = [point for point in data.points if finite(point, "epsilon", clean)]
+    attacks = tuple(name for name in MEMBERSHIP if any(name in point.values for point in points))
+    groups = _groups(data, {point.trial for point in points}) if certificates else []
+    inside = [[point for point in points if point.trial in ids] for _, _, ids in groups]
+    budget = _budget(inside) if epsilon is None else epsilon
+    rows = []
+    for (low, high, ids), candidates in zip(groups, inside, strict=True):
+        within = [point for point in candidates if point.values["epsilon"] <= budget]
+        cells = tuple(_best(data, within, name) for name in columns)
+        rows.append(Row(low, high, ids, cells, tuple(_membership(cells[0], name) for name in attacks)))
+    shown = list({cell.point.key: cell.point for row in rows for cell in row.cells if cell}.values())
+    return TemperatureInfo(
+        **header(data, f"temperature, radius and membership at epsilon ≤ {number(budget)}"),
+        budget=budget,
+        delta=delta_text(data),
+        radius_unit=data.result.claim.radius_unit,
+        columns=columns,
+        attacks=attacks if shown else (),
+        rows=tuple(rows) if shown else (),
+        hover={point.key: text for point, text in zip(shown, hover_texts(data, shown), strict=True)},
+    )
+
+
+def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the temperature figure: two heat maps side by side that share their rows."""
+    share = len(info.columns) / (len(info.columns) + len(info.attacks))
+    figure = new_figure(
+        info,
+        theme,
+        empty=not info.rows,
+        height=190 + _ROW_PIXELS * max(2, len(info.rows)),
+        margin={"b": 88},
+        xaxis={**_axis(theme), "title": {"text": _caption(info)}, "domain": [0.0, share - 0.02 * bool(info.attacks)]},
+        yaxis={
+            **_axis(theme),
+            "autorange": "reversed",
+            "ticklabelstandoff": 6,
+            "title": {"text": "temperature of the loss"},
+        },
+    )
+    if not info.rows:
+        return figure
+    figure.add_trace(_values(info, theme))
+    if info.attacks:
+        figure.add_trace(_leaks(info, theme))
+        figure.update_layout(xaxis2={**_axis(theme), "domain": [share + 0.02, 1.0], "anchor": "y"})
+    return figure
+
+
+def _groups(data: SweepData, known: set[str]) -> list[tuple[float, float, tuple[str, ...]]]:
+    """Trials by temperature: one group each if they are few, else ranges of equal width in the logarithm."""
+    found = {id_: flatten(trial.config).get(TEMPERATURE) for id_, trial in data.trials.items() if id_ in known}
+    numbers = {id_: float(t) for id_, t in found.items() if isinstance(t, int | float) and isfinite(t) and t > 0}
+    distinct = sorted(set(numbers.values()))
+    if len(distinct) < 2:
+        return []
+    place = {value: i for i, value in enumerate(distinct)}
+    if len(distinct) > MOST_ROWS:
+        low, span = log10(distinct[0]), log10(distinct[-1] / distinct[0])
+        place = {value: min(MOST_ROWS - 1, int(MOST_ROWS * (log10(value) - low) / span)) for value in distinct}
+    groups = []
+    for i in dict.fromkeys(place.values()):
+        members = {id_: value for id_, value in numbers.items() if place[value] == i}
+        groups.append((min(members.values()), max(members.values()), tuple(members)))
+    return groups
+
+
+def _budget(rows: Sequence[Sequence[Point]]) -> float:
+    smallest = [min(point.values["epsilon"] for point in row) for row in rows]
+    largest = max((point.values["epsilon"] for row in rows for point in row), default=BUDGETS[0])
+    return next((budget for budget in BUDGETS if all(epsilon <= budget for epsilon in smallest)), largest)
+
+
+def _best(data: SweepData, points: Sequence[Point], name: str) -> Cell | None:
+    """The point with the best value; of equals the one of smallest epsilon."""
+    usable = [point for point in points if finite(point, name)]
+    if not usable:
+        return None
+    sign = 1.0 if data.direction(name) is Direction.MAXIMIZE else -1.0
+    best = min(usable, key=lambda p: (-sign * p.values[name], p.values["epsilon"], p.key))
+    at_radius = [value for other, value in best.values.items() if _attacks(other, name)]
+    return Cell(best.values[name], best, min(at_radius, default=None))
+
+
+def _attacks(name: str, certificate: str) -> bool:
+    """Whether ``name`` is the accuracy under an attack at the radius of ``certificate``."""
+    return radius_text(certificate) is not None and attack_radius(name) == radius(certificate)
+
+
+def _membership(cell: Cell | None, name: str) -> float | None:
+    value = None if cell is None else cell.point.values.get(name)
+    return value if value is not None and isfinite(value) else None
+
+
+def _axis(theme: Theme) -> dict[str, object]:
+    # Texts stay texts: a radius of 0.25 is a name here, not a place.
+    return {"type": "category", "showgrid": False, "ticks": "", "showline": False, "tickfont": {"color": theme.ink}}
+
+
+def _caption(info: TemperatureInfo) -> str:
+    return (
+        f"Euclidean radius in {escape(info.radius_unit)}; best of each temperature<br>"
+        f"at epsilon ≤ {number(info.budget)} (fixed in advance), {info.delta}"
+    )
+
+
+def _values(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
+    """Accuracy and certificates: more ink is better."""
+    cells = [row.cells for row in info.rows]
+    return go.Heatmap(
+        x=[escape(radius_of(name) or title_of(name)) for name in info.columns],
+        y=[row.label for row in info.rows],
+        z=[[cell and cell.value for cell in row] for row in cells],
+        text=[[_cell_text(name, cell) for name, cell in zip(info.columns, row, strict=True)] for row in cells],
+        texttemplate="%{text}",
+        textfont={"size": 13},  # without a colour: Plotly takes one that contrasts with the cell
+        customdata=[[_hover(info, cell) for cell in row] for row in cells],
+        hovertemplate="%{customdata}<extra></extra>",
+        hoverongaps=False,
+        colorscale=theme.colorscale(),
+        showscale=False,
+        xgap=2,
+        ygap=2,
+    )
+
+
+def _cell_text(name: str, cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    attacked = "" if cell.attacked is None else f"<br><sup>attacked {show('accuracy', cell.attacked)}</sup>"
+    return show(name, cell.value) + attacked
+
+
+def _leaks(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
+    """Membership inference: paper for guessing, orange for certainty."""
+    return go.Heatmap(
+        x=[label(name).replace("membership ", "membership<br>") for name in info.attacks],
+        y=[row.label for row in info.rows],
+        z=[[_leak(name, v) for name, v in zip(info.attacks, row.membership, strict=True)] for row in info.rows],
+        text=[
+            ["" if v is None else show(name, v) for name, v in zip(info.attacks, row.membership, strict=True)]
+            for row in info.rows
+        ],
+        texttemplate="%{text}",
+        textfont={"size": 13},
+        customdata=[[_hover(info, row.cells[0])] * len(info.attacks) for row in info.rows],
+        hovertemplate="%{customdata}<extra></extra>",
+        hoverongaps=False,
+        colorscale=[[0.0, theme.panel], [1.0, theme.orange]],
+        zmin=0.0,
+        zmax=1.0,
+        showscale=False,
+        xgap=2,
+        ygap=2,
+        xaxis="x2",
+    )
+
+
+def _leak(name: str, value: float | None) -> float | None:
+    """How far from guessing, in [0, 1]: an AUROC of 0.5 is guessing."""
+    if value is None or name == "membership-advantage":
+        return value
+    return max(0.0, 2.0 * value - 1.0)
+
+
+def _hover(info: TemperatureInfo, cell: Cell | None) -> str:
+    return "" if cell is None else info.hover[cell.point.key]

@@ -1,0 +1,124 @@
+"""Metrics beside the objectives: what attacks reach on a model, and what they learn of its training rows.
+
+Accuracy under attack is measured on every validation row, the same that accuracy and certificates are measured on, so
+that ``certified@R <= attacked@R <= accuracy`` must hold; where it does not, a certificate is wrong and nothing is
+reported. Membership inference reads training rows, and its scores are releases: only of published rows, or where
+everything is marked exploratory.
+
+Shape letters: B rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from clipless.attacks import PGD, Attack, AutoAttack, threshold_attack
+from clipless.datasets import Evaluation, Metadata, Split
+from clipless.evaluation import attacked_accuracy
+from clipless.losses import Loss
+from clipless.network import Network
+from sweeper.errors import RefutedError, SpecError
+from sweeper.objectives import AUTOATTACKED, attack_radius, attack_radius_text, radius, radius_text, reads_training_rows
+
+MEMBERSHIP_ROWS = 5000  # of each split, at most
+
+
+class TrialMetrics:
+    """The attacks of one trial.
+
+    Args:
+        names: metrics of the spec; certificates among them are not computed here.
+        declared: what is known of the data.
+        loss: of the training; small ones give members away.
+        seed: public; chooses the rows of membership inference where there are more than `MEMBERSHIP_ROWS`.
+
+    Raises:
+        SpecError: metrics that would release what nobody paid for.
+    """
+
+    def __init__(self, names: Sequence[str], declared: Metadata, loss: Loss, *, seed: int) -> None:
+        check_metrics(names, declared)
+        self._attacked = tuple(name for name in names if attack_radius(name) is not None)
+        self._membership = tuple(name for name in names if reads_training_rows([name]))
+        self._gain, self._loss, self._seed = declared.input_gain, loss, seed
+
+    def compute(
+        self, model: Network, scores: Mapping[str, float], *, train: Split, validation: Split
+    ) -> dict[str, float]:
+        """Attack one model.
+
+        Args:
+            model: under attack; it stays as it is.
+            scores: accuracy and certificates of this model on ``validation``, certificates at every attacked radius
+                among them.
+            train: the rows that it was trained on, read for membership inference only.
+            validation: rows of the same kind that it has not seen.
+
+        Returns:
+            One number by name.
+
+        Raises:
+            RefutedError: an attack succeeded where a certificate says that none can.
+        """
+        found = {name: self._accuracy_under(name, model, scores, validation) for name in self._attacked}
+        if self._membership:
+            members, others = (some_rows(split, self._seed) for split in (train, validation))
+            score = threshold_attack(model, self._loss, members, others)
+            known = {"membership-auroc": score.auroc, "membership-advantage": score.advantage}
+            found |= {name: known[name] for name in self._membership}
+        return found
+
+    def _accuracy_under(self, name: str, model: Network, scores: Mapping[str, float], validation: Split) -> float:
+        attack: Attack = AutoAttack() if name.startswith(AUTOATTACKED) else PGD()
+        attacked = attacked_accuracy(model, validation, str(attack_radius_text(name)), self._gain, attack=attack)
+        certified = next(value for other, value in scores.items() if _certifies(other, name))
+        if not certified <= attacked <= scores["accuracy"]:
+            raise RefutedError(
+                f"Expected certified <= {name} <= accuracy on the same rows, got {certified!r}, {attacked!r} and "
+                f"{scores['accuracy']!r}; neither number can be trusted: report the configuration of this trial"
+            )
+        return attacked
+
+
+def check_metrics(names: Sequence[str], declared: Metadata, source: str = "the spec") -> None:
+    """Refuse metrics that would release what nobody paid for, and attacks that are not installed.
+
+    Args:
+        names: metrics of the spec.
+        declared: what is known of the data.
+        source: names the spec in the message.
+
+    Raises:
+        SpecError: any metric on private evaluation rows, or membership inference on training rows that are not
+            published, unless everything is marked exploratory.
+        clipless.errors.UnsupportedError: AutoAttack without the toolbox that it needs.
+    """
+    said = f"evaluation: {declared.evaluation.value} on {declared.name} (search.metrics in {source})"
+    remedy = "set data.evaluation: exploratory, which marks everything as without guarantee"
+    if names and declared.evaluation is Evaluation.PRIVATE:
+        raise SpecError(
+            f"Expected no metrics on private evaluation rows, whose every score has to be paid for, got {names[0]} "
+            f"with {said}; remove search.metrics, or {remedy}"
+        )
+    reading = next((name for name in names if reads_training_rows([name])), None)
+    if reading is not None and not declared.training_is_open:
+        raise SpecError(
+            f"Expected published training rows for {reading}, which releases a score of them, got {said}; leave it "
+            f"out, or {remedy}"
+        )
+    if any(name.startswith(AUTOATTACKED) for name in names):
+        AutoAttack.check_installed()
+
+
+def some_rows(split: Split, seed: int) -> Split:
+    """Return at most `MEMBERSHIP_ROWS` rows, chosen by the seed alone and kept in order."""
+    if len(split) <= MEMBERSHIP_ROWS:
+        return split
+    order_B = torch.randperm(len(split), generator=torch.Generator().manual_seed(seed))
+    chosen_B = order_B[:MEMBERSHIP_ROWS].sort().values.to(split.y.device)
+    return replace(split, x=split.x[chosen_B], y=split.y[chosen_B])
+
+
+def _certifies(name: str, attacked: str) -> bool:
+    return radius_text(name) is not None and radius(name) == attack_radius(attacked)

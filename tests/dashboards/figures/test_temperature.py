@@ -1,0 +1,182 @@
+"""Temperature against radius and membership: each cell the best of its row, nothing drawn where there is nothing."""
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from dashboards.figures import FIGURES, LIGHT, is_empty, temperature
+from dashboards.figures._common import WATERMARK
+from dashboards.report import PANELS, build_report
+from dashboards.text import is_fraction, show, title_of
+from sweeper.records import Direction, Point, Trial, TrialStatus
+
+
+def trials(*temperatures):
+    configs = [{} if t is None else {"training": {"loss": {"temperature": t}}} for t in temperatures]
+    return tuple(Trial(id=f"t{i}", config=c, status=TrialStatus.COMPLETED) for i, c in enumerate(configs))
+
+
+def point(trial, epoch, epsilon, accuracy, **values):
+    names = {"half": "certified@0.5", "one": "certified@1", "attacked": "attacked@1/2", "auto": "autoattacked@0.5"}
+    names |= {"auroc": "membership-auroc", "advantage": "membership-advantage"}
+    found = {names[key]: value for key, value in values.items()}
+    return Point(trial=trial, epoch=epoch, values={"epsilon": epsilon, "accuracy": accuracy, **found})
+
+
+@pytest.fixture
+def two_rows(small):
+    """Trials 0 and 2 share a temperature."""
+    points = [
+        point("t0", 1, 1.0, 0.6, half=0.5, one=0.1, attacked=0.55, auroc=0.51, advantage=0.03),
+        point("t0", 2, 2.0, 0.8, half=0.4, one=0.2, auroc=0.6, advantage=0.2),
+        point("t2", 1, 2.9, 0.7, half=0.45, one=0.3, attacked=0.5, auto=0.48, auroc=0.9, advantage=0.7),
+        point("t2", 2, 3.1, 0.99, half=0.9, one=0.9, auroc=0.99, advantage=0.9),
+        point("t1", 1, 1.0, 0.5, half=0.45, one=0.4),
+    ]
+    return small(points, trials=trials(0.1, 2.0, 0.1))
+
+
+def test_each_cell_is_the_best_of_its_row_within_the_budget(two_rows):
+    info = temperature.info(two_rows)
+    assert (info.budget, info.columns) == (3.0, ("accuracy", "certified@0.5", "certified@1"))
+    assert [(row.label, row.trials) for row in info.rows] == [("0.1", ("t0", "t2")), ("2", ("t1",))]
+    assert [[cell.value for cell in row.cells] for row in info.rows] == [[0.8, 0.5, 0.3], [0.5, 0.45, 0.4]]
+    assert [cell.point.key for cell in info.rows[0].cells] == [("t0", 2), ("t0", 1), ("t2", 1)]
+
+
+def test_a_larger_budget_shows_more(two_rows):
+    info = temperature.info(two_rows, epsilon=4.0)
+    assert [cell.value for cell in info.rows[0].cells] == [0.99, 0.9, 0.9]
+
+
+def test_membership_is_that_of_the_most_accurate_model_of_the_row(two_rows):
+    info = temperature.info(two_rows)
+    assert info.attacks == ("membership-auroc", "membership-advantage")
+    assert [row.membership for row in info.rows] == [(0.6, 0.2), (None, None)]
+
+
+def test_an_attack_stands_in_the_cell_of_its_model_and_radius(two_rows):
+    first = temperature.info(two_rows).rows[0].cells
+    assert [cell.attacked for cell in first] == [None, 0.55, None]  # attacked@1/2 of t0, epoch 1
+    values = temperature.plot(temperature.info(two_rows)).data[0]
+    assert "attacked@1/2: 50.0 %" in values.customdata[0][2]  # of t2, epoch 1
+
+
+def test_the_stronger_of_two_attacks_is_shown(small):
+    points = [point("t0", 1, 1.0, 0.6, half=0.4, attacked=0.5, auto=0.48), point("t1", 1, 1.0, 0.6, half=0.3)]
+    info = temperature.info(small(points, trials=trials(1.0, 2.0)))
+    assert info.rows[0].cells[1].attacked == 0.48
+    (values,) = temperature.plot(info).data
+    assert values.text[0][1] == "40.0 %<br><sup>attacked 48.0 %</sup>"
+
+
+def test_of_equals_the_cheaper_point_is_shown(small):
+    points = [
+        point("t0", 2, 2.0, 0.6, half=0.3),
+        point("t0", 1, 1.0, 0.6, half=0.3),
+        point("t1", 1, 1.0, 0.5, half=0.3),
+    ]
+    info = temperature.info(small(points, trials=trials(1.0, 2.0)))
+    assert {cell.point.key for cell in info.rows[0].cells} == {("t0", 1)}
+
+
+def test_the_budget_is_the_first_that_every_row_meets(small):
+    def budget(*epsilons):
+        points = [point(f"t{i}", 1, e, 0.5, half=0.1) for i, e in enumerate(epsilons)]
+        return temperature.info(small(points, trials=trials(1.0, 2.0))).budget
+
+    assert [budget(1.0, 2.5), budget(1.0, 5.0), budget(9.0, 1.0)] == [3.0, 8.0, 9.0]
+
+
+def test_many_temperatures_are_ranges_of_equal_ratio(small):
+    temperatures = [0.01 * 10 ** (4 * i / 99) for i in range(100)]
+    points = [point(f"t{i}", 1, 1.0, 0.5, half=0.1) for i in range(100)]
+    rows = temperature.info(small(points, trials=trials(*temperatures))).rows
+    assert len(rows) == temperature.MOST_ROWS
+    assert sorted(id_ for row in rows for id_ in row.trials) == sorted(f"t{i}" for i in range(100))
+    assert all(one.high < other.low for one, other in pairwise(rows))
+    assert all(row.high / row.low <= 10**0.5 * (1 + 1e-9) for row in rows)
+    assert rows[0].label == "0.01 to 0.0305"
+
+
+def test_trials_without_a_temperature_have_no_row(small):
+    points = [point(f"t{i}", 1, 1.0, 0.5, half=0.1) for i in range(3)]
+    assert len(temperature.info(small(points, trials=trials(1.0, None, 2.0))).rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("temperatures", "values"),
+    [((1.0, 1.0), {"half": 0.1}), ((1.0, 2.0), {}), ((None, None), {"half": 0.1})],
+    ids=["one temperature", "no radius", "no temperature"],
+)
+def test_without_two_temperatures_and_a_radius_nothing_is_drawn(small, temperatures, values):
+    points = [point(f"t{i}", 1, 1.0, 0.5, **values) for i in range(2)]
+    data = small(points, trials=trials(*temperatures))
+    assert is_empty(FIGURES["temperature"](data, LIGHT))
+    assert 'id="plot-temperature"' not in build_report(data)
+
+
+def test_a_sweep_without_membership_has_one_heat_map(sweep, two_rows):
+    assert len(temperature.plot(temperature.info(sweep)).data) == 1
+    figure = temperature.plot(temperature.info(two_rows))
+    values, leaks = figure.data
+    assert list(values.x) == ["accuracy", "0.5", "1"]
+    assert list(leaks.x) == ["membership<br>AUROC", "membership<br>advantage"]
+    assert list(values.y) == list(leaks.y) == ["0.1", "2"]
+    assert list(leaks.z) == [[pytest.approx(0.2), 0.2], [None, None]]  # 0.6 is a fifth of the way to certainty
+    assert figure.layout.xaxis.domain[1] < figure.layout.xaxis2.domain[0]
+
+
+def test_guessing_has_no_colour_even_when_the_attack_is_worse_than_that(small):
+    points = [point(f"t{i}", 1, 1.0, 0.5, half=0.1, auroc=0.4, advantage=0.0) for i in range(2)]
+    leaks = temperature.plot(temperature.info(small(points, trials=trials(1.0, 2.0)))).data[1]
+    assert list(leaks.z[0]) == [0.0, 0.0]
+    assert list(leaks.text[0]) == ["40.0 %", "0.0 %"]
+
+
+def test_the_figure_says_within_which_epsilon_and_at_which_delta(sweep):
+    text = temperature.plot(temperature.info(sweep)).layout.xaxis.title.text
+    assert "epsilon ≤ 3 (fixed in advance), delta = 1e-4" in text
+    assert "pixels in [0, 1]" in text
+
+
+def test_an_auroc_sweep_shows_certified_auroc(small):
+    values = {
+        "epsilon": 1.0,
+        "accuracy": 0.9,
+        "auroc": 0.95,
+        "certified@1": 0.1,
+        "certified-auroc@1": 0.4,
+        "attacked@1": 0.3,
+    }
+    points = [Point(trial=f"t{i}", epoch=1, values=values) for i in range(2)]
+    info = temperature.info(small(points, objectives=("epsilon", "auroc"), trials=trials(1.0, 2.0)))
+    assert info.columns == ("auroc", "certified-auroc@1")
+    assert [(cell.value, cell.attacked) for cell in info.rows[0].cells] == [(0.95, None), (0.4, None)]
+
+
+def test_the_figure_is_watermarked_and_in_the_report(exploratory_sweep, sweep):
+    assert WATERMARK in [a.text for a in FIGURES["temperature"](exploratory_sweep, LIGHT).layout.annotations]
+    assert "temperature" in [panel.figure for panel in PANELS]
+    assert re.search(r'id="plot-temperature"', build_report(sweep))
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "shown"),
+    [
+        ("certified-auroc@1/2", "certified AUROC at radius 1/2", "50.0 %"),
+        ("attacked@36/255", "accuracy under PGD at radius 36/255", "50.0 %"),
+        ("autoattacked@0.1", "accuracy under AutoAttack at radius 0.1", "50.0 %"),
+        ("membership-auroc", "membership AUROC", "50.0 %"),
+        ("membership-advantage", "membership advantage", "50.0 %"),
+        ("epsilon", "epsilon", "0.5"),
+    ],
+)
+def test_metrics_are_shares_with_their_titles(name, title, shown):
+    assert (title_of(name), show(name, 0.5), is_fraction(name)) == (title, shown, shown.endswith("%"))
+
+
+def test_an_attacker_that_learns_less_is_better(sweep):
+    assert sweep.direction("membership-auroc") is Direction.MINIMIZE
+    assert sweep.direction("attacked@1") is Direction.MAXIMIZE

@@ -1,0 +1,54 @@
+"""A whole sweep with metrics: they reach every record, and the test split sees no attack."""
+
+import contextlib
+import sqlite3
+
+import pytest
+
+from sweeper.claims import MEMBERSHIP as CONDITION
+from sweeper.front import read_front
+from sweeper.runner import Options, run_sweep
+from sweeper.spec import Spec
+
+NAMES = ("attacked@0.25", "attacked@1", "membership-auroc", "membership-advantage")
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory, ray_running):
+    del ray_running
+    content = {
+        "name": "metrics",
+        "data": {"name": "digits"},
+        "model": {"architecture": "mlp", "width": 16},
+        "training": {
+            "epochs": 2,
+            "batch_size": 256,
+            "learning_rate": 0.05,
+            "loss": {"name": "tau-cce", "temperature": [0.1, 1.0]},
+        },
+        "privacy": {"epsilon": 3.0, "delta": 1e-4},
+        "search": {"trials": 2, "metrics": list(NAMES)},
+    }
+    return run_sweep(Spec.from_mapping(content), Options(out=tmp_path_factory.mktemp("out"))).sweep.directory
+
+
+def test_metrics_reach_the_front_its_table_and_the_store(swept):
+    front = read_front(swept / "front.json")
+    assert [objective.name for objective in front.objectives] == ["epsilon", "accuracy"]
+    assert all(set(NAMES) <= set(point.values) for point in front.front_points)
+    assert set(NAMES) <= set(front.to_csv().splitlines()[0].split(","))
+    with contextlib.closing(sqlite3.connect(swept / "mlflow.db")) as store:
+        keys = {key for (key,) in store.execute("select distinct key from metrics")}
+    assert {"val/attacked/0.25", "val/certified/0.25", "val/membership-auroc", "val/membership-advantage"} <= keys
+    assert "membership-auroc" in (swept / "front.html").read_text(encoding="utf-8")
+
+
+def test_test_scores_hold_certificates_and_no_attack(swept):
+    for point in read_front(swept / "front.json").front_points:
+        assert set(point.test) == {"accuracy", "certified@0.25", "certified@1"}
+
+
+def test_a_sweep_with_membership_says_what_was_released(swept):
+    claim = read_front(swept / "front.json").claim
+    assert CONDITION in claim.conditions
+    assert not claim.exploratory
