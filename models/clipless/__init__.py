@@ -15,28 +15,66 @@ Build a network, choose a budget, fit::
 if __name__ != "clipless":  # e.g. ``models.clipless``: a second copy of every class
     raise ImportError(f"import this package as 'clipless', not {__name__!r}")
 
-from clipless import datasets, zoo
-from clipless.evaluation import evaluate
-from clipless.losses import TauBCE, TauCCE
+from clipless import attacks, datasets, layers, losses, projections, zoo
+from clipless.certificates import certified_auroc, certified_radii, certify, float64_logits
+from clipless.evaluation import attacked_accuracy, evaluate
+from clipless.losses import (
+    HKR,
+    KR,
+    MAE,
+    ClassWeighted,
+    CrammerSinger,
+    KCosine,
+    MulticlassHinge,
+    MultilabelBCE,
+    TauBCE,
+    TauCCE,
+    WestonWatkins,
+)
+from clipless.methods import Method
 from clipless.network import Network
-from clipless.optimizers import SGD, Adam
+from clipless.optimizers import SGD, Adam, Schedule
 from clipless.plan import Plan, make_plan
+from clipless.privacy.allocation import NoiseAllocation
+from clipless.privacy.events import Relation
 from clipless.saving import load, save
 from clipless.training import Epoch, fit
 
 __all__ = [
+    "HKR",
+    "KR",
+    "MAE",
     "SGD",
     "Adam",
+    "ClassWeighted",
+    "CrammerSinger",
     "Epoch",
+    "KCosine",
+    "Method",
+    "MulticlassHinge",
+    "MultilabelBCE",
     "Network",
+    "NoiseAllocation",
     "Plan",
+    "Relation",
+    "Schedule",
     "TauBCE",
     "TauCCE",
+    "WestonWatkins",
+    "attacked_accuracy",
+    "attacks",
+    "certified_auroc",
+    "certified_radii",
+    "certify",
     "datasets",
     "evaluate",
     "fit",
+    "float64_logits",
+    "layers",
     "load",
+    "losses",
     "make_plan",
+    "projections",
     "save",
     "zoo",
 ]

@@ -1,4 +1,4 @@
-r"""L2 certificates from rigorous norms.
+r"""Certificates from rigorous norms: Euclidean ones, and by them or by induced norms those in l1 and l-infinity.
 
 For a network whose layers before the last have Lipschitz constant L_h and whose last layer is ``W h``, the
 class y cannot lose to j within the radius ``(f_y - f_j) / (|w_y - w_j| L_h)``; otherwise ``sqrt(2) L`` replaces
@@ -7,20 +7,26 @@ score of a binary task, of constant L, moves by at most ``L r`` on each side of 
 stands within the radius r if their scores differ by more than ``2 L r``. Logits come from a float64 forward
 pass, norms of the current weights from above: power iteration is a lower bound and never used.
 
+In another norm a perturbation of norm r is followed through the layers in three norms side by side
+(`clipless.bounds.induced`), which includes the Euclidean radius over sqrt(d) for l-infinity, and the Euclidean radius
+itself for l1. An input ball in front is the identity as long as no input leaves it; where its room does not last, its
+own constants in these norms serve.
+
 Shape letters: B batch, K logits, P positives, N negatives.
 """
 
 from collections.abc import Sequence
 from copy import deepcopy
-from math import inf, isfinite, nan, sqrt
+from math import inf, isfinite, nan, prod, sqrt
 
 import torch
 from torch import Tensor
 
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
-from clipless.bounds._rules import relative_error
+from clipless.bounds._rules import Signal, relative_error
+from clipless.bounds.induced import Reach, follow
 from clipless.front import split_fixed_front
-from clipless.layers import ClipGradient, Dense
+from clipless.layers import ClipGradient, Dense, InputBall
 from clipless.network import Network
 
 _CHUNK = 4096
@@ -73,8 +79,19 @@ def forward_error(model: Network, bounds: NetworkBounds) -> float:
     return error * (1.0 + bounds.slack) ** sum(bound.depth for _, bound in bounds.layers)
 
 
+def certify(model: Network, x: Tensor, target_B: Tensor, *, norm: float = 2.0) -> Tensor:
+    """Return the `certified_radii` of rows ``x`` (B, ...), their float64 logits computed here."""
+    return certified_radii(model, float64_logits(model, x), target_B, norm=norm, inputs=x)
+
+
 def certified_radii(
-    model: Network, logits_BK: Tensor, target_B: Tensor, *, bounds: NetworkBounds | None = None
+    model: Network,
+    logits_BK: Tensor,
+    target_B: Tensor,
+    *,
+    bounds: NetworkBounds | None = None,
+    norm: float = 2.0,
+    inputs: Tensor | None = None,
 ) -> Tensor:
     """Radius, in units of the network's input tensor, within which no input changes the correct decision.
 
@@ -83,27 +100,32 @@ def certified_radii(
         logits_BK: float64 logits; K = 1 is a binary decision at 0.
         target_B: int64 labels.
         bounds: `measured_bounds` of the model, computed if left out.
+        norm: 1, 2 or inf: the norm that distances from the example are measured in.
+        inputs: (B, ...) the rows that gave the logits; only in the norms 1 and inf do they raise a radius.
 
     Returns:
         (B,) float64 radii; 0 for a wrong decision. An example is certified at r if its radius is *greater*
         than r.
 
+    Raises:
+        ValueError: another norm.
+
     Guarantees:
-        Every input whose Euclidean distance from the example is below the radius is decided as ``target_B``
+        Every input whose distance from the example, in that norm, is below the radius is decided as ``target_B``
         by the float64 network, for finite inputs, rounding of both forward passes included. Non-finite logits
         certify nothing.
     """
+    if norm not in (1.0, 2.0, inf):
+        raise ValueError(f"Expected norm 1, 2 or inf, got norm={norm!r}")
     bounds = bounds or measured_bounds(model)
     logits_BK = logits_BK.double()
-    error = 2.0 * forward_error(model, bounds)
-    if logits_BK.shape[1] == 1:
-        sign_B = target_B.double() * 2.0 - 1.0
-        radii_B = (logits_BK[:, 0] * sign_B - error) / bounds.lipschitz()
+    if norm == 2.0:
+        radii_B = _radii(model, bounds, logits_BK, target_B, _euclidean_reach(model, bounds, logits_BK))
     else:
-        margins_BK = logits_BK.gather(1, target_B[:, None]) - logits_BK - sqrt(2.0) * error
-        reach_BK = _pairwise_lipschitz(model, bounds, logits_BK)[target_B]
-        own_BK = torch.nn.functional.one_hot(target_B, logits_BK.shape[1]).bool()
-        radii_B = (margins_BK / reach_BK).masked_fill(own_BK, float("inf")).amin(dim=1)
+        radii_B = _radii(model, bounds, logits_BK, target_B, _reach(model, bounds, norm, len(model.layers)))
+        if inputs is not None and len(model.layers) > 0 and type(model.layers[0]) is InputBall:
+            inside = _radii(model, bounds, logits_BK, target_B, _reach(model, bounds, norm, len(model.layers) - 1))
+            radii_B = torch.maximum(radii_B, torch.minimum(inside, _room(model.layers[0], inputs, norm)))
     finite_B = logits_BK.isfinite().all(dim=1)
     return torch.where((radii_B > 0) & finite_B, radii_B, 0.0)
 
@@ -169,18 +191,65 @@ def certified_auroc(
     return [count / pairs for count in counts]
 
 
+def _radii(model: Network, bounds: NetworkBounds, logits_BK: Tensor, target_B: Tensor, reach_KK: Tensor) -> Tensor:
+    """(B,) radii from how far a perturbation of norm 1 moves differences of logits, (K, K), or one logit, (1, 1)."""
+    error = 2.0 * forward_error(model, bounds)
+    reach_KK = reach_KK.to(logits_BK.device)
+    if logits_BK.shape[1] == 1:
+        sign_B = target_B.double() * 2.0 - 1.0
+        return (logits_BK[:, 0] * sign_B - error) / reach_KK[0, 0]
+    margins_BK = logits_BK.gather(1, target_B[:, None]) - logits_BK - sqrt(2.0) * error
+    own_BK = torch.nn.functional.one_hot(target_B, logits_BK.shape[1]).bool()
+    return (margins_BK / reach_KK[target_B]).masked_fill(own_BK, inf).amin(dim=1)
+
+
+def _euclidean_reach(model: Network, bounds: NetworkBounds, logits_BK: Tensor) -> Tensor:
+    if logits_BK.shape[1] == 1:
+        return torch.tensor([[bounds.lipschitz()]], dtype=torch.float64)
+    return _pairwise_lipschitz(model, bounds, logits_BK)
+
+
+def _reach(model: Network, bounds: NetworkBounds, norm: float, count: int) -> Tensor:
+    """How far the last ``count`` layers let a perturbation of norm 1 move each difference of logits, or one logit."""
+    first, (behind, dense) = len(model.layers) - count, _last_dense(model)
+    every = [(layer, bound) for layer, (_, bound) in zip(model.layers, bounds.layers, strict=True)]
+    signal = every[first - 1][1].output if first else Signal(model.input_shape)
+    start = Reach.of_unit(norm, prod(signal.shape))
+    (classes,) = bounds.output.shape
+    if dense is None or behind > count:
+        weight_KI, reach = torch.eye(classes, dtype=torch.float64), follow(every[first:], signal, start)
+    else:
+        weight_KI, reach = dense.weight.detach().double(), follow(every[first:-behind], signal, start)
+    apart = weight_KI[None] if classes == 1 else weight_KI[:, None, :] - weight_KI[None, :, :]
+    found = reach.of_products(apart.cpu()) * (1.0 + bounds.slack)
+    return found.clamp(min=torch.finfo(torch.float64).tiny)
+
+
+def _room(ball: InputBall, inputs: Tensor, norm: float) -> Tensor:
+    """(B,) distances, in ``norm``, within which no input leaves the ball."""
+    rows = inputs.double().flatten(1)
+    length_B = rows.norm(dim=1) * (1.0 + rows.shape[1] * torch.finfo(torch.float64).eps)
+    room_B = (ball.radius - length_B) * (1.0 - 1e-12) / (1.0 if norm == 1.0 else sqrt(rows.shape[1]))
+    return torch.where(room_B > 0, room_B, 0.0)
+
+
+def _last_dense(model: Network) -> tuple[int, Dense | None]:
+    """The dense layer that the logits come from, if any, counted from the end; clipping behind it changes none."""
+    for behind, layer in enumerate(reversed(model.layers), start=1):
+        if type(layer) is not ClipGradient:
+            return behind, layer if type(layer) is Dense else None
+    return 0, None
+
+
 def _pairwise_lipschitz(model: Network, bounds: NetworkBounds, logits_BK: Tensor) -> Tensor:
     """(K, K) Lipschitz constants of the differences of two logits; rows by true class."""
     classes = logits_BK.shape[1]
     largest = torch.full((classes, classes), sqrt(2.0) * bounds.lipschitz(), dtype=torch.float64)
     largest = largest.to(logits_BK.device)
-    layers = list(model.layers)
-    while layers and type(layers[-1]) is ClipGradient:  # changes no logit
-        layers.pop()
-    if not layers or type(layers[-1]) is not Dense:
+    behind, last = _last_dense(model)
+    if last is None:
         return largest
-    last, behind = layers[-1], len(model.layers) - len(layers)
     weight = last.weight.detach().double()
     apart = (weight[:, None, :] - weight[None, :, :]).norm(dim=2) * (1.0 + 1e-12)
-    pairwise = torch.minimum(largest, apart * bounds.lipschitz(skip_last=1 + behind))
+    pairwise = torch.minimum(largest, apart * bounds.lipschitz(skip_last=behind))
     return pairwise.clamp(min=torch.finfo(torch.float64).tiny)

@@ -290,6 +290,24 @@ def test_a_plan_of_another_method_is_refused():
         next(fit(model, TauCCE(0.1), separable(1000), dataclasses.replace(plan, method=Method.CLIPLESS)))
 
 
+@pytest.mark.parametrize("method", list(Method))
+@pytest.mark.parametrize("factor", [1.0, 30.0])
+def test_no_neighbour_moves_what_is_noised_by_more_than_the_plan_of_any_method_says(method, factor):
+    """Without privacy nothing is promised, and epsilon says so."""
+    model, loss = network(SpectralBall()), TauCCE(0.1)
+    if method is Method.NON_PRIVATE:
+        plan = plan_for(model, method, noise_multiplier=None)
+        assert (dict(plan.sensitivities), plan.epsilon_curve()) == ({}, [INF])
+        return
+    plan = plan_for(model, method)
+    x, y = batch()
+    x[0] *= 1e3
+    with broken_weights(model, factor):
+        ratios = neighbour_ratios(model, loss, x, y, plan)
+    together = math.hypot(*ratios.values()) if method is Method.DP_SGD else max(ratios.values())
+    assert 0 < together <= ROUNDING
+
+
 def test_training_without_privacy_draws_no_noise_and_costs_everything():
     model, data = network(SpectralBall()), separable()
     plan = plan_for(model, Method.NON_PRIVATE, noise_multiplier=None, population=400)

@@ -1,17 +1,24 @@
 """The names that users and other packages may import are pinned."""
 
 import importlib.util
+import subprocess
+import sys
 
 import pytest
 
 import clipless
-from clipless import bounds, layers, projections, zoo
+from clipless import bounds, layers, losses, projections, zoo
 
 EXPORTED = {
-    clipless: "SGD Adam Epoch Network Plan TauBCE TauCCE datasets evaluate fit load make_plan save zoo",
+    clipless: """Adam ClassWeighted CrammerSinger Epoch HKR KCosine KR MAE Method MulticlassHinge MultilabelBCE Network
+    NoiseAllocation Plan Relation SGD Schedule TauBCE TauCCE WestonWatkins attacked_accuracy attacks certified_auroc
+    certified_radii certify datasets evaluate fit float64_logits layers load losses make_plan projections save zoo""",
     bounds: "LayerBound NetworkBounds Signal WeightNorms bound_layer bound_network bound_rule bounded_types",
     layers: """Abs AvgPool2d ClipGradient Conv1d Conv2d Dense Flatten GlobalL2Pool2d GroupNorm GroupSort Householder InputBall
-    L2Pool2d LayerCentering MaxPool2d ReLU Residual Scattering2d Sigmoid Softplus SpaceToDepth SwapAxes Tanh Tokens""",
+    L2Pool2d LayerCentering MaxPool2d ReLU Residual ScaleByQuantile
+    Scattering2d Sigmoid Softplus SpaceToDepth Standardise SwapAxes Tanh Tokens""",
+    losses: """ClassWeighted CrammerSinger HKR KCosine KR LOSSES Loss MAE MulticlassHinge MultilabelBCE NamedLoss Reduction
+    TauBCE TauCCE WestonWatkins build_loss loss_lipschitz loss_rule""",
     projections: """CONSTRAINTS Constraint FixedNorm Free Orthogonal SpectralBall Standardised build_constraint fixed_norm
     initial_gain orthogonal spectral_ball""",
     zoo: """ACTIVATIONS ARCHITECTURES Architecture POOLINGS build convnet lenet mixer mlp patch_net resnet scattering vgg
@@ -34,3 +41,16 @@ def test_the_package_is_not_importable_under_another_name():
 
 def test_every_layer_has_a_bound_rule():
     assert set(bounds.bounded_types()) >= {getattr(layers, name) for name in layers.__all__}
+
+
+def test_every_loss_is_at_hand_in_the_package_itself():
+    kinds = {name for name in losses.__all__ if hasattr(getattr(losses, name), "output_size")} - {"Loss"}
+    assert kinds <= set(clipless.__all__)
+    assert all(getattr(clipless, name) is getattr(losses, name) for name in kinds)
+
+
+def test_importing_the_package_leaves_slow_optional_libraries_alone():
+    """Those of attacks and of orchestration, which training and certificates do not need."""
+    code = "import sys, clipless; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"art", "ray", "mlflow", "optuna", "plotly", "sweeper", "dashboards"}.isdisjoint(done.stdout.split())

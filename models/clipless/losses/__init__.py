@@ -7,24 +7,15 @@ enters every constant in the table.
 
 from clipless.losses._rules import Loss, loss_lipschitz, loss_rule
 from clipless.losses.absolute import MAE
+from clipless.losses.binary import MultilabelBCE
 from clipless.losses.cosine import KCosine
 from clipless.losses.cross_entropy import TauBCE, TauCCE
 from clipless.losses.hinge import MulticlassHinge
 from clipless.losses.kantorovich import HKR, KR
+from clipless.losses.margins import CrammerSinger, WestonWatkins
+from clipless.losses.named import LOSSES, NamedLoss, build_loss
 from clipless.losses.reduction import Reduction
 from clipless.losses.weighted import ClassWeighted
-
-NamedLoss = TauCCE | TauBCE | MulticlassHinge | KR | HKR | KCosine | MAE
-
-LOSSES: dict[str, type[NamedLoss]] = {
-    "tau-cce": TauCCE,
-    "tau-bce": TauBCE,
-    "hinge": MulticlassHinge,
-    "kr": KR,
-    "hkr": HKR,
-    "k-cosine": KCosine,
-    "mae": MAE,
-}
 
 __all__ = [
     "HKR",
@@ -32,13 +23,17 @@ __all__ = [
     "LOSSES",
     "MAE",
     "ClassWeighted",
+    "CrammerSinger",
     "KCosine",
     "Loss",
     "MulticlassHinge",
+    "MultilabelBCE",
     "NamedLoss",
     "Reduction",
     "TauBCE",
     "TauCCE",
+    "WestonWatkins",
+    "build_loss",
     "loss_lipschitz",
     "loss_rule",
 ]

@@ -22,6 +22,7 @@ def convnet(
     activation: str = "groupsort",
     pooling: str = "l2",
     bias: bool = False,
+    bias_norm: float = 1.0,
     constraint: Constraint | None = None,
     generator: torch.Generator | None = None,
 ) -> Network:
@@ -37,6 +38,7 @@ def convnet(
         activation: a key of `clipless.zoo.ACTIVATIONS`.
         pooling: a key of `clipless.zoo.POOLINGS`.
         bias: whether convolutions and dense layers have one.
+        bias_norm: radius of the ball that each bias is kept in. A public number.
         constraint: of every weight; `Orthogonal` by default.
         generator: draws the initial weights.
     """
@@ -46,15 +48,17 @@ def convnet(
     for block in range(depth):
         out = width * 2**block
         layers += [
-            Conv2d(channels, out, 3, padding=1, constraint=constraint, generator=generator, bias=bias),
+            Conv2d(
+                channels, out, 3, padding=1, constraint=constraint, generator=generator, bias=bias, bias_norm=bias_norm
+            ),
             parts.activation(activation, out),
             parts.pooling(pooling, 2),
         ]
         channels, height, size = out, height // 2, size // 2
     layers += [
         Flatten(),
-        Dense(channels * height * size, hidden, constraint, generator, bias=bias),
+        Dense(channels * height * size, hidden, constraint, generator, bias=bias, bias_norm=bias_norm),
         parts.activation(activation, hidden),
-        Dense(hidden, outputs, constraint, generator, bias=bias),
+        Dense(hidden, outputs, constraint, generator, bias=bias, bias_norm=bias_norm),
     ]
     return Network(layers, input_shape)

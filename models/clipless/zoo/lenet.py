@@ -21,6 +21,7 @@ def lenet(
     activation: str = "groupsort",
     pooling: str = "l2",
     bias: bool = False,
+    bias_norm: float = 1.0,
     constraint: Constraint | None = None,
     generator: torch.Generator | None = None,
 ) -> Network:
@@ -35,6 +36,7 @@ def lenet(
         activation: a key of `clipless.zoo.ACTIVATIONS`.
         pooling: a key of `clipless.zoo.POOLINGS`.
         bias: whether convolutions and dense layers have one.
+        bias_norm: radius of the ball that each bias is kept in. A public number.
         constraint: of every weight; `Orthogonal` by default.
         generator: draws the initial weights.
     """
@@ -43,7 +45,9 @@ def lenet(
     layers: list[nn.Module] = [InputBall(input_norm)]
     for out in (width, 2 * round(width * 4 / 3)):
         layers += [
-            Conv2d(channels, out, 5, padding=2, constraint=constraint, generator=generator, bias=bias),
+            Conv2d(
+                channels, out, 5, padding=2, constraint=constraint, generator=generator, bias=bias, bias_norm=bias_norm
+            ),
             parts.activation(activation, out),
             parts.pooling(pooling, 2),
         ]
@@ -51,7 +55,10 @@ def lenet(
     layers.append(Flatten())
     features = channels * height * size
     for out in (hidden, 2 * round(hidden * 0.35)):
-        layers += [Dense(features, out, constraint, generator, bias=bias), parts.activation(activation, out)]
+        layers += [
+            Dense(features, out, constraint, generator, bias=bias, bias_norm=bias_norm),
+            parts.activation(activation, out),
+        ]
         features = out
-    layers.append(Dense(features, outputs, constraint, generator, bias=bias))
+    layers.append(Dense(features, outputs, constraint, generator, bias=bias, bias_norm=bias_norm))
     return Network(layers, input_shape)

@@ -21,6 +21,7 @@ def mixer(
     skip: float = 0.0,
     activation: str = "groupsort",
     bias: bool = False,
+    bias_norm: float = 1.0,
     constraint: Constraint | None = None,
     generator: torch.Generator | None = None,
 ) -> Network:
@@ -39,6 +40,7 @@ def mixer(
         skip: a, share of the identity around each pair of layers, in [0, 1); 0 for none.
         activation: between the two layers of a pair, a key of `clipless.zoo.ACTIVATIONS`.
         bias: whether dense layers have one.
+        bias_norm: radius of the ball that each bias is kept in. A public number.
         constraint: of every weight; `Orthogonal` by default.
         generator: draws the initial weights.
     """
@@ -51,16 +53,16 @@ def mixer(
     def pair(mixed: int) -> list[nn.Module]:
         """Two square layers on the last axis with an activation along it, which axis 1 is after a swap."""
         inside: list[nn.Module] = [
-            Dense(mixed, mixed, constraint, generator, bias=bias),
+            Dense(mixed, mixed, constraint, generator, bias=bias, bias_norm=bias_norm),
             SwapAxes(),
             parts.activation(activation, mixed),
             SwapAxes(),
-            Dense(mixed, mixed, constraint, generator, bias=bias),
+            Dense(mixed, mixed, constraint, generator, bias=bias, bias_norm=bias_norm),
         ]
         return [Residual(inside, skip)] if skip else inside
 
     layers: list[nn.Module] = [InputBall(input_norm), SpaceToDepth(patch), Tokens()]
     for _ in range(depth):
         layers += [SwapAxes(), *pair(tokens), SwapAxes(), *pair(features)]
-    layers += [Flatten(), Dense(tokens * features, outputs, constraint, generator, bias=bias)]
+    layers += [Flatten(), Dense(tokens * features, outputs, constraint, generator, bias=bias, bias_norm=bias_norm)]
     return Network(layers, input_shape)

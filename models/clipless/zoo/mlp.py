@@ -20,6 +20,7 @@ def mlp(
     depth: int = 2,
     activation: str = "groupsort",
     bias: bool = False,
+    bias_norm: float = 1.0,
     constraint: Constraint | None = None,
     generator: torch.Generator | None = None,
 ) -> Network:
@@ -33,6 +34,7 @@ def mlp(
         depth: number of dense layers, at least 1.
         activation: a key of `clipless.zoo.ACTIVATIONS`.
         bias: whether dense layers have one.
+        bias_norm: radius of the ball that each bias is kept in. A public number.
         constraint: of every weight; `Orthogonal` by default.
         generator: draws the initial weights.
     """
@@ -41,7 +43,10 @@ def mlp(
     features = torch.Size(input_shape).numel()
     layers: list[nn.Module] = [InputBall(input_norm), Flatten()]
     for _ in range(depth - 1):
-        layers += [Dense(features, width, constraint, generator, bias=bias), parts.activation(activation, width)]
+        layers += [
+            Dense(features, width, constraint, generator, bias=bias, bias_norm=bias_norm),
+            parts.activation(activation, width),
+        ]
         features = width
-    layers.append(Dense(features, outputs, constraint, generator, bias=bias))
+    layers.append(Dense(features, outputs, constraint, generator, bias=bias, bias_norm=bias_norm))
     return Network(layers, input_shape)

@@ -27,6 +27,7 @@ def resnet(
     learned_skip: bool = False,
     activation: str = "groupsort",
     bias: bool = False,
+    bias_norm: float = 1.0,
     constraint: Constraint | None = None,
     generator: torch.Generator | None = None,
 ) -> Network:
@@ -45,13 +46,14 @@ def resnet(
         learned_skip: whether a is trained, from ``skip`` on.
         activation: a key of `clipless.zoo.ACTIVATIONS`.
         bias: whether convolutions and the dense layer have one.
+        bias_norm: radius of the ball that each bias is kept in. A public number.
         constraint: of every weight; `Orthogonal` by default.
         generator: draws the initial weights.
     """
     parts.check_maps(tuple(input_shape), 2 ** (depth - 1), f"depth={depth}")
 
     def convolution(channels: int, out: int, kernel: int, stride: int, padding: int) -> Conv2d:
-        return Conv2d(channels, out, kernel, stride, padding, constraint, generator, bias=bias)
+        return Conv2d(channels, out, kernel, stride, padding, constraint, generator, bias=bias, bias_norm=bias_norm)
 
     channels, height, size = input_shape
     layers: list[nn.Module] = [InputBall(input_norm), convolution(channels, width, 3, 1, 1)]
@@ -65,7 +67,7 @@ def resnet(
             inside = [convolution(out, out, 3, 1, 1), parts.activation(activation, out), convolution(out, out, 3, 1, 1)]
             layers += [Residual(inside, skip, learned=learned_skip), parts.activation(activation, out)]
     features = width * 2 ** (depth - 1) * height * size
-    layers += [Flatten(), Dense(features, outputs, constraint, generator, bias=bias)]
+    layers += [Flatten(), Dense(features, outputs, constraint, generator, bias=bias, bias_norm=bias_norm)]
     return Network(layers, input_shape)
 
 
@@ -82,6 +84,7 @@ def wide_resnet(
     learned_skip: bool = False,
     activation: str = "groupsort",
     bias: bool = False,
+    bias_norm: float = 1.0,
     constraint: Constraint | None = None,
     generator: torch.Generator | None = None,
 ) -> Network:
@@ -99,6 +102,7 @@ def wide_resnet(
         learned_skip: whether a is trained, from ``skip`` on.
         activation: a key of `clipless.zoo.ACTIVATIONS`.
         bias: whether convolutions and the dense layer have one.
+        bias_norm: radius of the ball that each bias is kept in. A public number.
         constraint: of every weight; `Orthogonal` by default.
         generator: draws the initial weights.
     """
@@ -113,6 +117,7 @@ def wide_resnet(
         learned_skip=learned_skip,
         activation=activation,
         bias=bias,
+        bias_norm=bias_norm,
         constraint=constraint,
         generator=generator,
     )

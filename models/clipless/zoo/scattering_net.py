@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from clipless.layers import Dense, Flatten, GroupSort, InputBall, Scattering2d
+from clipless.layers import Dense, Flatten, InputBall, Scattering2d
 from clipless.network import Network
 from clipless.projections import Constraint
+from clipless.zoo import parts
 
 
 def scattering(
@@ -22,10 +23,13 @@ def scattering(
     order2_gain: float = 1.0,
     feature_clip: float | None = None,
     hidden: int = 0,
+    activation: str = "groupsort",
+    bias: bool = False,
+    bias_norm: float = 1.0,
     constraint: Constraint | None = None,
     generator: torch.Generator | None = None,
 ) -> Network:
-    """Scattering features, optionally clipped in norm, then one dense layer, or two with GroupSort between them.
+    """Scattering features, optionally clipped in norm, then one dense layer, or two.
 
     Filters are fixed by formulas, so the front costs no privacy and its features are computed once; its
     computed constant enters every certificate, which therefore holds in the units of the image (as a front for
@@ -43,6 +47,9 @@ def scattering(
         order2_gain: factor of the channels of second order, whose norm is small. A public number.
         feature_clip: radius of the ball that features are projected onto; left out, the bound of their norm.
         hidden: features between two dense layers, even; 0 for one dense layer.
+        activation: between the two dense layers, a key of `clipless.zoo.ACTIVATIONS`.
+        bias: whether dense layers have one.
+        bias_norm: radius of the ball that each bias is kept in. A public number.
         constraint: of every weight; `Orthogonal` by default.
         generator: draws the initial weights.
     """
@@ -58,7 +65,8 @@ def scattering(
         layers.append(InputBall(feature_clip))
     features = torch.Size(front.output_shape(channels)).numel()
     if hidden:
-        layers += [Dense(features, hidden, constraint, generator), GroupSort()]
+        layers.append(Dense(features, hidden, constraint, generator, bias=bias, bias_norm=bias_norm))
+        layers.append(parts.activation(activation, hidden))
         features = hidden
-    layers.append(Dense(features, outputs, constraint, generator))
+    layers.append(Dense(features, outputs, constraint, generator, bias=bias, bias_norm=bias_norm))
     return Network(layers, input_shape)

@@ -23,6 +23,7 @@ def vgg(
     activation: str = "groupsort",
     pooling: str = "l2",
     bias: bool = False,
+    bias_norm: float = 1.0,
     constraint: Constraint | None = None,
     generator: torch.Generator | None = None,
 ) -> Network:
@@ -39,6 +40,7 @@ def vgg(
         activation: a key of `clipless.zoo.ACTIVATIONS`.
         pooling: a key of `clipless.zoo.POOLINGS`.
         bias: whether convolutions and dense layers have one.
+        bias_norm: radius of the ball that each bias is kept in. A public number.
         constraint: of every weight; `Orthogonal` by default.
         generator: draws the initial weights.
     """
@@ -49,7 +51,16 @@ def vgg(
         out = width * 2**block
         for _ in range(convolutions):
             layers += [
-                Conv2d(channels, out, 3, padding=1, constraint=constraint, generator=generator, bias=bias),
+                Conv2d(
+                    channels,
+                    out,
+                    3,
+                    padding=1,
+                    constraint=constraint,
+                    generator=generator,
+                    bias=bias,
+                    bias_norm=bias_norm,
+                ),
                 parts.activation(activation, out),
             ]
             channels = out
@@ -57,8 +68,8 @@ def vgg(
         height, size = height // 2, size // 2
     layers += [
         Flatten(),
-        Dense(channels * height * size, hidden, constraint, generator, bias=bias),
+        Dense(channels * height * size, hidden, constraint, generator, bias=bias, bias_norm=bias_norm),
         parts.activation(activation, hidden),
-        Dense(hidden, outputs, constraint, generator, bias=bias),
+        Dense(hidden, outputs, constraint, generator, bias=bias, bias_norm=bias_norm),
     ]
     return Network(layers, input_shape)

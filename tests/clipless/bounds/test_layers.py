@@ -24,10 +24,12 @@ from clipless.layers import (
     MaxPool2d,
     ReLU,
     Residual,
+    ScaleByQuantile,
     Scattering2d,
     Sigmoid,
     Softplus,
     SpaceToDepth,
+    Standardise,
     SwapAxes,
     Tanh,
     Tokens,
@@ -54,6 +56,16 @@ def turned(layer):
 
 
 # layer, input shape, ratios that the search must reach: a tight rule is attained to 90 %.
+def learned(layer):
+    """The layer with constants as if they had been learned."""
+    with torch.no_grad():
+        if isinstance(layer, Standardise):
+            layer.mean[0], layer.scale[0], layer.scale[1:] = -1.0, 0.5, 0.6
+        else:
+            layer.scale.fill_(0.7)
+    return layer
+
+
 CASES = {
     "input-ball": (InputBall(1.0), (6,), {"output": 0.999, "input": 0.95}),
     "dense": (Dense(7, 4, generator=SEED), (7,), {"output": 0.95, "input": 0.95, "weight": 0.999}),
@@ -162,6 +174,9 @@ CASES = {
         {"layers.0.layers.0.weight": 0.9},
     ),
     "clip-gradient": (ClipGradient(1e9), (6,), {"output": 0.999, "input": 0.999}),
+    "standardise": (learned(Standardise(6, 3.0, 0.1)), (6,), {"output": 0.9, "input": 0.85}),
+    "standardise-maps": (learned(Standardise(2, 3.0, 0.1)), (2, 3, 3), {"output": 0.9, "input": 0.85}),
+    "scale-by-quantile": (learned(ScaleByQuantile(0.1, 4.0)), (2, 3), {"output": 0.999, "input": 0.999}),
     "flatten": (Flatten(), (2, 3, 3), {"output": 0.999, "input": 0.999}),
 }
 

@@ -188,6 +188,27 @@ def test_bad_constraints_are_refused(build):
         build()
 
 
+# One of each kind, tight and wide; `free` promises nothing.
+EVERY_CONSTRAINT = {
+    "orthogonal": [Orthogonal(), Orthogonal(4)],
+    "spectral_ball": [SpectralBall(0.5), SpectralBall(3.0)],
+    "fixed_norm": [FixedNorm(0.5), FixedNorm(3.0)],
+    "standardised": [Standardised(), Standardised(4)],
+    "free": [Free()],
+}
+
+
+@pytest.mark.parametrize("name", EVERY_CONSTRAINT)
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_no_matrix_is_left_with_a_norm_above_the_radius_of_any_constraint(name, matrix):
+    """Nor with a larger one after another projection, nor when it starts on the border and is pushed outwards."""
+    for constraint in EVERY_CONSTRAINT[name]:
+        weight = MATRICES[matrix].float()
+        for push in (1.0, 1.5, 0.9):
+            weight = constraint.project(weight * push)
+            assert norm(weight) <= constraint.radius * SLACK
+
+
 def test_every_constraint_has_a_name():
     assert {
         "orthogonal": Orthogonal,

@@ -208,12 +208,9 @@ def test_each_trains_privately_on_its_natural_shapes_and_is_saved_and_certified(
     assert (radii > 0).any()
 
 
-TAKE_ACTIVATIONS = ["mlp", "convnet", "lenet", "vgg", "resnet", "wide-resnet", "mixer"]
-
-
-@pytest.mark.parametrize("name", TAKE_ACTIVATIONS)
+@pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("activation", zoo.ACTIVATIONS)
-def test_every_activation_fits_every_architecture_that_takes_one(name, activation):
+def test_every_activation_fits_every_architecture(name, activation):
     model = build(name, activation=activation, bias=True)
     plan = clipless.make_plan(
         model, clipless.TauCCE(0.1), population=100, batch_size=10, delta=1e-3, noise_multiplier=1.0, epochs=1,
@@ -225,12 +222,58 @@ def test_every_activation_fits_every_architecture_that_takes_one(name, activatio
     assert max(ratios.values()) <= 1 + 1e-4
 
 
-@pytest.mark.parametrize("name", ["convnet", "lenet", "vgg"])
+@pytest.mark.parametrize("name", ["convnet", "lenet", "vgg", "patch-net"])
 @pytest.mark.parametrize("pooling", zoo.POOLINGS)
 def test_every_pooling_keeps_the_constant(name, pooling):
-    model = build(name, pooling=pooling)
+    options = {"depth": 1} if name == "patch-net" else {}
+    model = build(name, pooling=pooling, **options)
+    assert any(type(layer) is type(POOLED[pooling]) for layer in model.layers)
     assert model(inputs()).shape == (5, 3)
     assert bound_network(model).lipschitz() <= 1.001
+
+
+POOLED = {name: make(2) for name, make in zoo.POOLINGS.items()}
+
+
+def test_a_pooled_patch_net_needs_maps_that_pooling_leaves_something_of():
+    assert build("patch-net", (1, 16, 17), pooling="max", depth=2)(inputs((1, 16, 17))).shape == (5, 3)
+    with pytest.raises(ValueError, match=r"maps of at least 16 for patch=2, pooling=max and depth=2"):
+        build("patch-net", (1, 16, 15), pooling="max", depth=2)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_biases_are_kept_in_the_ball_that_is_declared(name):
+    """Pushed far out, every bias comes back to exactly that radius; without biases there is nothing to keep."""
+    model = build(name, bias=True, bias_norm=0.125)
+    biases = {path: p for path, p in model.named_parameters() if path.endswith("bias")}
+    assert len(biases) == sum(path.endswith("weight") for path, _ in model.named_parameters())
+    with torch.no_grad():
+        for bias in biases.values():
+            bias.fill_(3.0)
+    model.project()
+    assert [b.norm().item() for b in biases.values()] == pytest.approx([0.125] * len(biases), rel=1e-6)
+    assert not any(path.endswith("bias") for path, _ in build(name, bias_norm=0.125).named_parameters())
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_larger_bias_ball_only_raises_the_bound_of_the_output(name):
+    small, large = (bound_network(build(name, bias=True, bias_norm=norm)) for norm in (0.5, 2.0))
+    assert small.output.norm < large.output.norm
+    assert small.lipschitz() == large.lipschitz()
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", SMALL)
+def test_a_bias_ball_of_no_radius_is_refused(name, bad):
+    with pytest.raises(ValueError, match="Expected 0 < bias_norm < inf"):
+        build(name, bias=True, bias_norm=bad)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_the_hidden_layer_of_a_scattering_network_takes_an_activation(activation):
+    kinds = [type(layer) for layer in build("scattering", hidden=8, activation=activation).layers]
+    assert kinds.count(type(zoo.ACTIVATIONS[activation](8))) == 1
+    assert kinds[-3:] == [Dense, type(zoo.ACTIVATIONS[activation](8)), Dense]
 
 
 def test_unknown_activations_and_poolings_are_refused():

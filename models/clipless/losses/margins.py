@@ -1,0 +1,112 @@
+r"""Hinges on differences of logits: the label's against the others'. Shape letters: B batch, K logits.
+
+A soft label t weighs the losses of the labels, ``sum_y t_y loss_y``. Its gradient is the mean of theirs, so that no
+constant below grows.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import final
+
+import torch
+from torch import Tensor
+
+from clipless.losses._rules import loss_rule
+from clipless.losses.numbers import check_positive
+from clipless.losses.reduction import Reduction, parse_reduction
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WestonWatkins:
+    r"""``sum_{j != y} max(0, m - (z_y - z_j))``, summed, or divided by the number of classes K >= 2.
+
+    The hinge of Weston and Watkins (1999); divided by the number of classes it is the form over c of Barczewski (2025,
+    chapter 5), and PyTorch's ``MultiMarginLoss``. With n active terms the gradient of the sum is -n at y and 1 at n
+    others: of norm ``sqrt(n^2 + n)``, largest where all n = K - 1 are active, as at z = 0::
+
+        L = sqrt(K (K - 1)) for the sum,     sqrt((K - 1) / K) for the mean: 0.949 at K = 10
+
+    Attributes:
+        margin: m > 0, in units of the logits.
+        reduction: over the logits; the mean divides by K, not by K - 1.
+    """
+
+    margin: float = 1.0
+    reduction: Reduction = Reduction.MEAN
+
+    def __post_init__(self) -> None:
+        check_positive("margin", self.margin)
+        object.__setattr__(self, "reduction", parse_reduction(self.reduction))
+
+    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+        """Return (B,) losses for (B,) labels or (B, K) soft labels."""
+        if target_B.dim() == 2:
+            return _soft(self, logits_BK, target_B)
+        own_B1 = logits_BK.gather(1, target_B[:, None])
+        terms_BK = (self.margin - own_B1 + logits_BK).clamp(min=0.0).masked_fill(_own(target_B, logits_BK), 0.0)
+        return self.reduction.share(logits_BK.shape[1]) * terms_BK.sum(dim=1)
+
+    def output_size(self, classes: int) -> int:
+        """One logit per class."""
+        return classes
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CrammerSinger:
+    r"""``max(0, m - (z_y - max_{j != y} z_j))``, K >= 2 logits (Crammer and Singer 2001).
+
+    Where it is positive the gradient is -1 at y and, over the j that attain the maximum, non-negative numbers that sum
+    to 1, whose norm is at most 1: L = sqrt(2), attained wherever the maximum is attained once, so in every ball.
+
+    Attributes:
+        margin: m > 0, in units of the logits.
+    """
+
+    margin: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("margin", self.margin)
+
+    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+        """Return (B,) losses for (B,) labels or (B, K) soft labels."""
+        if target_B.dim() == 2:
+            return _soft(self, logits_BK, target_B)
+        own_B = logits_BK.gather(1, target_B[:, None])[:, 0]
+        others_B = logits_BK.masked_fill(_own(target_B, logits_BK), -torch.inf).amax(dim=1)
+        return (self.margin - own_B + others_B).clamp(min=0.0)
+
+    def output_size(self, classes: int) -> int:
+        """One logit per class."""
+        return classes
+
+
+@loss_rule(WestonWatkins)
+def _weston_watkins(loss: WestonWatkins, logits: int, logit_norm: float) -> float:
+    del logit_norm  # attained at z = 0
+    _check_logits("weston-watkins", logits)
+    return loss.reduction.share(logits) * sqrt(logits * (logits - 1))
+
+
+@loss_rule(CrammerSinger)
+def _crammer_singer(loss: CrammerSinger, logits: int, logit_norm: float) -> float:
+    del loss, logit_norm  # approached at z = 0
+    _check_logits("crammer-singer", logits)
+    return sqrt(2.0)
+
+
+def _check_logits(name: str, logits: int) -> None:
+    if logits < 2:
+        raise ValueError(f"Expected at least 2 logits for {name}, got {logits}; use hinge")
+
+
+def _own(target_B: Tensor, logits_BK: Tensor) -> Tensor:
+    return torch.arange(logits_BK.shape[1], device=logits_BK.device) == target_B[:, None]
+
+
+def _soft(loss: WestonWatkins | CrammerSinger, logits_BK: Tensor, target_BK: Tensor) -> Tensor:
+    rows, logits = logits_BK.shape
+    every = torch.arange(logits, device=logits_BK.device)
+    losses_BK = loss(logits_BK.repeat_interleave(logits, dim=0), every.repeat(rows)).view(rows, logits)
+    return (target_BK.to(logits_BK.dtype) * losses_BK).sum(dim=1)
