@@ -13,7 +13,7 @@ from clipless.privacy.events import PoissonGaussian
 from sweeper.card_text import markdown
 from sweeper.claims import Claim
 from sweeper.errors import RecordError
-from sweeper.pricing import Answer
+from sweeper.pricing import Answer, steps_by
 from sweeper.records import Point, Trial
 from sweeper.rows import replace_file, to_text
 
@@ -66,7 +66,7 @@ def make_card(*, sweep: str, trial: Trial, point: Point, claim: Claim, ledger: M
         wanted = f"an epoch of trial {trial.id} from 1 to {plan['epochs']}"
         raise RecordError(f"Expected {wanted}, got trial {point.trial}, epoch {point.epoch}")
     event = PoissonGaussian.from_json(plan["event"])
-    kept = ("batch_size", "sampling_rate", "steps_per_epoch")
+    kept = ("batch_size", "sampling_rate", "steps_per_epoch", "preliminary_steps")
     return Card(
         {
             "card_version": CARD_VERSION,
@@ -79,7 +79,7 @@ def make_card(*, sweep: str, trial: Trial, point: Point, claim: Claim, ledger: M
                 "relation": plan["relation"],
                 "unit": claim.unit,
                 "population": claim.population,
-                "fixed_in_advance": _priced(event.with_steps(point.epoch * plan["steps_per_epoch"]), plan["delta"]),
+                "fixed_in_advance": _priced(event.with_steps(steps_by(plan, point.epoch)), plan["delta"]),
                 "chosen_afterwards": _priced(event, plan["delta"]),
                 "planned_epochs": plan["epochs"],
             },
@@ -93,6 +93,9 @@ def make_card(*, sweep: str, trial: Trial, point: Point, claim: Claim, ledger: M
             "sensitivity_fraction": plan["sensitivity_fraction"],
             "clip_norm": plan["clip_norm"],
             "follow_weights": plan["follow_weights"],
+            "clipping": plan["clipping"],
+            "count_std": plan["count_std"],
+            "freezing": plan["freezing"],
             "parameters": [
                 {"name": name, "sensitivity": sensitivity, "noise_std": plan["noise_stds"][name]}
                 for name, sensitivity in plan["sensitivities"].items()

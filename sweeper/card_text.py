@@ -5,6 +5,7 @@ from math import exp
 from typing import Any
 
 from clipless.methods import Method
+from clipless.optimizers import Schedule
 from clipless.privacy.events import Relation
 from sweeper.claims import EXPLORATORY
 from sweeper.config import flatten
@@ -100,13 +101,15 @@ def _mechanism(card: Mapping[str, Any]) -> Iterator[str]:
     if method is Method.NON_PRIVATE:
         yield "None: trained without noise and without any bound on what one row contributes. Epsilon is infinite."
         return
+    before = sampling["preliminary_steps"]
+    statistics = f", {before} of them releases of statistics of the inputs." if before else "."
     shared = "the same on every entry" if method is Method.DP_SGD else f"allocated `{noise['allocation']}`"
     yield "\n".join(
         [
             "- Sampling: Poisson; each row joins each batch with probability q = "
             f"{sampling['sampling_rate']:.6g}, expected batch {sampling['batch_size']:g}; "
             f"{sampling['steps_per_epoch']} steps per epoch, {facts['fixed_in_advance']['steps']} steps up "
-            "to this epoch. Sums are divided by the expected batch.",
+            f"to this epoch{statistics} Sums are divided by the expected batch.",
             f"- Noise: Gaussian, noise multiplier {noise['noise_multiplier']:.6g} for the composition over "
             f"all parameters, {shared}; batches and noise come from {generator}.",
             f"- Sensitivity: {_sensitivity(method, card)}",
@@ -133,15 +136,32 @@ def _sensitivity(method: Method, card: Mapping[str, Any]) -> str:
         if method is Method.LIP_DP_SGD
         else ""
     )
-    following = (
-        " Each step follows the weights released by the steps before, and the noise with it; the table states the "
-        "largest values."
-        if card["follow_weights"]
-        else ""
-    )
+    moving = []
+    if card["follow_weights"]:
+        moving.append("Each step follows the weights released by the steps before, and the noise with it.")
+    if card["clipping"]["kind"] != Schedule.CONSTANT.value:
+        moving.append(_moving_norm(card["clipping"], card["count_std"]))
+    if card["freezing"] is not None:
+        layers, after = card["freezing"]["layers"], card["freezing"]["after"]
+        moving.append(
+            f"After a share of {after:g} of the steps, the first {layers} of the layers with weights are not trained, "
+            "and the noise of a step is shared among the others."
+        )
+    if moving:
+        moving.append("The table states the largest values.")
     return (
         "the contribution of one example to each parameter's summed gradient is limited in the backward pass, "
-        f"at {clipping}{normalised} (`{method.value}`).{following}"
+        f"at {clipping}{normalised} (`{method.value}`). {' '.join(moving)}".rstrip()
+    )
+
+
+def _moving_norm(clipping: Mapping[str, Any], count_std: float) -> str:
+    if clipping["kind"] != "adaptive":
+        return f"The clipping norm falls on a public {clipping['kind']} schedule, and the noise with it."
+    return (
+        f"The clipping norm follows the {clipping['quantile']:g} quantile of the norms, by a count that each step "
+        f"releases with noise of standard deviation {count_std:.6g} (one row moves it by at most 1/2); that "
+        "release is part of the composition."
     )
 
 

@@ -166,6 +166,24 @@ def pick(
 
 
 @app.command()
+def diagnose(
+    sweep: SweepFolderArgument,
+    trial: Annotated[str | None, typer.Option(help="A trial; by default that of the point `pick` takes.")] = None,
+    epoch: Annotated[int | None, typer.Option(help="An epoch whose model was kept; the last one by default.")] = None,
+    data_dir: DataDir = None,
+    rows: Annotated[int, typer.Option(help="How many validation rows to look at.", min=1)] = 1000,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The page to write, FILE.html.")] = None,
+) -> None:
+    """Compare bounds, noise and clipping of one point with what public rows do."""
+    from sweeper.diagnose import diagnose_sweep, write_diagnosis
+
+    found = diagnose_sweep(sweep, trial=trial, epoch=epoch, data_dir=data_dir, rows=rows)
+    page = output or sweep / "diagnostics" / f"{found.trial}-{found.epoch}" / "diagnostics.html"
+    written = write_diagnosis(found, page)
+    typer.echo(f"{written.page}\n{written.record}")
+
+
+@app.command()
 def replay(
     sweep: SweepFolderArgument,
     tracking: Annotated[str | None, typer.Option(help="Another MLflow tracking URI than the sweep's.")] = None,

@@ -26,6 +26,8 @@ class TrialModel(_Part):
 
     architecture: str
     input_clip: float | None = None
+    standardise: bool | None = None
+    input_quantile: float | None = None
     weight_norm: float | None = None
 
     @property
@@ -61,9 +63,17 @@ class TrialTraining(_Part):
     loss: TrialLoss
     sensitivity_fraction: float | None = None
     follow_weights: bool | None = None
+    exact_norms: bool | None = None
     gradient_clip: float | None = None
+    gradient_clip_schedule: str | None = None
+    clip_quantile: float | None = None
     clip_norm: float | None = None
     ghost_clipping: bool | None = None
+    copies: int | None = None
+    flip: bool | None = None
+    shift: int | None = None
+    freeze_after: float | None = None
+    freeze_layers: int | None = None
     micro_batch_size: int | None = None
 
 
@@ -114,7 +124,7 @@ def flatten(config: Mapping[str, Any] | TrialConfig) -> dict[str, Scalar]:
         if isinstance(value, Mapping):
             flat.update({f"{key}.{below}": leaf for below, leaf in flatten(value).items()})
         else:
-            flat[key] = value
+            flat[key] = str(list(value)) if isinstance(value, list | tuple) else value
     return flat
 
 

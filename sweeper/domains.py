@@ -5,7 +5,7 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import isfinite
@@ -287,6 +287,47 @@ class Variants(Domain):
         ]
         one = {"anyOf": [{"enum": list(self.table)}, *detailed]}
         return {"anyOf": [*one["anyOf"], {"type": "array", "items": one, "minItems": 1}]}
+
+
+class PublicNumbers(Domain):
+    """One public number for each class, declared by the user and never computed from the training rows."""
+
+    expected: ClassVar[str]
+
+    def parse(self, value: Any) -> tuple[float, ...]:
+        """Return the numbers, at least two."""
+        several = isinstance(value, list | tuple) and len(value) >= 2
+        if not (several and all(type(n) in (int, float) and isfinite(n) for n in value) and self.fits(value)):
+            raise mistake(self.expected)
+        return tuple(map(float, value))
+
+    @abstractmethod
+    def fits(self, numbers: Sequence[float]) -> bool:
+        """Whether finite numbers are what is expected."""
+
+    def json_schema(self) -> JsonSchemaValue:
+        """Two or more numbers."""
+        return {"type": "array", "items": {"type": "number", "minimum": 0}, "minItems": 2}
+
+
+class ClassWeights(PublicNumbers):
+    """A weight of each class in the loss."""
+
+    expected = "a public weight >= 0 for each class, not all 0, such as [1, 4]"
+
+    def fits(self, numbers: Sequence[float]) -> bool:
+        """Whether they are weights."""
+        return all(n >= 0 for n in numbers) and any(n > 0 for n in numbers)
+
+
+class Priors(PublicNumbers):
+    """A prior of each class."""
+
+    expected = "a public prior between 0 and 1 for each class, summing to 1, such as [0.9, 0.1]"
+
+    def fits(self, numbers: Sequence[float]) -> bool:
+        """Whether they are probabilities of a distribution, none of them 0."""
+        return all(0 < n < 1 for n in numbers) and abs(sum(numbers) - 1.0) <= 1e-6
 
 
 def _choices(domain: Number | Name | Flag, values: list[Any]) -> Choices:

@@ -81,7 +81,8 @@ class Choices:
         return list(self.values)
 
 
-Open = Scalar | Range | Choices
+Fixed = tuple[float, ...]  # a number for each class
+Open = Scalar | Fixed | Range | Choices
 
 
 def is_open(value: object) -> bool:

@@ -1,6 +1,6 @@
 """What events cost together. Both accountants' numbers are upper bounds; so is each number here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from math import isfinite
@@ -46,6 +46,16 @@ def round_up(epsilon: float, digits: int = 4) -> str:
         return f"{epsilon:g}"
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(epsilon)
     return f"{rounded.normalize():f}"
+
+
+def steps_by(plan: Mapping[str, Any], epoch: int) -> int:
+    """Return how many releases a training has made by the end of an epoch, those before the first one included.
+
+    Args:
+        plan: `clipless.plan.Plan.to_json`.
+        epoch: from 1.
+    """
+    return int(plan["preliminary_steps"]) + epoch * int(plan["steps_per_epoch"])
 
 
 def price(events: Sequence[PoissonGaussian], delta: float, *, tight: bool = False) -> Answer:

@@ -20,6 +20,7 @@ from sweeper.front import Front, build_front
 from sweeper.ledger import Ledger
 from sweeper.mlflow_names import metric_names
 from sweeper.pareto import FrontArchive
+from sweeper.pricing import steps_by
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.repricing import Repricer
 from sweeper.space import resolve
@@ -96,7 +97,7 @@ class Recorder:
         plan = self.trials[trial].plan
         if plan is not None:
             with contextlib.suppress(RecordError):  # an entry that stays open is charged in full
-                self._ledger.close(trial, begun * int(plan["steps_per_epoch"]))
+                self._ledger.close(trial, steps_by(plan, begun) if begun else 0)
         self._save(replace(self.trials[trial], status=status, reason=reason))
         self._tracker.end_trial(trial, status, reason)
 

@@ -12,14 +12,15 @@ from typing import Any
 
 from clipless.privacy.accounting import claim, pld_curve
 from clipless.privacy.events import PoissonGaussian
+from sweeper.pricing import steps_by
 from sweeper.records import Point
 
 Curve = list[float]
-_Key = tuple[PoissonGaussian, int, float]
+_Key = tuple[PoissonGaussian, tuple[int, ...], float]
 
 
 class Repricer:
-    """Orders, keeps and hands out PLD curves; a curve per (event, steps per epoch, delta)."""
+    """Orders, keeps and hands out PLD curves; a curve per (event, steps by the end of each epoch, delta)."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pld")
@@ -28,7 +29,8 @@ class Repricer:
 
     def order(self, trial: str, plan: Mapping[str, Any]) -> None:
         """Start computing the curve of a trial's plan."""
-        key = (PoissonGaussian.from_json(plan["event"]), int(plan["steps_per_epoch"]), float(plan["delta"]))
+        ends = tuple(steps_by(plan, epoch) for epoch in range(1, int(plan["epochs"]) + 1))
+        key = (PoissonGaussian.from_json(plan["event"]), ends, float(plan["delta"]))
         self._trials[trial] = key
         if key not in self._curves:
             self._curves[key] = self._thread.submit(_curve, *key)
@@ -54,6 +56,6 @@ class Repricer:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
 
-def _curve(event: PoissonGaussian, steps_per_epoch: int, delta: float) -> Curve:
+def _curve(event: PoissonGaussian, ends: tuple[int, ...], delta: float) -> Curve:
     claim(event, delta)  # raises if the accountants contradict each other
-    return pld_curve(event, range(steps_per_epoch, event.steps + 1, steps_per_epoch), delta)
+    return pld_curve(event, ends, delta)

@@ -8,7 +8,6 @@ import enum
 import re
 from inspect import signature
 from math import isfinite
-from types import MappingProxyType
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -19,12 +18,21 @@ from clipless.optimizers import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from clipless.projections import CONSTRAINTS
-from clipless.zoo import ACTIVATIONS, POOLINGS
-from sweeper import objectives
-from sweeper.domains import Domain, Flag, Name, Number, Variant, Variants
-from sweeper.errors import SpecError
+from sweeper.choices import (
+    ACTIVATION,
+    ARCHITECTURES,
+    CONSTRAINT,
+    COUNT,
+    EVEN,
+    LOSSES,
+    POOLING,
+    POSITIVE,
+    SKIP,
+)
+from sweeper.domains import ClassWeights, Domain, Flag, Name, Number, Variant, Variants
 from sweeper.hyperparameters import Choices, Open
 from sweeper.mistakes import mistake
+from sweeper.objectives import metric_list, objective_list, same
 
 
 class Optimizer(enum.Enum):
@@ -47,75 +55,11 @@ class Scheduler(enum.Enum):
     NONE = "none"
 
 
-_COUNT = Number(integer=True, at_least=1)
-_POSITIVE = Number(above=0)
-_FRACTION = Number(above=0, at_most=1)
+# The schedule of a clipping norm that follows a private quantile.
+ADAPTIVE = "adaptive"
+
 _SHARE = Number(above=0, below=1, fixed=True)
-_EVEN = Number(integer=True, at_least=2, multiple_of=2)
-_TEMPERATURE: MappingProxyType[str, Domain] = MappingProxyType({"temperature": _POSITIVE})
-_REDUCTION: MappingProxyType[str, Domain] = MappingProxyType({"reduction": Name(names=("sum", "mean"))})
-_HINGE: MappingProxyType[str, Domain] = MappingProxyType({"margin": _POSITIVE, **_REDUCTION})
-_CONSTRAINT = Name(names=tuple(CONSTRAINTS))
-_ACTIVATION, _POOLING = Name(names=tuple(ACTIVATIONS)), Name(names=tuple(POOLINGS))
-_SKIP = Number(at_least=0, below=1)
-_COMMON: MappingProxyType[str, Domain] = MappingProxyType(
-    {"activation": _ACTIVATION, "bias": Flag(), "constraint": _CONSTRAINT}
-)
-_MLP: MappingProxyType[str, Domain] = MappingProxyType({"width": _EVEN, "depth": _COUNT, **_COMMON})
-_CONVNET: MappingProxyType[str, Domain] = MappingProxyType({**_MLP, "hidden": _EVEN, "pooling": _POOLING})
-_PATCH_NET: MappingProxyType[str, Domain] = MappingProxyType(
-    {"width": _EVEN, "depth": _COUNT, "hidden": _EVEN, "patch": _COUNT, "constraint": _CONSTRAINT}
-)
-_LENET: MappingProxyType[str, Domain] = MappingProxyType(
-    {"width": _EVEN, "hidden": _EVEN, "pooling": _POOLING, **_COMMON}
-)
-_VGG: MappingProxyType[str, Domain] = MappingProxyType({**_CONVNET, "convolutions": _COUNT})
-_RESNET: MappingProxyType[str, Domain] = MappingProxyType(
-    {**_MLP, "blocks": _COUNT, "skip": _SKIP, "learned_skip": Flag()}
-)
-_WIDE_RESNET: MappingProxyType[str, Domain] = MappingProxyType({**_RESNET, "widening": _COUNT})
-_MIXER: MappingProxyType[str, Domain] = MappingProxyType({"patch": _COUNT, "depth": _COUNT, "skip": _SKIP, **_COMMON})
-_SCATTERING: MappingProxyType[str, Domain] = MappingProxyType(
-    {
-        "scales": Number(integer=True, at_least=1, at_most=4),
-        "orientations": Number(integer=True, at_least=1, at_most=32),
-        "order": Number(integer=True, at_least=1, at_most=2),
-        "order0_gain": Number(at_least=0),
-        "order2_gain": Number(at_least=0),
-        "feature_clip": _POSITIVE,
-        "hidden": Number(integer=True, at_least=0, multiple_of=2),
-        "constraint": _CONSTRAINT,
-    }
-)
-
-ARCHITECTURES: MappingProxyType[str, MappingProxyType[str, Domain]] = MappingProxyType(
-    {
-        "mlp": _MLP,
-        "convnet": _CONVNET,
-        "patch-net": _PATCH_NET,
-        "lenet": _LENET,
-        "vgg": _VGG,
-        "resnet": _RESNET,
-        "wide-resnet": _WIDE_RESNET,
-        "mixer": _MIXER,
-        "scattering": _SCATTERING,
-    }
-)
-LOSSES: MappingProxyType[str, MappingProxyType[str, Domain]] = MappingProxyType(
-    {
-        "tau-cce": _TEMPERATURE,
-        "tau-bce": _TEMPERATURE,
-        "hinge": _HINGE,
-        "kr": _REDUCTION,
-        "hkr": MappingProxyType({"alpha": Number(at_least=0), **_HINGE}),
-        "k-cosine": MappingProxyType({"floor": _POSITIVE}),
-        "mae": _REDUCTION,
-    }
-)
-DEFAULT_PARAMETERS: MappingProxyType[str, float | str] = MappingProxyType(
-    {"temperature": 1.0, "margin": 1.0, "alpha": 10.0, "floor": 1.0, "reduction": "mean"}
-)
-
+_FRACTION = Number(above=0, at_most=1)
 _EVALUATION = Name(names=Evaluation, refused=("private",), fixed=True)
 _LATER_SAMPLERS = ("gp", "nsga2", "nsga3", "quasi-random", "grid")
 _LATER_SCHEDULERS = ("hyperband", "asha")
@@ -125,8 +69,8 @@ def _frozen_number(domain: Number, **changes: Any) -> Number:
     return Number(**{**domain.__dict__, **changes, "fixed": True})
 
 
-_ONE_COUNT = _frozen_number(_COUNT)
-_ONE_POSITIVE = _frozen_number(_POSITIVE)
+_ONE_COUNT = _frozen_number(COUNT)
+_ONE_POSITIVE = _frozen_number(POSITIVE)
 
 
 class Section(BaseModel):
@@ -263,27 +207,30 @@ class ModelSettings(Section):
     """What is trained. Left out: the architecture's own default."""
 
     architecture: Annotated[tuple[Variant, ...], Variants(table=ARCHITECTURES)]
-    width: Annotated[Open, _EVEN] | None = None
-    depth: Annotated[Open, _COUNT] | None = None
-    hidden: Annotated[Open, _EVEN] | None = None
-    patch: Annotated[Open, _COUNT] | None = None
-    convolutions: Annotated[Open, _COUNT] | None = None
-    blocks: Annotated[Open, _COUNT] | None = None
-    widening: Annotated[Open, _COUNT] | None = None
-    skip: Annotated[Open, _SKIP] | None = None
+    width: Annotated[Open, EVEN] | None = None
+    depth: Annotated[Open, COUNT] | None = None
+    hidden: Annotated[Open, EVEN] | None = None
+    patch: Annotated[Open, COUNT] | None = None
+    convolutions: Annotated[Open, COUNT] | None = None
+    blocks: Annotated[Open, COUNT] | None = None
+    widening: Annotated[Open, COUNT] | None = None
+    skip: Annotated[Open, SKIP] | None = None
     learned_skip: Annotated[Open, Flag()] | None = None
-    activation: Annotated[Open, _ACTIVATION] | None = None
-    pooling: Annotated[Open, _POOLING] | None = None
+    activation: Annotated[Open, ACTIVATION] | None = None
+    pooling: Annotated[Open, POOLING] | None = None
     bias: Annotated[Open, Flag()] | None = None
-    scales: Annotated[Open, _SCATTERING["scales"]] | None = None
-    orientations: Annotated[Open, _SCATTERING["orientations"]] | None = None
-    order: Annotated[Open, _SCATTERING["order"]] | None = None
-    order0_gain: Annotated[Open, _SCATTERING["order0_gain"]] | None = None
-    order2_gain: Annotated[Open, _SCATTERING["order2_gain"]] | None = None
-    feature_clip: Annotated[Open, _SCATTERING["feature_clip"]] | None = None
-    constraint: Annotated[Open, _CONSTRAINT] | None = None
-    weight_norm: Annotated[Open, _POSITIVE] | None = None
-    input_clip: Annotated[Open, _POSITIVE] | None = None
+    bias_norm: Annotated[Open, POSITIVE] | None = None
+    scales: Annotated[Open, ARCHITECTURES["scattering"]["scales"]] | None = None
+    orientations: Annotated[Open, ARCHITECTURES["scattering"]["orientations"]] | None = None
+    order: Annotated[Open, ARCHITECTURES["scattering"]["order"]] | None = None
+    order0_gain: Annotated[Open, ARCHITECTURES["scattering"]["order0_gain"]] | None = None
+    order2_gain: Annotated[Open, ARCHITECTURES["scattering"]["order2_gain"]] | None = None
+    feature_clip: Annotated[Open, ARCHITECTURES["scattering"]["feature_clip"]] | None = None
+    constraint: Annotated[Open, CONSTRAINT] | None = None
+    weight_norm: Annotated[Open, POSITIVE] | None = None
+    input_clip: Annotated[Open, POSITIVE] | None = None
+    standardise: Annotated[Open, Flag()] | None = None
+    input_quantile: Annotated[Open, Number(above=0, below=1)] | None = None
 
     @model_validator(mode="after")
     def _somebody_takes_each_option(self) -> Self:
@@ -302,7 +249,18 @@ class ModelSettings(Section):
                 path="weight_norm",
                 got=self.weight_norm,
             )
+        self._biases_have_norms()
         return self
+
+    def _biases_have_norms(self) -> None:
+        biased = {v.name: True in _values(v.parameters.get("bias", self.bias)) for v in self.architecture}
+        for variant in self.architecture:
+            norm = variant.parameters.get("bias_norm")
+            if norm is not None and not biased[variant.name]:
+                path = f"architecture.{variant.name}.bias_norm"
+                raise mistake("no {name} without bias: true", path=path, got=norm)
+        if self.bias_norm is not None and not any(biased.values()):
+            raise mistake("no {name} without bias: true", path="bias_norm", got=self.bias_norm)
 
 
 def _values(value: Open | None) -> tuple[Any, ...]:
@@ -313,53 +271,70 @@ class TrainingSettings(Section):
     """How it is trained. ``batch_size`` is the expected size of a Poisson-sampled batch."""
 
     method: Annotated[Open, Name(names=Method)] = "clipless"
-    epochs: Annotated[Open, _COUNT] | None = None
-    batch_size: Annotated[Open, _COUNT] = 256
-    learning_rate: Annotated[Open, _POSITIVE] = 0.01
+    epochs: Annotated[Open, COUNT] | None = None
+    batch_size: Annotated[Open, COUNT] = 256
+    learning_rate: Annotated[Open, POSITIVE] = 0.01
     optimizer: Annotated[Open, Name(names=Optimizer)] = "adam"
     momentum: Annotated[Open, Number(at_least=0, below=1)] = 0.9
     schedule: Annotated[Open, Name(names=Schedule)] = "constant"
     averaging: Annotated[Open, Number(above=0, below=1)] | None = None
     loss: Annotated[tuple[Variant, ...], Variants(table=LOSSES)] = (Variant("tau-cce"),)
+    class_weights: Annotated[tuple[float, ...], ClassWeights()] | None = None
     sensitivity_fraction: Annotated[Open, _FRACTION] = 1.0
     follow_weights: bool = False
-    gradient_clip: Annotated[Open, _POSITIVE] | None = None
-    clip_norm: Annotated[Open, _POSITIVE] = 1.0
+    exact_norms: Annotated[Open, Flag()] | None = None
+    gradient_clip: Annotated[Open, POSITIVE] | None = None
+    gradient_clip_schedule: Annotated[Open, Name(names=(*(s.value for s in Schedule), ADAPTIVE))] | None = None
+    clip_quantile: Annotated[Open, Number(above=0, below=1)] | None = None
+    clip_norm: Annotated[Open, POSITIVE] = 1.0
     ghost_clipping: bool = False
+    copies: Annotated[Open, COUNT] | None = None
+    flip: bool | None = None
+    shift: Annotated[Open, Number(integer=True, at_least=0)] | None = None
+    freeze_after: Annotated[Open, Number(above=0, below=1)] | None = None
+    freeze_layers: Annotated[Open, COUNT] | None = None
     micro_batch_size: Annotated[int, _ONE_COUNT] | None = None
+
+    @model_validator(mode="after")
+    def _layers_and_when(self) -> Self:
+        if self.freeze_layers is not None and self.freeze_after is None:
+            expected = "no {name} without freeze_after, the share of the steps before it"
+            raise mistake(expected, path="freeze_layers", got=self.freeze_layers)
+        return self
+
+    @model_validator(mode="after")
+    def _copies_that_differ(self) -> Self:
+        if self.copies is not None and not (self.flip or self.shift):
+            raise mistake("no {name} without flip or shift: all would be the same", path="copies", got=self.copies)
+        return self
+
+    @model_validator(mode="after")
+    def _a_norm_to_move(self) -> Self:
+        if self.gradient_clip_schedule is not None and self.gradient_clip is None:
+            expected = "no {name} without gradient_clip, the norm that it starts from"
+            raise mistake(expected, path="gradient_clip_schedule", got=self.gradient_clip_schedule)
+        if self.clip_quantile is not None and ADAPTIVE not in _values(self.gradient_clip_schedule):
+            expected = f"no {{name}} without gradient_clip_schedule: {ADAPTIVE}"
+            raise mistake(expected, path="clip_quantile", got=self.clip_quantile)
+        return self
 
 
 class PrivacySettings(Section):
     """What is promised. Two of epsilon, noise_multiplier and training.epochs give the third."""
 
-    epsilon: Annotated[Open, _POSITIVE] | None = None
-    noise_multiplier: Annotated[Open, _POSITIVE] | None = None
+    epsilon: Annotated[Open, POSITIVE] | None = None
+    noise_multiplier: Annotated[Open, POSITIVE] | None = None
     delta: Annotated[float, Number(above=0, below=1, fixed=True)]
     noise: Annotated[Open, Name(names=NoiseAllocation)] = "min-variance"
     relation: Annotated[Relation, Name(names=Relation, fixed=True)] = Relation.ADD_OR_REMOVE_ONE
     accept_large_delta: bool = False
 
 
-def _objectives(value: Any) -> tuple[str, ...]:
-    if not (isinstance(value, list | tuple) and value and all(isinstance(name, str) for name in value)):
-        raise mistake("a list of objectives such as [epsilon, accuracy, certified@36/255]")
-    for i, name in enumerate(value):
-        try:
-            objectives.parse(name)
-        except SpecError as error:
-            expected = str(error).removeprefix("Expected ").partition(", got ")[0]
-            raise mistake(expected, path=str(i), got=name) from None
-        if any(objectives.same(name, earlier) for earlier in value[:i]):
-            raise mistake("each objective once", path=str(i), got=name)
-    if all(name == "epsilon" for name in value):
-        raise mistake("an objective beside epsilon", remedy="add accuracy")
-    return tuple(value)
-
-
 class SearchSettings(Section):
     """Which configurations are tried, and how long. ``trials`` left out: 16, or all if there are fewer."""
 
-    objectives: Annotated[tuple[str, ...], BeforeValidator(_objectives)] = ("epsilon", "accuracy")
+    objectives: Annotated[tuple[str, ...], BeforeValidator(objective_list)] = ("epsilon", "accuracy")
+    metrics: Annotated[tuple[str, ...], BeforeValidator(metric_list)] = ()
     sampler: Annotated[Sampler, Name(names=Sampler, later=_LATER_SAMPLERS, fixed=True)] = Sampler.TPE
     scheduler: Annotated[Scheduler, Name(names=Scheduler, later=_LATER_SCHEDULERS, fixed=True)] = Scheduler.NONE
     trials: Annotated[int, _ONE_COUNT] | None = None
@@ -367,6 +342,13 @@ class SearchSettings(Section):
     hours: Annotated[float, _ONE_POSITIVE] | None = None
     seed: Annotated[int, Number(integer=True, at_least=0, below=2**32, fixed=True)] = 0
     first: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
+
+    @model_validator(mode="after")
+    def _metrics_beside_objectives(self) -> Self:
+        for i, name in enumerate(self.metrics):
+            if any(same(name, objective) for objective in self.objectives):
+                raise mistake("no metric that is an objective", path=f"metrics.{i}", got=name, remedy="leave it out")
+        return self
 
     @model_validator(mode="after")
     def _one_repeat(self) -> Self:

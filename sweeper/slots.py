@@ -15,12 +15,11 @@ from types import MappingProxyType
 from typing import Any
 
 from clipless.methods import Method
+from sweeper.choices import ARCHITECTURES, DEFAULT_PARAMETERS, LOSSES
 from sweeper.hyperparameters import Choices, Open, Range, Scalar
 from sweeper.mistakes import did_you_mean_or_known, mistake
 from sweeper.settings import (
-    ARCHITECTURES,
-    DEFAULT_PARAMETERS,
-    LOSSES,
+    ADAPTIVE,
     WITH_RADIUS,
     ModelSettings,
     Optimizer,
@@ -50,7 +49,10 @@ _BY_METHOD = MappingProxyType(
     {
         "training.sensitivity_fraction": _BOUNDED,
         "training.follow_weights": _BOUNDED,
+        "training.exact_norms": _BOUNDED,
         "training.gradient_clip": _BOUNDED,
+        "training.gradient_clip_schedule": _BOUNDED,
+        "training.clip_quantile": Condition("training.gradient_clip_schedule", frozenset({ADAPTIVE})),
         "training.clip_norm": _CLIPPED,
         "training.ghost_clipping": _CLIPPED,
         "privacy.epsilon": _PRIVATE,
@@ -115,7 +117,7 @@ def proposal(slots: Sequence[Slot], partial: Mapping[str, Any]) -> dict[str, Sca
                 remedy=did_you_mean_or_known(name, by_name),
             )
         if slot.space is None:
-            if value != slot.value:
+            if value != (list(slot.value) if isinstance(slot.value, tuple) else slot.value):
                 raise mistake(f"{slot.value!r}, which the spec fixes", path=name, got=value)
             continue
         if value not in slot.space:
@@ -186,13 +188,15 @@ def _model(model: ModelSettings) -> Iterator[Slot]:
 
 
 def _training(training: TrainingSettings) -> Iterator[Slot]:
-    for slot in _plain("training", training, leave_out=("momentum", "loss")):
+    for slot in _plain("training", training, leave_out=("momentum", "loss", "class_weights")):
         yield replace(slot, when=_BY_METHOD.get(slot.name))
     sgd = Condition("training.optimizer", frozenset({Optimizer.SGD.value}))
     yield Slot("training.momentum", "training.momentum", training.momentum, sgd)
     yield Slot("training.loss", "training.loss.name", _names(training.loss))
+    if training.class_weights is not None:
+        yield Slot("training.class_weights", "training.loss.class_weights", training.class_weights)
     for variant in training.loss:
         when = Condition("training.loss", frozenset({variant.name}))
-        defaults = {field: DEFAULT_PARAMETERS[field] for field in LOSSES[variant.name]}
+        defaults = {field: DEFAULT_PARAMETERS[field] for field in LOSSES[variant.name] if field in DEFAULT_PARAMETERS}
         for field, value in (defaults | dict(variant.parameters)).items():
             yield Slot(f"training.loss.{variant.name}.{field}", f"training.loss.{field}", value, when)

@@ -6,7 +6,7 @@ are found by ``Spec.validate_against`` once the number of training rows is known
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -17,7 +17,7 @@ from clipless.methods import Method
 from sweeper.errors import SpecError
 from sweeper.hyperparameters import Choices, Scalar, largest
 from sweeper.mistakes import locate, mistake, sentence, show
-from sweeper.objectives import needs_two_classes
+from sweeper.objectives import needs_two_classes, radii
 from sweeper.records import Objective
 from sweeper.settings import (
     DataSettings,
@@ -128,6 +128,11 @@ class Spec(Section):
         return tuple(Objective.named(name) for name in self.search.objectives)
 
     @property
+    def radii(self) -> tuple[str, ...]:
+        """The radii to certify, of objectives and metrics, as written."""
+        return radii([*self.objectives, *map(Objective.named, self.search.metrics)])
+
+    @property
     def trials(self) -> int:
         """The number of trials to run."""
         if self.search.trials is not None:
@@ -194,7 +199,7 @@ class Spec(Section):
 
         Raises:
             SpecError: delta >= 1/N without ``accept_large_delta``, a batch larger than N, auroc or a loss on
-                the wrong number of classes.
+                the wrong number of classes, class weights or priors for another number of classes.
         """
         privacy, batch_size = self.privacy, largest(self.training.batch_size)
         if not (privacy.delta < 1 / population or privacy.accept_large_delta):
@@ -208,14 +213,30 @@ class Spec(Section):
             self._check_classes(classes)
 
     def _check_classes(self, classes: int) -> None:
-        binary = [name for name in self.search.objectives if needs_two_classes(name)]
-        if binary and classes != 2:
-            expected = f"two classes for the objective {binary[0]}, the data have {classes}"
-            raise self.mistaken(expected, "search.objectives", remedy="use accuracy")
+        for kind, names, remedy in (
+            ("objective", self.search.objectives, "use accuracy"),
+            ("metric", self.search.metrics, "use certified@R"),
+        ):
+            binary = [name for name in names if needs_two_classes(name)]
+            if binary and classes != 2:
+                expected = f"two classes for the {kind} {binary[0]}, the data have {classes}"
+                raise self.mistaken(expected, f"search.{kind}s", remedy=remedy)
         if classes != 2 and any(loss.name == "tau-bce" for loss in self.training.loss):
             raise self.mistaken(
                 f"two classes for tau-bce, the data have {classes}", "training.loss", remedy="use tau-cce"
             )
+        for field, numbers in self._of_each_class():
+            if len(numbers) != classes:
+                raise self.mistaken(f"{classes} numbers, one for each class of the data", field, list(numbers))
+
+    def _of_each_class(self) -> Iterator[tuple[str, tuple[float, ...]]]:
+        """Yield what is declared class by class, under its field."""
+        if self.training.class_weights is not None:
+            yield "training.class_weights", self.training.class_weights
+        for loss in self.training.loss:
+            priors = loss.parameters.get("priors")
+            if isinstance(priors, tuple):
+                yield f"training.loss.{loss.name}.priors", priors
 
 
 def schema() -> dict[str, Any]:

@@ -7,30 +7,42 @@ weights.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import prod, sqrt
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 import clipless
+from clipless.augmentation import Augmentation
 from clipless.certificates import float64_features
-from clipless.datasets import Dataset, Split
+from clipless.clipping import AdaptiveClipping, Clipping
+from clipless.datasets import Dataset, Metadata, Split
 from clipless.errors import CliplessError
-from clipless.layers import ClipGradient
+from clipless.freezing import Freezing
+from clipless.layers import ClipGradient, ScaleByQuantile, Standardise
 from clipless.losses import LOSSES, Loss
 from clipless.network import Network
-from clipless.optimizers import Optimizer
+from clipless.optimizers import Optimizer, Schedule
 from clipless.plan import Plan
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.randomness import RandomSource
 from clipless.projections import build_constraint
 from sweeper.config import TrialConfig
 from sweeper.errors import SpecError
+from sweeper.metrics import TrialMetrics
 from sweeper.objectives import radii
 from sweeper.pareto import FrontArchive
 from sweeper.records import Objective, Point
+from sweeper.settings import ADAPTIVE
 from sweeper.settings import Optimizer as OptimizerKind
 from sweeper.store import SweepFolder
+
+# Standardisation divides by no less than this share of the deviation that entries of the largest norm would have.
+_LEAST_DEVIATION = 0.02
+# A quantile of norms is looked for from this share of the largest one on.
+_LEAST_QUANTILE = 1e-3
 
 
 class TrialRun:
@@ -40,8 +52,10 @@ class TrialRun:
         trial: id, names the saved models.
         config: every value chosen.
         data: its training split is trained on, its validation split scored; the test split is not touched.
-        objectives: axes of the front; radii of ``certified@R`` are taken from here.
-        seed: fixes the initial weights, nothing else.
+        objectives: axes of the front.
+        metrics: computed beside them: certificates at every epoch, attacks at the last one and at those that no
+            earlier epoch of this trial dominates.
+        seed: fixes the initial weights, and which rows membership inference looks at; nothing else.
         folder: where models are saved, ``None`` to save none.
         device: where data and model live.
         source: randomness of batches and noise; tests inject one.
@@ -58,19 +72,22 @@ class TrialRun:
         config: TrialConfig,
         data: Dataset,
         objectives: Sequence[Objective],
+        metrics: Sequence[str] = (),
         seed: int,
         folder: Path | None = None,
         device: str = "cpu",
         source: RandomSource | None = None,
     ) -> None:
         self._trial, self._config, self._data = trial, config, data
-        self._radii = radii(objectives)
+        self._radii = radii([*objectives, *map(Objective.named, metrics)])
         self._archive = FrontArchive(objectives)
         self._folder, self._device, self._source = folder, device, source
         if device != "cpu":  # private training refuses it: its rounding is larger than the noise covers
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self.loss = build_loss(config)
+        self._metrics = TrialMetrics(metrics, data.metadata, self.loss, seed=seed)
         self.model = build_model(config, data, self.loss, seed).to(device)
+        self._augmentation = build_augmentation(config, data)
         self.plan = build_plan(config, self.model, self.loss, len(data.train))
 
     def plan_row(self) -> dict[str, Any]:
@@ -95,6 +112,8 @@ class TrialRun:
             averaging=training.averaging,
             micro_batch_size=training.micro_batch_size,
             ghost_clipping=bool(training.ghost_clipping),
+            exact_norms=bool(training.exact_norms),
+            augmentation=self._augmentation,
             source=self._source,
         )
         features = float64_features(self.model, validation.x)
@@ -103,17 +122,21 @@ class TrialRun:
                 self.model, validation, self._radii, self._data.metadata.input_gain, features=features
             )
             point = Point(trial=self._trial, epoch=epoch.epoch, values={"epsilon": epoch.epsilon, **scores})
+            entered, _ = self._archive.add([point])
+            last = epoch.epoch == self.plan.epochs
+            attacked: dict[str, float] = {}
+            if entered or last:
+                attacked = self._metrics.compute(self.model, scores, train=train, validation=validation)
             yield {
                 "kind": "epoch",
                 "epoch": epoch.epoch,
-                "values": dict(point.values),
-                "model": self._save(point),
-                "done": epoch.epoch == self.plan.epochs,
+                "values": {**point.values, **attacked},
+                "model": self._save(point) if entered else None,
+                "done": last,
             }
 
     def _save(self, point: Point) -> str | None:
-        entered, _ = self._archive.add([point])
-        if self._folder is None or not entered:
+        if self._folder is None:
             return None
         name = SweepFolder.model_name(point.trial, point.epoch)
         clipless.save(self.model, self._folder / name)
@@ -133,7 +156,8 @@ def build_model(config: TrialConfig, data: Dataset, loss: Loss, seed: int) -> Ne
         SpecError: the architecture does not fit the data or the loss.
     """
     declared, model = data.metadata, config.model
-    clip = declared.input_norm if model.input_clip is None else min(model.input_clip, declared.input_norm)
+    statistics, input_norm = build_statistics(config, declared)
+    clip = input_norm if model.input_clip is None else min(model.input_clip, input_norm)
     options = model.options
     try:
         if "constraint" in options:
@@ -146,11 +170,27 @@ def build_model(config: TrialConfig, data: Dataset, loss: Loss, seed: int) -> Ne
             generator=torch.Generator().manual_seed(seed),
             **options,
         )
-        if config.training.gradient_clip is None:
-            return network
-        return Network([*network.layers, ClipGradient(config.training.gradient_clip)], network.input_shape)
+        behind = [] if config.training.gradient_clip is None else [ClipGradient(config.training.gradient_clip)]
+        return Network([*statistics, *network.layers, *behind], network.input_shape)
     except (CliplessError, ValueError) as error:
         raise SpecError(f"{error} (model.architecture={model.architecture} on {declared.name})") from error
+
+
+def build_statistics(config: TrialConfig, declared: Metadata) -> tuple[list[nn.Module], float]:
+    """Return the layers whose constants are paid releases, and a bound of the norms behind them.
+
+    Behind a standardisation that bound is no more than a convenient radius: 4 standard deviations in every feature.
+    Behind a quantile it is 1, the quantile itself.
+    """
+    shape, norm = declared.input_shape, declared.input_norm
+    layers: list[nn.Module] = []
+    if config.model.standardise:
+        layers.append(Standardise(shape[0], norm, floor=_LEAST_DEVIATION * norm / sqrt(prod(shape))))
+        norm = 4.0 * sqrt(prod(shape))
+    if config.model.input_quantile is not None:
+        layers.append(ScaleByQuantile(_LEAST_QUANTILE * norm, norm, config.model.input_quantile))
+        norm = 1.0
+    return layers, norm
 
 
 def build_plan(config: TrialConfig, model: Network, loss: Loss, population: int) -> Plan:
@@ -172,7 +212,42 @@ def build_plan(config: TrialConfig, model: Network, loss: Loss, population: int)
         method=training.method,
         clip_norm=training.clip_norm,
         follow_weights=bool(training.follow_weights),
+        clipping=build_clipping(config),
+        freezing=build_freezing(config),
     )
+
+
+def build_freezing(config: TrialConfig) -> Freezing | None:
+    """Return which layers of a configuration rest, ``None`` for none."""
+    training = config.training
+    if training.freeze_after is None:
+        return None
+    return Freezing(layers=training.freeze_layers or 1, after=training.freeze_after)
+
+
+def build_augmentation(config: TrialConfig, data: Dataset) -> Augmentation | None:
+    """Return what makes the copies of a drawn row, ``None`` for the row itself.
+
+    Raises:
+        SpecError: the rows are no images.
+    """
+    training = config.training
+    if not (training.flip or training.shift):
+        return None
+    if len(data.metadata.input_shape) != 3:
+        raise SpecError(
+            f"Expected images for training.flip and training.shift, got rows of shape {data.metadata.input_shape} "
+            f"({data.metadata.name}); leave them out"
+        )
+    return Augmentation(copies=training.copies or 1, flip=bool(training.flip), shift=training.shift or 0)
+
+
+def build_clipping(config: TrialConfig) -> Clipping:
+    """Return how the clipping norm of a configuration moves."""
+    training = config.training
+    if training.gradient_clip_schedule != ADAPTIVE:
+        return Schedule(training.gradient_clip_schedule or Schedule.CONSTANT)
+    return AdaptiveClipping() if training.clip_quantile is None else AdaptiveClipping(quantile=training.clip_quantile)
 
 
 def build_optimizer(config: TrialConfig) -> Optimizer:

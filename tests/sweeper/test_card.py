@@ -103,6 +103,14 @@ def test_replace_one_has_no_crosscheck_and_says_so(trial, point, claim, event):
     [
         ({"method": "dp-sgd", "clip_norm": 0.7}, ["is clipped to norm 0.7", "the same on every entry"], "min-variance"),
         ({"follow_weights": True}, ["follows the weights released", "the largest values"], "clipped to norm"),
+        ({"preliminary_steps": 3}, ["23 steps up to this epoch, 3 of them releases of statistics"], "quantile"),
+        ({"freezing": {"layers": 2, "after": 0.25}}, ["share of 0.25", "the first 2 of the layers"], "quantile"),
+        ({"clipping": {"kind": "linear"}}, ["falls on a public linear schedule", "the largest values"], "quantile"),
+        (
+            {"clipping": {"kind": "adaptive", "quantile": 0.8}, "count_std": 12.5},
+            ["follows the 0.8 quantile", "standard deviation 12.5", "part of the composition", "the largest values"],
+            "clipped to norm",
+        ),
         ({"method": "lip-dp-sgd"}, ["at 0.3 of", "divided by the norm of the example's own input"], "clipped to norm"),
         ({"method": "non-private"}, ["trained without noise", "Epsilon is infinite"], "Poisson; each row"),
     ],

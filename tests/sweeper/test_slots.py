@@ -48,6 +48,13 @@ def test_names_stay_when_there_is_one_choice_only(content):
     assert slots["training.loss"].space is None
 
 
+def test_the_quantile_belongs_to_the_adaptive_norm(content):
+    training = {"gradient_clip": 1.0, "clip_quantile": {"uniform": [0.5, 0.95]}}
+    slots = slots_of(content, training=training | {"gradient_clip_schedule": ["constant", "adaptive"]})
+    assert slots["training.clip_quantile"].when.values == {"adaptive"}
+    assert "training.gradient_clip_schedule" not in slots_of(content, training={"method": "dp-sgd"})
+
+
 def test_momentum_belongs_to_sgd(content):
     momentum = {"uniform": [0, 0.9]}
     assert "training.momentum" not in slots_of(content, training={"optimizer": "adam", "momentum": momentum})

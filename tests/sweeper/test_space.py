@@ -1,11 +1,12 @@
 import optuna
 import pytest
 
+from clipless.methods import Method
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from sweeper.config import TrialConfig, flatten, unflatten
 from sweeper.errors import SpecError
-from sweeper.settings import Method, Optimizer
+from sweeper.settings import Optimizer
 from sweeper.space import configurations, open_dimensions, resolve, sample, suggest
 from sweeper.spec import Spec
 

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from clipless.datasets import ColumnSplit, Evaluation, HashSplit
 from clipless.privacy.events import Relation
 from clipless.zoo import ARCHITECTURES as ZOO
+from sweeper.choices import ARCHITECTURES, LOSSES
 from sweeper.errors import SpecError
 from sweeper.hyperparameters import Choices, Range
 from sweeper.records import Direction
-from sweeper.settings import ARCHITECTURES, LOSSES, Sampler
+from sweeper.settings import Sampler
 from sweeper.spec import DEFAULT_TRIALS, Spec, schema
 from sweeper.yaml_file import parse_mapping
 
@@ -95,16 +96,20 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("data.splits", {"validation": []}, "Expected one or more texts that mark a split, got validation=[] (data.splits.validation in mnist.yaml)"),
         ("model.architecture", "mpl", "Expected architecture mlp or convnet or patch-net or lenet or vgg or resnet or wide-resnet or mixer or scattering, got architecture='mpl' (model.architecture in mnist.yaml); did you mean 'mlp'?"),
         ("model.architecture", "transformer", "Expected architecture mlp or convnet or patch-net or lenet or vgg or resnet or wide-resnet or mixer or scattering, got architecture='transformer' (model.architecture in mnist.yaml)"),
-        ("model.architecture", {"name": "mlp", "hidden": 4}, "Expected parameters of mlp, got hidden=4 (model.architecture.hidden in mnist.yaml); known: activation, bias, constraint, depth, width"),
+        ("model.architecture", {"name": "mlp", "hidden": 4}, "Expected parameters of mlp, got hidden=4 (model.architecture.hidden in mnist.yaml); known: activation, bias, bias_norm, constraint, depth, width"),
         ("model.width", 3, "Expected a multiple of 2, width >= 2, got width=3 (model.width in mnist.yaml)"),
         ("model.width", {"log_int": [2, 64]}, "Expected multiples of 2, got width=[2, 64] (model.width.log_int in mnist.yaml); list the values instead"),
         ("model.patch", 2, "Expected no patch without an architecture that takes it (patch-net, mixer), got patch=2 (model.patch in mnist.yaml)"),
         ("training.method", "dpsgd", "Expected method clipless or lip-dp-sgd or dp-sgd or non-private, got method='dpsgd' (training.method in mnist.yaml); did you mean 'dp-sgd'?"),
+        ("training.gradient_clip_schedule", "adaptive", "Expected no gradient_clip_schedule without gradient_clip, the norm that it starts from, got gradient_clip_schedule='adaptive' (training.gradient_clip_schedule in mnist.yaml)"),
+        ("training.freeze_layers", 2, "Expected no freeze_layers without freeze_after, the share of the steps before it, got freeze_layers=2 (training.freeze_layers in mnist.yaml)"),
+        ("training.copies", 2, "Expected no copies without flip or shift: all would be the same, got copies=2 (training.copies in mnist.yaml)"),
+        ("training.clip_quantile", 0.5, "Expected no clip_quantile without gradient_clip_schedule: adaptive, got clip_quantile=0.5 (training.clip_quantile in mnist.yaml)"),
         ("model.weight_norm", 2.0, "Expected no weight_norm without a constraint that has one (spectral_ball, fixed_norm), got weight_norm=2.0 (model.weight_norm in mnist.yaml)"),
-        ("training.loss", "hrk", "Expected loss tau-cce or tau-bce or hinge or kr or hkr or k-cosine or mae, got loss='hrk' (training.loss in mnist.yaml); did you mean 'hkr'?"),
+        ("training.loss", "hrk", "Expected loss tau-cce or tau-bce or multilabel-bce or hinge or weston-watkins or crammer-singer or kr or hkr or k-cosine or mae, got loss='hrk' (training.loss in mnist.yaml); did you mean 'hkr'?"),
         ("training.loss", {"name": "hkr", "alpha": -1}, "Expected alpha >= 0, got alpha=-1 (training.loss.alpha in mnist.yaml)"),
         ("training.loss", {"name": "hinge", "reduction": "max"}, "Expected reduction sum or mean, got reduction='max' (training.loss.reduction in mnist.yaml); did you mean 'mean'?"),
-        ("training.loss", {"name": "kr", "margin": 1}, "Expected parameters of kr, got margin=1 (training.loss.margin in mnist.yaml); known: reduction"),
+        ("training.loss", {"name": "kr", "margin": 1}, "Expected parameters of kr, got margin=1 (training.loss.margin in mnist.yaml); known: priors, reduction"),
         ("training.loss", [{"name": "tau-cce", "temperature": -1}], "Expected temperature > 0, got temperature=-1 (training.loss.0.temperature in mnist.yaml)"),
         ("training.loss", {"temperature": 1}, "Expected a mapping with the key 'name', got loss={'temperature': 1} (training.loss in mnist.yaml)"),
         ("training.loss", ["tau-cce", "tau-cce"], "Expected each name once in a list, got loss=['tau-cce', 'tau-cce'] (training.loss in mnist.yaml); give one entry and open its parameters"),
@@ -327,7 +332,7 @@ def test_the_tables_agree_with_the_library():
     import inspect
 
     from clipless.losses import LOSSES as KNOWN_LOSSES
-    from sweeper.settings import DEFAULT_PARAMETERS
+    from sweeper.choices import DEFAULT_PARAMETERS
 
     assert set(ARCHITECTURES) == set(ZOO)
     for name, options in ARCHITECTURES.items():
@@ -335,7 +340,8 @@ def test_the_tables_agree_with_the_library():
     assert set(LOSSES) == set(KNOWN_LOSSES)
     for name, parameters in LOSSES.items():
         loss = KNOWN_LOSSES[name]
-        assert loss(**{parameter: DEFAULT_PARAMETERS[parameter] for parameter in parameters}) == loss()
+        defaults = {parameter: DEFAULT_PARAMETERS[parameter] for parameter in set(parameters) - {"priors"}}
+        assert loss(**defaults) == loss()
 
 
 def test_the_schema_accepts_what_the_spec_accepts(content):
@@ -364,12 +370,13 @@ def test_the_schema_accepts_what_the_spec_accepts(content):
         assert not validate(changed), path
 
 
-READY = sorted(path for path in Path(__file__).parents[2].glob("sweeps/*.yaml") if ".ranges." not in path.name)
+SWEEPS = Path(__file__).parents[2] / "sweeps"
+READY = sorted(path for path in SWEEPS.rglob("*.yaml") if ".ranges." not in path.name)
 
 
-@pytest.mark.parametrize("path", READY, ids=lambda path: path.name)
-def test_ready_specs_are_valid(path):
-    assert Spec.from_yaml(path).name == path.stem
+@pytest.mark.parametrize("path", READY, ids=lambda path: str(path.relative_to(SWEEPS)))
+def test_ready_specs_are_valid_and_named_after_their_place(path):
+    assert Spec.from_yaml(path).name == "-".join(path.relative_to(SWEEPS).with_suffix("").parts)
 
 
 json_values = st.recursive(

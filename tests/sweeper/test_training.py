@@ -298,6 +298,11 @@ def test_every_architecture_makes_a_trial(digits, model):
     [
         ({"method": "lip-dp-sgd"}, True),
         ({"method": "clipless", "follow_weights": True, "schedule": "cosine", "averaging": 0.9}, True),
+        ({"method": "clipless", "exact_norms": True}, True),
+        ({"method": "clipless", "freeze_after": 0.5}, True),
+        ({"method": "clipless", "shift": 1, "copies": 2}, True),
+        ({"method": "clipless", "gradient_clip": 0.5, "gradient_clip_schedule": "cosine"}, True),
+        ({"method": "lip-dp-sgd", "gradient_clip": 1.4, "gradient_clip_schedule": "adaptive"}, True),
         ({"method": "dp-sgd", "sensitivity_fraction": None, "clip_norm": 0.5}, True),
         ({"method": "dp-sgd", "sensitivity_fraction": None, "clip_norm": 0.5, "ghost_clipping": True}, True),
         ({"method": "non-private", "sensitivity_fraction": None}, False),
@@ -311,6 +316,36 @@ def test_every_method_is_one_trial_like_any_other(digits, changes, private):
     epsilons = [row["values"]["epsilon"] for row in rows]
     assert all(epsilon < float("inf") for epsilon in epsilons) == private
     assert rows[-1]["values"]["accuracy"] > 0.3
+
+
+@pytest.mark.parametrize(
+    ("model", "releases"),
+    [
+        ({"standardise": True, "input_clip": 10.0}, 1),
+        ({"input_quantile": 0.5}, 1),
+        ({"standardise": True, "input_quantile": 0.9}, 2),
+    ],
+)
+def test_private_statistics_are_part_of_the_trial(digits, model, releases):
+    run, rows = trained(digits, model=model, source=SeededSource(0))
+    assert run.plan.preliminary_steps == releases
+    assert rows[-1]["values"]["epsilon"] == run.plan.epsilon_curve()[-1]
+    assert rows[-1]["values"]["accuracy"] > 0.3
+    again = clipless.evaluate(run.model, digits.validation, ["1/4"], digits.metadata.input_gain)
+    assert again["accuracy"] == rows[-1]["values"]["accuracy"]
+
+
+def test_a_norm_that_follows_a_quantile_pays_for_it(digits):
+    clip = {"gradient_clip": 1.0, "gradient_clip_schedule": "adaptive"}
+    fixed, default, other = (
+        trial(digits, training=changes).plan_row()["plan"]
+        for changes in ({"gradient_clip": 1.0}, clip, clip | {"clip_quantile": 0.5})
+    )
+    assert default["clipping"] == {"kind": "adaptive", "quantile": 0.9, "share": 0.01, "rate": 0.2}
+    assert other["clipping"]["quantile"] == 0.5
+    assert default["count_std"] > 0 == fixed["count_std"]
+    for name, std in fixed["noise_stds"].items():
+        assert default["noise_stds"][name] == pytest.approx(std / 0.99**0.5)
 
 
 def test_clipped_gradients_of_the_logits_lower_every_sensitivity(digits):

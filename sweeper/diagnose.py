@@ -1,0 +1,172 @@
+"""Diagnosing one point of a sweep: its configuration rebuilt, its model looked at before and after training."""
+
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from math import isclose
+from pathlib import Path
+
+import clipless
+from clipless.datasets import Dataset
+from clipless.diagnostics import DEFAULT_ROWS, InputNorms, colour_norms, diagnose, input_norms, public_rows
+from clipless.layers import InputBall
+from clipless.network import Network
+from clipless.plan import Plan
+from sweeper.config import TrialConfig
+from sweeper.diagnosis import Diagnosis, Snapshot
+from sweeper.errors import PickError, RecordError, SweeperError
+from sweeper.pick import pick
+from sweeper.records import Point, Trial
+from sweeper.spec import Spec
+from sweeper.sweep import Sweep, load
+from sweeper.trainable import initial_seed
+from sweeper.training import build_loss, build_model, build_plan
+
+EXPORTERS = "sweeper.exporters"
+EXPORTER = "diagnostics"  # a function of (diagnostics.json, page to write)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Where a diagnosis is, and what it says."""
+
+    diagnosis: Diagnosis
+    record: Path
+    page: Path
+
+
+def diagnose_sweep(
+    directory: str | Path,
+    *,
+    trial: str | None = None,
+    epoch: int | None = None,
+    data_dir: Path | None = None,
+    rows: int = DEFAULT_ROWS,
+) -> Diagnosis:
+    """Look at one point of a sweep on the validation rows of its data.
+
+    Args:
+        directory: folder of the sweep.
+        trial: id of the trial; by default that of the point that `pick` takes.
+        epoch: of the trial; by default the last one whose model was kept.
+        data_dir: local copies of data sets.
+        rows: how many to look at.
+
+    Raises:
+        PickError: no such point, or one without a model.
+        RecordError: the sweep cannot be read, or its configuration no longer gives the plan that is recorded.
+        clipless.errors.DataError: rows that are not public, or data that cannot be used.
+    """
+    sweep = load(directory)
+    point = find_point(sweep, trial, epoch)
+    recorded = sweep.folder.trials().get(point.trial)
+    if recorded is None or recorded.plan is None:
+        raise RecordError(f"Expected trial {point.trial} with its plan in {sweep.directory / 'trials.jsonl'}, got none")
+    info = sweep.info()
+    spec = Spec.from_mapping(info["spec"], source=info["source"])
+    data = clipless.datasets.load(**spec.data_options(data_dir))
+    validation = public_rows(data)
+    config = TrialConfig.from_json(recorded.config)
+    loss = build_loss(config)
+    first = build_model(config, data, loss, initial_seed(spec.search.seed, point.trial))
+    plan = build_plan(config, first, loss, len(data.train))
+    _check_same_plan(plan, recorded)
+    last = clipless.load(sweep.directory / str(point.model))
+    looks = [
+        Snapshot(epoch=when, diagnostics=diagnose(model, loss, validation, plan, rows=rows))
+        for when, model in ((0, first), (point.epoch, last))
+    ]
+    front = sweep.front()
+    return Diagnosis(
+        sweep=front.sweep,
+        trial=point.trial,
+        epoch=point.epoch,
+        values=dict(point.values),
+        delta=plan.delta,
+        exploratory=front.claim.exploratory,
+        data=data.metadata.name,
+        method=plan.method,
+        loss=config.training.loss.name,
+        batch_size=plan.batch_size,
+        noise_multiplier=plan.noise_multiplier,
+        epochs=plan.epochs,
+        input_radius=_input_radius(first),
+        inputs=_inputs(spec, data, data_dir),
+        snapshots=tuple(looks),
+    )
+
+
+def write_diagnosis(diagnosis: Diagnosis, page: Path) -> Written:
+    """Write the page, by the installed exporter, and beside it the record.
+
+    Raises:
+        SweeperError: no exporter is installed, or it could not write.
+    """
+    if page.suffix != ".html":
+        raise RecordError(f"Expected a file name that ends in .html, got {page} (--output)")
+    found = entry_points(group=EXPORTERS, name=EXPORTER)
+    if not found:
+        raise SweeperError("Expected an exporter of diagnostics, found none; install the package's dashboards again")
+    record = diagnosis.write(page.with_suffix(".json"))
+    next(iter(found)).load()(record, page)
+    return Written(diagnosis=diagnosis, record=record, page=page)
+
+
+def find_point(sweep: Sweep, trial: str | None, epoch: int | None) -> Point:
+    """Return the point that is asked for, whose model was kept.
+
+    Raises:
+        PickError: there is none; names what there is.
+    """
+    if trial is None:
+        if epoch is not None:
+            raise PickError(f"Expected a trial with an epoch, got epoch {epoch} alone; name one with --trial")
+        point = pick(sweep.front())
+        if not _is_kept(sweep, point):
+            raise PickError(
+                f"Expected a saved model of trial {point.trial}, epoch {point.epoch}, found none; name another point "
+                f"with --trial"
+            )
+        return point
+    points = sweep.folder.points() | {point.key: point for point in sweep.front().points}
+    kept = {point.epoch: point for point in points.values() if point.trial == trial and _is_kept(sweep, point)}
+    if not kept:
+        some = sorted({point.trial for point in points.values() if _is_kept(sweep, point)})
+        raise PickError(
+            f"Expected a trial with a saved model, got {trial!r} (--trial); choose among {', '.join(some) or 'none'}"
+        )
+    if epoch is None:
+        return kept[max(kept)]
+    if epoch not in kept:
+        known = ", ".join(map(str, sorted(kept)))
+        raise PickError(f"Expected an epoch of {trial} whose model was kept, got {epoch} (--epoch); kept are {known}")
+    return kept[epoch]
+
+
+def _is_kept(sweep: Sweep, point: Point) -> bool:
+    return point.model is not None and (sweep.directory / point.model).is_file()
+
+
+def _check_same_plan(plan: Plan, trial: Trial) -> None:
+    """Refuse numbers about another training than the recorded one: changed data, or changed code."""
+    recorded = (trial.plan or {})["sensitivities"]
+    same = recorded.keys() == plan.sensitivities.keys() and all(
+        isclose(recorded[name], delta, rel_tol=1e-6) for name, delta in plan.sensitivities.items()
+    )
+    if not (same and (trial.plan or {})["population"] == plan.population):
+        raise RecordError(
+            f"Expected the plan that trial {trial.id} was trained with, got another from its configuration: the data "
+            f"or the program have changed since; use those of the sweep"
+        )
+
+
+def _input_radius(model: Network) -> float | None:
+    return next((layer.radius for layer in model.layers if isinstance(layer, InputBall)), None)
+
+
+def _inputs(spec: Spec, data: Dataset, data_dir: Path | None) -> tuple[InputNorms, ...]:
+    """Norms as trained on, and for colour images those in every colour space."""
+    raw = data
+    if spec.data.preparation() is not None:
+        options = spec.data_options(data_dir)
+        raw = clipless.datasets.load(**{name: value for name, value in options.items() if name != "preparation"})
+    return (input_norms(data, "as trained"), *colour_norms(raw))

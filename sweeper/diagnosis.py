@@ -1,0 +1,113 @@
+"""The record of a diagnosis: one point of a sweep, looked at before its training and after. Numbers, no rows.
+
+``diagnostics.json`` has a version; another version is refused rather than guessed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from clipless.diagnostics import Diagnostics, InputNorms
+from clipless.methods import Method
+from sweeper.errors import RecordError
+from sweeper.rows import read_object, replace_file, to_text
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One moment of a training.
+
+    Attributes:
+        epoch: 0 for the initial weights.
+        diagnostics: what was seen.
+    """
+
+    epoch: int
+    diagnostics: Diagnostics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What a look at one point of a sweep found.
+
+    Attributes:
+        sweep: its name.
+        trial: id of the trial.
+        epoch: of the point.
+        values: the point's validation numbers, epsilon among them.
+        delta: of the epsilon.
+        exploratory: whether the sweep used something unpaid.
+        data: name of the data set, whose public validation rows were looked at.
+        method: what bounds the contribution of one row.
+        loss: its name.
+        batch_size: b, expected.
+        noise_multiplier: sigma.
+        epochs: that were planned.
+        input_radius: of the first input ball; None without one.
+        inputs: norms of the rows, as the model gets them first.
+        snapshots: the initial weights, then the point's.
+    """
+
+    sweep: str
+    trial: str
+    epoch: int
+    values: Mapping[str, float]
+    delta: float
+    exploratory: bool
+    data: str
+    method: Method
+    loss: str
+    batch_size: float
+    noise_multiplier: float
+    epochs: int
+    input_radius: float | None
+    inputs: tuple[InputNorms, ...]
+    snapshots: tuple[Snapshot, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of ``diagnostics.json``."""
+        content: dict[str, Any] = _DIAGNOSIS.dump_python(self, mode="json")
+        return {"schema_version": SCHEMA_VERSION, **content}
+
+    def write(self, path: Path) -> Path:
+        """Write the record to ``path`` and return it.
+
+        Raises:
+            RecordError: not written.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RecordError(
+                f"Cannot make the folder {path.parent}: {error.strerror or error}; choose another with --output"
+            ) from error
+        replace_file(path, to_text(self.to_json(), indent=1) + "\n")
+        return path
+
+
+_DIAGNOSIS = TypeAdapter(Diagnosis)
+
+
+def read_diagnosis(path: Path) -> Diagnosis:
+    """Read what `Diagnosis.write` wrote.
+
+    Raises:
+        RecordError: no such file, another version, or not a diagnosis.
+    """
+    content = dict(read_object(path))
+    version = content.pop("schema_version", None)
+    if version != SCHEMA_VERSION:
+        raise RecordError(
+            f"Expected schema_version {SCHEMA_VERSION}, got {version!r} ({path}); diagnose the sweep again"
+        )
+    try:
+        return _DIAGNOSIS.validate_python(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise RecordError(f"{first['msg']} ({field} in {path}); diagnose the sweep again") from None

@@ -1,0 +1,43 @@
+"""The ready specs fit their data: whatever a search proposes on them can be planned."""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from clipless.datasets import load
+from sweeper.space import resolve, sample
+from sweeper.spec import Spec
+from sweeper.training import build_loss, build_model, build_plan
+
+SWEEPS = Path(__file__).parents[2] / "sweeps"
+READY = sorted(path for path in SWEEPS.rglob("*.yaml") if ".ranges." not in path.name)
+CONFIGURATIONS = 6
+REST = {
+    "name": "x",
+    "model": {"architecture": "mlp"},
+    "training": {"epochs": 1},
+    "privacy": {"epsilon": 1.0, "delta": 0.1},
+}
+
+
+@lru_cache(maxsize=1)
+def data_of(settings, source, folder):
+    """Load it once for the specs that share it."""
+    return load(**Spec.from_mapping({**REST, "data": json.loads(settings)}, source).data_options(folder))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("path", READY, ids=lambda path: str(path.relative_to(SWEEPS)))
+def test_every_proposal_of_a_ready_spec_can_be_planned(path, shared_data):
+    spec = Spec.from_yaml(path)
+    folder = shared_data / "tabular" if spec.data.path else shared_data
+    data = data_of(json.dumps(spec.to_plain()["data"], sort_keys=True), str(path.parent / "spec"), folder)
+    spec.validate_against(len(data.train), len(data.metadata.classes))
+    for proposal in sample(spec, CONFIGURATIONS):
+        config = resolve(spec, proposal)
+        loss = build_loss(config)
+        plan = build_plan(config, build_model(config, data, loss, seed=0), loss, len(data.train))
+        assert plan.delta < 1 / len(data.train)
+        assert all(std > 0 for std in plan.noise_stds.values())
