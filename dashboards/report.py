@@ -6,28 +6,13 @@ light theme, and repainted by the page when the reader's browser prefers dark.
 """
 
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import Any
 
 from dashboards import _sections as sections
 from dashboards import _tables as tables
-from dashboards._html import Html, json_script, tag
+from dashboards._html import tag
+from dashboards._page import document, panel
 from dashboards.data import SweepData
-from dashboards.figures import (
-    DARK,
-    FIGURES,
-    FONT,
-    LIGHT,
-    MONOSPACE,
-    Theme,
-    as_json,
-    exchange,
-    is_empty,
-    plotly_js,
-)
-
-# No network; plotly's WebGL figures compile their shaders' drivers with Function().
-POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'"
+from dashboards.figures import FIGURES, LIGHT, is_empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +38,15 @@ PANELS = (
         "Every line picks its own models: the best certified accuracy at that radius, within each epsilon. "
         "A certified example keeps its prediction under every perturbation of at most that Euclidean norm.",
     ),
+    Panel(
+        "temperature",
+        "Temperature, radius and membership",
+        "One row per temperature of the loss. Every cell picks its own model: the best accuracy, and the best "
+        "certified accuracy at each radius, with what an attack left of it where one was run. Beside them, how well "
+        "membership inference tells training rows from validation rows on the most accurate model of the row: an "
+        "AUROC of 50 % is guessing, and so is an advantage of a few percent where rows are few.",
+        wide=True,
+    ),
     Panel("front-3d", "Privacy, utility and robustness together", "The points of the front; drag to turn."),
     Panel(
         "trajectories",
@@ -77,80 +71,25 @@ PANELS = (
 def build_report(data: SweepData) -> str:
     """The report as one HTML document."""
     figures = {name: figure for name, draw in FIGURES.items() if not is_empty(figure := draw(data, LIGHT))}
-    assets = files("dashboards") / "assets"
-    style = _variables() + (assets / "report.css").read_text(encoding="utf-8")
-    script = (assets / "report.js").read_text(encoding="utf-8")
-    document = tag(
-        "html",
+    parts = (
+        sections.head(data),
         tag(
-            "head",
-            tag("meta", charset="utf-8"),
-            tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("meta", name="color-scheme", content="light dark"),
-            tag("title", f"{data.name}: sweep report"),
-            tag("style", Html(style)),
+            "main",
+            sections.headline(data),
+            *(panel(p.figure, p.heading, p.caption, wide=p.wide) for p in PANELS if p.figure in figures),
+            tables.front_table(data),
+            sections.cost(data),
+            sections.claim(data),
+            sections.how_to_pick(data),
+            tag("section", tag("h2", "Records"), tables.trials_table(data), id="records"),
         ),
         tag(
-            "body",
-            sections.head(data),
+            "footer",
             tag(
-                "main",
-                sections.headline(data),
-                *(_panel(panel) for panel in PANELS if panel.figure in figures),
-                tables.front_table(data),
-                sections.cost(data),
-                sections.claim(data),
-                sections.how_to_pick(data),
-                tag("section", tag("h2", "Records"), tables.trials_table(data), id="records"),
+                "div",
+                sections.versions(data),
+                tag("p", "This page is complete: it loads nothing from elsewhere."),
             ),
-            tag(
-                "footer",
-                tag(
-                    "div",
-                    sections.versions(data),
-                    tag("p", "This page is complete: it loads nothing from elsewhere."),
-                ),
-            ),
-            json_script("figures", {f"plot-{name}": _untitled(as_json(figure)) for name, figure in figures.items()}),
-            json_script("dark-colors", exchange(LIGHT, DARK)),
-            tag("script", Html(plotly_js())),
-            tag("script", Html(script)),
         ),
-        lang="en",
     )
-    return f"<!DOCTYPE html>\n{document}\n"
-
-
-def _panel(panel: Panel) -> Html:
-    plot = tag("div", id=f"plot-{panel.figure}", class_="plot", role="img", aria_label=f"Figure: {panel.heading}")
-    inner = tag("div", plot, class_="wide", tabindex=0) if panel.wide else plot
-    return tag(
-        "section",
-        tag("h2", panel.heading),
-        tag("figure", inner, tag("figcaption", panel.caption)),
-        id=panel.figure,
-    )
-
-
-def _untitled(figure: dict[str, Any]) -> dict[str, Any]:
-    """The page has headings: the figure's own title and the space for it go."""
-    layout = {**figure["layout"]}
-    layout.pop("title", None)
-    layout["margin"] = {"l": 0, "r": 16, "t": 40, "b": 52, **layout.get("margin", {})}
-    return {"data": figure["data"], "layout": layout}
-
-
-def _variables() -> str:
-    """Both themes as CSS variables."""
-    fonts = f"--sans: {FONT}; --mono: {MONOSPACE};"
-    return (
-        f":root {{ {fonts} {_colors(LIGHT)} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root {{ {_colors(DARK)} }} }}\n"
-        f"@media print {{ :root {{ {_colors(LIGHT)} }} }}\n"
-    )
-
-
-def _colors(theme: Theme) -> str:
-    names = ("paper", "panel", "ink", "muted", "line", "grid", "blue", "orange")
-    return " ".join(f"--{name}: {getattr(theme, name)};" for name in names)
+    return document(f"{data.name}: sweep report", parts, figures)

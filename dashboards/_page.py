@@ -1,0 +1,81 @@
+"""The frame of a page: one HTML document that opens anywhere, offline, on a phone and on paper.
+
+Everything is inside the file, plotly.js included, and its content security policy forbids it to load anything
+else. Text reaches the page only through `dashboards._html`, which escapes it. Figures are drawn once, in the
+light theme, and repainted by the page when the reader's browser prefers dark.
+"""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from dashboards._html import Html, json_script, tag
+from dashboards.figures import DARK, FONT, LIGHT, MONOSPACE, Figure, Theme, as_json, exchange, plotly_js
+
+# No network; plotly's WebGL figures compile their shaders' drivers with Function().
+POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'"
+
+
+def document(title: str, parts: tuple[Html, ...], figures: Mapping[str, Figure]) -> str:
+    """Return the page.
+
+    Args:
+        title: of the browser's window.
+        parts: header, main part and footer, with an element ``plot-<name>`` for each figure.
+        figures: by name, in the light theme.
+    """
+    assets = files("dashboards") / "assets"
+    style = _variables() + (assets / "report.css").read_text(encoding="utf-8")
+    script = (assets / "report.js").read_text(encoding="utf-8")
+    page = tag(
+        "html",
+        tag(
+            "head",
+            tag("meta", charset="utf-8"),
+            tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("meta", name="color-scheme", content="light dark"),
+            tag("title", title),
+            tag("style", Html(style)),
+        ),
+        tag(
+            "body",
+            *parts,
+            json_script("figures", {f"plot-{name}": _untitled(as_json(figure)) for name, figure in figures.items()}),
+            json_script("dark-colors", exchange(LIGHT, DARK)),
+            tag("script", Html(plotly_js())),
+            tag("script", Html(script)),
+        ),
+        lang="en",
+    )
+    return f"<!DOCTYPE html>\n{page}\n"
+
+
+def panel(name: str, heading: str, caption: str, *, wide: bool = False) -> Html:
+    """The section of one figure; a wide one scrolls sideways on a phone instead of shrinking."""
+    plot = tag("div", id=f"plot-{name}", class_="plot", role="img", aria_label=f"Figure: {heading}")
+    inner = tag("div", plot, class_="wide", tabindex=0) if wide else plot
+    return tag("section", tag("h2", heading), tag("figure", inner, tag("figcaption", caption)), id=name)
+
+
+def _untitled(figure: dict[str, Any]) -> dict[str, Any]:
+    """The page has headings: the figure's own title and the space for it go."""
+    layout = {**figure["layout"]}
+    layout.pop("title", None)
+    layout["margin"] = {"l": 0, "r": 16, "t": 40, "b": 52, **layout.get("margin", {})}
+    return {"data": figure["data"], "layout": layout}
+
+
+def _variables() -> str:
+    """Both themes as CSS variables."""
+    fonts = f"--sans: {FONT}; --mono: {MONOSPACE};"
+    return (
+        f":root {{ {fonts} {_colors(LIGHT)} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {_colors(DARK)} }} }}\n"
+        f"@media print {{ :root {{ {_colors(LIGHT)} }} }}\n"
+    )
+
+
+def _colors(theme: Theme) -> str:
+    names = ("paper", "panel", "ink", "muted", "line", "grid", "blue", "orange")
+    return " ".join(f"--{name}: {getattr(theme, name)};" for name in names)

@@ -1,0 +1,80 @@
+"""What the figures of a diagnosis share: their header, the look of the two moments, and rows of small panels."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboards.figures._common import FigureInfo, log_ticks, new_figure
+from dashboards.figures._theme import Theme
+from dashboards.text import number
+from sweeper.diagnosis import Diagnosis, Snapshot
+
+_PANEL_PIXELS = 120
+
+
+def header(diagnosis: Diagnosis, title: str) -> dict[str, Any]:
+    """The fields of `FigureInfo`."""
+    epsilon = diagnosis.values.get("epsilon", float("inf"))
+    return {
+        "title": f"{escape(diagnosis.sweep)}, {escape(diagnosis.trial)}: {title}",
+        "epsilon_title": f"epsilon {number(epsilon, up=True)} (fixed in advance), delta = {number(diagnosis.delta)}",
+        "exploratory": diagnosis.exploratory,
+    }
+
+
+def moment(snapshot: Snapshot) -> str:
+    """When a snapshot was taken, in words.
+
+    >>> moment(Snapshot(epoch=3, diagnostics=None))
+    'epoch 3'
+    """
+    return f"epoch {snapshot.epoch}" if snapshot.epoch else "initial weights"
+
+
+def panels(
+    info: FigureInfo, theme: Theme, titles: Sequence[str], *, sizes: Sequence[int] | None = None, **layout: Any
+) -> go.Figure:
+    """A column of panels over one horizontal axis each, with a small heading above each.
+
+    Args:
+        info: of the figure.
+        theme: colours.
+        titles: one for each panel.
+        sizes: how tall each panel is, relative to the others.
+        layout: more of Plotly's layout; a height by default from the number of panels.
+    """
+    count = len(titles)
+    height = layout.pop("height", 130 + _PANEL_PIXELS * max(count, 1))
+    above = 1.0 + 24 / max(height - 130, _PANEL_PIXELS)  # the legend clears the first heading
+    figure = new_figure(info, theme, empty=not count, height=height, legend={"y": above}, margin={"t": 72}, **layout)
+    if count:
+        figure.set_subplots(
+            rows=count,
+            cols=1,
+            subplot_titles=[escape(title) for title in titles],
+            vertical_spacing=min(56 / height, 1 / count),
+            row_heights=None if sizes is None else list(sizes),
+        )
+        figure.update_annotations(
+            selector=lambda note: note.name != "watermark",
+            x=0,
+            xanchor="left",
+            font={"size": 12, "color": theme.muted},
+        )
+    return figure
+
+
+def axis_name(letter: str, row: int) -> str:
+    """Name of the axis of a panel in the layout; rows count from 1.
+
+    >>> axis_name("x", 1), axis_name("x", 2)
+    ('xaxis', 'xaxis2')
+    """
+    return f"{letter}axis{row if row > 1 else ''}"
+
+
+def log_axis(values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis over the positive values, with ticks at 1, 2 and 5 of each decade."""
+    return {"type": "log", **log_ticks(values, steps=(1, 2, 5))}

@@ -1,0 +1,123 @@
+"""How much of each bound rows reach: activations forward, cotangents backward, gradients of parameters."""
+
+from dataclasses import dataclass
+from html import escape
+
+import plotly.graph_objects as go
+
+from dashboards.figures._common import FigureInfo, log_ticks
+from dashboards.figures._diagnosis import axis_name, header, moment, panels
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.text import number
+from sweeper.diagnosis import Diagnosis, Snapshot
+
+_ROW_PIXELS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Shares of the bounds at one moment, by what is bounded; None where there is no bound."""
+
+    moment: str
+    shares: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Bounds of one kind: their names, and what is reached at each moment."""
+
+    title: str
+    names: tuple[str, ...]
+    reached: tuple[Reached, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TightnessInfo(FigureInfo):
+    """Numbers of the tightness figure; a kind without any bound is left out."""
+
+    families: tuple[Family, ...]
+
+
+def info(diagnosis: Diagnosis) -> TightnessInfo:
+    """Collect the shares of the three kinds of bounds."""
+    first = diagnosis.snapshots[0].diagnostics
+    layers = tuple(f"{layer.name} {layer.kind}" for layer in first.layers)
+    kinds = (
+        ("activations: largest output of a layer / bound", layers, _forward),
+        ("cotangents: largest at a layer's output / bound", layers, _backward),
+        (
+            "gradients: largest of a row / worst case",
+            tuple(parameter.name for parameter in first.parameters),
+            _gradients,
+        ),
+    )
+    families = (
+        Family(title, names, tuple(Reached(moment(s), shares(s)) for s in diagnosis.snapshots))
+        for title, names, shares in kinds
+    )
+    return TightnessInfo(**header(diagnosis, "tightness of bounds"), families=tuple(filter(None, map(_held, families))))
+
+
+def _forward(snapshot: Snapshot) -> tuple[float | None, ...]:
+    return tuple(layer.forward_tightness for layer in snapshot.diagnostics.layers)
+
+
+def _backward(snapshot: Snapshot) -> tuple[float | None, ...]:
+    return tuple(layer.backward_tightness for layer in snapshot.diagnostics.layers)
+
+
+def _gradients(snapshot: Snapshot) -> tuple[float | None, ...]:
+    return tuple(parameter.tightness for parameter in snapshot.diagnostics.parameters)
+
+
+def _held(family: Family) -> Family | None:
+    """Leave out what has no bound at any moment."""
+    kept = [i for i in range(len(family.names)) if any(reached.shares[i] is not None for reached in family.reached)]
+    if not kept:
+        return None
+    reached = tuple(Reached(r.moment, tuple(r.shares[i] for i in kept)) for r in family.reached)
+    return Family(family.title, tuple(family.names[i] for i in kept), reached)
+
+
+def plot(info: TightnessInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the shares on one logarithmic axis: hollow marks for the first moment, full ones for the last."""
+    sizes = [len(family.names) + 1 for family in info.families]
+    figure = panels(
+        info,
+        theme,
+        [family.title for family in info.families],
+        sizes=sizes,
+        height=130 + 48 * len(sizes) + _ROW_PIXELS * sum(sizes),
+    )
+    shares = [s for family in info.families for reached in family.reached for s in reached.shares if s]
+    ticks = log_ticks([*shares, 1.0], steps=(1, 2, 3, 5, 7))
+    ticks["ticktext"] = [f"{number(100 * value)} %" for value in ticks["tickvals"]]
+    for row, family in enumerate(info.families, start=1):
+        for index, reached in enumerate(family.reached):
+            figure.add_trace(_marks(family, reached, index, theme, legend=row == 1), row=row, col=1)
+        figure.add_vline(x=1.0, line={"color": theme.ink, "width": 1, "dash": "dot"}, row=row, col=1)
+        figure.layout[axis_name("x", row)].update(type="log", **ticks, showticklabels=row == len(sizes))
+        figure.layout[axis_name("y", row)].update(autorange="reversed", type="category")
+    if info.families:
+        figure.layout[axis_name("x", len(sizes))].update(title={"text": "share of the bound that is reached"})
+    return figure
+
+
+def _marks(family: Family, reached: Reached, index: int, theme: Theme, *, legend: bool) -> go.Scatter:
+    color = theme.blue if index else theme.orange
+    return go.Scatter(
+        x=[share or None for share in reached.shares],
+        y=[escape(name) for name in family.names],
+        mode="markers",
+        marker={
+            "symbol": "circle" if index else "diamond-open",
+            "size": 9,
+            "color": color,
+            "line": {"width": 1.6, "color": color},
+        },
+        text=["" if share is None else f"{number(100 * share)} % of the bound" for share in reached.shares],
+        hovertemplate=f"%{{y}}<br>{reached.moment}: %{{text}}<extra></extra>",
+        name=reached.moment,
+        legendgroup=reached.moment,
+        showlegend=legend,
+    )

@@ -1,0 +1,33 @@
+"""How tight the bounds of a model are, what its noise hides and what its clipping bends: for public rows only.
+
+Numbers computed here on private rows would be unpaid releases; `public_rows` is the door that refuses them.
+"""
+
+from clipless.diagnostics.diagnose import DEFAULT_ROWS, diagnose, public_rows
+from clipless.diagnostics.inputs import colour_norms, input_norms
+from clipless.diagnostics.records import (
+    ClippedParameter,
+    ClippingBias,
+    Diagnostics,
+    Histogram,
+    InputNorms,
+    LayerDiagnosis,
+    Norms,
+    ParameterDiagnosis,
+)
+
+__all__ = [
+    "DEFAULT_ROWS",
+    "ClippedParameter",
+    "ClippingBias",
+    "Diagnostics",
+    "Histogram",
+    "InputNorms",
+    "LayerDiagnosis",
+    "Norms",
+    "ParameterDiagnosis",
+    "colour_norms",
+    "diagnose",
+    "input_norms",
+    "public_rows",
+]

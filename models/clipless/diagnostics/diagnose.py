@@ -1,0 +1,186 @@
+"""One look at a model, by its plan and some public rows. Shape letters: N rows."""
+
+from collections.abc import Mapping
+from math import inf, isfinite, sqrt
+
+import torch
+from torch import Tensor, nn
+
+from clipless.bounds import NetworkBounds, bound_network
+from clipless.datasets import Dataset, Evaluation, Split
+from clipless.diagnostics.clipping import Tally, settings
+from clipless.diagnostics.passes import Passes, passes
+from clipless.diagnostics.records import Diagnostics, LayerDiagnosis, ParameterDiagnosis, log_norms
+from clipless.errors import DataError, InvalidBoundError, UnsupportedError
+from clipless.losses import Loss, loss_lipschitz
+from clipless.methods import Method
+from clipless.network import Network
+from clipless.plan import Plan, check_plan
+
+DEFAULT_ROWS = 1000
+
+
+def public_rows(dataset: Dataset) -> Split:
+    """Return the validation rows of ``dataset``, if they are declared public.
+
+    Raises:
+        DataError: they are private, or exploratory: what is looked at here would be released unpaid.
+    """
+    declared = dataset.metadata
+    if declared.evaluation is not Evaluation.PUBLIC:
+        raise DataError(
+            f"Expected evaluation: public for diagnostics, got evaluation: {declared.evaluation.value} for "
+            f"{declared.name} (data.evaluation): gradients and norms of these rows would be unpaid releases; diagnose "
+            f"a sweep on public rows instead"
+        )
+    return dataset.validation
+
+
+def diagnose(model: nn.Module, loss: Loss, split: Split, plan: Plan, *, rows: int = DEFAULT_ROWS) -> Diagnostics:
+    """Compare what rows do in ``model`` with what bounds, guard and noise allow for.
+
+    Args:
+        model: the network that ``plan`` was made for, at any moment of its training; is not changed.
+        loss: the loss that ``plan`` was made for.
+        split: *public* rows, see `public_rows`: every number that is returned depends on them.
+        plan: of the training.
+        rows: how many to look at, evenly spread over the split; one forward and two backward passes each.
+
+    Raises:
+        PlanError: the plan was made for something else.
+        DataError: no row, or none whose activations and gradients are finite.
+        ValueError: ``rows`` below 1.
+    """
+    if not rows >= 1:
+        raise ValueError(f"Expected rows >= 1, got rows={rows!r}")
+    network = check_plan(plan, model, loss, plan.population)
+    plan = plan.at(network, loss)
+    bounds = _bounds(network)
+    normalised = plan.method is Method.LIP_DP_SGD
+    reach = None if bounds is None else _lipschitz(loss, bounds)
+    worst = {} if bounds is None or reach is None else bounds.sensitivities(reach, normalised=normalised)
+    tallies = [Tally(setting, plan.sizes) for setting in settings(plan, worst)]
+    seen = _Seen()
+    for some in passes(network, loss, _spread(split, rows), normalise=normalised):
+        seen.add(some)
+        for tally in tallies if len(some) else ():
+            tally.add(some)
+    if not seen.rows:
+        raise DataError(f"Expected at least one row with finite gradients, got {seen.left_out} without")
+    parameters = _parameters(plan, worst, tallies[0], seen)
+    biases = [tally.bias(seen.gradients) for tally in tallies if tally.setting.method is not Method.NON_PRIVATE]
+    return Diagnostics(
+        rows=seen.rows,
+        left_out=seen.left_out,
+        parameters=parameters,
+        layers=_layers(network, bounds, reach, seen),
+        noise_to_gradient=_ratio(parameters),
+        clipping=tuple(sorted(biases, key=lambda bias: (bias.method.value, -bias.noise_norm))),
+    )
+
+
+class _Seen:
+    """What all rows together did."""
+
+    def __init__(self) -> None:
+        self.rows, self.left_out = 0, 0
+        self.own: dict[str, list[Tensor]] = {}
+        self.guard_bounds: dict[str, list[Tensor]] = {}
+        self.gradients: dict[str, Tensor] = {}
+        self.activations: dict[str, float] = {}
+        self.cotangents: dict[str, float] = {}
+
+    def add(self, some: Passes) -> None:
+        self.left_out += some.left_out
+        self.rows += len(some)
+        if not len(some):
+            return
+        for name, rows_BD in some.gradients.items():
+            self.gradients[name] = self.gradients.get(name, 0.0) + rows_BD.sum(dim=0)
+            self.own.setdefault(name, []).append(torch.linalg.vector_norm(some.own[name], dim=1))
+            self.guard_bounds.setdefault(name, []).append(some.guard_bounds[name])
+        for largest, found in ((self.activations, some.activations), (self.cotangents, some.cotangents)):
+            for name, norm_B in found.items():
+                largest[name] = max(largest.get(name, 0.0), float(norm_B.max()))
+
+
+def _bounds(network: Network) -> NetworkBounds | None:
+    """Return the bounds under the constraints; None for a network that needs none, under ``dp-sgd``."""
+    try:
+        return bound_network(network)
+    except (InvalidBoundError, UnsupportedError):
+        return None
+
+
+def _lipschitz(loss: Loss, bounds: NetworkBounds) -> float:
+    return loss_lipschitz(loss, bounds.output.shape[0], logit_norm=bounds.output.norm)
+
+
+def _activation_bounds(bounds: NetworkBounds) -> dict[str, float]:
+    found: dict[str, float] = {}
+    depth = 0
+    for name, bound in bounds.layers:
+        depth += bound.depth
+        found[name] = bound.output.norm * (1.0 + bounds.slack) ** depth
+    return found
+
+
+def _cotangent_bounds(bounds: NetworkBounds, reach: float) -> dict[str, float]:
+    """Bound the gradient of the loss in the output of each layer, as `NetworkBounds.sensitivities` does on its way."""
+    found: dict[str, float] = {}
+    for name, bound in reversed(bounds.layers):
+        found[name] = reach
+        reach *= bound.input_gain * (1.0 + bounds.slack) ** bound.depth
+        if bound.cotangent_bound is not None:
+            reach = min(reach, bound.cotangent_bound * (1.0 + bounds.slack))
+    return found
+
+
+def _spread(split: Split, rows: int) -> Split:
+    if len(split) == 0:
+        raise DataError("Expected at least one row to look at, got none")
+    if len(split) <= rows:
+        return split
+    chosen_N = torch.linspace(0, len(split) - 1, rows, dtype=torch.float64).round().long().to(split.x.device)
+    return Split(split.x[chosen_N], split.y[chosen_N])
+
+
+def _parameters(plan: Plan, worst: Mapping[str, float], used: Tally, seen: _Seen) -> tuple[ParameterDiagnosis, ...]:
+    return tuple(
+        ParameterDiagnosis(
+            name=name,
+            size=size,
+            worst_case=worst.get(name),
+            sensitivity=plan.sensitivities.get(name),
+            own=log_norms(torch.cat(seen.own[name])),
+            guard_bound=log_norms(torch.cat(seen.guard_bounds[name])),
+            acted=used.acted(name),
+            signal=plan.batch_size * float(used.sums[name].norm()) / seen.rows,
+            noise_std=plan.noise_stds.get(name, 0.0),
+        )
+        for name, size in plan.sizes.items()
+    )
+
+
+def _layers(
+    network: Network, bounds: NetworkBounds | None, reach: float | None, seen: _Seen
+) -> tuple[LayerDiagnosis, ...]:
+    reaches = {} if bounds is None or reach is None else _cotangent_bounds(bounds, reach)
+    norms = {} if bounds is None else _activation_bounds(bounds)
+    return tuple(
+        LayerDiagnosis(
+            name=name,
+            kind=type(layer).__name__,
+            activation_bound=norms[name] if isfinite(norms.get(name, inf)) else None,
+            activation_largest=seen.activations[name],
+            cotangent_bound=reaches.get(name),
+            cotangent_largest=seen.cotangents.get(name),
+        )
+        for name, layer in network.named_layers()
+    )
+
+
+def _ratio(parameters: tuple[ParameterDiagnosis, ...]) -> float:
+    noise = sqrt(sum(p.size * p.noise_std**2 for p in parameters))
+    signal = sqrt(sum(p.signal**2 for p in parameters))
+    return 0.0 if noise == 0.0 else noise / signal if signal > 0.0 else inf
