@@ -24,6 +24,10 @@ MEMBERSHIP = (
     "Membership inference compared training rows with validation rows: its scores are releases of training rows, which "
     "no epsilon here covers."
 )
+EARLY_ENDS = (
+    "Trials were ended early by their validation scores. Whoever takes the last epoch of such a trial because it ended "
+    "there has chosen it by these scores: that costs the epsilon of all epochs that were planned."
+)
 EXPLORATORY = "Exploratory: no guarantee"
 
 
@@ -96,6 +100,7 @@ class Claim:
         delta: float,
         secure_generator: bool = True,
         reads_training_rows: bool = False,
+        ends_trials_early: bool = False,
     ) -> "Claim":
         """Return the claim of a sweep on declared data.
 
@@ -105,10 +110,13 @@ class Claim:
             delta: of every guarantee of the sweep.
             secure_generator: whether batches and noise come from the secure generator; tests inject another.
             reads_training_rows: whether a metric is computed from training rows.
+            ends_trials_early: whether a scheduler looks at scores while trials run.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
         if reads_training_rows:
             marks.append(MEMBERSHIP)
+        if ends_trials_early:
+            marks.append(EARLY_ENDS)
         if not delta < 1 / population:
             marks.append(LARGE_DELTA.format(delta=delta, population=population))
         return cls(

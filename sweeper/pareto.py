@@ -92,10 +92,13 @@ class Box:
 
     def scaled(self, matrix: Floats, objectives: Sequence[Objective]) -> Floats:
         """Return cost rows with the ideal at 0 and the reference at 1; rows not inside are left out."""
+        scaled = self.placed(matrix, objectives)
+        return scaled[(scaled < 1.0).all(axis=1)]  # NaN fails
+
+    def placed(self, matrix: Floats, objectives: Sequence[Objective]) -> Floats:
+        """Return every cost row with the ideal at 0, where better values stop, and the reference at 1."""
         columns = [self._scale(matrix[:, i], objective) for i, objective in enumerate(objectives)]
-        scaled = np.column_stack(columns) if columns else matrix
-        inside = (scaled < 1.0).all(axis=1)  # NaN fails
-        return np.maximum(scaled[inside], 0.0)
+        return np.maximum(np.column_stack(columns) if columns else matrix, 0.0)
 
     def _scale(self, column: Floats, objective: Objective) -> Floats:
         sign = -1.0 if objective.direction is Direction.MAXIMIZE else 1.0
@@ -123,6 +126,18 @@ def hypervolume(points: Sequence[Point], objectives: Sequence[Objective], box: B
     if rows.shape[1] > 3:  # beyond three objectives, dominated rows cost time
         rows = rows[nondominated(rows)]
     return float(moocore.hypervolume(rows, ref=np.ones(rows.shape[1])))
+
+
+def exclusive(rows: Floats) -> Floats:
+    """Return what each row adds to the hypervolume of all, in the unit box; rows none of which dominates another.
+
+    A row beyond the reference adds nothing, and neither does one of several equal ones.
+    """
+    added = np.zeros(len(rows))
+    inside = np.flatnonzero((rows < 1.0).all(axis=1))
+    if len(inside):
+        added[inside] = moocore.hv_contributions(rows[inside], ref=np.ones(rows.shape[1]))
+    return added
 
 
 class FrontArchive:

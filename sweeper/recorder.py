@@ -23,6 +23,7 @@ from sweeper.pareto import FrontArchive
 from sweeper.pricing import steps_by
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.repricing import Repricer
+from sweeper.scheduling import make_scheduler
 from sweeper.space import resolve
 from sweeper.spec import Spec
 from sweeper.store import SweepFolder
@@ -39,6 +40,7 @@ class Recorder:
         self._ledger = Ledger(folder.ledger)
         self._repricer = Repricer()
         self._archive = FrontArchive(spec.objectives)
+        self._scheduler = make_scheduler(spec.search, spec.objectives)
         self._pending: dict[tuple[str, int], Point] = {}
         self._written_at = -math.inf
         self.trials: dict[str, Trial] = {}
@@ -71,10 +73,12 @@ class Recorder:
         self._repricer.order(trial, plan)
         self._tracker.log(trial, 0, metric_names({}, sensitivities=plan["sensitivities"]))
         self._save(replace(self.trials[trial], plan=plan))
+        if self._scheduler is not None:
+            self._scheduler.begin(trial, row["epsilon_curve"])
         return None
 
     def on_epoch(self, trial: str, row: Mapping[str, Any]) -> str | None:
-        """An epoch is done: one point, whose second price may still be on its way."""
+        """An epoch is done: one point, whose second price may still be on its way, and perhaps the trial's last."""
         if self.trials[trial].status is TrialStatus.FAILED:
             raise AccountantsDisagreeError(self.trials[trial].reason)
         values = dict(row["values"])
@@ -90,7 +94,15 @@ class Recorder:
         self.points[point.key] = self._pending[point.key] = point
         self._folder.save_point(point)
         self.settle()
-        return None
+        return self._judge(point)
+
+    def _judge(self, point: Point) -> str | None:
+        """Return why a trial ends here, ``None`` if it goes on; what was decided is written down either way."""
+        decision = None if self._scheduler is None else self._scheduler.judge(point)
+        if decision is None:
+            return None
+        self._folder.save_decision(decision.to_json())
+        return None if decision.goes_on else decision.reason
 
     def on_end(self, trial: str, status: TrialStatus, reason: str, begun: int) -> None:
         """A trial has ended."""

@@ -33,6 +33,7 @@ from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus
 from sweeper.rows import replace_file
 from sweeper.search import FrontSearch
+from sweeper.settings import Scheduler
 from sweeper.spec import Spec
 from sweeper.store import SweepFolder
 from sweeper.sweep import Sweep
@@ -134,6 +135,7 @@ class _SweepRun:
             len(data.train),
             delta=spec.privacy.delta,
             reads_training_rows=reads_training_rows(spec.search.metrics),
+            ends_trials_early=spec.search.scheduler is not Scheduler.NONE,
         )
         self._started = self._shown_at = time.monotonic()
         self._troubles: list[str] = []

@@ -53,6 +53,8 @@ class Scheduler(enum.Enum):
     """What ends trials early."""
 
     NONE = "none"
+    HYPERBAND = "hyperband"
+    ASHA = "asha"
 
 
 # The schedule of a clipping norm that follows a private quantile.
@@ -62,7 +64,6 @@ _SHARE = Number(above=0, below=1, fixed=True)
 _FRACTION = Number(above=0, at_most=1)
 _EVALUATION = Name(names=Evaluation, refused=("private",), fixed=True)
 _LATER_SAMPLERS = ("gp", "nsga2", "nsga3", "quasi-random", "grid")
-_LATER_SCHEDULERS = ("hyperband", "asha")
 
 
 def _frozen_number(domain: Number, **changes: Any) -> Number:
@@ -336,7 +337,10 @@ class SearchSettings(Section):
     objectives: Annotated[tuple[str, ...], BeforeValidator(objective_list)] = ("epsilon", "accuracy")
     metrics: Annotated[tuple[str, ...], BeforeValidator(metric_list)] = ()
     sampler: Annotated[Sampler, Name(names=Sampler, later=_LATER_SAMPLERS, fixed=True)] = Sampler.TPE
-    scheduler: Annotated[Scheduler, Name(names=Scheduler, later=_LATER_SCHEDULERS, fixed=True)] = Scheduler.NONE
+    scheduler: Annotated[Scheduler, Name(names=Scheduler, fixed=True)] = Scheduler.NONE
+    eta: Annotated[int, Number(integer=True, at_least=2, fixed=True)] = 3
+    grace: Annotated[int, _ONE_COUNT] = 1
+    brackets: Annotated[int, _ONE_COUNT] = 1
     trials: Annotated[int, _ONE_COUNT] | None = None
     repeats: Annotated[int, _ONE_COUNT] = 1
     hours: Annotated[float, _ONE_POSITIVE] | None = None

@@ -1,6 +1,7 @@
 """The folder of one sweep and the rows in it.
 
-``trials.jsonl`` and ``points.jsonl`` grow by one row per change; the last row of an id wins. ``sweep.json``
+``trials.jsonl`` and ``points.jsonl`` grow by one row per change; the last row of an id wins; ``decisions.jsonl`` by
+one row per decision. ``sweep.json``
 and ``front.json`` are replaced whole. There is one writer, the driver; anybody may read at any time.
 """
 
@@ -38,6 +39,7 @@ class SweepFolder:
         self.path = Path(path)
         self._trials = RowFile(self.path / "trials.jsonl", patient=True)
         self._points = RowFile(self.path / "points.jsonl", patient=True)
+        self._decisions = RowFile(self.path / "decisions.jsonl", patient=True)
 
     @classmethod
     def create(cls, parent: str | Path, name: str, started: datetime) -> "SweepFolder":
@@ -78,7 +80,7 @@ class SweepFolder:
     @property
     def trouble(self) -> str | None:
         """Why rows wait to be written, ``None`` when none do."""
-        return self._trials.trouble or self._points.trouble
+        return self._trials.trouble or self._points.trouble or self._decisions.trouble
 
     @staticmethod
     def model_name(trial: str, epoch: int) -> str:
@@ -93,10 +95,19 @@ class SweepFolder:
         """Record a point, or what more is known of it."""
         self._points.append(point_to_json(point))
 
+    def save_decision(self, decision: Mapping[str, Any]) -> None:
+        """Record what a scheduler decided about a trial, and why."""
+        self._decisions.append(dict(decision))
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """Return what schedulers decided, in that order."""
+        return [dict(row) for row in self._decisions.read()]
+
     def flush(self) -> None:
         """Try again to write the rows that wait."""
         self._trials.flush()
         self._points.flush()
+        self._decisions.flush()
 
     def trials(self) -> dict[str, Trial]:
         """Return the trials by id, in the order in which they started.

@@ -57,9 +57,9 @@ def pld(monkeypatch):
 
 
 @pytest.fixture
-def kept(content, claim, tmp_path, pld):
+def kept(content, claim, tmp_path, pld, request):
     """A recorder with what it writes to: ``kept.recorder``, ``kept.folder``, ``kept.tracker``."""
-    content["search"] = {"objectives": ["epsilon", "accuracy"], "trials": 1}
+    content["search"] = {"objectives": ["epsilon", "accuracy"], "trials": 1, **getattr(request, "param", {})}
     spec = Spec.from_mapping(content)
     folder, tracker = SweepFolder(tmp_path), FakeTracker()
     (tmp_path / "models").mkdir()
@@ -163,6 +163,29 @@ def test_an_entry_that_cannot_be_closed_stays_open_and_is_charged_in_full(kept, 
     (entry,) = Ledger(kept.folder.ledger).entries()
     assert (entry.steps, entry.charged.steps) == (None, 50)
     assert kept.folder.trials()["t0001"].status is TrialStatus.COMPLETED
+
+
+@pytest.mark.parametrize("kept", [{"scheduler": "hyperband"}], indirect=True)
+def test_a_scheduler_ends_trials_and_every_decision_is_written_down(kept, plan_row):
+    for trial, accuracy in (("t0001", 0.5), ("t0002", 0.9), ("t0003", 0.4)):
+        begin(kept, plan_row, trial)
+        reason = kept.recorder.on_epoch(trial, epoch_row(kept, trial, 1, accuracy))
+        assert (reason is None) == (accuracy >= 0.5)
+    assert reason.startswith("rank 3 of 3 at the rung of epoch 1")
+    decisions = kept.folder.decisions()
+    assert [(d["trial"], d["goes_on"], d["rank"]) for d in decisions] == [
+        ("t0001", True, 1),
+        ("t0002", True, 1),
+        ("t0003", False, 3),
+    ]
+    assert decisions[-1]["reason"] == reason
+    assert ("t0003", 1) in kept.recorder.points
+
+
+def test_without_a_scheduler_nothing_is_decided(kept, plan_row):
+    begin(kept, plan_row)
+    assert kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.0)) is None
+    assert kept.folder.decisions() == []
 
 
 def test_a_point_gets_its_second_price_when_it_arrives(kept, plan_row):
