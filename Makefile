@@ -4,6 +4,7 @@
 PYTHON ?= python3
 PIP_ARGS ?=
 WORKERS ?= 2
+DATA ?=
 VENV := .venv
 BIN := $(VENV)/bin
 # Bytecode is left to the first import, which halves the time to a first front.
@@ -19,7 +20,7 @@ help:
 	@echo "make lint     ruff, mypy --strict, import-linter"
 	@echo "make format   let ruff rewrite the code"
 	@echo "make docs     build the user guide into site/, warnings as errors"
-	@echo "make bench    measure against peers; prints tables"
+	@echo "make bench    measure against peers; prints tables. DATA=FOLDER with local data sets runs all of them"
 	@echo "make clean    remove .venv and what was built"
 
 $(VENV)/.python:
@@ -60,7 +61,9 @@ docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.dev
-	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for name in step_time step_scaling; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done
+	@set -e; for name in thesis $(if $(DATA),tabular guard_norms); do \
+		echo "== $$name"; $(BIN)/python benchmarks/$$name.py $(if $(DATA),--data-dir $(DATA)); done
 
 clean:
 	rm -rf $(VENV) site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,110 @@
+"""The measuring scripts measure what their tables say: contenders, spaces and arithmetic, on tiny sizes."""
+
+import importlib
+import statistics
+from pathlib import Path
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+STEP_CONTENDERS = ["private", "lipschitz", "lipschitz + projection", "relu", "opacus", "opacus ghost"]
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize("contender", STEP_CONTENDERS)
+def test_every_contender_takes_steps_of_whole_batches(script, contender):
+    step = script("_step")
+    case = step.Case(contender=contender, batch=6, physical=4, hidden=8, threads=1)
+    assert step.seconds(step.build(case, step.data(6, "cpu")), "cpu", steps=1) > 0
+
+
+def test_an_unknown_contender_is_refused(script):
+    step = script("_step")
+    with pytest.raises(ValueError, match="Expected a contender, got 'jax'"):
+        step.build(step.Case(contender="jax", batch=2, physical=2), step.data(2, "cpu"))
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+def test_ghost_clipping_and_hooks_sum_the_same_clipped_gradients(script, monkeypatch):
+    """Two accumulated chunks of both, without noise and from the same weights, end in the same weights."""
+    step = script("_step")
+    ends = {}
+    for contender in ("opacus", "opacus ghost"):
+        torch.manual_seed(0)
+        network = step.plain_network(8)
+        monkeypatch.setattr(step, "plain_network", lambda _, network=network: network)
+        monkeypatch.setattr("opacus.optimizers.optimizer._generate_noise", _no_noise)
+        monkeypatch.setattr("opacus.optimizers.optimizer_fast_gradient_clipping._generate_noise", _no_noise)
+        monkeypatch.setattr(torch.optim, "Adam", lambda parameters, rate: torch.optim.SGD(parameters, 1000 * rate))
+        step.build(step.Case(contender=contender, batch=6, physical=4, hidden=8), step.data(6, "cpu"))()
+        ends[contender] = torch.cat([p.detach().flatten() for p in network.parameters()])
+        monkeypatch.undo()
+        monkeypatch.syspath_prepend(str(BENCHMARKS))
+    torch.testing.assert_close(ends["opacus"], ends["opacus ghost"], rtol=1e-4, atol=1e-6)
+
+
+def _no_noise(*_args, reference, **_options):
+    return torch.zeros_like(reference)
+
+
+def test_sizes_are_those_that_the_table_names(script):
+    step, scaling = script("_step"), script("step_scaling")
+    assert [step.parameters(hidden) for hidden in scaling.HIDDEN.values()] == [130_992, 503_400, 1_999_344]
+    assert set(scaling.PHYSICAL) <= set(STEP_CONTENDERS)
+    assert set(script("step_time").PHYSICAL) <= set(STEP_CONTENDERS)
+
+
+def test_a_line_is_fitted(script):
+    scaling = script("step_scaling")
+    assert scaling.line([1, 2, 3], [5.0, 7.0, 9.0]) == pytest.approx((2.0, 1.0))
+    slope, explained = scaling.line([1, 2, 3, 4], [0.0, 2.0, 1.0, 3.0])
+    assert slope == pytest.approx(0.8)
+    assert explained == pytest.approx(0.64)
+
+
+def test_each_contender_of_the_thesis_trains_its_own_kind_of_network(script):
+    thesis = script("thesis")
+    splits = {"validation": 0.2, "test": 0.1, "salt": "x"}
+    for table in thesis.PUBLISHED:
+        ours, fixed, theirs = (thesis.spec_of(table, c, splits) for c in ("lip-dp-sgd", "fixed norm", "dp-sgd"))
+        assert ours.privacy == fixed.privacy == theirs.privacy
+        assert ours.data == fixed.data == theirs.data
+        assert (ours.model.constraint, fixed.model.constraint) == ("spectral_ball", "fixed_norm")
+        assert (theirs.model.constraint, theirs.model.activation) == ("free", "relu")
+        assert ours.training.method == fixed.training.method == "lip-dp-sgd"
+        assert theirs.training.method == "dp-sgd"
+        for name in ("epochs", "batch_size", "learning_rate", "optimizer"):
+            assert getattr(ours.training, name) == getattr(theirs.training, name)
+        (loss,) = theirs.training.loss
+        assert loss.parameters == {}, "ordinary cross-entropy, at temperature 1"
+
+
+def test_the_configuration_is_chosen_by_mean_validation_accuracy(script, monkeypatch):
+    """A candidate that was lucky once loses to one that is better on average; the test rows are not looked at."""
+    thesis = script("thesis")
+    spec = thesis.spec_of("breast-cancer", "dp-sgd", {"validation": 0.2, "test": 0.1, "salt": "x"})
+    data = thesis.load(**spec.data_options())
+    luck = {0: [0.95, 0.1, 0.1], 1: [0.9, 0.9, 0.9], 2: [0.5, 1.0, 1.0], 3: [0.8, 0.8, 0.8]}
+    candidates = [thesis.resolve(spec, proposal) for proposal in thesis.sample(spec, 4)]
+
+    def accuracy(config, given, scored, seed):
+        assert scored is given.validation
+        return luck[candidates.index(config)][seed]
+
+    monkeypatch.setattr(thesis, "accuracy", accuracy)
+    assert thesis.chosen(spec, data, 4) == candidates[1]
+
+
+def test_paired_runs_are_compared_by_signed_ranks(script):
+    thesis = script("thesis")
+    assert thesis.p_value([0.5, 0.6], [0.5, 0.6]) == 1.0
+    theirs = [0.80 + 0.001 * i for i in range(10)]
+    assert thesis.p_value([x + 0.01 + 0.001 * i for i, x in enumerate(theirs)], theirs) == pytest.approx(2 / 2**10)
+    assert thesis.shown([0.5, 0.7]) == f"60.0 +- {100 * statistics.stdev([0.5, 0.7]):.1f}"
