@@ -12,6 +12,7 @@ from typing import final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from clipless.bounds import Signal, WeightNorms, bound_layer
@@ -22,7 +23,6 @@ from clipless.privacy.randomness import RandomSource
 from clipless.training import accumulate_gradients
 
 
-@final
 class SeededSource(RandomSource):
     """Randomness that tests can repeat. A model trained with it has no privacy guarantee."""
 
@@ -37,6 +37,31 @@ class SeededSource(RandomSource):
     def random_bytes(self, count: int) -> bytearray:
         """Return the next ``count`` bytes."""
         return bytearray(self._generator.bytes(count))
+
+
+@final
+class RecordingSource(SeededSource):
+    """A repeatable source that remembers what was drawn from it.
+
+    Attributes:
+        normals: every draw of normals, in order.
+        batches: how many batches were drawn.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self.normals: list[Tensor] = []
+        self.batches = 0
+
+    def normal(self, count: int, device: torch.device | str = "cpu") -> Tensor:
+        """Return ``count`` normals."""
+        self.normals.append(super().normal(count, device))
+        return self.normals[-1]
+
+    def bernoulli(self, count: int, probability: float) -> NDArray[np.bool_]:
+        """Return the members of one batch."""
+        self.batches += 1
+        return super().bernoulli(count, probability)
 
 
 def worst_ratios(

@@ -14,22 +14,10 @@ from clipless.methods import Method
 from clipless.optimizers import Schedule
 from clipless.plan import NOISE_INFLATION
 from clipless.privacy.allocation import NoiseAllocation
-from clipless.testing import SeededSource
+from clipless.testing import RecordingSource, SeededSource
 
 ADAPTIVE = AdaptiveClipping(quantile=0.5, share=0.1, rate=0.5)
 NORM = 0.5
-
-
-class RecordingSource(SeededSource):  # type: ignore[misc]
-    """A repeatable source that remembers its normals."""
-
-    def __init__(self, seed=0):
-        super().__init__(seed)
-        self.normals = []
-
-    def normal(self, count, device="cpu"):
-        self.normals.append(super().normal(count, device))
-        return self.normals[-1]
 
 
 def network(norm=NORM, clips=1, seed=0):

@@ -12,7 +12,7 @@ from clipless.errors import PlanError
 from clipless.freezing import Freezing
 from clipless.methods import Method
 from clipless.plan import NOISE_INFLATION
-from clipless.testing import SeededSource
+from clipless.testing import RecordingSource, SeededSource
 from clipless.training import PrivateTrainer
 
 HALF = Freezing(layers=1, after=0.5)
@@ -23,18 +23,6 @@ PRIVATE = [
     {"method": Method.CLIPLESS, "follow_weights": True},
     {"method": Method.DP_SGD, "clip_norm": 0.5},
 ]
-
-
-class RecordingSource(SeededSource):  # type: ignore[misc]
-    """A repeatable source that remembers its normals."""
-
-    def __init__(self, seed=0):
-        super().__init__(seed)
-        self.normals = []
-
-    def normal(self, count, device="cpu"):
-        self.normals.append(super().normal(count, device))
-        return self.normals[-1]
 
 
 def network(seed=0):

@@ -8,21 +8,9 @@ from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import GroupSort
 from clipless.optimizers import Schedule
-from clipless.testing import SeededSource
+from clipless.testing import RecordingSource, SeededSource
 
 STILL = SGD(1e-30)  # weights stay where they are
-
-
-class RecordingSource(SeededSource):  # type: ignore[misc]
-    """A repeatable source that remembers its normals."""
-
-    def __init__(self, seed=0):
-        super().__init__(seed)
-        self.normals = []
-
-    def normal(self, count, device="cpu"):
-        self.normals.append(super().normal(count, device))
-        return self.normals[-1]
 
 
 def network(seed=0, width=32):
