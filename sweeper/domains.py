@@ -151,13 +151,11 @@ class Name(Domain):
 
     Attributes:
         names: what may stand there; an enumeration makes a fixed field hold its member.
-        later: names that mean something, but not in this version.
         refused: members of the enumeration that are not available in this version.
         fixed: no list of them.
     """
 
     names: type[Enum] | tuple[str, ...]
-    later: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     fixed: bool = False
 
@@ -177,7 +175,7 @@ class Name(Domain):
         if isinstance(value, str) and value in known:
             return value
         expected = f"{{name}} {' or '.join(known)}"
-        if value in self.later or value in self.refused:
+        if value in self.refused:
             raise mistake(expected, got=value, remedy=f"{value} is not available in this version")
         raise mistake(expected, got=value, remedy=did_you_mean(value, known))
 
@@ -232,11 +230,9 @@ class Variants(Domain):
 
     Attributes:
         table: by name, the parameters and what each may hold.
-        later: names that mean something, but not in this version.
     """
 
     table: Mapping[str, Mapping[str, Domain]]
-    later: tuple[str, ...] = ()
     fixed: ClassVar[bool] = False
 
     def parse(self, value: Any) -> tuple[Variant, ...]:
@@ -255,7 +251,7 @@ class Variants(Domain):
 
     def one(self, value: Any) -> Variant:
         """Return one variant."""
-        names = Name(names=tuple(self.table), later=self.later)
+        names = Name(names=tuple(self.table))
         if not isinstance(value, dict):
             return Variant(names.one(value))
         if "name" not in value:

@@ -92,6 +92,11 @@ class Ledger:
         self._take(row)
         return attempt
 
+    def epsilon_with(self, event: Mapping[str, Any], delta: float) -> float:
+        """Return what everything would cost if a training with this event, as JSON, were entered too."""
+        events = [entry.charged for entry in self._entries.values()]
+        return price([*events, PoissonGaussian.from_json(dict(event))], delta).epsilon
+
     def close(self, trial: str, steps: int) -> None:
         """Record how many steps the last training of a trial ran; a second call may only raise the number.
 

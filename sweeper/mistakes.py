@@ -38,11 +38,11 @@ def sentence(error: ValidationError, source: str, model: type[BaseModel]) -> str
     """Return the first mistake in one sentence; a misspelled key explains the others, so it comes first."""
     details = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")[0]
     context = details.get("ctx", {}) if details["type"] == _OURS else {}
-    field = ".".join([*map(str, details["loc"]), *filter(None, [context.get("path")])])
+    field = _printable(".".join([*map(str, details["loc"]), *filter(None, [context.get("path")])]))
     name = _subject(field)
     match details["type"]:
         case "extra_forbidden":
-            return f"Unknown key {name!r} ({field} in {source}); {_nearest(field, model)}"
+            return f"Unknown key '{name}' ({field} in {source}); {_nearest(field, model)}"
         case "missing":
             return f"Expected a value for {name}, got none ({field} in {source}); add it"
     expected = context.get("expected") or _expected(details)
@@ -73,6 +73,10 @@ def did_you_mean_or_known(name: object, known: Iterable[str]) -> str:
     """Return the remedy for a key that nobody knows."""
     known = sorted(known)
     return did_you_mean(name, known) or f"known: {', '.join(known)}"
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def _subject(field: str) -> str:

@@ -20,7 +20,7 @@ from sweeper.front import Front, build_front
 from sweeper.ledger import Ledger
 from sweeper.mlflow_names import metric_names
 from sweeper.pareto import FrontArchive
-from sweeper.pricing import steps_by
+from sweeper.pricing import round_up, steps_by
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.repricing import Repricer
 from sweeper.scheduling import make_scheduler
@@ -67,8 +67,14 @@ class Recorder:
         self._save(Trial(id=trial, config=chosen))
 
     def on_plan(self, trial: str, row: Mapping[str, Any]) -> str | None:
-        """A trial is ready to train: its event goes into the ledger first."""
+        """A trial is ready to train: its event goes into the ledger first, if the sweep's budget has room for it."""
         plan = row["plan"]
+        budget = self._spec.privacy.sweep_epsilon
+        if budget is not None and not (total := self._ledger.epsilon_with(plan["event"], plan["delta"])) <= budget:
+            return (
+                f"with this trial the sweep would cost epsilon {round_up(total)}, more than privacy.sweep_epsilon = "
+                f"{budget:g}; it drew no noise"
+            )
         self._ledger.open(trial, plan["event"])
         self._repricer.order(trial, plan)
         self._tracker.log(trial, 0, metric_names({}, sensitivities=plan["sensitivities"]))

@@ -203,6 +203,7 @@ class _SweepRun:
                 sampler=spec.search.sampler,
                 seed=spec.search.seed,
                 first=spec.first,
+                constraints=spec.search.outcomes,
             ),
             trials=spec.trials,
             concurrent=resources.concurrent,

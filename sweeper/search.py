@@ -8,6 +8,7 @@ epoch, or as failed. Tune is not configured here (``engine.py``), spaces are not
 import json
 import math
 import pickle
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, assert_never, cast
@@ -16,6 +17,7 @@ import optuna
 from optuna.trial import TrialState
 from ray.tune.search.optuna import OptunaSearch
 
+from sweeper.outcomes import Constraint
 from sweeper.records import Direction, Objective
 from sweeper.settings import Sampler
 from sweeper.space import quiet_optuna
@@ -27,13 +29,43 @@ ROW = "row"  # the key under which a trial's row travels through Ray, as one JSO
 
 def make_sampler(kind: Sampler, seed: int) -> optuna.samplers.BaseSampler:
     """A sampler whose proposals depend on the seed and on the order of the results, on nothing else."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return _sampler(kind, seed)
+
+
+def _sampler(kind: Sampler, seed: int) -> optuna.samplers.BaseSampler:
+    samplers = optuna.samplers
     match kind:
         case Sampler.TPE:
-            return optuna.samplers.TPESampler(seed=seed)
+            return samplers.TPESampler(seed=seed)
+        case Sampler.GP:
+            return samplers.GPSampler(seed=seed, warn_independent_sampling=False)
+        case Sampler.NSGA2:
+            return samplers.NSGAIISampler(seed=seed, population_size=_POPULATION)
+        case Sampler.NSGA3:
+            return samplers.NSGAIIISampler(seed=seed, population_size=_POPULATION)
+        case Sampler.QUASI_RANDOM:
+            return samplers.QMCSampler(
+                scramble=True, seed=seed, warn_asynchronous_seeding=False, warn_independent_sampling=False
+            )
         case Sampler.RANDOM:
-            return optuna.samplers.RandomSampler(seed=seed)
+            return samplers.RandomSampler(seed=seed)
+        case Sampler.GRID:
+            return _Grid(seed=seed)
         case _:
             assert_never(kind)
+
+
+class _Grid(optuna.samplers.BruteForceSampler):
+    """Every configuration once, in an order that the seed fixes; conditional values included."""
+
+    def after_trial(self, *args: Any, **kwargs: Any) -> None:
+        """Do not end the study when all are done, which only ``Study.optimize`` allows."""
+
+
+# Trials of one generation of the evolutionary samplers: sweeps have tens of trials, not thousands.
+_POPULATION = 16
 
 
 class FrontSearch(OptunaSearch):
@@ -49,6 +81,7 @@ class FrontSearch(OptunaSearch):
         sampler: what proposes.
         seed: fixes the proposals, given the same results in the same order.
         first: parameter values to try first; parameters left out of one are sampled.
+        constraints: what outcomes should meet; they steer TPE, GP, NSGA-II and NSGA-III towards those that do.
     """
 
     def __init__(
@@ -59,10 +92,13 @@ class FrontSearch(OptunaSearch):
         sampler: Sampler = Sampler.TPE,
         seed: int,
         first: Sequence[Mapping[str, Any]] = (),
+        constraints: Sequence[Constraint] = (),
     ) -> None:
         self._objectives = tuple(objective.name for objective in objectives)
         self._propose = space
+        self._constraints = tuple(constraints)
         self._open: dict[str, optuna.Trial] = {}
+        self._violations: dict[str, dict[str, float]] = {}
         self._last_values: dict[str, tuple[float, ...] | None] = {}
         with quiet_optuna():
             super().__init__(
@@ -99,6 +135,9 @@ class FrontSearch(OptunaSearch):
         row = read_row(result)
         if row.get("kind") == "epoch":
             self._last_values[trial_id] = self._values(row)
+            self._violations[trial_id] = {
+                str(constraint): constraint.violation(row.get("values", {})) for constraint in self._constraints
+            }
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         """Tell Optuna how the trial ended: complete with its last epoch's values, or failed."""
@@ -129,7 +168,10 @@ class FrontSearch(OptunaSearch):
 
     def _tell(self, trial_id: str, values: tuple[float, ...] | None) -> None:
         trial = self._open.pop(trial_id, None)
+        violations = self._violations.pop(trial_id, {})
         if trial is not None:
+            for name, violation in violations.items():
+                trial.set_constraint(name, violation)
             state = TrialState.FAIL if values is None else TrialState.COMPLETE
             self.study.tell(trial, values, state=state, skip_if_finished=True)
 

@@ -30,9 +30,11 @@ from sweeper.choices import (
     SKIP,
 )
 from sweeper.domains import ClassWeights, Domain, Flag, Name, Number, Variant, Variants
+from sweeper.errors import SpecError
 from sweeper.hyperparameters import Choices, Open
 from sweeper.mistakes import mistake
 from sweeper.objectives import metric_list, objective_list, same
+from sweeper.outcomes import Constraint, parse_constraint
 
 
 class Optimizer(enum.Enum):
@@ -46,7 +48,12 @@ class Sampler(enum.Enum):
     """What proposes configurations."""
 
     TPE = "tpe"
+    GP = "gp"
+    NSGA2 = "nsga2"
+    NSGA3 = "nsga3"
+    QUASI_RANDOM = "quasi-random"
     RANDOM = "random"
+    GRID = "grid"
 
 
 class Scheduler(enum.Enum):
@@ -63,7 +70,6 @@ ADAPTIVE = "adaptive"
 _SHARE = Number(above=0, below=1, fixed=True)
 _FRACTION = Number(above=0, at_most=1)
 _EVALUATION = Name(names=Evaluation, refused=("private",), fixed=True)
-_LATER_SAMPLERS = ("gp", "nsga2", "nsga3", "quasi-random", "grid")
 
 
 def _frozen_number(domain: Number, **changes: Any) -> Number:
@@ -329,6 +335,7 @@ class PrivacySettings(Section):
     noise: Annotated[Open, Name(names=NoiseAllocation)] = "min-variance"
     relation: Annotated[Relation, Name(names=Relation, fixed=True)] = Relation.ADD_OR_REMOVE_ONE
     accept_large_delta: bool = False
+    sweep_epsilon: Annotated[float, _ONE_POSITIVE] | None = None
 
 
 class SearchSettings(Section):
@@ -336,7 +343,8 @@ class SearchSettings(Section):
 
     objectives: Annotated[tuple[str, ...], BeforeValidator(objective_list)] = ("epsilon", "accuracy")
     metrics: Annotated[tuple[str, ...], BeforeValidator(metric_list)] = ()
-    sampler: Annotated[Sampler, Name(names=Sampler, later=_LATER_SAMPLERS, fixed=True)] = Sampler.TPE
+    constraints: tuple[str, ...] = Field(default=(), strict=False)
+    sampler: Annotated[Sampler, Name(names=Sampler, fixed=True)] = Sampler.TPE
     scheduler: Annotated[Scheduler, Name(names=Scheduler, fixed=True)] = Scheduler.NONE
     eta: Annotated[int, Number(integer=True, at_least=2, fixed=True)] = 3
     grace: Annotated[int, _ONE_COUNT] = 1
@@ -352,6 +360,25 @@ class SearchSettings(Section):
         for i, name in enumerate(self.metrics):
             if any(same(name, objective) for objective in self.objectives):
                 raise mistake("no metric that is an objective", path=f"metrics.{i}", got=name, remedy="leave it out")
+        return self
+
+    @property
+    def outcomes(self) -> tuple[Constraint, ...]:
+        """The constraints, each under the name that its value is recorded by."""
+        return tuple(parse_constraint(text, self._recorded) for text in self.constraints)
+
+    @property
+    def _recorded(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(("epsilon", "accuracy", *self.objectives, *self.metrics)))
+
+    @model_validator(mode="after")
+    def _constraints_that_can_be_read(self) -> Self:
+        for i, text in enumerate(self.constraints):
+            try:
+                parse_constraint(text, self._recorded)
+            except SpecError as error:
+                expected = str(error).removeprefix("Expected ").partition(", got ")[0]
+                raise mistake(expected, path=f"constraints.{i}", got=text) from None
         return self
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ from pydantic import PrivateAttr, ValidationError, model_validator
 
 from clipless.methods import Method
 from sweeper.errors import SpecError
-from sweeper.hyperparameters import Choices, Scalar, largest
+from sweeper.hyperparameters import Choices, Range, Scalar, largest
 from sweeper.mistakes import locate, mistake, sentence, show
 from sweeper.objectives import needs_two_classes, radii
 from sweeper.records import Objective
@@ -24,6 +24,7 @@ from sweeper.settings import (
     ModelSettings,
     PrivacySettings,
     ResourceSettings,
+    Sampler,
     SearchSettings,
     Section,
     SweepName,
@@ -98,6 +99,11 @@ class Spec(Section):
             remedy = "lower it or open a hyperparameter: the same configuration twice costs privacy twice"
             expected = f"trials <= {size}, the number of configurations in the search space"
             raise mistake(expected, path="search.trials", got=trials, remedy=remedy)
+        if self.search.sampler is Sampler.GRID and size is None:
+            remedy = "list its values, or use quasi-random"
+            ranges = [slot.name for slot in self.slots if isinstance(slot.space, Range) and slot.space.size() is None]
+            expected = "a list or whole numbers for every open hyperparameter of a grid"
+            raise mistake(expected, path=ranges[0], got=None, remedy=remedy)
         if len(self.search.first) > self.trials:
             expected = f"at most {self.trials} configurations, the number of trials"
             raise mistake(expected, path="search.first", got=len(self.search.first))

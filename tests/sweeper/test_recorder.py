@@ -8,12 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 from clipless.errors import AccountantsDisagreeError
+from clipless.privacy.events import PoissonGaussian
 from sweeper import recorder as module
 from sweeper import repricing, rows
 from sweeper.desk import Desk
 from sweeper.errors import RecordError
 from sweeper.front import read_front
 from sweeper.ledger import Ledger
+from sweeper.pricing import price
 from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus
 from sweeper.spec import Spec
@@ -180,6 +182,27 @@ def test_a_scheduler_ends_trials_and_every_decision_is_written_down(kept, plan_r
     ]
     assert decisions[-1]["reason"] == reason
     assert ("t0003", 1) in kept.recorder.points
+
+
+def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise(kept, plan_row):
+    event, delta = PoissonGaussian.from_json(plan_row["plan"]["event"]), plan_row["plan"]["delta"]
+    spec = kept.recorder._spec
+    exact = [price([event] * count, delta).epsilon for count in (1, 2)]
+    for budget, room in ((0.99 * exact[0], 0), (exact[0], 1), (exact[1], 2)):
+        folder = SweepFolder(kept.path / str(budget))
+        (folder.path / "models").mkdir(parents=True)
+        limited = Spec.from_mapping(
+            {**spec.to_plain(), "privacy": {**spec.to_plain()["privacy"], "sweep_epsilon": budget}}
+        )
+        made = Recorder(limited, folder, kept.recorder._claim, FakeTracker())
+        for i in range(3):
+            made.on_start(f"t{i}", {"trial": f"t{i}", "proposal": {}})
+            reason = made.on_plan(f"t{i}", plan_row)
+            assert (reason is None) == (i < room)
+        assert f"sweep_epsilon = {budget:g}" in reason
+        assert len(Ledger(folder.ledger).entries()) == room
+        assert price([entry.charged for entry in Ledger(folder.ledger).entries()], 1e-4).epsilon <= budget
+        made.close()
 
 
 def test_without_a_scheduler_nothing_is_decided(kept, plan_row):

@@ -72,7 +72,7 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("resources.zebra", 1, "Unknown key 'zebra' (resources.zebra in mnist.yaml); known: concurrent, cpus, gpus"),
         ("search.scheduler", "hyperbend", "Expected scheduler none or hyperband or asha, got scheduler='hyperbend' (search.scheduler in mnist.yaml); did you mean 'hyperband'?"),
         ("search.eta", 1, "Expected an integer eta >= 2, got eta=1 (search.eta in mnist.yaml)"),
-        ("search.sampler", "gp", "Expected sampler tpe or random, got sampler='gp' (search.sampler in mnist.yaml); gp is not available in this version"),
+        ("search.sampler", "tpa", "Expected sampler tpe or gp or nsga2 or nsga3 or quasi-random or random or grid, got sampler='tpa' (search.sampler in mnist.yaml); did you mean 'tpe'?"),
         ("search.repeats", 3, "Expected repeats = 1, got repeats=3 (search.repeats in mnist.yaml); several seeds per configuration are not available in this version"),
         ("search.objectives", ["accurracy"], "Expected an objective: epsilon, accuracy, auroc, certified@R or certified-auroc@R, got objectives='accurracy' (search.objectives.0 in mnist.yaml)"),
         ("search.objectives", ["accuracy", "certified@0"], "Expected a radius > 0 such as 0.25 or 36/255, got objectives='certified@0' (search.objectives.1 in mnist.yaml)"),
@@ -361,7 +361,7 @@ def test_the_schema_accepts_what_the_spec_accepts(content):
         ("privacy.delta", 2),
         ("training.batch_size", 0),
         ("training.los", 1),
-        ("search.sampler", "gp"),
+        ("search.sampler", "tpa"),
         ("model.width", 3),
     ):
         import copy
