@@ -172,14 +172,13 @@ def test_layers_that_may_mix_examples_are_refused_by_every_method(method):
 
 @pytest.mark.parametrize("example", [0.0, 1.0, 1e6, 3e38, 1e-25, 1e-41, NAN, INF])
 @pytest.mark.parametrize("factor", [1.0, 30.0, 1e30, NAN, INF])
-@pytest.mark.parametrize("exact", [False, True], ids=["product", "exact"])
-def test_no_neighbour_moves_a_normalised_sum_by_more_than_its_sensitivity(example, factor, exact):
+def test_no_neighbour_moves_a_normalised_sum_by_more_than_its_sensitivity(example, factor):
     model, loss = network(SpectralBall(1.3)), TauCCE(0.1)
     plan = plan_for(model, Method.LIP_DP_SGD, loss)
     x, y = batch(scale=5.0)
     x[0] = x[0] * example
     with broken_weights(model, factor):
-        ratios = neighbour_ratios(model, loss, x, y, plan, exact=exact)
+        ratios = neighbour_ratios(model, loss, x, y, plan)
     assert all(ratio <= ROUNDING for ratio in ratios.values()), ratios
 
 
