@@ -10,7 +10,7 @@ from sweeper.front import read_front
 from sweeper.runner import Options, run_sweep
 from sweeper.spec import Spec
 
-NAMES = ("attacked@0.25", "attacked@1", "membership-auroc", "membership-advantage")
+NAMES = ("attacked@0.25", "membership-auroc", "membership-advantage")
 
 
 @pytest.fixture(scope="module")
@@ -21,13 +21,13 @@ def swept(tmp_path_factory, ray_running):
         "data": {"name": "digits"},
         "model": {"architecture": "mlp", "width": 16},
         "training": {
-            "epochs": 2,
+            "epochs": 1,
             "batch_size": 256,
             "learning_rate": 0.05,
-            "loss": {"name": "tau-cce", "temperature": [0.1, 1.0]},
+            "loss": {"name": "tau-cce", "temperature": 0.1},
         },
         "privacy": {"epsilon": 3.0, "delta": 1e-4},
-        "search": {"trials": 2, "metrics": list(NAMES)},
+        "search": {"trials": 1, "metrics": list(NAMES)},
     }
     return run_sweep(Spec.from_mapping(content), Options(out=tmp_path_factory.mktemp("out"))).sweep.directory
 
@@ -45,7 +45,7 @@ def test_metrics_reach_the_front_its_table_and_the_store(swept):
 
 def test_test_scores_hold_certificates_and_no_attack(swept):
     for point in read_front(swept / "front.json").front_points:
-        assert set(point.test) == {"accuracy", "certified@0.25", "certified@1"}
+        assert set(point.test) == {"accuracy", "certified@0.25"}
 
 
 def test_a_sweep_with_membership_says_what_was_released(swept):

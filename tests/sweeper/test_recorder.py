@@ -187,6 +187,7 @@ def test_a_scheduler_ends_trials_and_every_decision_is_written_down(kept, plan_r
 def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise(kept, plan_row):
     event, delta = PoissonGaussian.from_json(plan_row["plan"]["event"]), plan_row["plan"]["delta"]
     spec = kept.recorder._spec
+    kept.pld.open.set()  # nothing is left to wait for when a recorder closes
     exact = [price([event] * count, delta).epsilon for count in (1, 2)]
     for budget, room in ((0.99 * exact[0], 0), (exact[0], 1), (exact[1], 2)):
         folder = SweepFolder(kept.path / str(budget))
