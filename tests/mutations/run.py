@@ -211,9 +211,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--faults", type=Path, default=FAULTS, help="the list")
     parser.add_argument("--only", default="", help="faults whose name contains this text")
+    parser.add_argument("--every", type=int, default=1, help="each N-th fault of the list only")
     options = parser.parse_args(arguments)
     try:
-        faults = [fault for fault in read_faults(options.faults) if options.only in fault.name]
+        faults = [fault for fault in read_faults(options.faults) if options.only in fault.name][:: options.every]
     except ListError as error:
         print(error, file=sys.stderr)
         return 1
