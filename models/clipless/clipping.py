@@ -137,5 +137,6 @@ class ClipNorms:
         """Release the noisy count and update the norm; ``normal`` is a draw of N(0, 1)."""
         if isinstance(self._clipping, AdaptiveClipping):
             below = (self._centred_count + self._count_std * normal) / self._batch_size + 0.5
-            factor = self._factor * exp(-self._clipping.rate * (below - self._clipping.quantile))
+            exponent = -self._clipping.rate * (below - self._clipping.quantile)
+            factor = self._factor * exp(min(exponent, 50.0))  # any more noise than that would overflow
             self._factor = min(max(factor, LEAST_SHARE), 1.0)

@@ -6,6 +6,7 @@ Each declares what one row contributes to a sum, a vector of norm at most 1, and
 Shape letters: B batch, F features or channels, P positions, M entries of a contribution.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import prod, sqrt
 from typing import Any, final
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from clipless.layers.input import InputBall
 
 
-class PaidStatistics(nn.Module):
+class PaidStatistics(nn.Module, ABC):
     """Base of the layers whose constants are a release.
 
     Attributes:
@@ -31,13 +32,13 @@ class PaidStatistics(nn.Module):
             )
         self.releases = releases
 
+    @abstractmethod
     def contributions(self, x: Tensor) -> Tensor:
         """Return (B, M) vectors, one a row, of norm at most 1; rows that are not finite contribute zero."""
-        raise NotImplementedError
 
+    @abstractmethod
     def settle(self, mean_M: Tensor, shape: Sequence[int]) -> None:
         """Set the constants from the noisy mean of the contributions of examples of this shape."""
-        raise NotImplementedError
 
 
 @final
