@@ -85,6 +85,9 @@ class ClipNorms:
         batch_size: b, fixed denominator of the count.
         count_std: standard deviation of the count's noise.
         copies: passes of each row, each of which counts for a part of it.
+
+    Attributes:
+        factor: share of the full norm that an adaptive clipping has come to.
     """
 
     def __init__(
@@ -99,7 +102,7 @@ class ClipNorms:
         self._layers = clipping_layers(model)
         self._clipping, self._steps = clipping, steps
         self._batch_size, self._count_std, self._copies = batch_size, count_std, copies
-        self._factor, self._centred_count = 1.0, 0.0
+        self.factor, self._centred_count = 1.0, 0.0
 
     @property
     def adaptive(self) -> bool:
@@ -109,7 +112,7 @@ class ClipNorms:
     @contextmanager
     def lowered(self, step: int) -> Iterator[None]:
         """Lower the norms to those of ``step``, from 0, inside the block."""
-        factor = self._clipping.factor(step, self._steps) if isinstance(self._clipping, Schedule) else self._factor
+        factor = self._clipping.factor(step, self._steps) if isinstance(self._clipping, Schedule) else self.factor
         self._centred_count = 0.0
         with ExitStack() as stack:
             for layer in self._layers:
@@ -138,5 +141,5 @@ class ClipNorms:
         if isinstance(self._clipping, AdaptiveClipping):
             below = (self._centred_count + self._count_std * normal) / self._batch_size + 0.5
             exponent = -self._clipping.rate * (below - self._clipping.quantile)
-            factor = self._factor * exp(min(exponent, 50.0))  # any more noise than that would overflow
-            self._factor = min(max(factor, LEAST_SHARE), 1.0)
+            factor = self.factor * exp(min(exponent, 50.0))  # any more noise than that would overflow
+            self.factor = min(max(factor, LEAST_SHARE), 1.0)

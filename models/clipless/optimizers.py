@@ -91,27 +91,30 @@ class MovingAverage:
     """Exponential moving average of the iterates, ``a <- decay a + (1 - decay) w`` (De et al. 2022, arXiv 2204.13650).
 
     Every constraint set is convex, or lies in a ball of its radius, so that the average keeps the bound of its norm.
+
+    Attributes:
+        values: the averages, none before the first update.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], decay: float) -> None:
         _check("averaging", decay, 0.0, 1.0)
         self._parameters: list[Tensor] = list(parameters)
         self._decay = decay
-        self._average: list[Tensor] | None = None
+        self.values: list[Tensor] = []
 
     @torch.no_grad()
     def update(self) -> None:
         """Take in the weights as they are now; the first ones are the first average."""
-        if self._average is None:
-            self._average = [p.clone() for p in self._parameters]
+        if self.values:
+            torch._foreach_lerp_(self.values, self._parameters, 1.0 - self._decay)
         else:
-            torch._foreach_lerp_(self._average, self._parameters, 1.0 - self._decay)
+            self.values = [p.clone() for p in self._parameters]
 
     @contextmanager
     def shown(self, *, keep: bool = False) -> Iterator[None]:
         """Let the parameters hold their averages inside the block, and behind it if ``keep``."""
         held = [p.detach().clone() for p in self._parameters]
-        self._put(self._average or held)
+        self._put(self.values or held)
         try:
             yield
         finally:

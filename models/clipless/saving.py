@@ -9,7 +9,7 @@ from typing import Any
 
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from clipless import layers
 from clipless.errors import ModelFileError, UnsupportedError
@@ -38,15 +38,26 @@ def save(model: Network, path: str | os.PathLike[str], metadata: Mapping[str, st
         path: the safetensors file.
         metadata: further text entries of the header.
     """
-    target = Path(path)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    partial = target.with_name(target.name + ".partial")
     header = {"architecture": json.dumps(architecture(model)), **(metadata or {})}
+    write_tensors(path, model.state_dict(), header)
+
+
+def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
+    """Write a safetensors file, whole or not at all."""
+    target = Path(path)
+    partial = target.with_name(target.name + ".partial")
+    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
-        save_file(tensors, partial, metadata=header)
+        save_file(on_cpu, partial, metadata=dict(header))
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Return the header and the tensors of a safetensors file; what a damaged one raises is up to the library."""
+    with safe_open(path, framework="pt") as file:
+        return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def load(path: str | os.PathLike[str]) -> Network:
@@ -56,9 +67,7 @@ def load(path: str | os.PathLike[str]) -> Network:
         ModelFileError: not such a file, a damaged one, or weights that do not fit the architecture.
     """
     try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header, tensors = read_tensors(path)
         described = json.loads(header["architecture"])
         if described["format"] != FORMAT:
             raise ModelFileError(f"Expected format {FORMAT} in {path}, got {described['format']!r}")

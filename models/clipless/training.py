@@ -3,14 +3,17 @@
 Shape letters: B batch, D all trainable entries.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
 from clipless.augmentation import Augmentation
+from clipless.checkpoint import TrainingState, load_state, save_state
 from clipless.clipping import ClipNorms
 from clipless.datasets import Split
 from clipless.errors import PlanError
@@ -29,8 +32,8 @@ from clipless.privacy.sampling import PoissonSampler
 from clipless.statistics import settle
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
-DEFAULT_MICRO_BATCHES = {"cpu": 512}
-DEFAULT_MICRO_BATCH = 8192
+_MICRO_BATCHES = {"cpu": 512}
+_MICRO_BATCH = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ def fit(
     exact_norms: bool = False,
     augmentation: Augmentation | None = None,
     source: RandomSource | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Iterator[Epoch]:
     """Train ``model`` in place, one epoch for each value asked for; its private statistics are released right away.
 
@@ -80,6 +84,9 @@ def fit(
         augmentation: random copies of each drawn row; does not change privacy. A fixed front is then applied at every
             step.
         source: randomness of batches and noise; by default, and for any guarantee, a fresh `SecureSource`.
+        checkpoint: a file that holds the state behind each epoch before it is shown. A training of the same plan that
+            finds one there goes on from it, and first shows the epoch that it holds once more; one that is damaged or
+            of another plan is replaced.
 
     Raises:
         PlanError: the plan was made for something else.
@@ -88,12 +95,13 @@ def fit(
     Guarantees:
         The private statistics of the model and its weights after every step are (epsilon, delta)-differentially
         private for the rows of ``data`` with epsilon as priced from ``plan.event()``. Nothing else that depends on the
-        rows is returned, logged or stored. Holds for non-finite rows.
+        rows is returned, logged or stored. Holds for non-finite rows. A training that was killed has drawn the noise of
+        steps that its checkpoint does not hold; whoever could see their results has to be charged for them as well.
     """
     network = check_plan(plan, model, loss, len(data))
     check_arithmetic(data.x.device)
     if micro_batch_size is None:
-        micro_batch_size = DEFAULT_MICRO_BATCHES.get(data.x.device.type, DEFAULT_MICRO_BATCH)
+        micro_batch_size = default_micro_batch(data.x.device.type)
     if not micro_batch_size >= 1:
         raise PlanError(f"Expected micro_batch_size >= 1, got micro_batch_size={micro_batch_size!r}")
     trainer = PrivateTrainer(
@@ -109,8 +117,14 @@ def fit(
         ghost_clipping=ghost_clipping,
         exact_norms=exact_norms,
         augmentation=augmentation,
+        state=None if checkpoint is None else load_state(checkpoint, plan),
     )
-    return trainer.epochs()
+    return trainer.epochs(checkpoint)
+
+
+def default_micro_batch(device: str) -> int:
+    """Return how many rows a forward pass takes on a kind of device, unless asked otherwise."""
+    return _MICRO_BATCHES.get(device, _MICRO_BATCH)
 
 
 class PrivateTrainer:
@@ -131,21 +145,25 @@ class PrivateTrainer:
         ghost_clipping: bool = False,
         exact_norms: bool = False,
         augmentation: Augmentation | None = None,
+        state: TrainingState | None = None,
     ) -> None:
         self._ghost_clipping, self._exact_norms = ghost_clipping, exact_norms
         self._model, self._loss, self._plan = model, loss, plan
         self._layers = list(model.layers)
         self._source = source
         self._sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
-        settle(
-            model,
-            data,
-            self._sampler,
-            source,
-            noise_std=plan.noise_multiplier * (1.0 + NOISE_INFLATION),
-            batch_size=plan.batch_size,
-            micro_batch_size=micro_batch_size,
-        )
+        if state is None:
+            settle(
+                model,
+                data,
+                self._sampler,
+                source,
+                noise_std=plan.noise_multiplier * (1.0 + NOISE_INFLATION),
+                batch_size=plan.batch_size,
+                micro_batch_size=micro_batch_size,
+            )
+        else:
+            model.load_state_dict(state.under("model"))
         self._augmentation, self._copies = augmentation, augmentation.copies if augmentation else 1
         if augmentation is None:
             front, self._trained = split_fixed_front(model)
@@ -165,19 +183,52 @@ class PrivateTrainer:
         self._average = None if averaging is None else MovingAverage(parameters.values(), averaging)
         steps = plan.epochs * plan.steps_per_epoch
         self._clip_norms = ClipNorms(model, plan.clipping, steps, plan.batch_size, plan.count_std, self._copies)
+        self._epoch = 0
+        if state is not None:
+            self._restore(state)
 
-    def epochs(self) -> Iterator[Epoch]:
-        """Train, one epoch for each value asked for."""
+    def epochs(self, checkpoint: str | os.PathLike[str] | None = None) -> Iterator[Epoch]:
+        """Train, one epoch for each value asked for; show the one that the state held first."""
         curve = self._plan.epsilon_curve()
-        for epoch in range(1, self._plan.epochs + 1):
-            check_trainable(self._model, bounded=self._plan.method.bounded)
-            self._check_layers()
-            check_arithmetic(self._data.x.device)
-            for rows in self._sampler.batches(self._plan.steps_per_epoch):
-                self.step(torch.from_numpy(rows).to(self._data.x.device))
+        held = [self._epoch] if self._epoch else []
+        for epoch in chain(held, range(self._epoch + 1, self._plan.epochs + 1)):
+            if epoch > self._epoch:
+                self._train_epoch()
+                if checkpoint is not None:
+                    save_state(checkpoint, self._plan, self.state())
             last = epoch == self._plan.epochs
             with nullcontext() if self._average is None else self._average.shown(keep=last):
                 yield Epoch(epoch, curve[epoch - 1])
+
+    def state(self) -> TrainingState:
+        """Return where the training stands, between two epochs; its tensors change with the next step."""
+        tensors = {f"model.{name}": tensor for name, tensor in self._model.state_dict().items()}
+        for i, entries in self._optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{i}.{name}": value for name, value in entries.items() if value is not None}
+        if self._average is not None:
+            tensors |= {f"average.{i}": value for i, value in enumerate(self._average.values)}
+        return TrainingState(epoch=self._epoch, tensors=tensors, clip_factor=self._clip_norms.factor)
+
+    def _restore(self, state: TrainingState) -> None:
+        entries: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in state.under("optimizer").items():
+            i, _, key = name.partition(".")
+            entries.setdefault(int(i), {})[key] = tensor
+        groups = self._optimizer.state_dict()["param_groups"]
+        self._optimizer.load_state_dict({"state": entries, "param_groups": groups})
+        if self._average is not None:
+            averages = state.under("average")
+            self._average.values = [averages[str(i)].to(self._gradient_D.device) for i in range(len(averages))]
+        self._clip_norms.factor = state.clip_factor
+        self._epoch, self._steps = state.epoch, state.epoch * self._plan.steps_per_epoch
+
+    def _train_epoch(self) -> None:
+        check_trainable(self._model, bounded=self._plan.method.bounded)
+        self._check_layers()
+        check_arithmetic(self._data.x.device)
+        for rows in self._sampler.batches(self._plan.steps_per_epoch):
+            self.step(torch.from_numpy(rows).to(self._data.x.device))
+        self._epoch += 1
 
     def _check_layers(self) -> None:
         """Refuse layers that were exchanged: the guard would be armed on others than those that are trained."""

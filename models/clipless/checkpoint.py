@@ -1,0 +1,75 @@
+"""The state of a training between two epochs, on disk: what a killed training goes on from.
+
+It holds noised iterates and what is computed from them, nothing else of the rows: neither drawn batches nor the state
+of the generator, so that a training that goes on draws fresh ones.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from clipless.plan import Plan
+from clipless.saving import read_tensors, write_tensors
+
+FORMAT = "clipless-training-1"
+_IDENTITY = (
+    "event",
+    "method",
+    "batch_size",
+    "clip_norm",
+    "clipping",
+    "freezing",
+    "follow_weights",
+    "preliminary_steps",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingState:
+    """Where a training stands.
+
+    Attributes:
+        epoch: done, 1-based.
+        tensors: weights, buffers, the optimiser's and the average's state, by name.
+        clip_factor: of an adaptive clipping norm.
+    """
+
+    epoch: int
+    tensors: Mapping[str, Tensor]
+    clip_factor: float
+
+    def under(self, prefix: str) -> dict[str, Tensor]:
+        """Return the tensors whose names begin with ``prefix`` and a dot, without it."""
+        return {name.removeprefix(f"{prefix}."): t for name, t in self.tensors.items() if name.startswith(f"{prefix}.")}
+
+
+def save_state(path: str | os.PathLike[str], plan: Plan, state: TrainingState) -> None:
+    """Replace the file at ``path``, whole or not at all."""
+    header = {
+        "format": FORMAT,
+        "plan": _identity(plan),
+        "epoch": str(state.epoch),
+        "clip_factor": repr(state.clip_factor),
+    }
+    write_tensors(path, state.tensors, header)
+
+
+def load_state(path: str | os.PathLike[str], plan: Plan) -> TrainingState | None:
+    """Read the state of a training with this plan; None if there is none, another's, or a damaged one."""
+    try:
+        header, tensors = read_tensors(path)
+        if header["format"] != FORMAT or header["plan"] != _identity(plan):
+            return None
+        state = TrainingState(epoch=int(header["epoch"]), tensors=tensors, clip_factor=float(header["clip_factor"]))
+    except Exception:  # whatever a damaged file leads to: the training then begins anew, and is charged anew
+        return None
+    return state if 1 <= state.epoch <= plan.epochs else None
+
+
+def _identity(plan: Plan) -> str:
+    content: dict[str, Any] = plan.to_json()
+    return json.dumps({key: content[key] for key in _IDENTITY}, sort_keys=True)
