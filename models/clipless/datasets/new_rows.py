@@ -1,0 +1,230 @@
+"""New rows without labels, turned into the tensor that a model was trained on, by public declarations alone.
+
+An `InputFormat` says how cells or pixels of one row become its tensor: declared columns in the order of training, or
+the shape and largest level of an image, and what is done to each example after that. It holds no value of any row, so
+it may travel with a model. Here nothing is split, no label is needed and nothing is learned.
+
+Shape letters: N rows, F coordinates, C channels, H height, W width.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, assert_never
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from clipless.datasets.declarations import Categorical, Column, Drop, Numeric, Ranges
+from clipless.datasets.encoding import UNMATCHED, encode_columns, match_texts, numbers
+from clipless.datasets.files import Array, Table, _normalised, read_table
+from clipless.datasets.metadata import Dataset, Evaluation, Metadata, Split
+from clipless.datasets.new_arrays import as_tensors, read_array, scaled
+from clipless.datasets.preparation import ColourSpace, Preparation, prepare
+from clipless.datasets.raw_rows import Pixels, RawRows, Tensors, listed, raw_facts, raw_from_json, raw_to_json
+from clipless.errors import DataError
+
+INPUT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """Rows as the model takes them.
+
+    Attributes:
+        x: float32, (N, ...).
+        input_gain: Lipschitz constant of the fixed maps from the units of radii to ``x``.
+        radius_unit: the units in which radii are given.
+    """
+
+    x: Tensor
+    input_gain: float
+    radius_unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFormat:
+    """How a row becomes the tensor of a model; public declarations only.
+
+    Attributes:
+        name: of the data set.
+        classes: names of the classes in the order of the logits.
+        raw: the declared columns in the order of training, every one of them by name; or images; or tensors.
+        preparation: what is done to each example after that.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    raw: RawRows
+    preparation: Preparation = field(default_factory=Preparation)
+
+    def read(self, path: str | Path, *, allow_unknown: bool = False) -> NewRows:
+        """Read the rows of a file: a table; or for images an npz file, a picture or a folder of pictures.
+
+        Args:
+            path: csv, csv.gz, parquet or npz; png or jpg.
+            allow_unknown: encode unknown categories as training did, as zeros, instead of refusing them.
+
+        Raises:
+            DataError: unreadable, or a column, cell or pixel that the declarations do not cover; names the row.
+        """
+        if isinstance(self.raw, Ranges):
+            return self._encoded_table(self.raw, read_table(path), allow_unknown=allow_unknown)
+        return self.of_array(read_array(Path(path), self.raw), str(path))
+
+    def of_columns(self, columns: Mapping[str, Any], *, allow_unknown: bool = False) -> NewRows:
+        """Encode columns by name, such as those of a data frame, as `read` does those of a file.
+
+        Raises:
+            DataError: as `read`, or the model takes no table.
+        """
+        where = Path("the given rows")
+        if not isinstance(self.raw, Ranges):
+            raise DataError(f"Expected an array of shape (rows, {listed(self.raw.shape)}), got columns ({self.name})")
+        read = {str(name): _normalised(pa.array(cells), str(name), where) for name, cells in columns.items()}
+        return self._encoded_table(self.raw, Table(where.name, read), allow_unknown=allow_unknown)
+
+    def of_array(self, array: NDArray[Any], where: str = "the given array") -> NewRows:
+        """Turn an array of images, or of a plug-in's tensors, into rows.
+
+        Raises:
+            DataError: another shape or type, a value out of range; or the model takes a table.
+        """
+        match self.raw:
+            case Ranges():
+                raise DataError(f"Expected columns by name, got an array ({where}); {self.name} is a table")
+            case Pixels():
+                return self._prepared(scaled(array, self.raw, where))
+            case Tensors():
+                return self._prepared(as_tensors(array, self.raw, where))
+            case _:
+                assert_never(self.raw)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values; `from_json` reads them back."""
+        made = self.preparation
+        return {
+            "input_version": INPUT_VERSION,
+            "name": self.name,
+            "classes": list(self.classes),
+            "rows": raw_to_json(self.raw),
+            "preparation": {
+                "colour": made.colour.value,
+                "centre": list(made.centre),
+                "normalise": made.normalise,
+            },
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], where: str) -> "InputFormat":
+        """Read what `to_json` wrote; ``where`` names it in messages.
+
+        Raises:
+            DataError: another version, or not such a content.
+        """
+        if content.get("input_version") != INPUT_VERSION:
+            raise DataError(f"Expected input_version {INPUT_VERSION}, got {content.get('input_version')!r} ({where})")
+        try:
+            made = content["preparation"]
+            return cls(
+                name=str(content["name"]),
+                classes=tuple(map(str, content["classes"])),
+                raw=raw_from_json(content["rows"], where),
+                preparation=Preparation(
+                    colour=ColourSpace(made["colour"]), centre=tuple(made["centre"]), normalise=made["normalise"]
+                ),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"Expected how rows are encoded in {where}, got something else: {error!r}") from None
+
+    def _encoded_table(self, ranges: Ranges, table: Table, *, allow_unknown: bool) -> NewRows:
+        used = {name: column for name, column in ranges.columns.items() if not isinstance(column, Drop)}
+        _check_columns(table, ranges, used)
+        blocks = [
+            _encoded(table, name, column, ranges.missing_markers, allow_unknown=allow_unknown)
+            for name, column in used.items()
+        ]
+        return self._prepared(torch.from_numpy(np.concatenate(blocks, axis=1)))
+
+    def _prepared(self, x: Tensor) -> NewRows:
+        """Do to the rows, and to the public facts, what was done in training."""
+        labels_N = torch.zeros(len(x), dtype=torch.int64)
+        rows, one = Split(x, labels_N), Split(x[:1], labels_N[:1])
+        ready = prepare(Dataset(self._facts(), rows, one, one), self.preparation)
+        return NewRows(ready.train.x, ready.metadata.input_gain, ready.metadata.radius_unit)
+
+    def _facts(self) -> Metadata:
+        shape, norm, gain, unit = raw_facts(self.raw)
+        return Metadata(
+            name=self.name,
+            input_shape=shape,
+            classes=self.classes,
+            evaluation=Evaluation.PUBLIC,
+            unit="row",
+            input_norm=norm,
+            input_gain=gain,
+            radius_unit=unit,
+            public_facts=(),
+            conditions=(),
+        )
+
+
+def _check_columns(table: Table, ranges: Ranges, used: Mapping[str, Column]) -> None:
+    missing = next((name for name in used if name not in table.columns), None)
+    if missing is not None:
+        raise DataError(f"Expected the column {missing!r} in {table.name}, found none; it has {listed(table.columns)}")
+    known = {*ranges.columns, ranges.target}
+    unknown = next((name for name in table.columns if name not in known), None)
+    if unknown is not None:
+        raise DataError(
+            f"Expected only columns that the model was trained with, got {unknown!r} in {table.name}; leave it out, or "
+            f"correct its name: {listed(used)}"
+        )
+
+
+def _encoded(
+    table: Table, name: str, column: Column, missing_markers: Sequence[str], *, allow_unknown: bool
+) -> NDArray[np.float32]:
+    where = f"column {name!r} of {table.name}"
+    cells = table.columns[name]
+    if isinstance(column, Categorical):
+        return _one_hot(cells, column, missing_markers, where, allow_unknown=allow_unknown)
+    if isinstance(column, Numeric) and column.missing is None:
+        _refuse_missing(numbers(cells, missing_markers, where), where)
+    return encode_columns(Table(table.name, {name: cells}), {name: column}, missing_markers)
+
+
+def _refuse_missing(values_N: NDArray[np.float64], where: str) -> None:
+    gaps_N = ~np.isfinite(values_N)
+    if gaps_N.any():
+        raise DataError(
+            f"Expected a finite number, got a missing value in row {int(gaps_N.argmax()) + 1} ({where}); nothing was "
+            f"declared to stand in for it: fill it in, or leave the row out"
+        )
+
+
+def _one_hot(
+    cells: Array, column: Categorical, missing_markers: Sequence[str], where: str, *, allow_unknown: bool
+) -> NDArray[np.float32]:
+    codes_N = match_texts(cells, column.categories)
+    if column.other:
+        codes_N = np.where(codes_N == UNMATCHED, len(column.categories), codes_N)
+    elif not allow_unknown:
+        _refuse_unknown(cells, codes_N, column, missing_markers, where)
+    return np.asarray(codes_N[:, None] == np.arange(column.width), dtype=np.float32)
+
+
+def _refuse_unknown(
+    cells: Array, codes_N: NDArray[np.int64], column: Categorical, missing_markers: Sequence[str], where: str
+) -> None:
+    """Refuse the first text that is neither a category nor a declared way to say that there is none."""
+    for row in np.flatnonzero(codes_N == UNMATCHED):
+        cell = cells[int(row)].as_py()
+        if cell is not None and cell == cell and str(cell) not in missing_markers:
+            raise DataError(
+                f"Expected a category among {listed(column.categories)}, got {str(cell)[:40]!r} in row {row + 1} "
+                f"({where}); correct it, or allow unknown categories, which are zeros as in training"
+            )
