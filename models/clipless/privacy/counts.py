@@ -1,0 +1,107 @@
+r"""Scores of private rows as paid releases: counts with Gaussian noise, and how these compose with training.
+
+Of m scores that are shares of rows (accuracy, ``certified@R`` at some radii), row i has m yes-or-no answers. Released
+is
+
+    score_j = 1/2 + (sum_i (hit_ij - 1/2) + noise_j) / N,     noise_j of standard deviation sigma sqrt(m) / 2,
+
+clamped to [0, 1], with N the public number of rows. A row that is there adds a vector of entries +-1/2, of norm
+exactly sqrt(m)/2; one that is not adds nothing. So the sum has sensitivity sqrt(m)/2, half of what the counts of hits
+themselves would have, and the release is the Gaussian mechanism with noise multiplier sigma. That answers are nested
+(what is certified at a radius is correct, and certified at every smaller one) does not help: a row with every answer
+wrong and one with every answer right are both possible and are sqrt(m) apart, so that no public shift brings all rows
+within less than sqrt(m)/2. Counting instead how many radii a row survives, in disjoint bins, has sensitivity
+sqrt(1 - 1/m) for m >= 2, but a score is then a sum of noisy bins: its variance is larger for the m scores together by
+a factor of 2 (m^2 - 1) / m^2.
+
+**With the training.** A row belongs to one split, by a keyed hash of itself or by a column of its own, so adding or
+removing a row changes the training rows or the validation rows, never both. In the first case everything that reads
+validation rows is post-processing of what training released, in the second everything that reads training rows is
+the same with and without the row, whatever was seen before. The price of both together is therefore the larger of the
+two, not their sum (parallel composition, which here holds for adaptive choices too, because numbers of releases and
+noise are fixed in advance). Replacing a row may take one row out of one split and put another into the other: then
+both are charged. A split drawn by permutation or stratified moves other rows too: no price here covers that.
+
+Only shares of rows are counts. An AUROC compares pairs, membership inference reads training rows, and attacks draw
+the starts of all rows from one generator, so that a row more moves the others: none of them may be released this way.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from clipless.errors import AccountingError
+from clipless.privacy.accounting import claim
+from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from clipless.privacy.randomness import RandomSource
+
+_ROUNDING = 1e-6  # relative, of float32 normals
+
+
+def counts_sensitivity(scores: int) -> float:
+    """Return how far one row can move the vector of centred counts of that many scores, in Euclidean norm."""
+    if not scores >= 1:
+        raise AccountingError(f"Expected one score or more, got scores={scores!r}")
+    return math.sqrt(scores) / 2.0
+
+
+def release_scores(
+    hits_BM: Tensor, population: int, noise_multiplier: float, source: RandomSource
+) -> tuple[float, ...]:
+    """Return the noisy share of each column of answers, in [0, 1].
+
+    Args:
+        hits_BM: booleans, one row per row of data and one column per score; everything that a row's answers may depend
+            on is that row and what was released before.
+        population: N, public; the number of rows as declared, not as counted from the data.
+        noise_multiplier: sigma.
+        source: of the noise, secret.
+
+    Guarantees:
+        One call is one release of ``scores_event`` under add-or-remove-one with N public, whatever the answers are.
+
+    Raises:
+        AccountingError: answers that are not booleans in two dimensions, no rows declared, or no positive noise.
+    """
+    if hits_BM.dtype != torch.bool or hits_BM.ndim != 2:
+        raise AccountingError(f"Expected booleans (rows, scores), got {hits_BM.dtype} of shape {tuple(hits_BM.shape)}")
+    if not population >= 1:
+        raise AccountingError(f"Expected population >= 1, got population={population!r}")
+    if not 0.0 < noise_multiplier < math.inf:
+        raise AccountingError(f"Expected 0 < noise_multiplier < inf, got noise_multiplier={noise_multiplier!r}")
+    std = noise_multiplier * counts_sensitivity(hits_BM.shape[1]) * (1.0 + _ROUNDING)
+    centred_M = hits_BM.sum(dim=0).double().cpu() - 0.5 * len(hits_BM)
+    noisy_M = 0.5 + (centred_M + std * source.normal(hits_BM.shape[1]).double()) / population
+    return tuple(noisy_M.clamp(0.0, 1.0).tolist())
+
+
+def scores_event(noise_multiplier: float, releases: int, relation: Relation) -> PoissonGaussian:
+    """Return what that many releases of scores spend on the rows that are scored: every row, every time."""
+    return PoissonGaussian(noise_multiplier=noise_multiplier, sampling_rate=1.0, steps=releases, relation=relation)
+
+
+def in_one_split(relation: Relation) -> bool:
+    """Whether neighbouring data sets differ in one split only; rows are assigned by a hash or a column of theirs."""
+    return relation is Relation.ADD_OR_REMOVE_ONE
+
+
+def epsilon_of_splits(splits: Iterable[Sequence[PoissonGaussian]], delta: float) -> float:
+    """Bound the epsilon of everything that was released of disjoint splits, each looked at after the others as well.
+
+    Args:
+        splits: what was spent on the rows of each split: training, validation, test; all under one relation.
+        delta: the probability the guarantee may fail with.
+
+    Guarantees:
+        An upper bound for data sets that differ in one row, if every row is assigned to its split by a function of
+        itself, and noise and numbers of releases were fixed in advance.
+
+    Raises:
+        AccountingError: delta is not in (0, 1), nothing was spent, or two relations.
+    """
+    spent = [tuple(events) for events in splits if events]
+    both = Composed(tuple(event for events in spent for event in events))
+    parts = map(Composed, spent) if in_one_split(both.relation) else (both,)
+    return max(claim(part, delta).epsilon for part in parts)

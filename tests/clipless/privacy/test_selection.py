@@ -1,0 +1,320 @@
+"""Private selection: the law of the number of candidates, and a price that no selection on paper exceeds."""
+
+import inspect
+import itertools
+import json
+import math
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from clipless.errors import AccountantsDisagreeError, AccountingError
+from clipless.privacy import accounting
+from clipless.privacy.accounting import attack_epsilon, rdp_epsilon, selection_epsilon
+from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from clipless.privacy.randomness import RandomSource, SecureSource
+from clipless.privacy.selection import Distribution, Repetitions
+from clipless.testing import SeededSource
+
+DELTA = 1e-5
+LAWS = {
+    "geometric": lambda mean: Repetitions(distribution=Distribution.GEOMETRIC, mean=mean),
+    "logarithmic": lambda mean: Repetitions(distribution=Distribution.LOGARITHMIC, mean=mean),
+    "poisson": lambda mean: Repetitions(distribution=Distribution.POISSON, mean=mean),
+    "binomial, shape .5": lambda mean: Repetitions(distribution=Distribution.NEGATIVE_BINOMIAL, mean=mean, shape=0.5),
+    "binomial, shape 4": lambda mean: Repetitions(distribution=Distribution.NEGATIVE_BINOMIAL, mean=mean, shape=4.0),
+}
+
+
+def spent(noise_multiplier, sampling_rate, steps, relation=Relation.ADD_OR_REMOVE_ONE):
+    return PoissonGaussian(
+        noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, steps=steps, relation=relation
+    )
+
+
+class WordSource(RandomSource):
+    """Gives the 128-bit numbers that it was made with, one after the other."""
+
+    def __init__(self, *words):
+        self._words = iter(words)
+
+    @property
+    def secure(self):
+        return False
+
+    def random_bytes(self, count):
+        assert count == 16
+        return bytearray(next(self._words).to_bytes(count, "big"))
+
+
+def paper_law(repetitions, most):
+    """Probabilities of K = 0 .. most as definition 1 of the paper writes them, and gamma, from the mean alone."""
+    eta, mean = repetitions.eta, repetitions.mean
+    k = np.arange(most + 1)
+    if eta == math.inf:
+        return stats.poisson.pmf(k, mean), None
+    means = {0.0: lambda g: (1 / g - 1) / math.log(1 / g)}
+    mean_at = means.get(eta, lambda g: eta * (1 - g) / (g * (1 - g**eta)))
+    gamma = optimize.brentq(lambda g: mean_at(g) - mean, 1e-7, 1 - 1e-7, xtol=1e-16, rtol=1e-14)
+    terms = k * math.log1p(-gamma)
+    if eta == 0.0:
+        p = np.exp(terms) / np.maximum(k, 1) / math.log(1 / gamma)
+    else:
+        steps = np.log((np.arange(most) + eta) / (np.arange(most) + 1))
+        p = np.exp(terms + np.concatenate(([0.0], np.cumsum(steps)))) / (gamma**-eta - 1)
+    p[0] = 0.0
+    return p, gamma
+
+
+# --- the number of candidates
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_drawn_numbers_follow_the_law_of_the_paper(law):
+    repetitions, draws = LAWS[law](6.0), 1000
+    source = SeededSource(7)
+    counts = np.bincount([repetitions.draw(source) for _ in range(draws)], minlength=400)
+    expected = draws * paper_law(repetitions, len(counts) - 1)[0]
+    assert not counts[expected == 0.0].any()
+    edges = [0, *np.searchsorted(np.cumsum(expected), np.arange(50, draws, 50)) + 1]
+    edges = sorted(set(edges))
+    seen, wanted = (np.add.reduceat(x, edges) for x in (counts.astype(float), expected))
+    inside = wanted > 5.0
+    statistic = ((seen - wanted) ** 2 / np.maximum(wanted, 1e-9))[inside].sum()
+    assert stats.chi2.sf(statistic, inside.sum() - 1) > 1e-4
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_draw_inverts_the_distribution_function_to_one_part_in_two_to_the_hundred(law):
+    repetitions = LAWS[law](3.0)
+    with localcontext(prec=60):
+        least, mass, growth = repetitions._start()
+        cumulative, k = mass, least
+        for _ in range(6):
+            border = int(cumulative * 2**128)
+            assert repetitions.draw(WordSource(border - 2**28)) == k
+            assert repetitions.draw(WordSource(border + 2**28)) == k + 1
+            mass *= growth(k)
+            cumulative, k = cumulative + mass, k + 1
+    assert repetitions.draw(WordSource(0)) == least
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("mean", [1.1, 4.0, 100.0])
+def test_what_is_drawn_is_at_most_what_is_priced(law, mean):
+    repetitions = LAWS[law](mean)
+    with localcontext(prec=60):
+        k, mass, growth = repetitions._start()
+        total = first_moment = Decimal(0)
+        while k < mean or mass > Decimal("1e-30"):
+            total, first_moment = total + mass, first_moment + k * mass
+            mass *= growth(k)
+            k += 1
+    assert abs(total - 1) < Decimal("1e-24")
+    assert Decimal(mean) * (1 - Decimal("3e-12")) <= first_moment <= Decimal(mean) + Decimal("1e-20")
+
+
+def test_the_least_uniform_number_and_the_largest_end_every_draw():
+    for law in LAWS.values():
+        repetitions = law(20.0)
+        assert repetitions.draw(WordSource(0)) in (0, 1)
+        assert 20 < repetitions.draw(WordSource(2**128 - 1)) < 20_000
+
+
+def test_only_poisson_may_draw_nobody():
+    assert LAWS["poisson"](2.0).draw(WordSource(0)) == 0
+    assert all(LAWS[law](2.0).draw(WordSource(0)) == 1 for law in LAWS if law != "poisson")
+
+
+def test_no_seed_decides_the_number_unless_a_test_injects_one():
+    assert inspect.signature(Repetitions.draw).parameters["source"].default is None
+    numbers = {LAWS["geometric"](100.0).draw() for _ in range(20)}
+    assert len(numbers) > 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"distribution": "geometric "}, "Expected a Distribution"),
+        ({"mean": 1.0}, "Expected 1.1 <= mean <= 10000, got mean=1.0"),
+        ({"mean": math.nan}, "got mean=nan"),
+        ({"mean": 1e5}, "got mean=100000.0"),
+        ({"shape": 0.5}, "Expected no shape for geometric"),
+        ({"distribution": Distribution.NEGATIVE_BINOMIAL}, "for negative-binomial, got shape=None"),
+        ({"distribution": Distribution.NEGATIVE_BINOMIAL, "shape": 0.0}, "got shape=0.0"),
+        ({"distribution": Distribution.NEGATIVE_BINOMIAL, "shape": math.nan}, "got shape=nan"),
+        ({"distribution": Distribution.NEGATIVE_BINOMIAL, "shape": math.inf}, "got shape=inf"),
+    ],
+)
+def test_a_law_that_is_none_is_refused(changes, said):
+    with pytest.raises(AccountingError, match=said):
+        Repetitions(**({"distribution": Distribution.GEOMETRIC, "mean": 10.0} | changes))
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_law_travels_as_json(law):
+    repetitions = LAWS[law](7.0)
+    assert Repetitions.from_json(json.loads(json.dumps(repetitions.to_json()))) == repetitions
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        {"distribution": "uniform", "mean": 2.0, "shape": None},
+        {"distribution": "poisson", "mean": 2.0, "k": 3},
+        {"distribution": "geometric", "mean": "2", "shape": None},
+    ],
+)
+def test_a_record_that_is_no_law_is_refused(record):
+    with pytest.raises(AccountingError, match="Expected distribution, mean and shape"):
+        Repetitions.from_json(record)
+
+
+# --- the price
+
+
+@pytest.mark.parametrize(
+    ("law", "mean", "epsilon"),
+    [
+        ("geometric", 10, 6.65),
+        ("geometric", 30, 7.54),
+        ("geometric", 100, 8.39),
+        ("logarithmic", 10, 5.71),
+        ("logarithmic", 30, 6.26),
+        ("logarithmic", 100, 6.78),
+    ],
+)
+def test_the_best_of_many_costs_what_the_paper_says(law, mean, epsilon):
+    assert selection_epsilon(spent(3.0, 0.05, 2000), LAWS[law](mean), DELTA) == pytest.approx(epsilon, rel=0.01)
+
+
+@pytest.mark.parametrize(("trainings", "epsilon"), [(1, 3.55), (10, 13.6), (30, 27.7), (100, 68.9)])
+def test_the_composition_of_as_many_costs_far_more(trainings, epsilon):
+    assert rdp_epsilon(spent(3.0, 0.05, 2000 * trainings), DELTA) == pytest.approx(epsilon, rel=0.01)
+
+
+def paper_price(event, repetitions, delta):
+    """Theorems 2 and 6, minimised over one fine set of orders; moments from autodp, chords between whole orders."""
+    orders = 1.0 + np.geomspace(0.05, 2000.0 if event.sampling_rate == 1.0 else 30.0, 1200)
+    whole = np.floor(orders).astype(int)
+    moment = {
+        k: event.steps * accounting._cgf(k, event.noise_multiplier, event.sampling_rate) for k in {*whole, *(whole + 1)}
+    }
+    cgf = np.array([moment[k] + (x - k) * (moment[k + 1] - moment[k]) for x, k in zip(orders, whole, strict=True)])
+    rdp = cgf / (orders - 1)
+    _, gamma = paper_law(repetitions, 1)
+    if gamma is None:
+        hat = np.log1p(1 / (orders - 1))
+        log_delta = (orders - 1) * (rdp - hat[:, None] + np.log1p(-1 / orders)) - np.log(orders)
+        best = rdp + repetitions.mean * np.exp(np.minimum(log_delta.min(axis=1), 0.0))
+    else:
+        best = rdp + (1 + repetitions.eta) * np.min((1 - 1 / orders) * rdp - math.log(gamma) / orders)
+    best = best + math.log(repetitions.mean) / (orders - 1)
+    return np.min(best + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1))
+
+
+@pytest.mark.parametrize(
+    ("event", "law", "mean"),
+    [
+        (spent(3.0, 0.05, 2000), "geometric", 10.0),
+        (spent(1.0, 0.01, 1000), "binomial, shape .5", 30.0),
+        (spent(8.0, 1.0, 20), "logarithmic", 1000.0),
+        (spent(8.0, 1.0, 20), "binomial, shape 4", 5.0),
+        (spent(20.0, 1.0, 1), "poisson", 30.0),
+    ],
+)
+def test_two_implementations_of_the_paper_agree_to_one_percent(event, law, mean):
+    ours, theirs = selection_epsilon(event, LAWS[law](mean), DELTA), paper_price(event, LAWS[law](mean), DELTA)
+    assert ours == pytest.approx(theirs, rel=0.01)
+
+
+def best_of(cdf, law, most=1200):
+    """Return the distribution of the best of K outputs (last entry: none at all) from that of one."""
+    p, _ = paper_law(law, most)
+    below = np.polynomial.polynomial.polyval(cdf, p)
+    return np.append(np.diff(below, prepend=p[0]), p[0])
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_no_selection_by_the_output_itself_exceeds_the_price(law):
+    """The worst that is known: candidates are one Gaussian release, ranked by it, or against it."""
+    repetitions, borders = LAWS[law](6.0), np.linspace(-12.0, 13.0, 801)
+    for noise, direction in itertools.product((0.7, 3.0), (1, -1)):
+        epsilon = selection_epsilon(spent(noise, 1.0, 1), repetitions, 1e-3)
+        absent, present = (stats.norm.cdf(borders * max(noise, 1.0), shift, noise) for shift in (0, direction))
+        absent, present = best_of(absent, repetitions), best_of(present, repetitions)
+        for p, q in ((absent, present), (present, absent)):
+            assert p.sum() == pytest.approx(1.0, abs=1e-9)
+            assert np.maximum(p - math.exp(epsilon) * q, 0.0).sum() <= 1e-3
+
+
+def test_a_selection_on_paper_costs_more_than_one_training():
+    """The price is no formality: at the epsilon of one release, its best of twenty is not private."""
+    repetitions, borders = LAWS["geometric"](20.0), np.linspace(-12.0, 13.0, 801)
+    absent, present = (best_of(stats.norm.cdf(borders, shift, 1.0), repetitions) for shift in (0, 1))
+    epsilon = rdp_epsilon(spent(1.0, 1.0, 1), 1e-3)
+    worst = max(np.maximum(p - math.exp(epsilon) * q, 0.0).sum() for p, q in ((absent, present), (present, absent)))
+    assert worst > 2e-3
+
+
+@pytest.mark.parametrize(("noise_multiplier", "sampling_rate"), [(0.4, 0.5), (1.0, 0.001), (100.0, 0.5), (30.0, 0.99)])
+def test_every_order_has_a_finite_moment_that_bounds_the_exact_one(noise_multiplier, sampling_rate):
+    accountant = accounting.RdpAccountant(accounting._ORDERS)
+    accountant.compose(accounting._dp_event(spent(noise_multiplier, sampling_rate, 1)))
+    assert np.isfinite(accountant.rdp).all()
+    for order, rdp in zip(accounting._ORDERS, accountant.rdp, strict=True):
+        if order <= 16 and order == int(order):
+            exact = accounting._cgf(int(order), noise_multiplier, sampling_rate) / (order - 1)
+            assert rdp == pytest.approx(exact, rel=1e-7, abs=0.1 * accounting._STEP_ROUNDING)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_price_grows_with_the_mean_and_is_never_below_one_training(law):
+    event = spent(30.0, 1.0, 10)
+    prices = [selection_epsilon(event, LAWS[law](mean), DELTA) for mean in (1.1, 3.0, 30.0)]
+    assert rdp_epsilon(event, DELTA) < prices[0] < prices[1] < prices[2]
+
+
+def test_parts_of_a_candidate_are_composed_before_it_is_selected():
+    event, law = spent(8.0, 1.0, 20), LAWS["geometric"](10)
+    halves = Composed((event.with_steps(10), event.with_steps(10)))
+    assert selection_epsilon(halves, law, DELTA) == pytest.approx(selection_epsilon(event, law, DELTA), rel=1e-9)
+    more = Composed((event, spent(20.0, 1.0, 10)))
+    assert selection_epsilon(more, law, DELTA) > selection_epsilon(event, law, DELTA)
+
+
+@pytest.mark.parametrize(
+    ("event", "price"),
+    [
+        (spent(2.0, 0.1, 0), 0.0),
+        (spent(2.0, 0.0, 10), 0.0),
+        (spent(math.inf, 0.5, 10), 0.0),
+        (spent(0.0, 0.5, 10), math.inf),
+    ],
+)
+def test_edges_are_priced_as_everywhere(event, price):
+    assert selection_epsilon(event, LAWS["geometric"](10), DELTA) == price
+
+
+def test_another_relation_and_an_impossible_delta_are_refused():
+    with pytest.raises(AccountingError, match="Expected add-or-remove-one for private selection"):
+        selection_epsilon(spent(2.0, 0.1, 10, Relation.REPLACE_ONE), LAWS["geometric"](10), DELTA)
+    with pytest.raises(AccountingError, match="0 < delta < 1"):
+        selection_epsilon(spent(2.0, 0.1, 10), LAWS["geometric"](10), 1.0)
+
+
+def test_a_price_below_an_attack_on_one_candidate_is_not_claimed(monkeypatch):
+    event = spent(2.0, 1.0, 7)
+    monkeypatch.setattr(accounting.RdpAccountant, "get_epsilon", lambda *_: 0.9 * attack_epsilon(event, DELTA))
+    with pytest.raises(AccountantsDisagreeError, match="private selection claims"):
+        selection_epsilon(event, LAWS["geometric"](11), DELTA)
+
+
+def test_the_secure_source_is_the_default(monkeypatch):
+    asked = []
+    monkeypatch.setattr(SecureSource, "random_bytes", lambda _, count: asked.append(count) or bytearray(count))
+    assert LAWS["geometric"](5.0).draw() == 1
+    assert asked == [16]
