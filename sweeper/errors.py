@@ -17,6 +17,10 @@ class PickError(SweeperError, LookupError):
     """No point of the front meets the conditions."""
 
 
+class TrialError(SweeperError, RuntimeError):
+    """A trial that cannot go on."""
+
+
 class RefutedError(SweeperError, RuntimeError):
     """An attack succeeded where a certificate says that none can: neither is reported."""
 

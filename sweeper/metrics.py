@@ -3,12 +3,14 @@
 Accuracy under attack is measured on every validation row, the same that accuracy and certificates are measured on, so
 that ``certified@R <= attacked@R <= accuracy`` must hold; where it does not, a certificate is wrong and nothing is
 reported. Membership inference reads training rows, and its scores are releases: only of published rows, or where
-everything is marked exploratory.
+everything is marked exploratory. Metrics of plug-ins get a copy of the model and validation rows, or training rows
+under the same condition.
 
 Shape letters: B rows.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 
 import torch
@@ -20,12 +22,14 @@ from clipless.losses import Loss
 from clipless.network import Network
 from sweeper.errors import RefutedError, SpecError
 from sweeper.objectives import AUTOATTACKED, attack_radius, attack_radius_text, radius, radius_text, reads_training_rows
+from sweeper.plugins import find_metric, is_metric
+from sweeper.records import MEMBERSHIP
 
 MEMBERSHIP_ROWS = 5000  # of each split, at most
 
 
 class TrialMetrics:
-    """The attacks of one trial.
+    """The attacks and plug-in metrics of one trial.
 
     Args:
         names: metrics of the spec; certificates among them are not computed here.
@@ -40,19 +44,20 @@ class TrialMetrics:
     def __init__(self, names: Sequence[str], declared: Metadata, loss: Loss, *, seed: int) -> None:
         check_metrics(names, declared)
         self._attacked = tuple(name for name in names if attack_radius(name) is not None)
-        self._membership = tuple(name for name in names if reads_training_rows([name]))
-        self._gain, self._loss, self._seed = declared.input_gain, loss, seed
+        self._membership = tuple(name for name in names if name in MEMBERSHIP)
+        self._own = {name: find_metric(name) for name in names if is_metric(name)}
+        self._declared, self._gain, self._loss, self._seed = declared, declared.input_gain, loss, seed
 
     def compute(
         self, model: Network, scores: Mapping[str, float], *, train: Split, validation: Split
     ) -> dict[str, float]:
-        """Attack one model.
+        """Attack and measure one model.
 
         Args:
             model: under attack; it stays as it is.
             scores: accuracy and certificates of this model on ``validation``, certificates at every attacked radius
                 among them.
-            train: the rows that it was trained on, read for membership inference only.
+            train: the rows that it was trained on, read for membership inference and by plug-ins that say so only.
             validation: rows of the same kind that it has not seen.
 
         Returns:
@@ -60,6 +65,7 @@ class TrialMetrics:
 
         Raises:
             RefutedError: an attack succeeded where a certificate says that none can.
+            SpecError: a plug-in returned no finite number.
         """
         found = {name: self._accuracy_under(name, model, scores, validation) for name in self._attacked}
         if self._membership:
@@ -67,6 +73,9 @@ class TrialMetrics:
             score = threshold_attack(model, self._loss, members, others)
             known = {"membership-auroc": score.auroc, "membership-advantage": score.advantage}
             found |= {name: known[name] for name in self._membership}
+        for name, metric in self._own.items():
+            rows = train if metric.reads_training_rows else validation
+            found[name] = metric.compute(name, deepcopy(model), rows, self._declared)
         return found
 
     def _accuracy_under(self, name: str, model: Network, scores: Mapping[str, float], validation: Split) -> float:

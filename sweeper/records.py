@@ -7,6 +7,7 @@ dashboards read. Nothing here imports Ray, Optuna, MLflow or torch.
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import stdev
 from typing import Any
 
 
@@ -72,6 +73,7 @@ class Point:
         epoch: 1-based; the point holds the model after this epoch.
         values: validation numbers by objective name, ``epsilon`` among them (``math.inf`` without privacy).
         accountants: epsilon by accountant, ``{"rdp": ..., "pld": ...}``; a missing one was not computed.
+        repeats: what the values of a point are the means of, the outcome of each repeat by name; none without repeats.
         test: test numbers, present for points of the final front only.
         model: path of the saved model relative to the sweep folder, if kept.
     """
@@ -80,6 +82,7 @@ class Point:
     epoch: int
     values: Mapping[str, float]
     accountants: Mapping[str, float] = field(default_factory=dict)
+    repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     test: Mapping[str, float] | None = None
     model: str | None = None
 
@@ -87,3 +90,8 @@ class Point:
     def key(self) -> tuple[str, int]:
         """Identity within the sweep."""
         return (self.trial, self.epoch)
+
+    def deviation(self, name: str) -> float | None:
+        """Return the standard deviation of a value over the repeats, None without several."""
+        outcomes = self.repeats.get(name, ())
+        return stdev(outcomes) if len(outcomes) > 1 else None

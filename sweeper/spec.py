@@ -7,6 +7,7 @@ are found by ``Spec.validate_against`` once the number of training rows is known
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -14,22 +15,16 @@ import yaml
 from pydantic import PrivateAttr, ValidationError, model_validator
 
 from clipless.methods import Method
+from sweeper.data_settings import DataSettings
 from sweeper.errors import SpecError
 from sweeper.hyperparameters import Choices, Range, Scalar, largest
 from sweeper.mistakes import locate, mistake, sentence, show
 from sweeper.objectives import needs_two_classes, radii
 from sweeper.records import Objective
-from sweeper.settings import (
-    DataSettings,
-    ModelSettings,
-    PrivacySettings,
-    ResourceSettings,
-    Sampler,
-    SearchSettings,
-    Section,
-    SweepName,
-    TrainingSettings,
-)
+from sweeper.search_settings import Sampler, SearchSettings
+from sweeper.sections import Section, SweepName
+from sweeper.selection_rules import check_private_selection
+from sweeper.settings import ModelSettings, PrivacySettings, ResourceSettings, TrainingSettings
 from sweeper.slots import Slot, grid_size, list_slots, proposal
 from sweeper.yaml_file import read_mapping
 
@@ -93,6 +88,11 @@ class Spec(Section):
         return self
 
     @model_validator(mode="after")
+    def _conditions_of_private_selection(self) -> Self:
+        check_private_selection(self.search, self.privacy, self.data, self.slots)
+        return self
+
+    @model_validator(mode="after")
     def _enough_to_try(self) -> Self:
         trials, size = self.search.trials, grid_size(self.slots)
         if trials is not None and size is not None and trials > size:
@@ -140,7 +140,9 @@ class Spec(Section):
 
     @property
     def trials(self) -> int:
-        """The number of trials to run."""
+        """The number of trials to run; under private selection, which draws it, the mean rounded up."""
+        if self.search.repetitions is not None:
+            return ceil(self.search.repetitions.mean)
         if self.search.trials is not None:
             return self.search.trials
         size = grid_size(self.slots)

@@ -5,44 +5,56 @@ is in these rows and in the saved models: public numbers, scores on rows declare
 weights.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from math import prod, sqrt
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+from uuid import uuid4
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor
 
 import clipless
-from clipless.augmentation import Augmentation
 from clipless.certificates import float64_features
-from clipless.clipping import AdaptiveClipping, Clipping
-from clipless.datasets import Dataset, Metadata, Split
-from clipless.errors import CliplessError
-from clipless.freezing import Freezing
-from clipless.layers import ClipGradient, ScaleByQuantile, Standardise
-from clipless.losses import LOSSES, Loss
+from clipless.checkpoint import load_state
+from clipless.datasets import Dataset, Split
 from clipless.network import Network
-from clipless.optimizers import Optimizer, Schedule
 from clipless.plan import Plan
-from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.randomness import RandomSource
-from clipless.projections import build_constraint
+from clipless.training import Epoch
+from sweeper.building import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
 from sweeper.config import TrialConfig
-from sweeper.errors import SpecError
 from sweeper.metrics import TrialMetrics
 from sweeper.objectives import radii
 from sweeper.pareto import FrontArchive
+from sweeper.pricing import steps_by
 from sweeper.records import Objective, Point
-from sweeper.settings import ADAPTIVE
-from sweeper.settings import Optimizer as OptimizerKind
 from sweeper.store import SweepFolder
 
-# Standardisation divides by no less than this share of the deviation that entries of the largest norm would have.
-_LEAST_DEVIATION = 0.02
-# A quantile of norms is looked for from this share of the largest one on.
-_LEAST_QUANTILE = 1e-3
+
+class Repeat:
+    """One training of a configuration: its model, its plan, and where its state is kept."""
+
+    def __init__(
+        self, config: TrialConfig, data: Dataset, seed: int, device: str = "cpu", checkpoint: Path | None = None
+    ) -> None:
+        self.loss = build_loss(config)
+        self.model = build_model(config, data, self.loss, seed).to(device)
+        self.plan = build_plan(config, self.model, self.loss, len(data.train))
+        self.checkpoint = checkpoint
+        self._features: Tensor | None = None
+
+    def held(self) -> int:
+        """Return the epoch that the training goes on from, 0 for its beginning."""
+        state = None if self.checkpoint is None else load_state(self.checkpoint, self.plan)
+        return 0 if state is None else state.epoch
+
+    def scores(self, split: Split, radii: Sequence[str], gain: float) -> dict[str, float]:
+        """Return accuracy and certificates of the model as it is now, always on the same rows."""
+        if self._features is None:
+            self._features = float64_features(self.model, split.x)
+        return clipless.evaluate(self.model, split, radii, gain, features=self._features)
 
 
 class TrialRun:
@@ -59,6 +71,10 @@ class TrialRun:
         folder: where models are saved, ``None`` to save none.
         device: where data and model live.
         source: randomness of batches and noise; tests inject one.
+        repeats: trainings of the configuration, epoch by epoch side by side, from other initial weights each. A row
+            holds their means; the model that is kept is always the first one's, so that none is chosen.
+        recorded: the last epoch that was reported by an earlier attempt; it and those before it are not reported again.
+        micro_batch_size: instead of the configuration's.
 
     Raises:
         SpecError: a configuration that cannot be trained.
@@ -77,63 +93,97 @@ class TrialRun:
         folder: Path | None = None,
         device: str = "cpu",
         source: RandomSource | None = None,
+        repeats: int = 1,
+        recorded: int = 0,
+        micro_batch_size: int | None = None,
     ) -> None:
         self._trial, self._config, self._data = trial, config, data
         self._radii = radii([*objectives, *map(Objective.named, metrics)])
         self._archive = FrontArchive(objectives)
         self._folder, self._device, self._source = folder, device, source
+        self._recorded = recorded
+        self._micro_batch_size = micro_batch_size or config.training.micro_batch_size
         if device != "cpu":  # private training refuses it: its rounding is larger than the noise covers
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-        self.loss = build_loss(config)
-        self._metrics = TrialMetrics(metrics, data.metadata, self.loss, seed=seed)
-        self.model = build_model(config, data, self.loss, seed).to(device)
+        self._repeats = [
+            Repeat(config, data, seed_of(seed, number), device, self._checkpoint(number)) for number in range(repeats)
+        ]
+        self._metrics = TrialMetrics(metrics, data.metadata, self._repeats[0].loss, seed=seed)
         self._augmentation = build_augmentation(config, data)
-        self.plan = build_plan(config, self.model, self.loss, len(data.train))
+
+    @property
+    def model(self) -> Network:
+        """The model that is kept."""
+        return self._repeats[0].model
+
+    @property
+    def plan(self) -> Plan:
+        """Of each training."""
+        return self._repeats[0].plan
 
     def plan_row(self) -> dict[str, Any]:
-        """Return the plan and the upper bound of epsilon after each epoch."""
-        plan = self.plan.to_json() | {"secure_generator": self._source is None or self._source.secure}
-        return {"kind": "plan", "epoch": 0, "plan": plan, "epsilon_curve": self.plan.epsilon_curve()}
+        """Return the plan, with the upper bound of epsilon after each epoch, and the steps that were kept of it."""
+        plan = self.plan.to_json() | {
+            "secure_generator": self._source is None or self._source.secure,
+            "epsilon_curve": self.plan.epsilon_curve(),
+            "repeats": len(self._repeats),
+        }
+        kept = sum(steps_by(plan, held) for repeat in self._repeats if (held := repeat.held()))
+        return {"kind": "plan", "epoch": 0, "attempt": uuid4().hex, "plan": plan, "kept": kept}
 
     def epoch_rows(self) -> Iterator[dict[str, Any]]:
-        """Train, and yield the row of each epoch; its model is saved if no earlier epoch was better."""
+        """Train, and yield the row of each epoch; its model is saved if no earlier one of this attempt was better."""
         train, validation = (
             on_device(self._data.train, self._device),
             on_device(self._data.validation, self._device),
         )
+        first = max(self._recorded + 1, *(repeat.held() for repeat in self._repeats))
+        trainings = [self._training(repeat, train) for repeat in self._repeats]
+        for number in range(first, self.plan.epochs + 1):
+            for training in trainings:
+                epoch = next(epoch for epoch in training if epoch.epoch == number)
+            gain = self._data.metadata.input_gain
+            found = [repeat.scores(validation, self._radii, gain) for repeat in self._repeats]
+            values = {"epsilon": epoch.epsilon, **_means(found)}
+            point = Point(trial=self._trial, epoch=number, values=values)
+            entered, _ = self._archive.add([point])
+            last = number == self.plan.epochs
+            if entered or last:
+                for repeat, scores in zip(self._repeats, found, strict=True):
+                    scores |= self._metrics.compute(repeat.model, scores, train=train, validation=validation)
+            yield {
+                "kind": "epoch",
+                "epoch": number,
+                "values": values | _means(found),
+                "repeats": _by_name(found) if len(found) > 1 else {},
+                "model": self._save(point) if entered else None,
+                "done": last,
+            }
+
+    def _training(self, repeat: Repeat, train: Split) -> Iterator[Epoch]:
         training = self._config.training
-        epochs = clipless.fit(
-            self.model,
-            self.loss,
+        return clipless.fit(
+            repeat.model,
+            repeat.loss,
             train,
-            self.plan,
+            repeat.plan,
             optimizer=build_optimizer(self._config),
             schedule=training.schedule,
             averaging=training.averaging,
-            micro_batch_size=training.micro_batch_size,
+            micro_batch_size=self._micro_batch_size,
             ghost_clipping=bool(training.ghost_clipping),
             exact_norms=bool(training.exact_norms),
             augmentation=self._augmentation,
             source=self._source,
+            checkpoint=repeat.checkpoint,
         )
-        features = float64_features(self.model, validation.x)
-        for epoch in epochs:
-            scores = clipless.evaluate(
-                self.model, validation, self._radii, self._data.metadata.input_gain, features=features
-            )
-            point = Point(trial=self._trial, epoch=epoch.epoch, values={"epsilon": epoch.epsilon, **scores})
-            entered, _ = self._archive.add([point])
-            last = epoch.epoch == self.plan.epochs
-            attacked: dict[str, float] = {}
-            if entered or last:
-                attacked = self._metrics.compute(self.model, scores, train=train, validation=validation)
-            yield {
-                "kind": "epoch",
-                "epoch": epoch.epoch,
-                "values": {**point.values, **attacked},
-                "model": self._save(point) if entered else None,
-                "done": last,
-            }
+
+    def _checkpoint(self, number: int) -> Path | None:
+        if self._folder is None:
+            return None
+        path = self._folder / SweepFolder.checkpoint_name(self._trial, number)
+        path.parent.mkdir(exist_ok=True)
+        return path
 
     def _save(self, point: Point) -> str | None:
         if self._folder is None:
@@ -143,121 +193,14 @@ class TrialRun:
         return name
 
 
-def build_loss(config: TrialConfig) -> Loss:
-    """Return the loss of a configuration."""
-    chosen = config.training.loss
-    return LOSSES[chosen.name](**chosen.parameters)
+def seed_of(seed: int, repeat: int) -> int:
+    """Return the seed of a repeat's initial weights: 32 bits, all that torch uses; the first repeat has the trial's."""
+    return seed if repeat == 0 else int(np.random.SeedSequence([seed, repeat]).generate_state(1)[0])
 
 
-def build_model(config: TrialConfig, data: Dataset, loss: Loss, seed: int) -> Network:
-    """Return the untrained model of a configuration.
-
-    Raises:
-        SpecError: the architecture does not fit the data or the loss.
-    """
-    declared, model = data.metadata, config.model
-    statistics, input_norm = build_statistics(config, declared)
-    clip = input_norm if model.input_clip is None else min(model.input_clip, input_norm)
-    options = model.options
-    try:
-        if "constraint" in options:
-            options["constraint"] = build_constraint(options["constraint"], model.weight_norm)
-        network = clipless.zoo.build(
-            model.architecture,
-            declared.input_shape,
-            loss.output_size(len(declared.classes)),
-            input_norm=clip,
-            generator=torch.Generator().manual_seed(seed),
-            **options,
-        )
-        behind = [] if config.training.gradient_clip is None else [ClipGradient(config.training.gradient_clip)]
-        return Network([*statistics, *network.layers, *behind], network.input_shape)
-    except (CliplessError, ValueError) as error:
-        raise SpecError(f"{error} (model.architecture={model.architecture} on {declared.name})") from error
+def _by_name(found: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    return {name: [scores[name] for scores in found] for name in found[0]}
 
 
-def build_statistics(config: TrialConfig, declared: Metadata) -> tuple[list[nn.Module], float]:
-    """Return the layers whose constants are paid releases, and a bound of the norms behind them.
-
-    Behind a standardisation that bound is no more than a convenient radius: 4 standard deviations in every feature.
-    Behind a quantile it is 1, the quantile itself.
-    """
-    shape, norm = declared.input_shape, declared.input_norm
-    layers: list[nn.Module] = []
-    if config.model.standardise:
-        layers.append(Standardise(shape[0], norm, floor=_LEAST_DEVIATION * norm / sqrt(prod(shape))))
-        norm = 4.0 * sqrt(prod(shape))
-    if config.model.input_quantile is not None:
-        layers.append(ScaleByQuantile(_LEAST_QUANTILE * norm, norm, config.model.input_quantile))
-        norm = 1.0
-    return layers, norm
-
-
-def build_plan(config: TrialConfig, model: Network, loss: Loss, population: int) -> Plan:
-    """Return the plan of a configuration for ``population`` training rows."""
-    training, privacy = config.training, config.privacy
-    return clipless.make_plan(
-        model,
-        loss,
-        population=population,
-        batch_size=training.batch_size,
-        delta=privacy.delta,
-        epsilon=privacy.epsilon,
-        noise_multiplier=privacy.noise_multiplier,
-        epochs=training.epochs,
-        sensitivity_fraction=training.sensitivity_fraction or 1.0,
-        allocation=privacy.noise or NoiseAllocation.MIN_VARIANCE,
-        relation=privacy.relation,
-        accept_large_delta=privacy.accept_large_delta,
-        method=training.method,
-        clip_norm=training.clip_norm,
-        follow_weights=bool(training.follow_weights),
-        clipping=build_clipping(config),
-        freezing=build_freezing(config),
-    )
-
-
-def build_freezing(config: TrialConfig) -> Freezing | None:
-    """Return which layers of a configuration rest, ``None`` for none."""
-    training = config.training
-    if training.freeze_after is None:
-        return None
-    return Freezing(layers=training.freeze_layers or 1, after=training.freeze_after)
-
-
-def build_augmentation(config: TrialConfig, data: Dataset) -> Augmentation | None:
-    """Return what makes the copies of a drawn row, ``None`` for the row itself.
-
-    Raises:
-        SpecError: the rows are no images.
-    """
-    training = config.training
-    if not (training.flip or training.shift):
-        return None
-    if len(data.metadata.input_shape) != 3:
-        raise SpecError(
-            f"Expected images for training.flip and training.shift, got rows of shape {data.metadata.input_shape} "
-            f"({data.metadata.name}); leave them out"
-        )
-    return Augmentation(copies=training.copies or 1, flip=bool(training.flip), shift=training.shift or 0)
-
-
-def build_clipping(config: TrialConfig) -> Clipping:
-    """Return how the clipping norm of a configuration moves."""
-    training = config.training
-    if training.gradient_clip_schedule != ADAPTIVE:
-        return Schedule(training.gradient_clip_schedule or Schedule.CONSTANT)
-    return AdaptiveClipping() if training.clip_quantile is None else AdaptiveClipping(quantile=training.clip_quantile)
-
-
-def build_optimizer(config: TrialConfig) -> Optimizer:
-    """Return the optimiser settings of a configuration."""
-    training = config.training
-    if training.optimizer is OptimizerKind.ADAM:
-        return clipless.Adam(training.learning_rate)
-    return clipless.SGD(training.learning_rate, training.momentum or 0.0)
-
-
-def on_device(split: Split, device: str) -> Split:
-    """Return the rows on ``device``."""
-    return replace(split, x=split.x.to(device), y=split.y.to(device))
+def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: fmean(values) for name, values in _by_name(found).items()}

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from clipless.losses import HKR, KR, ClassWeighted, TauCCE, loss_lipschitz
+from sweeper.building import build_loss
 from sweeper.config import TrialConfig, flatten
 from sweeper.errors import SpecError
 from sweeper.space import resolve, suggest
 from sweeper.spec import Spec, schema
-from sweeper.training import build_loss
 
 FILE = "mnist.yaml"
 TENTHS = [0.1] * 10

@@ -7,8 +7,9 @@ import pytest
 
 from sweeper.claims import MEMBERSHIP as CONDITION
 from sweeper.front import read_front
-from sweeper.runner import Options, run_sweep
+from sweeper.runner import run_sweep
 from sweeper.spec import Spec
+from sweeper.sweep_run import Options
 
 NAMES = ("attacked@0.25", "membership-auroc", "membership-advantage")
 

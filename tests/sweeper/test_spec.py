@@ -12,7 +12,7 @@ from sweeper.choices import ARCHITECTURES, LOSSES
 from sweeper.errors import SpecError
 from sweeper.hyperparameters import Choices, Range
 from sweeper.records import Direction
-from sweeper.settings import Sampler
+from sweeper.search_settings import Sampler
 from sweeper.spec import DEFAULT_TRIALS, Spec, schema
 from sweeper.yaml_file import parse_mapping
 
@@ -73,7 +73,6 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("search.scheduler", "hyperbend", "Expected scheduler none or hyperband or asha, got scheduler='hyperbend' (search.scheduler in mnist.yaml); did you mean 'hyperband'?"),
         ("search.eta", 1, "Expected an integer eta >= 2, got eta=1 (search.eta in mnist.yaml)"),
         ("search.sampler", "tpa", "Expected sampler tpe or gp or nsga2 or nsga3 or quasi-random or random or grid, got sampler='tpa' (search.sampler in mnist.yaml); did you mean 'tpe'?"),
-        ("search.repeats", 3, "Expected repeats = 1, got repeats=3 (search.repeats in mnist.yaml); several seeds per configuration are not available in this version"),
         ("search.objectives", ["accurracy"], "Expected an objective: epsilon, accuracy, auroc, certified@R or certified-auroc@R, got objectives='accurracy' (search.objectives.0 in mnist.yaml)"),
         ("search.objectives", ["accuracy", "certified@0"], "Expected a radius > 0 such as 0.25 or 36/255, got objectives='certified@0' (search.objectives.1 in mnist.yaml)"),
         ("search.objectives", ["certified@0.25", "certified@1/4"], "Expected each objective once, got objectives='certified@1/4' (search.objectives.1 in mnist.yaml)"),

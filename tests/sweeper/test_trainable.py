@@ -1,12 +1,15 @@
 """The class that Ray runs, without Ray: rows in order, nothing kept from one trial to the next."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 
 import clipless
 from clipless.projections import Orthogonal, SpectralBall
 from sweeper import trainable as module
-from sweeper.errors import SpecError
+from sweeper.errors import SpecError, TrialError
 from sweeper.space import resolve
 from sweeper.spec import Spec
 from sweeper.trainable import CliplessTrial, initial_seed
@@ -30,6 +33,7 @@ def config(content, tmp_path):
     return {
         "trial": "t0001",
         "proposal": {"training.learning_rate": 0.05},
+        "recorded": 0,
         "spec": Spec.from_mapping(content).to_plain(),
         "source": str(tmp_path / "digits.yaml"),
         "folder": str(tmp_path),
@@ -100,6 +104,7 @@ def test_the_same_seed_and_trial_give_the_same_initial_weights_but_another_noise
         trial.reset_config(config)
         trial.step()
         trial.step()
+        shutil.rmtree(Path(config["folder"]) / "checkpoints")
     (_, first, one), (_, second, other) = built
     assert torch.equal(first, second)
     assert not torch.equal(final(one), final(other))
@@ -149,3 +154,56 @@ def test_the_search_chooses_the_constraint_of_every_weight(trial, config, built,
     trial.step()
     constraints = {type(layer.constraint) for layer in built[0][2].model.layers if hasattr(layer, "constraint")}
     assert constraints == {kind}
+
+
+OUT_OF_MEMORY = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried ..."),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=["gpu", "cpu", "python"])
+def test_out_of_memory_it_goes_on_from_its_last_epoch_with_smaller_micro_batches(error, trial, built, monkeypatch):
+    real = TrialRun.epoch_rows
+
+    def short_of_memory(run):
+        rows = real(run)
+        if run._recorded == 0:
+            yield next(rows)
+        if run._micro_batch_size is None or run._micro_batch_size > 64:
+            raise error
+        yield from rows
+
+    monkeypatch.setattr(TrialRun, "epoch_rows", short_of_memory)
+    rows = [trial.step() for _ in range(5)]
+    assert [(row["kind"], row["epoch"], row.get("kept")) for row in rows] == [
+        *(("plan", 0, 0), ("epoch", 1, None)),
+        *(("plan", 0, 5), ("plan", 0, 5)),
+        ("epoch", 2, None),
+    ]
+    assert len({row["attempt"] for row in rows if row["kind"] == "plan"}) == 3
+    assert [options["micro_batch_size"] for options, *_ in built] == [None, 128, 64]  # the expected batch is 256
+
+
+def test_a_trial_that_has_not_memory_for_one_row_fails(trial, monkeypatch):
+    def never(_run):
+        raise MemoryError
+        yield
+
+    monkeypatch.setattr(TrialRun, "epoch_rows", never)
+    rows = iter(trial.step, None)
+    said = "out of memory with micro-batches of one row; use a smaller model"
+    with pytest.raises(TrialError, match=said):
+        assert len(list(rows)) < 20
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory(trial, monkeypatch):
+    def broken(_run):
+        raise RuntimeError("shapes do not match")
+        yield
+
+    monkeypatch.setattr(TrialRun, "epoch_rows", broken)
+    trial.step()
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        trial.step()

@@ -13,11 +13,12 @@ from clipless.network import Network
 from clipless.optimizers import SGD, Adam
 from clipless.privacy.accounting import claim
 from clipless.testing import SeededSource
+from sweeper.building import build_loss, build_model, build_optimizer, on_device
 from sweeper.config import TrialConfig
 from sweeper.errors import SpecError
 from sweeper.records import Objective
 from sweeper.store import SweepFolder
-from sweeper.training import TrialRun, build_loss, build_model, build_optimizer, on_device
+from sweeper.training import TrialRun
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
 EPOCHS = 5
@@ -53,7 +54,7 @@ def config(**changes):
     return TrialConfig.from_json(content)
 
 
-def trial(data, *, seed=0, source=None, folder=None, **changes):
+def trial(data, *, seed=0, source=None, folder=None, recorded=0, repeats=1, **changes):
     return TrialRun(
         trial="t0003",
         config=config(**changes),
@@ -62,6 +63,8 @@ def trial(data, *, seed=0, source=None, folder=None, **changes):
         seed=seed,
         folder=folder,
         source=source,
+        recorded=recorded,
+        repeats=repeats,
     )
 
 
@@ -96,9 +99,12 @@ def test_the_plan_comes_before_any_noise(digits):
     row = run.plan_row()
     assert (row["kind"], row["epoch"]) == ("plan", 0)
     assert source.drawn == 0
-    assert row["epsilon_curve"] == run.plan.epsilon_curve()
-    assert len(row["epsilon_curve"]) == EPOCHS
-    assert row["plan"] == run.plan.to_json() | {"secure_generator": False}
+    curve = run.plan.epsilon_curve()
+    assert len(curve) == EPOCHS
+    more = {"secure_generator": False, "epsilon_curve": curve, "repeats": 1}
+    assert row["plan"] == run.plan.to_json() | more
+    assert row["kept"] == 0
+    assert run.plan_row()["attempt"] != row["attempt"]
     assert row["plan"]["population"] == len(digits.train)
 
 
@@ -169,7 +175,7 @@ def test_models_are_saved_for_the_points_that_no_earlier_one_dominates(digits, t
     assert kept == [t + 1 for t in range(12) if not dominated(rows, t)]
     assert 1 < len(kept) < 12
     assert [row["model"] for row in rows if row["model"]] == [SweepFolder.model_name("t0003", t) for t in kept]
-    files = sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file())
+    files = sorted(p.relative_to(tmp_path).as_posix() for p in (tmp_path / "models").iterdir())
     assert files == sorted(row["model"] for row in rows if row["model"])
 
 
@@ -359,3 +365,47 @@ def test_test_scores_and_validation_scores_share_what_the_front_computes(digits)
     run, rows = trained(digits, source=SeededSource(0))
     again = clipless.evaluate(run.model, digits.validation, ["1/4"], digits.metadata.input_gain)
     assert again == {name: value for name, value in rows[-1]["values"].items() if name != "epsilon"}
+
+
+def test_a_trial_goes_on_from_its_last_epoch_and_reports_what_was_not_recorded(digits, tmp_path):
+    (tmp_path / "models").mkdir()
+    first = trial(digits, folder=tmp_path, source=SeededSource(1))
+    rows = first.epoch_rows()
+    before = [next(rows) for _ in range(2)]
+    second = trial(digits, folder=tmp_path, source=SeededSource(2), recorded=1)
+    assert second.plan_row()["kept"] == 2 * second.plan.steps_per_epoch
+    after = list(second.epoch_rows())
+    assert [row["epoch"] for row in after] == list(range(2, EPOCHS + 1))
+    assert after[0]["values"] == before[1]["values"]
+    third = trial(digits, folder=tmp_path, source=SeededSource(3), recorded=EPOCHS - 1)
+    assert [(row["epoch"], row["done"]) for row in third.epoch_rows()] == [(EPOCHS, True)]
+
+
+def test_repeats_are_trainings_of_their_own_whose_means_are_reported(digits, tmp_path):
+    (tmp_path / "models").mkdir()
+    run = trial(digits, folder=tmp_path, source=SeededSource(1), repeats=3)
+    one = trial(digits)
+    assert torch.equal(weights(run.model), weights(one.model))  # the first repeat is what the trial would be alone
+    starts = [weights(repeat.model) for repeat in run._repeats]
+    assert not any(torch.equal(starts[0], other) for other in starts[1:])
+    row = next(run.epoch_rows())
+    assert row["values"]["accuracy"] == pytest.approx(sum(row["repeats"]["accuracy"]) / 3)
+    assert len(set(row["repeats"]["accuracy"])) > 1
+    assert row["values"]["epsilon"] == run.plan.epsilon_curve()[0]
+    kept = clipless.load(tmp_path / row["model"])
+    assert clipless.evaluate(kept, digits.validation)["accuracy"] == row["repeats"]["accuracy"][0]
+    assert run.plan_row()["plan"]["repeats"] == 3
+
+
+def test_repeats_that_were_cut_off_between_two_of_them_go_on_side_by_side(digits, tmp_path):
+    (tmp_path / "models").mkdir()
+    rows = trial(digits, folder=tmp_path, source=SeededSource(1), repeats=2).epoch_rows()
+    next(rows)
+    before = (tmp_path / SweepFolder.checkpoint_name("t0003", 1)).read_bytes()
+    second = next(rows)
+    (tmp_path / SweepFolder.checkpoint_name("t0003", 1)).write_bytes(before)  # killed while it trained the second
+    again = trial(digits, folder=tmp_path, source=SeededSource(2), repeats=2, recorded=1)
+    assert again.plan_row()["kept"] == 3 * again.plan.steps_per_epoch
+    after = list(again.epoch_rows())
+    assert [row["epoch"] for row in after] == list(range(2, EPOCHS + 1))
+    assert after[0]["repeats"]["accuracy"][0] == second["repeats"]["accuracy"][0]

@@ -1,0 +1,150 @@
+"""From a configuration to what is trained and how: loss, model, plan, optimiser. Pure, but for initial weights."""
+
+from dataclasses import replace
+from math import prod, sqrt
+
+import torch
+from torch import nn
+
+import clipless
+from clipless.augmentation import Augmentation
+from clipless.clipping import AdaptiveClipping, Clipping
+from clipless.datasets import Dataset, Metadata, Split
+from clipless.errors import CliplessError
+from clipless.freezing import Freezing
+from clipless.layers import ClipGradient, ScaleByQuantile, Standardise
+from clipless.losses import LOSSES, Loss
+from clipless.network import Network
+from clipless.optimizers import Optimizer, Schedule
+from clipless.plan import Plan
+from clipless.privacy.allocation import NoiseAllocation
+from clipless.projections import build_constraint
+from sweeper.config import TrialConfig
+from sweeper.errors import SpecError
+from sweeper.settings import ADAPTIVE
+from sweeper.settings import Optimizer as OptimizerKind
+
+# Standardisation divides by no less than this share of the deviation that entries of the largest norm would have.
+_LEAST_DEVIATION = 0.02
+# A quantile of norms is looked for from this share of the largest one on.
+_LEAST_QUANTILE = 1e-3
+
+
+def build_loss(config: TrialConfig) -> Loss:
+    """Return the loss of a configuration."""
+    chosen = config.training.loss
+    return LOSSES[chosen.name](**chosen.parameters)
+
+
+def build_model(config: TrialConfig, data: Dataset, loss: Loss, seed: int) -> Network:
+    """Return the untrained model of a configuration.
+
+    Raises:
+        SpecError: the architecture does not fit the data or the loss.
+    """
+    declared, model = data.metadata, config.model
+    statistics, input_norm = build_statistics(config, declared)
+    clip = input_norm if model.input_clip is None else min(model.input_clip, input_norm)
+    options = model.options
+    try:
+        if "constraint" in options:
+            options["constraint"] = build_constraint(options["constraint"], model.weight_norm)
+        network = clipless.zoo.build(
+            model.architecture,
+            declared.input_shape,
+            loss.output_size(len(declared.classes)),
+            input_norm=clip,
+            generator=torch.Generator().manual_seed(seed),
+            **options,
+        )
+        behind = [] if config.training.gradient_clip is None else [ClipGradient(config.training.gradient_clip)]
+        return Network([*statistics, *network.layers, *behind], network.input_shape)
+    except (CliplessError, ValueError) as error:
+        raise SpecError(f"{error} (model.architecture={model.architecture} on {declared.name})") from error
+
+
+def build_statistics(config: TrialConfig, declared: Metadata) -> tuple[list[nn.Module], float]:
+    """Return the layers whose constants are paid releases, and a bound of the norms behind them.
+
+    Behind a standardisation that bound is no more than a convenient radius: 4 standard deviations in every feature.
+    Behind a quantile it is 1, the quantile itself.
+    """
+    shape, norm = declared.input_shape, declared.input_norm
+    layers: list[nn.Module] = []
+    if config.model.standardise:
+        layers.append(Standardise(shape[0], norm, floor=_LEAST_DEVIATION * norm / sqrt(prod(shape))))
+        norm = 4.0 * sqrt(prod(shape))
+    if config.model.input_quantile is not None:
+        layers.append(ScaleByQuantile(_LEAST_QUANTILE * norm, norm, config.model.input_quantile))
+        norm = 1.0
+    return layers, norm
+
+
+def build_plan(config: TrialConfig, model: Network, loss: Loss, population: int) -> Plan:
+    """Return the plan of a configuration for ``population`` training rows."""
+    training, privacy = config.training, config.privacy
+    return clipless.make_plan(
+        model,
+        loss,
+        population=population,
+        batch_size=training.batch_size,
+        delta=privacy.delta,
+        epsilon=privacy.epsilon,
+        noise_multiplier=privacy.noise_multiplier,
+        epochs=training.epochs,
+        sensitivity_fraction=training.sensitivity_fraction or 1.0,
+        allocation=privacy.noise or NoiseAllocation.MIN_VARIANCE,
+        relation=privacy.relation,
+        accept_large_delta=privacy.accept_large_delta,
+        method=training.method,
+        clip_norm=training.clip_norm,
+        follow_weights=bool(training.follow_weights),
+        clipping=build_clipping(config),
+        freezing=build_freezing(config),
+    )
+
+
+def build_freezing(config: TrialConfig) -> Freezing | None:
+    """Return which layers of a configuration rest, ``None`` for none."""
+    training = config.training
+    if training.freeze_after is None:
+        return None
+    return Freezing(layers=training.freeze_layers or 1, after=training.freeze_after)
+
+
+def build_augmentation(config: TrialConfig, data: Dataset) -> Augmentation | None:
+    """Return what makes the copies of a drawn row, ``None`` for the row itself.
+
+    Raises:
+        SpecError: the rows are no images.
+    """
+    training = config.training
+    if not (training.flip or training.shift):
+        return None
+    if len(data.metadata.input_shape) != 3:
+        raise SpecError(
+            f"Expected images for training.flip and training.shift, got rows of shape {data.metadata.input_shape} "
+            f"({data.metadata.name}); leave them out"
+        )
+    return Augmentation(copies=training.copies or 1, flip=bool(training.flip), shift=training.shift or 0)
+
+
+def build_clipping(config: TrialConfig) -> Clipping:
+    """Return how the clipping norm of a configuration moves."""
+    training = config.training
+    if training.gradient_clip_schedule != ADAPTIVE:
+        return Schedule(training.gradient_clip_schedule or Schedule.CONSTANT)
+    return AdaptiveClipping() if training.clip_quantile is None else AdaptiveClipping(quantile=training.clip_quantile)
+
+
+def build_optimizer(config: TrialConfig) -> Optimizer:
+    """Return the optimiser settings of a configuration."""
+    training = config.training
+    if training.optimizer is OptimizerKind.ADAM:
+        return clipless.Adam(training.learning_rate)
+    return clipless.SGD(training.learning_rate, training.momentum or 0.0)
+
+
+def on_device(split: Split, device: str) -> Split:
+    """Return the rows on ``device``."""
+    return replace(split, x=split.x.to(device), y=split.y.to(device))

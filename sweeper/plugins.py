@@ -1,0 +1,178 @@
+"""What users add by entry points: metrics and samplers, found by the names under which they were installed.
+
+Names are looked up without importing anything; a plug-in is imported when a spec uses it, never because a file or a
+request names a module. Data sets are plug-ins of `clipless.datasets`. Architectures and losses are none: every layer,
+loss and guard that privacy rests on has a rule in `clipless`, found by exact type, and one from outside would have
+none.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import metadata as importlib_metadata
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sweeper.errors import SpecError
+from sweeper.mistakes import did_you_mean, show
+from sweeper.records import MEMBERSHIP, Direction
+
+if TYPE_CHECKING:
+    from clipless.datasets import Metadata, Split
+    from clipless.network import Network
+
+METRICS = "sweeper.metrics"
+SAMPLERS = "sweeper.samplers"
+BUILT_IN_SAMPLERS = ("tpe", "gp", "nsga2", "nsga3", "quasi-random", "random", "grid")
+BUILT_IN_METRICS = ("epsilon", "accuracy", "auroc", *MEMBERSHIP)
+
+_NAME = re.compile(r"[a-z][a-z0-9._-]{0,49}")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number computed from a model and rows, to be recorded beside the objectives.
+
+    Attributes:
+        function: gets a copy of the model, rows, and the public facts about the data; returns a finite number.
+        direction: which way it improves.
+        reads_training_rows: whether the rows it gets are those that the model was trained on. Its numbers are then
+            releases that no epsilon covers: refused unless those rows are published or everything is exploratory.
+            Otherwise it gets the validation rows.
+    """
+
+    function: "Callable[[Network, Split, Metadata], float]"
+    direction: Direction
+    reads_training_rows: bool = False
+
+    def compute(self, name: str, model: "Network", split: "Split", declared: "Metadata") -> float:
+        """Return its number.
+
+        Raises:
+            SpecError: it returned something else.
+        """
+        value = self.function(model, split, declared)
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = float("nan")
+        if isinstance(value, str | bytes) or not isfinite(number):
+            raise SpecError(f"Expected a finite number from the metric {name}, got {show(value)}; correct the plug-in")
+        return number
+
+
+def metric(
+    direction: Direction | str, *, reads_training_rows: bool = False
+) -> "Callable[[Callable[[Network, Split, Metadata], float]], Metric]":
+    """Declare a function as a metric; the entry point names the result.
+
+    Args:
+        direction: ``"minimize"`` or ``"maximize"``.
+        reads_training_rows: whether it is to be given the training rows; see `Metric`.
+
+    Raises:
+        ValueError: another direction.
+    """
+    improves = Direction(direction)
+    return lambda function: Metric(function, improves, reads_training_rows)
+
+
+def installed(group: str) -> tuple[str, ...]:
+    """Return the names of the plug-ins of a group, in order; imports none."""
+    return tuple(sorted({entry.name for entry in importlib_metadata.entry_points(group=group)}))
+
+
+def installed_metrics() -> tuple[str, ...]:
+    """Return the names of the metrics that are plug-ins; imports none."""
+    return installed(METRICS)
+
+
+def is_metric(name: str) -> bool:
+    """Whether a plug-in of that name is installed as a metric; it is not imported."""
+    return _may_be_own(name) and name in installed(METRICS)
+
+
+def find_metric(name: str) -> Metric:
+    """Import the metric of that name.
+
+    Raises:
+        SpecError: none or several of that name, a name that is taken, or no `Metric`.
+    """
+    found = _load(METRICS, name, BUILT_IN_METRICS)
+    if not isinstance(found, Metric):
+        raise SpecError(
+            f"Expected a metric declared by sweeper.plugins.metric from the plug-in {name}, got {show(found)}; "
+            f"correct the plug-in"
+        )
+    return found
+
+
+def reading_metrics(names: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the names that are plug-ins which read training rows; these are imported to know."""
+    return tuple(name for name in names if is_metric(name) and find_metric(name).reads_training_rows)
+
+
+def check_sampler(name: str) -> str:
+    """Return the name of an installed sampler; it is not imported.
+
+    Raises:
+        SpecError: none or several of that name, or a name that is taken.
+    """
+    _entry(SAMPLERS, name, BUILT_IN_SAMPLERS)
+    return name
+
+
+def sampler(name: str, seed: int, kind: type[T]) -> T:
+    """Return a new sampler of an installed plug-in: a function of the seed.
+
+    Args:
+        name: of the plug-in.
+        seed: fixes its proposals.
+        kind: what it must be: ``optuna.samplers.BaseSampler``, which this module does not import.
+
+    Raises:
+        SpecError: no such plug-in, or it gives something else.
+    """
+    made = _load(SAMPLERS, name, BUILT_IN_SAMPLERS)
+    built = made(seed) if callable(made) else made
+    if not isinstance(built, kind):
+        raise SpecError(
+            f"Expected a function of the seed that returns a {kind.__name__} from the plug-in {name}, got "
+            f"{show(built)}; correct the plug-in"
+        )
+    return built
+
+
+def _may_be_own(name: str) -> bool:
+    """Whether a plug-in may have the name; looking plug-ins up takes 0.05 s, which other names need not pay."""
+    return name not in BUILT_IN_METRICS and _NAME.fullmatch(name) is not None
+
+
+def _load(group: str, name: str, taken: Iterable[str]) -> Any:
+    entry = _entry(group, name, taken)
+    try:
+        return entry.load()
+    except Exception as error:  # whatever somebody else's module does when it is imported
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SpecError(f"Cannot import the plug-in {name} ({entry.value}): {reason}; install it again") from error
+
+
+def _entry(group: str, name: str, taken: Iterable[str]) -> importlib_metadata.EntryPoint:
+    """Return the one entry point of that name."""
+    kind, names = group.partition(".")[2].removesuffix("s"), installed(group)
+    found = {entry.value: entry for entry in importlib_metadata.entry_points(group=group, name=name)}
+    known = f"installed are {', '.join(names)}" if names else f"no {kind} is installed as a plug-in"
+    if not found:
+        hint = did_you_mean(name, (*names, *taken))
+        raise SpecError(f"Expected a {kind}, got {name!r}; {hint + ' ' if hint else ''}{known}")
+    if name in taken or not _NAME.fullmatch(name):
+        raise SpecError(
+            f"Expected a plug-in under a name of its own in small letters, digits and . _ -, got the {kind} {name!r} "
+            f"of {next(iter(found))}; rename it ({known})"
+        )
+    if len(found) > 1:
+        raise SpecError(
+            f"Expected one {kind} {name!r}, got {' and '.join(sorted(found))}; uninstall all but one ({known})"
+        )
+    return next(iter(found.values()))

@@ -1,0 +1,170 @@
+"""The section ``search`` of a spec: which configurations are tried, and how long."""
+
+import enum
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from clipless.privacy.selection import LARGEST_MEAN, LARGEST_SHAPE, LEAST_MEAN, LEAST_SHAPE, Distribution, Repetitions
+from sweeper.domains import Domain, Name, Number
+from sweeper.errors import SpecError
+from sweeper.mistakes import mistake
+from sweeper.objectives import metric_list, objective_list, same
+from sweeper.outcomes import Constraint, parse_constraint
+from sweeper.plugins import BUILT_IN_SAMPLERS, SAMPLERS, check_sampler, installed
+from sweeper.sections import ONE_COUNT, ONE_POSITIVE, Section
+
+MLFLOW = "mlflow:"  # in front of the name of an experiment
+DEFAULT_MEAN = 10.0  # trials under private selection
+
+
+class Sampler(enum.Enum):
+    """What proposes configurations."""
+
+    TPE = "tpe"
+    GP = "gp"
+    NSGA2 = "nsga2"
+    NSGA3 = "nsga3"
+    QUASI_RANDOM = "quasi-random"
+    RANDOM = "random"
+    GRID = "grid"
+
+
+class Scheduler(enum.Enum):
+    """What ends trials early."""
+
+    NONE = "none"
+    HYPERBAND = "hyperband"
+    ASHA = "asha"
+
+
+class Selection(enum.Enum):
+    """How the model that leaves a sweep is chosen, which decides what that costs."""
+
+    NONE = "none"
+    PRIVATE = "private"
+
+
+_ADAPTIVE = (Sampler.TPE, Sampler.GP, Sampler.NSGA2, Sampler.NSGA3)
+
+
+class SamplerName(Domain):
+    """A sampler of this package, or the name of an installed plug-in."""
+
+    own = Name(names=Sampler, fixed=True)
+
+    def parse(self, value: Any) -> Sampler | str:
+        """Return the member, or the name of the plug-in."""
+        if isinstance(value, str) and value not in BUILT_IN_SAMPLERS and (plugins := installed(SAMPLERS)):
+            try:
+                return check_sampler(value)
+            except SpecError as error:
+                expected, _, remedy = str(error).removeprefix("Expected ").partition("; ")
+                if value in plugins:
+                    raise mistake(expected.partition(", got ")[0], remedy=remedy) from None
+                known = " or ".join(BUILT_IN_SAMPLERS)
+                raise mistake(f"{{name}} {known}, or a plug-in", remedy=remedy) from None
+        chosen = self.own.parse(value)
+        return chosen if isinstance(chosen, Sampler) else str(chosen)
+
+    def json_schema(self) -> dict[str, Any]:
+        """One of this package's, or of those that are installed here."""
+        return {"enum": [*self.own.known(), *installed(SAMPLERS)]}
+
+
+class EarlierSweep(Domain):
+    """The folder of a sweep, or ``mlflow:NAME``, an experiment in the store that tracks this sweep."""
+
+    def parse(self, value: Any) -> str:
+        """Return the text."""
+        if isinstance(value, str) and value.removeprefix(MLFLOW).strip():
+            return value
+        raise mistake(f"the folder of an earlier sweep, or {MLFLOW}NAME of an MLflow experiment")
+
+    def json_schema(self) -> dict[str, Any]:
+        """A text."""
+        return {"type": "string", "minLength": 1}
+
+
+class SearchSettings(Section):
+    """Which configurations are tried, and how long. ``trials`` left out: 16, or all if there are fewer."""
+
+    objectives: Annotated[tuple[str, ...], BeforeValidator(objective_list)] = ("epsilon", "accuracy")
+    metrics: Annotated[tuple[str, ...], BeforeValidator(metric_list)] = ()
+    constraints: tuple[str, ...] = Field(default=(), strict=False)
+    sampler: Annotated[Sampler | str, SamplerName()] = Sampler.TPE
+    scheduler: Annotated[Scheduler, Name(names=Scheduler, fixed=True)] = Scheduler.NONE
+    eta: Annotated[int, Number(integer=True, at_least=2, fixed=True)] = 3
+    grace: Annotated[int, ONE_COUNT] = 1
+    brackets: Annotated[int, ONE_COUNT] = 1
+    trials: Annotated[int, ONE_COUNT] | None = None
+    repeats: Annotated[int, ONE_COUNT] = 1
+    hours: Annotated[float, ONE_POSITIVE] | None = None
+    trial_hours: Annotated[float, ONE_POSITIVE] | None = None
+    seed: Annotated[int, Number(integer=True, at_least=0, below=2**32, fixed=True)] = 0
+    first: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
+    warm_start: Annotated[str, EarlierSweep()] | None = None
+    selection: Annotated[Selection, Name(names=Selection, fixed=True)] = Selection.NONE
+    selection_distribution: Annotated[Distribution, Name(names=Distribution, fixed=True)] | None = None
+    selection_mean: Annotated[float, Number(at_least=LEAST_MEAN, at_most=LARGEST_MEAN, fixed=True)] | None = None
+    selection_shape: Annotated[float, Number(at_least=LEAST_SHAPE, at_most=LARGEST_SHAPE, fixed=True)] | None = None
+
+    @model_validator(mode="after")
+    def _metrics_beside_objectives(self) -> Self:
+        for i, name in enumerate(self.metrics):
+            if any(same(name, objective) for objective in self.objectives):
+                raise mistake("no metric that is an objective", path=f"metrics.{i}", got=name, remedy="leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _warm_start_for_a_sampler_that_learns(self) -> Self:
+        if self.warm_start is not None and isinstance(self.sampler, Sampler) and self.sampler not in _ADAPTIVE:
+            expected = f"a sampler that learns from outcomes, which {self.sampler.value} does not"
+            raise mistake(expected, path="warm_start", got=self.warm_start, remedy="leave it out or use tpe")
+        return self
+
+    @property
+    def outcomes(self) -> tuple[Constraint, ...]:
+        """The constraints, each under the name that its value is recorded by."""
+        return tuple(parse_constraint(text, self._recorded) for text in self.constraints)
+
+    @property
+    def _recorded(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(("epsilon", "accuracy", *self.objectives, *self.metrics)))
+
+    @model_validator(mode="after")
+    def _constraints_that_can_be_read(self) -> Self:
+        for i, text in enumerate(self.constraints):
+            try:
+                parse_constraint(text, self._recorded)
+            except SpecError as error:
+                expected = str(error).removeprefix("Expected ").partition(", got ")[0]
+                raise mistake(expected, path=f"constraints.{i}", got=text) from None
+        return self
+
+    @property
+    def repetitions(self) -> Repetitions | None:
+        """The distribution of the number of trials under ``selection: private``, ``None`` without it."""
+        if self.selection is not Selection.PRIVATE:
+            return None
+        return Repetitions(
+            distribution=self.selection_distribution or Distribution.GEOMETRIC,
+            mean=self.selection_mean or DEFAULT_MEAN,
+            shape=self.selection_shape,
+        )
+
+    @model_validator(mode="after")
+    def _selection_that_is_used(self) -> Self:
+        for name in ("selection_distribution", "selection_mean", "selection_shape"):
+            given = getattr(self, name)
+            if given is not None and self.selection is not Selection.PRIVATE:
+                shown = given.value if isinstance(given, Distribution) else given
+                raise mistake("no {name} without selection: private", path=name, got=shown)
+        shaped = self.selection_distribution is Distribution.NEGATIVE_BINOMIAL
+        if shaped and self.selection_shape is None:
+            expected = "selection_shape with selection_distribution: negative-binomial"
+            raise mistake(expected, path="selection_shape", got=None, remedy="add it; 0.5 lies between the others")
+        if not shaped and self.selection_shape is not None:
+            expected = "no {name} without selection_distribution: negative-binomial"
+            raise mistake(expected, path="selection_shape", got=self.selection_shape)
+        return self
