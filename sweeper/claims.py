@@ -28,6 +28,10 @@ EARLY_ENDS = (
     "Trials were ended early by their validation scores. Whoever takes the last epoch of such a trial because it ended "
     "there has chosen it by these scores: that costs the epsilon of all epochs that were planned."
 )
+WARM_START = (
+    "Proposals were steered by the trials of an earlier sweep, {source}. What that sweep spent is in its own ledger "
+    "and not in this one: if both read the same data, they cost the composition of both."
+)
 EXPLORATORY = "Exploratory: no guarantee"
 
 
@@ -101,6 +105,7 @@ class Claim:
         secure_generator: bool = True,
         reads_training_rows: bool = False,
         ends_trials_early: bool = False,
+        warm_start: str | None = None,
     ) -> "Claim":
         """Return the claim of a sweep on declared data.
 
@@ -111,12 +116,15 @@ class Claim:
             secure_generator: whether batches and noise come from the secure generator; tests inject another.
             reads_training_rows: whether a metric is computed from training rows.
             ends_trials_early: whether a scheduler looks at scores while trials run.
+            warm_start: the earlier sweep that proposals learn from, if any.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
         if reads_training_rows:
             marks.append(MEMBERSHIP)
         if ends_trials_early:
             marks.append(EARLY_ENDS)
+        if warm_start is not None:
+            marks.append(WARM_START.format(source=warm_start))
         if not delta < 1 / population:
             marks.append(LARGE_DELTA.format(delta=delta, population=population))
         return cls(

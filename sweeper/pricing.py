@@ -26,6 +26,11 @@ class Answer:
     events: int
     statement: str = ""
 
+    @property
+    def released(self) -> bool:
+        """Whether this may leave at a stated price; a private selection releases its winner and nothing else."""
+        return self.events > 0 or isfinite(self.epsilon)
+
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         return {
@@ -46,6 +51,22 @@ def round_up(epsilon: float, digits: int = 4) -> str:
         return f"{epsilon:g}"
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(epsilon)
     return f"{rounded.normalize():f}"
+
+
+def drawn_by(plan: Mapping[str, Any], epoch: int) -> int:
+    """Return how many releases all repeats of a trial have made by the end of an epoch, 0 before the first.
+
+    Args:
+        plan: as a trial reports it, with its ``repeats``.
+        epoch: from 0.
+    """
+    return int(plan["repeats"]) * steps_by(plan, epoch) if epoch else 0
+
+
+def whole_event(plan: Mapping[str, Any]) -> PoissonGaussian:
+    """Return what a trial plans to spend: the releases of all its repeats, one mechanism."""
+    event = PoissonGaussian.from_json(plan["event"])
+    return event.with_steps(int(plan["repeats"]) * event.steps)
 
 
 def steps_by(plan: Mapping[str, Any], epoch: int) -> int:

@@ -69,6 +69,54 @@ def test_a_restarted_training_is_charged_again(path, event):
     assert ledger.answers(DELTA)["everything"].epsilon == rdp_epsilon(event.with_steps(150), DELTA)
 
 
+def test_a_training_that_goes_on_is_charged_what_was_drawn_and_what_is_left(path, event):
+    ledger = Ledger(path)
+    ledger.open("t", event)
+    ledger.close("t", 15)  # killed in the third epoch; the checkpoint holds two
+    before = ledger.epsilon_with("t", event, DELTA, kept=10)
+    assert ledger.open("t", event, kept=10) == 2
+    assert [entry.charged.steps for entry in ledger.entries()] == [15, 40]
+    ledger.close("t", 32)  # killed again
+    ledger.open("t", event, kept=30)
+    assert [entry.charged.steps for entry in ledger.entries()] == [15, 22, 20]
+    ledger.close("t", 50)
+    assert [entry.steps for entry in ledger.entries()] == [15, 22, 20]
+    assert Ledger(path).entries() == ledger.entries()
+    assert before == rdp_epsilon(event.with_steps(55), DELTA)
+    ledger.open("t", event)  # begins anew: nothing is forgiven
+    assert [entry.charged.steps for entry in ledger.entries()] == [15, 22, 20, 50]
+
+
+@pytest.mark.parametrize(
+    ("reached", "kept", "said"),
+    [
+        (None, 10, "kept=10 steps that trial t has run in a closed attempt"),
+        (9, 10, "kept=10 steps that trial t has run in a closed attempt"),
+        (9, -1, "kept=-1 steps"),
+        (50, 51, "kept=51 steps"),
+    ],
+)
+def test_nothing_goes_on_from_steps_that_were_not_run(reached, kept, said, path, event):
+    ledger = Ledger(path)
+    ledger.open("t", event)
+    if reached is not None:
+        ledger.close("t", reached)
+    with pytest.raises(RecordError, match=said):
+        ledger.open("t", event, kept=kept)
+    with pytest.raises(RecordError, match="kept=5 steps that trial new has run"):
+        ledger.open("new", event, kept=5)
+    assert len(Ledger(path).entries()) == 1
+
+
+def test_another_mechanism_does_not_go_on(path, event):
+    ledger = Ledger(path)
+    ledger.open("t", event)
+    ledger.close("t", 15)
+    with pytest.raises(RecordError, match="Expected the mechanism that trial t began with; begin it anew"):
+        ledger.open("t", replace(event, noise_multiplier=9.0), kept=10)
+    assert ledger.is_open("t") is False
+
+
 def test_a_ledger_survives_its_process(path, event):
     ledger = Ledger(path)
     ledger.open("t", event)

@@ -1,0 +1,119 @@
+"""The three prices of a sweep: of its winner, its front, and everything, each with a statement in words.
+
+Without private selection all three are the composition of everything charged. Under private selection the winner's
+price is that of the best of a secret random number of independent candidates, if every condition held. A row of data
+is in one split only: where a neighbouring data set changes one split, training and scores of private rows together
+cost the largest price of a split (``clipless.privacy.counts``), otherwise their composition.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from clipless.privacy.accounting import selection_epsilon
+from clipless.privacy.counts import in_one_split
+from clipless.privacy.events import PoissonGaussian
+from clipless.privacy.selection import Repetitions
+from sweeper.pricing import Answer, price, round_up
+from sweeper.selection import Terms
+
+_EVERY_TRIAL = "The choice looked at every trial and is charged for each"
+_WHY_COMPOSED = (
+    "the finer price of a winner needs search.selection: private, where the number of trials is drawn at random and "
+    "kept secret, configurations come independently from one fixed prior, all trials spend the same and train to their "
+    "end, and nobody but the winner is seen; this sweep did not promise that."
+)
+_UNPRICED = (
+    "was not released. Its price would be the composition of every training; no number is stated, because it would "
+    "give away how many there were, which the winner's price keeps secret."
+)
+
+
+def answers(
+    charged: Sequence[PoissonGaussian],
+    delta: float,
+    *,
+    tight: bool = False,
+    selection: Terms | None = None,
+    validation: Sequence[PoissonGaussian] = (),
+    test: Sequence[PoissonGaussian] = (),
+) -> dict[str, Answer]:
+    """Say what releasing the winner, the front, or everything costs.
+
+    Args:
+        charged: what every training is charged on the training rows.
+        delta: at which epsilon is stated.
+        tight: take seconds for a smaller epsilon, see ``pricing.price``.
+        selection: of a sweep that selected privately, with the conditions that were broken.
+        validation: what every training is charged for scores of private validation rows.
+        test: what is charged for scores of private test rows; under private selection those of the winner alone.
+
+    Returns:
+        An answer each for ``winner``, ``front`` and ``everything``. Behind a private selection whose conditions held,
+        none of them depends on the number of trainings, which is secret.
+    """
+    if selection is not None and not selection.broken:
+        return _selected(selection, test, delta)
+    everything = _composed([charged, validation, test], delta, tight=tight)
+    cost = (
+        f"epsilon {round_up(everything.epsilon)} at delta {delta:g}, the composition of every training of the sweep "
+        f"({everything.events}){_with_scores([*validation, *test])}"
+    )
+    why = f"{_EVERY_TRIAL}: {_WHY_COMPOSED}" if selection is None else _broken(selection)
+    statements = {
+        "winner": f"Releasing one model: {cost}. {why}",
+        "front": f"Releasing the front and its models: {cost}. {_EVERY_TRIAL}.",
+        "everything": f"Releasing every model of every epoch: {cost}.",
+    }
+    return {question: replace(everything, statement=text) for question, text in statements.items()}
+
+
+def _selected(selection: Terms, test: Sequence[PoissonGaussian], delta: float) -> dict[str, Answer]:
+    epsilon = max(
+        selection_epsilon(selection.priced, selection.repetitions, delta),
+        0.0 if selection.scores is None else selection_epsilon(selection.scores, selection.repetitions, delta),
+        price(test, delta).epsilon,
+    )
+    single = price([selection.event], delta).epsilon
+    winner = (
+        f"Releasing the winner and nothing else: epsilon {round_up(epsilon)} at delta {delta:g}, the price of the best "
+        f"of a secret random number of independent trials ({_law(selection.repetitions)}), of which each spends "
+        f"epsilon {round_up(single)}; its conditions held (Papernot and Steinke 2022, arXiv 2110.03620)."
+    )
+    unpriced = Answer(epsilon=math.inf, delta=delta, events=0)
+    return {
+        "winner": Answer(epsilon=epsilon, delta=delta, events=1, statement=winner),
+        "front": replace(unpriced, statement=f"The front {_UNPRICED}"),
+        "everything": replace(unpriced, statement=f"Everything else {_UNPRICED}"),
+    }
+
+
+def _composed(splits: Sequence[Sequence[PoissonGaussian]], delta: float, *, tight: bool) -> Answer:
+    every = [event for events in splits for event in events]
+    parts = splits if _one_split(every) else [every]
+    epsilon = max(price(events, delta, tight=tight).epsilon for events in parts)
+    return Answer(epsilon=epsilon, delta=delta, events=len(splits[0]))
+
+
+def _with_scores(scores: Sequence[PoissonGaussian]) -> str:
+    if not scores:
+        return ""
+    if _one_split(scores):
+        return " or of every score of the private rows of a split, whichever is more, for a row is in one split only"
+    return " and of every score of private rows, for replacing a row can reach two splits"
+
+
+def _one_split(events: Sequence[PoissonGaussian]) -> bool:
+    return all(in_one_split(event.relation) for event in events)
+
+
+def _broken(selection: Terms) -> str:
+    return (
+        f"Private selection ({_law(selection.repetitions)}) was asked for, but its price does not hold: "
+        f"{' '.join(selection.broken)} So every training is charged."
+    )
+
+
+def _law(repetitions: Repetitions) -> str:
+    shape = "" if repetitions.shape is None else f", shape {repetitions.shape:g}"
+    return f"{repetitions.distribution.value}, mean {repetitions.mean:g}{shape}"

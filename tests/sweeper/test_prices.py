@@ -1,0 +1,112 @@
+"""The three prices and their statements: composition, private selection, private scores."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from clipless.privacy.accounting import claim, rdp_epsilon, selection_epsilon
+from clipless.privacy.counts import scores_event
+from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from clipless.privacy.selection import Distribution, Repetitions
+from sweeper.prices import answers
+from sweeper.pricing import price, round_up
+from sweeper.selection import Terms
+
+DELTA = 1e-5
+QUESTIONS = ("winner", "front", "everything")
+GEOMETRIC = Repetitions(distribution=Distribution.GEOMETRIC, mean=10.0)
+ONE = PoissonGaussian(noise_multiplier=3.0, sampling_rate=0.05, steps=2000, relation=Relation.ADD_OR_REMOVE_ONE)
+TERMS = Terms(event=ONE, repetitions=GEOMETRIC)
+
+
+def test_an_adaptive_search_pays_the_composition_for_everything_it_may_release(event):
+    found = answers([event, ONE, event], DELTA)
+    assert tuple(found) == QUESTIONS
+    whole = price([event, ONE, event], DELTA).epsilon
+    assert all((answer.epsilon, answer.events, answer.delta) == (whole, 3, DELTA) for answer in found.values())
+    cost = f"epsilon {round_up(whole)} at delta 1e-05, the composition of every training of the sweep (3)"
+    assert all(cost in answer.statement for answer in found.values())
+    assert "charged for each: the finer price of a winner needs search.selection: private" in found["winner"].statement
+    assert "charged for each" in found["front"].statement
+
+
+def test_the_winner_of_a_private_selection_costs_what_the_paper_says():
+    found = answers([ONE] * 3, DELTA, selection=TERMS)
+    winner = found["winner"]
+    assert winner.epsilon == pytest.approx(6.65, rel=0.01)
+    assert winner.epsilon >= selection_epsilon(ONE, GEOMETRIC, DELTA)
+    assert f"epsilon {round_up(winner.epsilon)} at delta 1e-05" in winner.statement
+    assert f"(geometric, mean 10), of which each spends epsilon {round_up(rdp_epsilon(ONE, DELTA))}" in winner.statement
+
+
+def test_what_was_not_released_has_no_price_that_could_be_stated():
+    found = answers([ONE] * 3, DELTA, selection=TERMS)
+    for question in ("front", "everything"):
+        assert found[question].epsilon == math.inf
+        assert "was not released" in found[question].statement
+        assert "give away how many there were" in found[question].statement
+
+
+def test_nothing_that_is_said_of_a_held_selection_depends_on_how_many_there_were(event):
+    many, none = (answers([ONE] * k, DELTA, selection=TERMS, validation=[event] * k) for k in (40, 0))
+    assert many == none
+
+
+def test_broken_conditions_cost_the_composition_and_are_named():
+    broken = replace(TERMS, broken=("Candidate t0002 crashed.", "The sweep was interrupted."))
+    found = answers([ONE] * 10, DELTA, selection=broken)
+    assert {answer.epsilon for answer in found.values()} == {price([ONE] * 10, DELTA).epsilon}
+    assert found["winner"].epsilon == pytest.approx(13.6, rel=0.01)
+    said = found["winner"].statement
+    assert "Private selection (geometric, mean 10) was asked for, but its price does not hold" in said
+    assert "Candidate t0002 crashed. The sweep was interrupted. So every training is charged." in said
+
+
+def test_a_shape_is_named_with_its_law():
+    law = Repetitions(distribution=Distribution.NEGATIVE_BINOMIAL, mean=3.0, shape=0.5)
+    said = answers([ONE], DELTA, selection=Terms(event=ONE, repetitions=law))["winner"].statement
+    assert "(negative-binomial, mean 3, shape 0.5)" in said
+
+
+def test_nothing_spent_costs_nothing():
+    assert {answer.epsilon for answer in answers([], DELTA).values()} == {0.0}
+
+
+def test_a_tight_answer_asks_both_accountants(event):
+    loose, tight = (answers([event, event], DELTA, tight=flag)["winner"].epsilon for flag in (False, True))
+    assert tight == claim(Composed((event, event)), DELTA).epsilon < loose
+
+
+# --- scores of private rows
+
+
+def test_scores_of_other_rows_cost_no_more_than_the_dearer_side(event):
+    cheap, dear = (scores_event(noise, 10, event.relation) for noise in (50.0, 1.0))
+    trained = price([event, event], DELTA).epsilon
+    with_cheap = answers([event, event], DELTA, validation=[cheap, cheap], test=[cheap])["everything"]
+    assert with_cheap.epsilon == trained
+    assert with_cheap.events == 2
+    assert "whichever is more, for a row is in one split only" in with_cheap.statement
+    with_dear = answers([event, event], DELTA, validation=[dear, dear])["everything"]
+    assert with_dear.epsilon == price([dear, dear], DELTA).epsilon > trained
+    assert answers([event], DELTA, test=[dear])["winner"].epsilon == price([dear], DELTA).epsilon
+
+
+def test_replacing_a_row_can_reach_two_splits_and_everything_is_composed(event):
+    trained = replace(event, relation=Relation.REPLACE_ONE)
+    scored = scores_event(30.0, 10, Relation.REPLACE_ONE)
+    both = answers([trained], DELTA, validation=[scored])["everything"]
+    assert both.epsilon == price([trained, scored], DELTA).epsilon > price([trained], DELTA).epsilon
+    assert both.events == 1
+    assert "replacing a row can reach two splits" in both.statement
+
+
+def test_private_scores_are_selected_by_too_and_the_dearer_side_is_the_price(event):
+    dear = scores_event(1.0, 10, event.relation)
+    cheap = scores_event(500.0, 10, event.relation)
+    by_scores = answers([], DELTA, selection=replace(TERMS, scores=dear))["winner"].epsilon
+    assert by_scores == selection_epsilon(dear, GEOMETRIC, DELTA)
+    alone = answers([], DELTA, selection=TERMS)["winner"].epsilon
+    assert answers([], DELTA, selection=replace(TERMS, scores=cheap))["winner"].epsilon == alone < by_scores
+    assert answers([], DELTA, selection=TERMS, test=[dear])["winner"].epsilon == price([dear], DELTA).epsilon > alone
