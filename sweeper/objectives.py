@@ -1,8 +1,8 @@
 """Names of objectives: ``epsilon``, ``accuracy``, ``auroc``, ``certified@R`` and ``certified-auroc@R``.
 
 Metrics are recorded beside the objectives: certificates, and what attacks reach, ``attacked@R``,
-``autoattacked@R``, ``membership-auroc`` and ``membership-advantage``. An attack refutes, it never proves: as an
-axis of the front it would reward trials on which it fails, so none is an objective.
+``autoattacked@R``, ``membership-auroc`` and ``membership-advantage``, and metrics of plug-ins. An attack refutes, it
+never proves: as an axis of the front it would reward trials on which it fails, so none is an objective.
 
 R is a radius in units of the raw input, written as a number or a fraction and read exactly:
 ``certified@36/255`` is not rounded to a float before two names are compared.
@@ -15,6 +15,7 @@ from typing import Any
 
 from sweeper.errors import SpecError
 from sweeper.mistakes import mistake
+from sweeper.plugins import find_metric, installed_metrics, is_metric, reading_metrics
 from sweeper.records import MEMBERSHIP, Objective
 
 PLAIN = ("epsilon", "accuracy", "auroc")
@@ -44,7 +45,8 @@ def attack_radius_text(name: str) -> str | None:
 
 def reads_training_rows(names: Iterable[str]) -> bool:
     """Whether one of the names is computed from the rows that a model was trained on."""
-    return any(name in MEMBERSHIP for name in names)
+    names = tuple(names)
+    return any(name in MEMBERSHIP for name in names) or bool(reading_metrics(names))
 
 
 def needs_two_classes(name: str) -> bool:
@@ -105,8 +107,11 @@ def parse_metric(name: str) -> Objective:
     Raises:
         SpecError: no such metric.
     """
+    if is_metric(name):
+        return Objective(name, find_metric(name).direction)
     if name not in MEMBERSHIP and radius(name) is None and attack_radius(name) is None:
-        known = (f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", f"{ATTACKED}R", f"{AUTOATTACKED}R", *MEMBERSHIP)
+        kinds = (f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", f"{ATTACKED}R", f"{AUTOATTACKED}R")
+        known = (*kinds, *MEMBERSHIP, *installed_metrics())
         raise SpecError(f"Expected a metric: {', '.join(known[:-1])} or {known[-1]}, got {name!r}")
     return Objective.named(name)
 

@@ -121,11 +121,61 @@ def hypervolume(points: Sequence[Point], objectives: Sequence[Objective], box: B
     """
     box = Box.default(objectives) if box is None else box
     rows = box.scaled(costs(points, objectives), objectives)
-    if not len(rows):
-        return 0.0
-    if rows.shape[1] > 3:  # beyond three objectives, dominated rows cost time
+    if len(rows) and rows.shape[1] > 3:  # beyond three objectives, dominated rows cost time
         rows = rows[nondominated(rows)]
-    return float(moocore.hypervolume(rows, ref=np.ones(rows.shape[1])))
+    return _volume(rows)
+
+
+def _volume(rows: Floats) -> float:
+    return float(moocore.hypervolume(rows, ref=np.ones(rows.shape[1]))) if len(rows) else 0.0
+
+
+def hypervolume_curve(
+    points: Sequence[Point], objectives: Sequence[Objective], ends: Iterable[int], box: Box | None = None
+) -> tuple[float, ...]:
+    """Return, for each of ``ends``, the hypervolume of that many points from the beginning.
+
+    Only the front is carried from one end to the next, so the time grows with the number of ends, not with its square.
+
+    Args:
+        points: in the order in which they count.
+        objectives: the axes.
+        ends: ascending.
+        box: where it is measured; ``Box.default`` if left out.
+    """
+    box = Box.default(objectives) if box is None else box
+    rows = box.placed(costs(points, objectives), objectives)
+    front, start, values = rows[:0], 0, [0.0]
+    for end in ends:
+        more = rows[start:end]
+        candidates = np.concatenate([front, more[(more < 1.0).all(axis=1)]])  # NaN fails
+        mask = nondominated(candidates)
+        entered = bool(mask[len(front) :].any())
+        front, start = candidates[mask], end
+        values.append(_volume(front) if entered else values[-1])
+    return tuple(values[1:])
+
+
+def attained(matrix: Floats, runs: Sequence[int], count: int) -> Floats:
+    """Return the boundary of what at least ``count`` of the runs attain, as mutually non-dominated cost rows.
+
+    A run attains a vector of costs if one of its points is nowhere worse; the empirical attainment function counts
+    such runs (Fonseca et al. 2011, https://doi.org/10.1007/978-3-642-19893-9_8).
+
+    Args:
+        matrix: finite cost rows of all runs.
+        runs: for each row, the run that it belongs to.
+        count: from 1 (the best of all runs) to the number of runs (what every run attains).
+
+    Raises:
+        ValueError: a row that is not finite, or a count of no run.
+    """
+    total = len(set(runs))
+    if not (np.isfinite(matrix).all() and 1 <= count <= total):
+        raise ValueError(f"Expected finite rows and 1 <= count <= {total} runs, got count={count}")
+    share = 100.0 * (count - 0.5) / total  # moocore rounds a share up to whole runs
+    found: Floats = moocore.eaf(matrix, np.asarray(runs), percentiles=[share])
+    return found[:, :-1]
 
 
 def exclusive(rows: Floats) -> Floats:

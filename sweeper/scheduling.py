@@ -3,10 +3,14 @@
 At a *rung*, an epoch of a bracket, a trial goes on if it is among the best 1/eta of the trials that have reached that
 rung of its bracket (asynchronous successive halving, Li et al. 2020, arXiv 1810.05934). Two orders of trials:
 
-* ``front``: by non-dominated rank over all objectives; trials of one rank by what each adds to the hypervolume of that
-  rank. Between rungs a trial also ends when it can no longer matter: its epsilon at every later epoch is known, so if
-  even an optimistic continuation is nowhere better than the front found so far, nothing is lost.
+* ``front``: by how many dominate a trial in all objectives; those with as many above them by what each adds to the
+  hypervolume of these equals. After every epoch, at rungs too, a trial also ends when it can no longer matter: its
+  epsilon at every later epoch is known, so if even an optimistic continuation is nowhere better than the front found so
+  far, nothing is lost. Only a trial that dominates all others at a rung goes on whatever the projection says.
 * ``margin``: by the distance of its utility from the best that other trials have at its epsilon or below.
+
+A score that is no number ends its trial, as failed. A score that was not computed after an epoch counts with its last
+value at rungs, and where there is none yet, nothing is decided.
 
 Scores that decide are releases like any other; ending a trial on them is covered by the epsilon of all its planned
 epochs, which is what the ledger charges.
@@ -15,17 +19,20 @@ epochs, which is what the ledger charges.
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil, log
-from typing import Any
+from math import ceil, inf, isnan, log
+from typing import Any, assert_never
 
 import numpy as np
 
-from sweeper.pareto import Box, FrontArchive, costs, exclusive, nondominated
+from sweeper.pareto import Floats, costs
 from sweeper.records import Direction, Objective, Point
-from sweeper.settings import Scheduler, SearchSettings
+from sweeper.rungs import DominanceRung, Frontier, MarginRung, Margins, Standing
+from sweeper.search_settings import Scheduler, SearchSettings
 
-# What every objective but epsilon, all of them shares of 1, may gain per unit of log epoch without being noise.
+# What every objective but epsilon, all of them shares of 1, may gain per unit of log epoch: without being noise, and
+# before there is an earlier epoch to compare with.
 NOISE_FLOOR = 0.02
+FIRST_GAIN = 0.2
 
 
 def make_scheduler(search: SearchSettings, objectives: Sequence[Objective]) -> "RungScheduler | None":
@@ -57,6 +64,7 @@ class Decision:
         rank: place among the trials of the rung, from 1.
         of: trials that have reached the rung, this one included.
         kept: how many of them may go on.
+        failed: whether it ends because a score is no number.
     """
 
     trial: str
@@ -67,6 +75,7 @@ class Decision:
     rank: int | None = None
     of: int | None = None
     kept: int | None = None
+    failed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -75,11 +84,13 @@ class Decision:
 
 @dataclass(slots=True)
 class _Progress:
-    """One trial: its bracket, its epsilons, its points by epoch."""
+    """One trial: its bracket, its epsilons, its last values, and by epoch its costs and what was decided."""
 
     bracket: int
-    curve: Sequence[float]
-    points: dict[int, Point] = field(default_factory=dict)
+    curve: tuple[float, ...]
+    values: dict[str, float] = field(default_factory=dict)
+    rows: dict[int, Floats] = field(default_factory=dict)
+    decisions: dict[int, Decision | None] = field(default_factory=dict)
 
 
 class RungScheduler:
@@ -87,9 +98,9 @@ class RungScheduler:
 
     Args:
         objectives: axes of the front.
-        order: how trials are compared at a rung; ``front`` projects between rungs too.
+        order: how trials are compared at a rung; ``front`` projects after every epoch too.
         eta: one in eta goes on, at least 2.
-        grace: epochs before the first rung of the first bracket.
+        grace: epochs before the first rung of the first bracket, and before the first projection.
         brackets: sets of rungs, ``grace * eta**(b + k)`` for bracket b; trials join them in turn.
     """
 
@@ -108,8 +119,11 @@ class RungScheduler:
         self._objectives, self._order = tuple(objectives), order
         self._eta, self._grace, self._brackets = eta, grace, brackets
         self._trials: dict[str, _Progress] = {}
-        self._rungs: dict[tuple[int, int], list[str]] = {}
-        self._archive = FrontArchive(self._objectives)
+        self._fronts: dict[tuple[int, int], DominanceRung] = {}
+        self._gaps: dict[tuple[int, int], MarginRung] = {}
+        self._archive = Frontier(len(self._objectives))
+        self._utility = next(i for i, objective in enumerate(self._objectives) if objective.name != "epsilon")
+        self._margins = Margins(0.0 if self._maximised(self._utility) else 1.0)
 
     def begin(self, trial: str, curve: Sequence[float]) -> None:
         """Take in a trial before its first epoch, with its epsilon after each planned one."""
@@ -117,21 +131,56 @@ class RungScheduler:
             self._trials[trial] = _Progress(len(self._trials) % self._brackets, tuple(curve))
 
     def judge(self, point: Point) -> Decision | None:
-        """Take in an epoch and decide; None where there is nothing to decide."""
+        """Take in an epoch and decide; None where there is nothing to decide. An epoch seen before changes nothing."""
         progress = self._trials[point.trial]
-        progress.points[point.epoch] = point
-        self._archive.add([point])
+        if point.epoch not in progress.decisions:
+            progress.decisions[point.epoch] = self._decide(progress, point)
+        return progress.decisions[point.epoch]
+
+    def _decide(self, progress: _Progress, point: Point) -> Decision | None:
+        names = [objective.name for objective in self._objectives]
+        if (broken := self._broken(point)) is not None:
+            reason = f"{broken} is not a number after epoch {point.epoch}: ends"
+            return Decision(trial=point.trial, epoch=point.epoch, goes_on=False, reason=reason, failed=True)
+        progress.values |= {name: value for name, value in point.values.items() if name in names}
+        if not all(name in progress.values for name in names):
+            return None
+        known = Point(trial=point.trial, epoch=point.epoch, values=progress.values)
+        row = progress.rows[point.epoch] = costs([known], self._objectives)[0]
+        if all(name in point.values for name in names):
+            self._take(point, row)
         if point.epoch >= len(progress.curve):
             return None
-        if point.epoch in self._rung_epochs(progress):
-            return self._at_rung(point, progress.bracket)
-        if self._order is Order.FRONT and point.epoch >= self._grace and self._is_hopeless(progress, point):
-            reason = (
-                f"even an optimistic continuation from epoch {point.epoch} to {len(progress.curve)} stays behind the "
-                "front found so far"
-            )
-            return Decision(trial=point.trial, epoch=point.epoch, goes_on=False, reason=reason)
+        return self._at_epoch(progress, point, row)
+
+    def _broken(self, point: Point) -> str | None:
+        """Return the first objective whose value cannot be compared: NaN, or infinitely good."""
+        for column, objective in enumerate(self._objectives):
+            value = point.values.get(objective.name, 0.0)
+            if isnan(value) or value == (inf if self._maximised(column) else -inf):
+                return objective.name
         return None
+
+    def _take(self, point: Point, row: Floats) -> None:
+        """Compare later points with this one."""
+        match self._order:
+            case Order.FRONT:
+                self._archive.add(row)
+            case Order.MARGIN:
+                self._margins.add(point.trial, point.values["epsilon"], row[self._utility])
+            case _:
+                assert_never(self._order)
+
+    def _at_epoch(self, progress: _Progress, point: Point, row: Floats) -> Decision | None:
+        decision, unbeaten = None, False
+        if point.epoch in self._rung_epochs(progress):
+            standing = self._stand(progress, point, row)
+            decision, unbeaten = self._at_rung(point, standing), standing.unbeaten
+        if self._order is Order.MARGIN or point.epoch < self._grace or unbeaten:
+            return decision
+        if decision is not None and not decision.goes_on:
+            return decision
+        return self._projected_end(progress, point) or decision
 
     def _rung_epochs(self, progress: _Progress) -> set[int]:
         epochs, epoch = set(), self._grace * self._eta**progress.bracket
@@ -140,86 +189,58 @@ class RungScheduler:
             epoch *= self._eta
         return epochs
 
-    def _at_rung(self, point: Point, bracket: int) -> Decision:
-        reached = self._rungs.setdefault((bracket, point.epoch), [])
-        if point.trial not in reached:
-            reached.append(point.trial)
-        points = [self._trials[trial].points[point.epoch] for trial in reached]
-        kept = ceil(len(points) / self._eta)
-        order = by_front(points, self._objectives) if self._order is Order.FRONT else self._by_margin(points)
-        rank = 1 + [points[i].trial for i in order].index(point.trial)
-        goes_on = rank <= kept
+    def _stand(self, progress: _Progress, point: Point, row: Floats) -> Standing:
+        key = (progress.bracket, point.epoch)
+        match self._order:
+            case Order.FRONT:
+                return self._fronts.setdefault(key, DominanceRung(self._objectives)).enter(point.trial, row)
+            case Order.MARGIN:
+                rung, epsilon = self._gaps.setdefault(key, MarginRung()), point.values["epsilon"]
+                return rung.enter(point.trial, epsilon, row[self._utility], self._margins)
+            case _:
+                assert_never(self._order)
+
+    def _at_rung(self, point: Point, standing: Standing) -> Decision:
+        kept = ceil(standing.of / self._eta)
+        goes_on = standing.rank <= kept
         verdict = "goes on" if goes_on else "ends"
-        place = f"rank {rank} of {len(points)} at the rung of epoch {point.epoch}"
+        place = f"rank {standing.rank} of {standing.of} at the rung of epoch {point.epoch} ({standing.why})"
         return Decision(
             trial=point.trial,
             epoch=point.epoch,
             goes_on=goes_on,
             reason=f"{place}, where the best {kept} go on: {verdict}",
             rung=point.epoch,
-            rank=rank,
-            of=len(points),
+            rank=standing.rank,
+            of=standing.of,
             kept=kept,
         )
 
-    def _by_margin(self, points: Sequence[Point]) -> list[int]:
-        """Order points by how far their utility is above what other trials reach at their epsilon or below."""
-        utility = next(objective for objective in self._objectives if objective.name != "epsilon")
-        sign = 1.0 if utility.direction is Direction.MAXIMIZE else -1.0
-        margins = []
-        for point in points:
-            below = [
-                sign * other.values[utility.name]
-                for progress in self._trials.values()
-                for other in progress.points.values()
-                if other.trial != point.trial and other.values["epsilon"] <= point.values["epsilon"]
-            ]
-            margins.append(sign * point.values[utility.name] - max(below, default=min(0.0, sign)))
-        return sorted(range(len(points)), key=lambda i: (-margins[i], points[i].trial))
+    def _projected_end(self, progress: _Progress, point: Point) -> Decision | None:
+        """End a trial whose optimistic continuation is nowhere better than the front."""
+        ahead = self._continuation(progress, point.epoch)
+        if not all(self._archive.covers(row) for row in reversed(ahead)):
+            return None
+        best = ", ".join(f"{o.name} {abs(cost):.3g}" for o, cost in zip(self._objectives, ahead[-1], strict=True))
+        reason = (
+            f"even an optimistic continuation from epoch {point.epoch} to {len(progress.curve)} ({best}) stays behind "
+            "the front found so far: ends"
+        )
+        return Decision(trial=point.trial, epoch=point.epoch, goes_on=False, reason=reason)
 
-    def _is_hopeless(self, progress: _Progress, point: Point) -> bool:
-        earlier = [epoch for epoch in progress.points if epoch <= max(1, point.epoch // 2)]
-        if point.epoch < 2 or not earlier:
-            return False
-        since = progress.points[max(earlier)]
-        later = range(point.epoch + 1, len(progress.curve) + 1)
-        future = [self._projected(progress, since, point, epoch) for epoch in later]
-        front = costs([p for p in self._archive.points if p.trial != point.trial], self._objectives)
-        if not len(front):
-            return False
-        ahead = costs(future, self._objectives)
-        matched = [(front <= row).all(axis=1).any() for row in ahead]
-        return all(matched)
-
-    def _projected(self, progress: _Progress, since: Point, now: Point, epoch: int) -> Point:
-        """Return the point of a later epoch if every objective keeps its recent gain per log epoch."""
-        steps = log(epoch / now.epoch)
-        values = {"epsilon": progress.curve[epoch - 1]}
-        for objective in self._objectives:
+    def _continuation(self, progress: _Progress, epoch: int) -> Floats:
+        """Return the cost rows of the later epochs if every objective keeps its recent gain per log epoch."""
+        now, steps = progress.rows[epoch], np.log(np.arange(epoch + 1, len(progress.curve) + 1) / epoch)
+        since = max((e for e in progress.rows if e <= max(1, epoch // 2) and e < epoch), default=None)
+        ahead = np.empty((len(steps), len(self._objectives)))
+        for column, objective in enumerate(self._objectives):
             if objective.name == "epsilon":
+                ahead[:, column] = progress.curve[epoch:]
                 continue
-            sign = 1.0 if objective.direction is Direction.MAXIMIZE else -1.0
-            gained = sign * (now.values[objective.name] - since.values[objective.name])
-            slope = max(NOISE_FLOOR, gained / log(now.epoch / since.epoch))
-            values[objective.name] = min(1.0, max(0.0, now.values[objective.name] + sign * slope * steps))
-        return Point(trial=now.trial, epoch=epoch, values=values)
+            gain = FIRST_GAIN if since is None else (progress.rows[since][column] - now[column]) / log(epoch / since)
+            best = -1.0 if self._maximised(column) else 0.0
+            ahead[:, column] = np.maximum(best, now[column] - max(gain, NOISE_FLOOR) * steps)
+        return ahead
 
-
-def by_front(points: Sequence[Point], objectives: Sequence[Objective]) -> list[int]:
-    """Order points from best to worst: by non-dominated rank, within it by exclusive hypervolume.
-
-    Points that are not comparable come last; equals in everything by the name of their trial, so that the order in
-    which they are given does not matter.
-    """
-    matrix, box = costs(points, objectives), Box.default(objectives)
-    left = [i for i in range(len(points)) if not np.isnan(matrix[i]).any()]
-    order: list[int] = []
-    while left:
-        mask = nondominated(matrix[left])
-        rank = [i for i, chosen in zip(left, mask, strict=True) if chosen]
-        added = exclusive(box.placed(matrix[rank], objectives))
-        by_what_it_adds = sorted(zip(rank, added, strict=True), key=lambda pair: (-pair[1], points[pair[0]].trial))
-        order += [i for i, _ in by_what_it_adds]
-        left = [i for i in left if i not in set(rank)]
-    incomparable = set(range(len(points))) - set(order)
-    return order + sorted(incomparable, key=lambda i: points[i].trial)
+    def _maximised(self, column: int) -> bool:
+        return self._objectives[column].direction is Direction.MAXIMIZE

@@ -1,37 +1,53 @@
-"""The search: Optuna proposes through Ray's searcher interface and is told how each trial ended.
+"""The search: Optuna proposes, and is told how each trial ended. Ray is not known here.
 
-Ray's own adapter loses multi-objective results: a NaN leaves its trial running for ever, a missing metric
-aborts the whole run. Here every proposal ends as complete, with a number for every objective in its last
-epoch, or as failed. Tune is not configured here (``engine.py``), spaces are not defined here (``space.py``).
+Everything that is asked and told is written down first, so that a search can be rebuilt exactly: a proposal depends on
+the seed, on its number, and on what was asked and told before it, on nothing else. Spaces are not defined here
+(``space.py``).
 """
 
-import json
-import math
-import pickle
 import warnings
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from math import isnan
 from pathlib import Path
-from typing import Any, assert_never, cast
+from typing import Any, Protocol, assert_never
 
+import numpy as np
 import optuna
-from optuna.trial import TrialState
-from ray.tune.search.optuna import OptunaSearch
+from optuna.trial import TrialState, create_trial
 
+from sweeper import plugins
 from sweeper.outcomes import Constraint
-from sweeper.records import Direction, Objective
-from sweeper.settings import Sampler
+from sweeper.pareto import Box, FrontArchive, costs, exclusive
+from sweeper.records import Objective, Point
+from sweeper.rows import RowFile
+from sweeper.search_settings import Sampler
 from sweeper.space import quiet_optuna
+from sweeper.warm_start import Observation
 
 Space = Callable[[optuna.Trial], Mapping[str, Any]]
 
-ROW = "row"  # the key under which a trial's row travels through Ray, as one JSON text
+# Epochs of one trial that TPE is told. The other samplers are told one: to them a configuration has one outcome.
+TOLD_EPOCHS = 3
+
+# Trials of one generation of the evolutionary samplers: sweeps have tens of trials, not thousands.
+_POPULATION = 16
+
+# Samplers that note things down in the study when they are asked, as plug-ins may: they have to be asked again.
+_REMEMBERING = (Sampler.NSGA2, Sampler.NSGA3, Sampler.QUASI_RANDOM)
 
 
-def make_sampler(kind: Sampler, seed: int) -> optuna.samplers.BaseSampler:
-    """A sampler whose proposals depend on the seed and on the order of the results, on nothing else."""
+def make_sampler(kind: Sampler | str, seed: int) -> optuna.samplers.BaseSampler:
+    """A sampler whose proposals depend on the seed and on the order of the results; a plug-in by its name.
+
+    Raises:
+        SpecError: no such plug-in, or it gives no sampler.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return _sampler(kind, seed)
+        if isinstance(kind, Sampler):
+            return _sampler(kind, seed)
+        return plugins.sampler(kind, seed, optuna.samplers.BaseSampler)  # type: ignore[type-abstract]
 
 
 def _sampler(kind: Sampler, seed: int) -> optuna.samplers.BaseSampler:
@@ -57,6 +73,29 @@ def _sampler(kind: Sampler, seed: int) -> optuna.samplers.BaseSampler:
             assert_never(kind)
 
 
+class Proposals(Protocol):
+    """What starts trials needs of a search."""
+
+    asked: int
+    open: dict[str, dict[str, Any]]
+
+    def ask(self) -> str:
+        """Propose a configuration, put it into ``open``, and return its trial's id."""
+        ...
+
+    def skip(self, trials: int) -> None:
+        """Leave out so many ids."""
+        ...
+
+    def report(self, point: Point) -> None:
+        """Take in an epoch."""
+        ...
+
+    def finish(self, trial: str, *, failed: bool = False) -> None:
+        """A trial has ended."""
+        ...
+
+
 class _Grid(optuna.samplers.BruteForceSampler):
     """Every configuration once, in an order that the seed fixes; conditional values included."""
 
@@ -64,24 +103,18 @@ class _Grid(optuna.samplers.BruteForceSampler):
         """Do not end the study when all are done, which only ``Study.optimize`` allows."""
 
 
-# Trials of one generation of the evolutionary samplers: sweeps have tens of trials, not thousands.
-_POPULATION = 16
-
-
-class FrontSearch(OptunaSearch):
+class Search:
     """Multi-objective proposals from a define-by-run space.
-
-    A proposal reaches the trainable as ``{"trial": "t0007", "proposal": ...}``. Results are rows as
-    ``desk.py`` describes them, packed by ``engine.py``; a trial counts with its last epoch, its plan is no
-    result.
 
     Args:
         space: asks an Optuna trial for its values and returns the proposal.
-        objectives: what to optimise; an objective's name is its key in a row's ``values``.
-        sampler: what proposes.
+        objectives: what to optimise.
+        sampler: what proposes; the name of a plug-in for one of one's own, made anew for each proposal.
         seed: fixes the proposals, given the same results in the same order.
         first: parameter values to try first; parameters left out of one are sampled.
         constraints: what outcomes should meet; they steer TPE, GP, NSGA-II and NSGA-III towards those that do.
+        earlier: outcomes of earlier sweeps to learn from.
+        journal: the file of what was asked and told; what it holds is taken up again, before what is earlier.
     """
 
     def __init__(
@@ -89,94 +122,165 @@ class FrontSearch(OptunaSearch):
         space: Space,
         objectives: Sequence[Objective],
         *,
-        sampler: Sampler = Sampler.TPE,
+        sampler: Sampler | str = Sampler.TPE,
         seed: int,
         first: Sequence[Mapping[str, Any]] = (),
         constraints: Sequence[Constraint] = (),
+        earlier: Sequence[Observation] = (),
+        journal: Path | None = None,
     ) -> None:
-        self._objectives = tuple(objective.name for objective in objectives)
-        self._propose = space
-        self._constraints = tuple(constraints)
-        self._open: dict[str, optuna.Trial] = {}
-        self._violations: dict[str, dict[str, float]] = {}
-        self._last_values: dict[str, tuple[float, ...] | None] = {}
+        self._space, self._objectives, self._constraints = space, tuple(objectives), tuple(constraints)
+        self._sampler, self._seed = sampler, seed
+        self._first = deque(dict(one) for one in first)
+        self._archive = FrontArchive(self._objectives)
+        self._trials: dict[str, optuna.Trial] = {}
+        self._epochs: dict[str, list[Point]] = {}
+        self.asked = 0
+        self.open: dict[str, dict[str, Any]] = {}
         with quiet_optuna():
-            super().__init__(
-                lambda trial: dict(space(trial)),
-                metric=list(self._objectives),
-                mode=["min" if one.direction is Direction.MINIMIZE else "max" for one in objectives],
-                points_to_evaluate=[dict(point) for point in first],
-                sampler=make_sampler(sampler, seed),
+            self.study = optuna.create_study(directions=[objective.direction.value for objective in self._objectives])
+        self._journal = None
+        if journal is not None:
+            file = RowFile(journal, patient=True)
+            for row in file.read():
+                self._replay(row)
+            self._journal = file
+        for one in earlier:
+            row = {"event": "learn", "params": one.params, "values": one.values, "violations": one.violations}
+            self._write(row)
+            self._learn(row)
+
+    def ask(self) -> str:
+        """Propose a configuration and return its trial's id, ``t0001`` the first; the proposal is in ``open``."""
+        return self._ask(self._own_sampler(), self._first.popleft() if self._first else None)
+
+    def skip(self, trials: int) -> None:
+        """Leave out the ids of so many trials, of which something is recorded elsewhere."""
+        self.asked = max(self.asked, trials)
+
+    def enqueue(self, params: Mapping[str, Any]) -> None:
+        """Try these parameter values next; those left out are sampled."""
+        self._first.append(dict(params))
+
+    def report(self, point: Point) -> None:
+        """Take in an epoch, with the epsilon that its trial reported."""
+        if self._values(point) is not None:
+            self._archive.add([point])
+            if point.trial in self.open:
+                self._epochs[point.trial].append(point)
+
+    def finish(self, trial: str, *, failed: bool = False) -> None:
+        """Tell the sampler how an open trial ended; once.
+
+        A trial counts with those of its epochs that are on the front of all trials now, or with its last one. One that
+        failed, or has no epoch with a number for every objective, counts as failed.
+        """
+        if trial in self.open:
+            told = [] if failed else [self._outcome(point) for point in self._contributing(trial)]
+            self._write({"event": "tell", "trial": trial, "outcomes": told})
+            self._tell(trial, told)
+
+    def _own_sampler(self) -> optuna.samplers.BaseSampler:
+        """A sampler for the next trial alone."""
+        seed = self._seed
+        if self._sampler is not Sampler.QUASI_RANDOM:  # the points of one sequence share its seed
+            seed = int(np.random.SeedSequence([self._seed, self.asked + 1]).generate_state(1)[0])
+        return make_sampler(self._sampler, seed)
+
+    def _ask(self, sampler: optuna.samplers.BaseSampler, given: Mapping[str, Any] | None) -> str:
+        trial, proposal = self._suggested(sampler, given)
+        return self._opened(trial, proposal, given=given is not None)
+
+    def _suggested(
+        self, sampler: optuna.samplers.BaseSampler, given: Mapping[str, Any] | None
+    ) -> tuple[optuna.Trial, dict[str, Any]]:
+        self.study.sampler = sampler
+        if given is not None:
+            self.study.enqueue_trial(dict(given))
+        trial = self.study.ask()
+        try:
+            return trial, dict(self._space(trial))
+        except Exception:
+            self.study.tell(trial, state=TrialState.FAIL)
+            raise
+
+    def _opened(self, trial: optuna.Trial, proposal: dict[str, Any], *, given: bool) -> str:
+        self.asked += 1
+        name = f"t{self.asked:04d}"
+        self._write({"event": "ask", "trial": name, "params": dict(trial.params), "given": given})
+        self._trials[name], self.open[name], self._epochs[name] = trial, proposal, []
+        return name
+
+    def _tell(self, trial: str, outcomes: Sequence[Mapping[str, Any]]) -> None:
+        asked = self._trials.pop(trial)
+        del self.open[trial], self._epochs[trial]
+        if not outcomes:
+            self.study.tell(asked, state=TrialState.FAIL)
+            return
+        for name, violation in outcomes[0]["violations"].items():
+            asked.set_constraint(name, violation)
+        frozen = self.study.tell(asked, [float(value) for value in outcomes[0]["values"]])
+        for outcome in outcomes[1:]:
+            self._add(frozen, outcome["values"], outcome["violations"])
+
+    def _add(
+        self, like: optuna.trial.FrozenTrial, values: Sequence[Any], violations: Mapping[str, float] | None = None
+    ) -> None:
+        numbers = [float(value) for value in values]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            self.study.add_trial(
+                create_trial(
+                    params=like.params,
+                    distributions=like.distributions,
+                    values=numbers,
+                    constraints=dict(violations) if violations else None,
+                )
             )
 
-    @property
-    def metric(self) -> None:  # type: ignore[override]
-        """Nothing Ray may check: a result without a metric is a failed trial here, not the end of the run."""
+    def _learn(self, row: Mapping[str, Any]) -> None:
+        """Tell an outcome of an earlier sweep, under the distributions of this one."""
+        trial, _ = self._suggested(make_sampler(Sampler.RANDOM, 0), row["params"])
+        for name, violation in row["violations"].items():
+            trial.set_constraint(name, violation)
+        self.study.tell(trial, [float(value) for value in row["values"]])
 
-    @property
-    def study(self) -> optuna.Study:
-        """The Optuna study behind the proposals."""
-        return cast(optuna.Study, self._ot_study)
+    def _contributing(self, trial: str) -> list[Point]:
+        epochs = self._epochs[trial]
+        front = list(self._archive.points)
+        mine = [i for i, point in enumerate(front) if point.trial == trial]
+        if not mine:
+            return epochs[-1:]
+        added = exclusive(Box.default(self._objectives).placed(costs(front, self._objectives), self._objectives))
+        best = sorted(mine, key=lambda i: (-added[i], front[i].epoch))
+        return [front[i] for i in best[: TOLD_EPOCHS if self._sampler is Sampler.TPE else 1]]
 
-    def suggest(self, trial_id: str) -> dict[str, Any]:
-        """Propose the configuration of one trial; the same again when asked again."""
-        if trial_id not in self._open:
-            self._open[trial_id] = self.study.ask()
-        trial = self._open[trial_id]
-        try:
-            proposal = dict(self._propose(trial))
-        except Exception:
-            self._tell(trial_id, None)
-            raise
-        return {"trial": f"t{trial.number + 1:04d}", "proposal": proposal}
+    def _outcome(self, point: Point) -> dict[str, Any]:
+        violations = {str(one): one.violation(point.values) for one in self._constraints}
+        return {"epoch": point.epoch, "values": self._values(point), "violations": violations}
 
-    def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        """Keep the values of an epoch; a later epoch replaces them."""
-        row = read_row(result)
-        if row.get("kind") == "epoch":
-            self._last_values[trial_id] = self._values(row)
-            self._violations[trial_id] = {
-                str(constraint): constraint.violation(row.get("values", {})) for constraint in self._constraints
-            }
-
-    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
-        """Tell Optuna how the trial ended: complete with its last epoch's values, or failed."""
-        if result:
-            self.on_trial_result(trial_id, result)
-        values = self._last_values.pop(trial_id, None)
-        self._tell(trial_id, None if error else values)
-
-    def abandon(self) -> None:
-        """Tell Optuna that every trial still open has failed."""
-        for trial_id in list(self._open):
-            self._tell(trial_id, None)
-
-    def save(self, checkpoint_path: str) -> None:
-        """Write everything but the space, which may be a closure and belongs to the caller."""
-        state = {name: value for name, value in self.__dict__.items() if name not in {"_space", "_propose"}}
-        Path(checkpoint_path).write_bytes(pickle.dumps(state))
-
-    def restore(self, checkpoint_path: str) -> None:
-        """Continue from a saved state with this object's own space."""
-        self.__dict__.update(pickle.loads(Path(checkpoint_path).read_bytes()))
-
-    def _values(self, row: Mapping[str, Any]) -> tuple[float, ...] | None:
-        values = [row.get("values", {}).get(name) for name in self._objectives]
-        if any(not isinstance(value, int | float) or math.isnan(value) for value in values):
+    def _values(self, point: Point) -> tuple[float, ...] | None:
+        values = [point.values.get(objective.name) for objective in self._objectives]
+        if any(not isinstance(value, int | float) or isnan(value) for value in values):
             return None
-        return tuple(float(value) for value in values)
+        return tuple(float(value) for value in values if value is not None)
 
-    def _tell(self, trial_id: str, values: tuple[float, ...] | None) -> None:
-        trial = self._open.pop(trial_id, None)
-        violations = self._violations.pop(trial_id, {})
-        if trial is not None:
-            for name, violation in violations.items():
-                trial.set_constraint(name, violation)
-            state = TrialState.FAIL if values is None else TrialState.COMPLETE
-            self.study.tell(trial, values, state=state, skip_if_finished=True)
+    def _replay(self, row: Mapping[str, Any]) -> None:
+        if row["event"] == "ask":
+            given = self._first.popleft() if row["given"] and self._first else None
+            if self._sampler in _REMEMBERING or not isinstance(self._sampler, Sampler):
+                trial, proposal = self._suggested(self._own_sampler(), given)
+                if trial.params == row["params"]:
+                    self._opened(trial, proposal, given=row["given"])
+                    return
+                self.study.tell(trial, state=TrialState.FAIL)  # another version of the sampler
+            trial, proposal = self._suggested(make_sampler(Sampler.RANDOM, self._seed), row["params"])
+            self._opened(trial, proposal, given=row["given"])
+        elif row["event"] == "learn":
+            self._learn(row)
+        elif row["trial"] in self.open:
+            self._tell(row["trial"], row["outcomes"])
 
-
-def read_row(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The row inside a Ray result, ``{}`` if there is none."""
-    text = result.get(ROW)
-    return json.loads(text) if isinstance(text, str) else {}
+    def _write(self, row: Mapping[str, Any]) -> None:
+        if self._journal is not None:
+            self._journal.append(row)

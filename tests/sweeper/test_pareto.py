@@ -17,6 +17,7 @@ from sweeper.pareto import (
     dominates,
     front_mask,
     hypervolume,
+    hypervolume_curve,
     nondominated,
 )
 from sweeper.records import Objective, Point
@@ -92,6 +93,14 @@ def test_no_privacy_is_a_comparable_cost():
 def test_equal_points_do_not_dominate_each_other():
     points = points_of([(1.0, 0.5, 0.0), (1.0, 0.5, -0.0), (2.0, 0.5, 0.0)])
     assert front_mask(points, ALL).tolist() == [True, True, False]
+
+
+@settings(deadline=None, max_examples=50)
+@given(rows, st.lists(st.integers(0, 25), max_size=6))
+def test_the_hypervolume_so_far_is_that_of_the_points_so_far(seq, ends):
+    points, ends = points_of(seq), sorted(ends)
+    found = hypervolume_curve(points, ALL, ends, UNIT)
+    assert found == pytest.approx([hypervolume(points[:end], ALL, UNIT) for end in ends])
 
 
 def test_there_may_be_no_points():

@@ -1,25 +1,25 @@
 """Laws of early ends: who dominates a rung goes on, who is dominated by all ends, the order of arrivals is forgotten."""
 
-from math import ceil, nan
+from math import ceil, inf, nan
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeper.pareto import costs, dominates
 from sweeper.records import Objective, Point
-from sweeper.scheduling import Order, RungScheduler, by_front, make_scheduler
-from sweeper.settings import SearchSettings
+from sweeper.scheduling import Order, RungScheduler, make_scheduler
+from sweeper.search_settings import SearchSettings
 
-AXES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@0.25"))
-TWO = AXES[:2]
+AXES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@0.25", "auroc"))
+TWO, THREE = AXES[:2], AXES[:3]
 EPOCHS = 9
 
 
 def point(trial, epsilon, accuracy, certified=0.0, epoch=1):
-    return Point(
-        trial=trial, epoch=epoch, values={"epsilon": epsilon, "accuracy": accuracy, "certified@0.25": certified}
-    )
+    values = {"epsilon": epsilon, "accuracy": accuracy, "certified@0.25": certified, "auroc": 1 - accuracy * certified}
+    return Point(trial=trial, epoch=epoch, values=values)
 
 
 def scheduler(objectives=TWO, **options):
@@ -44,59 +44,99 @@ def points_of(rows_):
     return [point(f"t{i:04d}", *row) for i, row in enumerate(rows_)]
 
 
+@settings(max_examples=40)
 @given(rows, st.integers(2, 4))
 def test_a_newcomer_that_dominates_a_rung_goes_on(rows_, eta):
+    """Even if there is nothing left to gain."""
     best = point("t9999", 0.01, 1.0, 1.0)
-    assert at_first_rung([*points_of(rows_), best], AXES, eta=eta)[-1].goes_on
+    assert at_first_rung([*points_of(rows_), best], THREE, eta=eta)[-1].goes_on
 
 
-@given(rows.filter(lambda r: len(r) >= 1), st.integers(2, 4))
-def test_a_newcomer_that_all_dominate_ends(rows_, eta):
+@settings(max_examples=40)
+@given(rows, st.integers(2, 4), st.sampled_from(Order))
+def test_a_newcomer_that_all_dominate_ends(rows_, eta, order):
     worst = point("t9999", 99.0, -0.1, -0.1)
-    assert not at_first_rung([*points_of(rows_), worst], AXES, eta=eta)[-1].goes_on
+    assert not at_first_rung([*points_of(rows_), worst], THREE, eta=eta, order=order)[-1].goes_on
 
 
-@given(st.data(), rows)
-def test_decisions_on_a_full_rung_do_not_depend_on_who_came_first(data, rows_):
-    points = points_of(rows_)
-    shuffled = data.draw(st.permutations(points))
-    ranked = [points[i].trial for i in by_front(points, AXES)]
-    assert [shuffled[i].trial for i in by_front(shuffled, AXES)] == ranked
-    last = points[-1]
-    others = data.draw(st.permutations(points[:-1]))
-    one, other = (at_first_rung([*first, last], AXES)[-1] for first in (points[:-1], others))
+@settings(max_examples=40)
+@given(st.data(), rows, st.sampled_from(Order), st.sampled_from([TWO, THREE, AXES]))
+def test_decisions_on_a_full_rung_do_not_depend_on_who_came_first(data, rows_, order, objectives):
+    *others, last = points_of(rows_)
+    shuffled = data.draw(st.permutations(others))
+    one, other = (at_first_rung([*first, last], objectives, order=order)[-1] for first in (others, shuffled))
     assert one == other
 
 
-@given(rows)
-def test_ranks_are_those_of_peeling_fronts(rows_):
+@settings(max_examples=40)
+@given(rows, st.sampled_from([TWO, THREE, AXES]))
+def test_a_rank_counts_who_dominates(rows_, objectives):
+    """Every trial that fewer dominate is before, every trial that more dominate is behind."""
     points = points_of(rows_)
-    matrix, order = costs(points, AXES), by_front(points, AXES)
-    rank, left = {}, set(range(len(points)))
-    while left:
-        best = {i for i in left if not any(dominates(matrix[j], matrix[i]) for j in left)}
-        rank.update(dict.fromkeys(best, len(rank)))
-        left -= best
-    assert sorted(order) == list(range(len(points)))
-    assert [rank[i] for i in order] == sorted(rank.values())
+    decision = at_first_rung(points, objectives, eta=2)[-1]
+    matrix = costs(points, objectives)
+    above = [sum(dominates(other, row) for other in matrix) for row in matrix]
+    if decision.rung is not None:
+        before, equal = sum(a < above[-1] for a in above), above.count(above[-1])
+        assert before < decision.rank <= before + equal
+        assert f"({above[-1]} of them dominate it)" in decision.reason
 
 
-def test_within_a_rank_the_larger_gap_wins():
-    crowd = [point("t1", 1.0, 0.5), point("t2", 1.01, 0.505), point("t3", 6.0, 0.9)]
-    assert [crowd[i].trial for i in by_front(crowd, TWO)] == ["t3", "t2", "t1"]
+def test_among_equals_the_larger_gap_wins():
+    crowd = [point("t1", 1.0, 0.5), point("t2", 6.0, 0.9), point("t3", 1.01, 0.505)]
+    assert [decision.rank for decision in at_first_rung(crowd)] == [1, 1, 2]
+    assert at_first_rung([crowd[0], crowd[2], crowd[1]])[-1].rank == 1
 
 
-def test_a_point_that_cannot_be_compared_comes_last():
-    points = [point("t1", 1.0, nan), point("t2", 5.0, 0.1)]
-    assert [points[i].trial for i in by_front(points, TWO)] == ["t2", "t1"]
-
-
+@settings(max_examples=40)
 @given(rows, st.integers(2, 4))
 def test_one_in_eta_goes_on(rows_, eta):
-    for count, decision in enumerate(at_first_rung(points_of(rows_), AXES, eta=eta), start=1):
-        assert (decision.of, decision.kept) == (count, ceil(count / eta))
-        assert decision.goes_on == (decision.rank <= decision.kept)
-        assert f"rank {decision.rank} of {count}" in decision.reason
+    for count, decision in enumerate(at_first_rung(points_of(rows_), THREE, eta=eta), start=1):
+        if decision.rung is not None:
+            assert (decision.of, decision.kept) == (count, ceil(count / eta))
+            assert decision.goes_on == (decision.rank <= decision.kept)
+            assert f"rank {decision.rank} of {count}" in decision.reason
+
+
+@pytest.mark.parametrize("epoch", [1, 2, EPOCHS])
+@pytest.mark.parametrize("score", [nan, inf])
+@pytest.mark.parametrize("order", Order)
+def test_a_score_that_is_no_number_ends_its_trial_as_failed(order, score, epoch):
+    made = scheduler(order=order)
+    made.begin("t1", [1.0] * EPOCHS)
+    decision = made.judge(partial("t1", 1.0, score, epoch))
+    assert (decision.goes_on, decision.failed, decision.rung) == (False, True, None)
+    assert "accuracy is not a number" in decision.reason
+
+
+def partial(trial, epsilon, accuracy, epoch):
+    return Point(trial=trial, epoch=epoch, values={"epsilon": epsilon, "accuracy": accuracy})
+
+
+def test_an_infinite_epsilon_can_be_compared():
+    decisions = at_first_rung([point("t1", inf, 0.9), point("t2", 1.0, 0.5), point("t3", inf, 0.8)])
+    assert [decision.goes_on for decision in decisions] == [True, True, False]
+    made = scheduler(grace=2)
+    made.begin("t", [inf] * 9)
+    assert [made.judge(point("t", inf, 0.1 * e, epoch=e)) is None for e in range(1, 5)] == [True, False, True, True]
+
+
+def test_nothing_is_decided_before_every_objective_was_computed_once():
+    made = scheduler(THREE)
+    made.begin("t1", [1.0] * EPOCHS)
+    assert made.judge(partial("t1", 1.0, 0.5, 1)) is None
+    assert made.judge(point("t1", 1.0, 0.5, 0.5, epoch=3)).of == 1
+
+
+def test_an_objective_computed_now_and_then_counts_with_its_last_value():
+    made = scheduler(THREE, eta=2)
+    for trial in ("t1", "t2"):
+        made.begin(trial, [1.0, 2.0, 3.0, 4.0])
+    made.judge(point("t1", 1.0, 0.5, 0.4))
+    made.judge(point("t1", 2.0, 0.6, 0.4, epoch=2))
+    made.judge(point("t2", 1.0, 0.5, 0.9))
+    decision = made.judge(partial("t2", 2.0, 0.6, 2))
+    assert (decision.rung, decision.rank, decision.goes_on) == (2, 1, True)
 
 
 def rungs(bracket_of, epochs=28, **options):
@@ -157,12 +197,40 @@ CURVE = [0.5 + 0.1 * e for e in range(40)]
 def test_a_trial_that_cannot_catch_up_ends():
     decision = project(0.01, CURVE, [(0.3, 0.9)])
     assert not decision.goes_on
-    assert "optimistic continuation" in decision.reason
+    assert "optimistic continuation from epoch 9 to 40 (epsilon 4.4, accuracy 0.252)" in decision.reason
     assert decision.rung is None
 
 
+def test_a_trial_that_cannot_catch_up_ends_at_a_rung_too_whatever_its_rank():
+    made = scheduler(eta=2)
+    made.begin("front", [0.1] * 3)
+    made.judge(point("front", 0.1, 0.99, epoch=2))
+    for trial, epsilon, accuracy in (("t1", 1.0, 0.10), ("t2", 0.9, 0.05), ("t3", 0.8, 0.07)):
+        made.begin(trial, [epsilon, 2.0, 3.0])
+        last = made.judge(point(trial, epsilon, accuracy))
+    assert (last.goes_on, last.rung) == (False, None), "second of three, where two go on"
+
+
+def test_after_one_epoch_a_trial_may_gain_a_fifth_per_unit_of_log_epoch():
+    ends = []
+    for accuracy in (0.9 - 0.2 * np.log(4) - 0.01, 0.9 - 0.2 * np.log(4) + 0.01):
+        made = scheduler(brackets=2)  # the second bracket has no rung at epoch 1
+        made.begin("front", [0.5] * 9)
+        made.judge(point("front", 0.5, 0.9, epoch=9))
+        made.begin("t", [1.0, 2.0, 3.0, 4.0])
+        ends.append(made.judge(point("t", 1.0, accuracy)) is not None)
+    assert ends == [True, False]
+
+
+def test_nothing_is_projected_before_grace_is_over():
+    made = scheduler(grace=3)
+    for trial, epsilon, accuracy, epoch in (("front", 0.1, 0.99, 5), ("t1", 1.0, 0.1, 1), ("t1", 2.0, 0.1, 2)):
+        made.begin(trial, [epsilon] * 9)
+        assert made.judge(point(trial, epsilon, accuracy, epoch=epoch)) is None or trial == "front"
+
+
 def test_a_trial_that_still_gains_goes_on():
-    assert project(0.6, CURVE, [(0.3, 0.9)]) is None
+    assert project(0.3, CURVE, [(0.3, 0.9)]) is None
 
 
 def test_a_trial_at_epsilons_that_nobody_reached_goes_on():
@@ -187,21 +255,47 @@ def test_asha_compares_utility_at_equal_epsilon():
     assert found["d"].goes_on
 
 
-@settings(max_examples=20)
-@given(st.lists(st.tuples(st.integers(0, 5), shares, shares), min_size=1, max_size=60), st.sampled_from(Order))
-def test_the_same_events_give_the_same_decisions(events, order):
-    def run():
-        made, epochs, log = scheduler(AXES, order=order, brackets=2), {}, []
-        for trial, accuracy, certified in events:
-            name = f"t{trial}"
-            made.begin(name, [0.5 + 0.2 * e for e in range(30)])
-            epochs[name] = epochs.get(name, 0) + 1
-            if epochs[name] <= 30:
-                one = point(name, 0.3 + 0.2 * epochs[name], accuracy, certified, epochs[name])
-                log.append(made.judge(one))
-        return log
+def test_what_a_trial_had_itself_is_nothing_to_beat():
+    made, reasons = scheduler(order=Order.MARGIN, eta=2, grace=3), {}
+    for trial, epsilons, accuracies in (
+        ("a", (1.0, 2.0, 3.0), (0.9, 0.9, 0.8)),
+        ("b", (2.0, 4.0, 6.0), (0.5, 0.6, 0.7)),
+    ):
+        made.begin(trial, [*epsilons, 9.0])
+        for epoch, (epsilon, accuracy) in enumerate(zip(epsilons, accuracies, strict=True), start=1):
+            decision = made.judge(point(trial, epsilon, accuracy, epoch=epoch))
+        reasons[trial] = decision.reason
+    assert "0.8 above" in reasons["a"], "its own .9 does not count"
+    assert "0.2 below" in reasons["b"], "it has .7 where the other has .9"
 
-    assert run() == run()
+
+events_ = st.lists(st.tuples(st.integers(0, 5), shares, shares), min_size=1, max_size=60)
+
+
+def decided(events, order, *, begin_first=False, twice=False):
+    """Decisions about a log of events, trials begun as they come or all at once."""
+    made, epochs, log = scheduler(THREE, order=order, brackets=2), {}, []
+    curve = [0.5 + 0.2 * e for e in range(30)]
+    for name in dict.fromkeys(f"t{trial}" for trial, _, _ in events if begin_first):
+        made.begin(name, curve)
+    for trial, accuracy, certified in events:
+        name = f"t{trial}"
+        made.begin(name, curve)
+        epochs[name] = epochs.get(name, 0) + 1
+        if epochs[name] <= 30:
+            one = point(name, curve[epochs[name] - 1], accuracy, certified, epochs[name])
+            log.append(made.judge(one))
+            assert not twice or made.judge(one) == log[-1]
+    return log
+
+
+@settings(max_examples=20)
+@given(events_, st.sampled_from(Order))
+def test_the_same_events_give_the_same_decisions(events, order):
+    """Whether trials begin one by one or, as when records are read back, all at once; an epoch seen twice counts once."""
+    log = decided(events, order)
+    assert decided(events, order, begin_first=True) == log
+    assert decided(events, order, twice=True) == log
 
 
 @pytest.mark.parametrize("options", [{"eta": 1}, {"eta": 2.0}, {"grace": 0}, {"brackets": 0}])
@@ -223,9 +317,10 @@ def test_a_decision_is_plain_values():
         "trial": "t1",
         "epoch": 1,
         "goes_on": True,
-        "reason": "rank 1 of 1 at the rung of epoch 1, where the best 1 go on: goes on",
+        "reason": "rank 1 of 1 at the rung of epoch 1 (0 of them dominate it), where the best 1 go on: goes on",
         "rung": 1,
         "rank": 1,
         "of": 1,
         "kept": 1,
+        "failed": False,
     }

@@ -3,11 +3,15 @@ import math
 
 import optuna
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from sweeper.records import Objective
-from sweeper.search import ROW, FrontSearch, read_row
-from sweeper.settings import Sampler
+from sweeper.outcomes import parse_constraint
+from sweeper.records import Objective, Point
+from sweeper.search import TOLD_EPOCHS, Search
+from sweeper.search_settings import Sampler
+from sweeper.warm_start import Observation
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@36/255"))
 GOOD = {"epsilon": 1.0, "accuracy": 0.5, "certified@36/255": 0.25}
@@ -22,40 +26,39 @@ def space(trial):
     return proposal
 
 
+def grid(trial):
+    return {"a": trial.suggest_int("a", 1, 6), "b": trial.suggest_categorical("b", ["x", "y"])}
+
+
 def make(**more):
-    return FrontSearch(space, OBJECTIVES, **({"seed": 0} | more))
+    return Search(**({"space": space, "objectives": OBJECTIVES, "seed": 0} | more))
 
 
-def packed(kind, epoch=0, **values):
-    return {ROW: json.dumps({"kind": kind, "epoch": epoch, "values": values}), "done": False}
+def point(trial, epoch, **values):
+    return Point(trial=trial, epoch=epoch, values=values)
 
 
-def values_of(proposal):
-    return {
-        "epsilon": proposal["rate"],
-        "accuracy": 1 - proposal["rate"],
-        "certified@36/255": len(proposal) / 3,
-    }
-
-
-def run(search, count, start=0):
+def run(search, count):
+    """Run trials of one epoch; what is good about a configuration is a small learning rate."""
     proposals = []
-    for i in range(start, start + count):
-        config = search.suggest(f"ray{i}")
-        proposals.append(config["proposal"])
-        search.on_trial_complete(f"ray{i}", packed("epoch", 1, **values_of(config["proposal"])))
+    for _ in range(count):
+        trial = search.ask()
+        proposal = search.open[trial]
+        proposals.append(proposal)
+        rate = proposal.get("rate", 0.1)
+        search.report(point(trial, 1, epsilon=rate, accuracy=1 - rate, **{"certified@36/255": len(proposal) / 3}))
+        search.finish(trial)
     return proposals
 
 
-def test_a_proposal_carries_the_trials_number_from_one():
-    search = make()
-    assert [search.suggest(f"ray{i}")["trial"] for i in range(3)] == ["t0001", "t0002", "t0003"]
+def outcomes(search):
+    return [trial.values for trial in search.study.trials]
 
 
-def test_asked_again_for_a_trial_it_proposes_the_same():
+def test_trials_are_numbered_from_one():
     search = make()
-    assert search.suggest("ray0") == search.suggest("ray0")
-    assert len(search.study.trials) == 1
+    assert [search.ask() for _ in range(3)] == ["t0001", "t0002", "t0003"]
+    assert list(search.open) == ["t0001", "t0002", "t0003"]
 
 
 @pytest.mark.parametrize("sampler", [kind for kind in Sampler if kind is not Sampler.GRID])
@@ -63,6 +66,49 @@ def test_the_seed_and_the_results_fix_the_proposals(sampler):
     count = 12 if sampler is Sampler.GP else 25
     assert run(make(sampler=sampler), count) == run(make(sampler=sampler), count)
     assert run(make(sampler=sampler), 3) != run(make(sampler=sampler, seed=1), 3)
+
+
+@pytest.mark.parametrize("sampler", list(Sampler))
+def test_a_search_rebuilt_from_its_journal_goes_on_as_if_it_had_not_ended(sampler, tmp_path):
+    count = 11 if sampler in (Sampler.GP, Sampler.GRID) else 19
+    more = {"sampler": sampler, "space": grid if sampler is Sampler.GRID else space, "first": [{}]}
+    whole = make(**more)
+    expected = [*run(whole, count), whole.open[whole.ask()]]
+    run(make(journal=tmp_path / "p.jsonl", **more), count - 4)
+    again = make(journal=tmp_path / "p.jsonl", **more)
+    assert [*run(again, 4), again.open[again.ask()]] == expected[-5:]
+    assert again.asked == count + 1
+
+
+def test_a_trial_that_was_open_is_open_again_with_its_proposal(tmp_path):
+    search = make(journal=tmp_path / "p.jsonl")
+    run(search, 2)
+    trial = search.ask()
+    again = make(journal=tmp_path / "p.jsonl")
+    assert again.open == search.open
+    again.report(point(trial, 1, **GOOD))
+    again.finish(trial)
+    assert again.study.trials[2].state is TrialState.COMPLETE
+    assert make(journal=tmp_path / "p.jsonl").open == {}
+
+
+@settings(max_examples=15, deadline=None)
+@given(order=st.permutations(range(6)), cut=st.integers(0, 12))
+def test_whenever_it_is_killed_the_journal_holds_what_was_asked_and_told(order, cut, tmp_path_factory):
+    """Six trials are open at once and end in any order; the journal is cut anywhere."""
+    path = tmp_path_factory.mktemp("search") / "p.jsonl"
+    search = make(journal=path)
+    trials = [search.ask() for _ in range(6)]
+    for number in order:
+        search.report(point(trials[number], 1, **GOOD | {"accuracy": number / 6}))
+        search.finish(trials[number], failed=number == 3)
+    rows = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(rows[:cut]))
+    again = make(journal=path)
+    told = {json.loads(row)["trial"] for row in rows[6:cut]}
+    assert set(again.open) == set(trials[:cut]) - told
+    assert all(again.open[trial] == again._space(again._trials[trial]) for trial in again.open)
+    assert [t.params for t in again.study.trials] == [t.params for t in search.study.trials[: min(cut, 6)]]
 
 
 def test_tpe_learns_from_the_results():
@@ -73,129 +119,147 @@ def test_tpe_learns_from_the_results():
 
 def test_first_configurations_come_first_and_their_gaps_are_sampled():
     search = make(first=[{"training.learning_rate": 0.5, "training.loss": "hinge"}, {"training.loss": "tau-cce"}])
-    assert search.suggest("ray0")["proposal"] == {"rate": 0.5, "loss": "hinge"}
-    assert search.suggest("ray1")["proposal"].keys() == {"rate", "loss", "temperature"}
+    assert search.open[search.ask()] == {"rate": 0.5, "loss": "hinge"}
+    assert search.open[search.ask()].keys() == {"rate", "loss", "temperature"}
 
 
-def test_a_trial_counts_with_its_last_epoch():
+def test_what_is_enqueued_comes_next(tmp_path):
+    search = make(journal=tmp_path / "p.jsonl")
+    run(search, 2)
+    search.enqueue({"training.learning_rate": 0.5, "training.loss": "hinge"})
+    assert search.open[search.ask()] == {"rate": 0.5, "loss": "hinge"}
+    again = make(journal=tmp_path / "p.jsonl", first=[{"training.learning_rate": 0.5, "training.loss": "hinge"}])
+    assert again.open[again.ask()] != {"rate": 0.5, "loss": "hinge"}  # that one was tried
+
+
+def test_a_trial_counts_with_its_epochs_on_the_front():
     search = make()
-    search.suggest("ray0")
-    search.on_trial_result("ray0", packed("plan"))
-    search.on_trial_result("ray0", packed("epoch", 1, **GOOD))
-    search.on_trial_complete("ray0", packed("epoch", 2, **(GOOD | {"accuracy": 0.75})))
-    (trial,) = search.study.trials
-    assert trial.state is TrialState.COMPLETE
-    assert trial.values == [1.0, 0.75, 0.25]
+    trial = search.ask()
+    for epoch in range(1, 7):
+        search.report(point(trial, epoch, epsilon=epoch / 4, accuracy=min(epoch, 4) / 8, **{"certified@36/255": 0.1}))
+    search.finish(trial)
+    assert len(outcomes(search)) == TOLD_EPOCHS
+    assert {tuple(values) for values in outcomes(search)} < {(e / 4, e / 8, 0.1) for e in range(1, 5)}
+    assert len({str(trial.params) for trial in search.study.trials}) == 1
+
+
+def test_a_trial_without_an_epoch_on_the_front_counts_with_its_last():
+    search = make()
+    best, worse = search.ask(), search.ask()
+    search.report(point(best, 1, epsilon=0.1, accuracy=0.9, **{"certified@36/255": 0.9}))
+    for epoch in (1, 2):
+        search.report(point(worse, epoch, epsilon=float(epoch), accuracy=0.1 * epoch, **{"certified@36/255": 0.1}))
+    search.finish(worse)
+    assert search.study.trials[1].values == [2.0, 0.2, 0.1]
+
+
+@pytest.mark.parametrize("sampler", [Sampler.NSGA2, Sampler.RANDOM, Sampler.GP])
+def test_other_samplers_are_told_the_epoch_that_adds_most(sampler):
+    search = make(sampler=sampler)
+    trial = search.ask()
+    for epoch, accuracy in ((1, 0.1), (2, 0.8), (3, 0.81)):
+        search.report(point(trial, epoch, epsilon=float(epoch), accuracy=accuracy, **{"certified@36/255": 0.5}))
+    search.finish(trial)
+    assert outcomes(search) == [[2.0, 0.8, 0.5]]
 
 
 def test_a_trial_without_privacy_is_a_result():
     search = make()
-    search.suggest("ray0")
-    search.on_trial_complete("ray0", packed("epoch", 1, **(GOOD | {"epsilon": math.inf})))
+    trial = search.ask()
+    search.report(point(trial, 1, **(GOOD | {"epsilon": math.inf})))
+    search.finish(trial)
     assert search.study.trials[0].values == [math.inf, 0.5, 0.25]
-    run(search, 30, start=1)
+    run(search, 30)
+
+
+def test_outcomes_without_privacy_survive_the_journal(tmp_path):
+    search = make(journal=tmp_path / "p.jsonl")
+    trial = search.ask()
+    search.report(point(trial, 1, **(GOOD | {"epsilon": math.inf})))
+    search.finish(trial)
+    assert outcomes(make(journal=tmp_path / "p.jsonl")) == [[math.inf, 0.5, 0.25]]
 
 
 @pytest.mark.parametrize(
-    "last",
-    [
-        packed("plan"),
-        packed("epoch", 1, **(GOOD | {"accuracy": math.nan})),
-        packed("epoch", 1, **(GOOD | {"accuracy": None})),
-        packed("epoch", 1, **(GOOD | {"accuracy": "high"})),
-        packed("epoch", 1, epsilon=1.0, accuracy=0.5),
-        {"done": True},
-        {},
-        None,
-    ],
-    ids=["plan only", "nan", "none", "text", "missing", "no row", "empty", "nothing"],
+    "values",
+    [GOOD | {"accuracy": math.nan}, GOOD | {"accuracy": None}, GOOD | {"accuracy": "high"}, {"epsilon": 1.0}, None],
+    ids=["nan", "none", "text", "missing", "no epoch"],
 )
-def test_what_is_no_result_fails_its_trial(last):
+def test_what_is_no_result_fails_its_trial(values):
     search = make()
-    search.suggest("ray0")
-    search.on_trial_complete("ray0", last)
+    trial = search.ask()
+    if values is not None:
+        search.report(point(trial, 1, **values))
+    search.finish(trial)
     assert search.study.trials[0].state is TrialState.FAIL
-    run(search, 15, start=1)
-
-
-def test_a_later_nan_takes_an_earlier_result_back():
-    search = make()
-    search.suggest("ray0")
-    search.on_trial_result("ray0", packed("epoch", 1, **GOOD))
-    search.on_trial_complete("ray0", packed("epoch", 2, **(GOOD | {"epsilon": math.nan})))
-    assert search.study.trials[0].state is TrialState.FAIL
+    run(search, 15)
 
 
 def test_an_error_fails_a_trial_that_had_results():
     search = make()
-    search.suggest("ray0")
-    search.on_trial_result("ray0", packed("epoch", 1, **GOOD))
-    search.on_trial_complete("ray0", error=True)
+    trial = search.ask()
+    search.report(point(trial, 1, **GOOD))
+    search.finish(trial, failed=True)
     assert search.study.trials[0].state is TrialState.FAIL
+
+
+def test_a_trial_ends_once():
+    search = make()
+    trial = search.ask()
+    search.finish(trial, failed=True)
+    search.report(point(trial, 2, **GOOD))
+    search.finish(trial)
+    assert [trial.state for trial in search.study.trials] == [TrialState.FAIL]
 
 
 def test_a_space_that_raises_leaves_no_running_trial():
     def broken(_trial):
         raise ValueError("no such choice")
 
-    search = FrontSearch(broken, OBJECTIVES, seed=0)
+    search = make(space=broken)
     with pytest.raises(ValueError, match="no such choice"):
-        search.suggest("ray0")
+        search.ask()
     assert search.study.trials[0].state is TrialState.FAIL
+    assert search.asked == 0
 
 
-def test_abandoned_trials_fail_and_later_news_of_them_is_ignored():
+def test_constraints_are_told_with_each_outcome(tmp_path):
+    constraint = parse_constraint("accuracy >= 0.6", ["accuracy"])
+    search = make(constraints=[constraint], journal=tmp_path / "p.jsonl")
+    trial = search.ask()
+    for epoch, accuracy in ((1, 0.5), (2, 0.7)):
+        search.report(point(trial, epoch, epsilon=float(epoch), accuracy=accuracy, **{"certified@36/255": 0.5}))
+    search.finish(trial)
+    for one in (search, make(constraints=[constraint], journal=tmp_path / "p.jsonl")):
+        told = {trial.values[1]: trial.constraints for trial in one.study.trials}
+        assert {a: violation["accuracy >= 0.6"] for a, violation in told.items()} == pytest.approx(
+            {0.5: 0.1, 0.7: -0.1}
+        )
+
+
+def test_outcomes_of_earlier_sweeps_are_learned_from_and_are_no_trials(tmp_path):
+    params = {"training.learning_rate": 0.01, "training.loss": "hinge"}
+    first = make(earlier=[Observation(params, (1.0, 0.9, 0.5), {"epsilon <= 2": -1.0})], journal=tmp_path / "p.jsonl")
+    for search in (first, make(journal=tmp_path / "p.jsonl")):
+        (told,) = search.study.trials
+        assert (told.params, told.values, told.constraints) == (params, [1.0, 0.9, 0.5], {"epsilon <= 2": -1.0})
+        assert search.asked == 0
+    assert first.ask() == "t0001"
+
+
+def test_ids_that_are_taken_are_left_out():
     search = make()
-    search.suggest("ray0")
-    search.suggest("ray1")
-    search.on_trial_complete("ray1", packed("epoch", 1, **GOOD))
-    search.abandon()
-    search.on_trial_complete("ray0", packed("epoch", 1, **GOOD))
-    assert [trial.state for trial in search.study.trials] == [TrialState.FAIL, TrialState.COMPLETE]
-
-
-def test_a_restored_search_goes_on_as_the_saved_one(tmp_path):
-    search = make()
-    run(search, 12)
-    search.suggest("ray12")
-    search.on_trial_result("ray12", packed("epoch", 1, **GOOD))
-    search.save_to_dir(str(tmp_path), "session")
-    restored = make(seed=5)
-    restored.restore_from_dir(str(tmp_path))
-    for each in (search, restored):
-        each.on_trial_complete("ray12")
-    assert restored.study.trials[12].values == [1.0, 0.5, 0.25]
-    assert run(restored, 8, start=13) == run(search, 8, start=13)
-    assert restored.suggest("ray21")["trial"] == "t0022"
-
-
-def test_the_space_may_be_a_closure_and_is_not_saved(tmp_path):
-    lock = __import__("threading").Lock()  # what pickle refuses
-
-    def closure(trial):
-        with lock:
-            return space(trial)
-
-    search = FrontSearch(closure, OBJECTIVES, seed=0)
-    search.suggest("ray0")
-    search.save(str(tmp_path / "search.pkl"))
-    search.restore(str(tmp_path / "search.pkl"))
-    assert search.suggest("ray1")["trial"] == "t0002"
-
-
-def test_ray_is_shown_no_metric_that_a_result_could_miss():
-    assert make().metric is None
+    search.skip(4)
+    assert search.ask() == "t0005"
 
 
 def test_making_a_search_says_nothing(capfd):
-    make()
+    run(make(), 1)
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_result_without_a_row_reads_as_empty():
-    assert read_row({"done": True}) == {}
-
-
 def test_the_samplers_are_the_ones_asked_for():
-    assert isinstance(make(sampler=Sampler.TPE).study.sampler, optuna.samplers.TPESampler)
-    assert isinstance(make(sampler=Sampler.RANDOM).study.sampler, optuna.samplers.RandomSampler)
+    for sampler, kind in ((Sampler.TPE, optuna.samplers.TPESampler), (Sampler.GRID, optuna.samplers.BruteForceSampler)):
+        search = make(sampler=sampler, space=grid)
+        search.ask()
+        assert isinstance(search.study.sampler, kind)

@@ -1,0 +1,219 @@
+"""Warm start: what trials of an earlier sweep teach the sampler of this one.
+
+Only parameters and outcomes pass, into proposals. No point, model or spent epsilon of the earlier sweep enters this
+one's front or ledger; the claim says that proposals were steered (`sweeper.claims.WARM_START`).
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from sweeper.errors import RecordError
+from sweeper.hyperparameters import Choices, Range, Scalar
+from sweeper.mlflow_names import clean, metric_names
+from sweeper.objectives import same
+from sweeper.outcomes import Constraint
+from sweeper.pareto import FrontArchive
+from sweeper.records import Objective, TrialStatus
+from sweeper.search_settings import MLFLOW
+from sweeper.slots import Slot
+from sweeper.store import SweepFolder
+from sweeper.tracked import tracked_trials
+
+# What a trial may be run with differently and still have the same outcome.
+_NO_MATTER = ("training.micro_batch_size",)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One earlier trial, as a sampler may be told of it.
+
+    Attributes:
+        params: values of this sweep's open slots by name.
+        values: one for each objective, in their order; finite.
+        violations: by how much each constraint is missed.
+    """
+
+    params: Mapping[str, Scalar]
+    values: tuple[float, ...]
+    violations: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What there is to learn from.
+
+    Attributes:
+        source: as the spec names it.
+        observations: one for each trial that fits, in the order of the trials.
+        unfit: how many trials have other parameters than this space allows.
+        unscored: how many have no number for some objective.
+    """
+
+    source: str
+    observations: tuple[Observation, ...]
+    unfit: int
+    unscored: int
+
+    @property
+    def statement(self) -> str:
+        """What was used, in one sentence."""
+        return (
+            f"Warm start: {len(self.observations)} trials of {self.source} steer the first proposals; {self.unfit} do "
+            f"not fit this space, {self.unscored} have no number for every objective."
+        )
+
+
+def observations(
+    source: str,
+    slots: Sequence[Slot],
+    objectives: Sequence[Objective],
+    constraints: Sequence[Constraint] = (),
+    *,
+    beside: str | Path | None = None,
+    tracking: str | None = None,
+) -> Earlier:
+    """Return what the trials of an earlier sweep teach about this space.
+
+    A trial counts with its last epoch on the earlier sweep's front, by these objectives, or with its last one; a trial
+    from MLflow with its last one.
+
+    Args:
+        source: the folder of a sweep, or ``mlflow:NAME``.
+        slots: of this sweep. A trial fits if it has their values where they are fixed, values within their ranges
+            where they are open, and nothing else.
+        objectives: of this sweep.
+        constraints: of this sweep.
+        beside: the spec's file; a folder beside it comes first.
+        tracking: URI of the store that holds the experiment.
+
+    Raises:
+        RecordError: no such sweep, or no store is named.
+        SweeperError: the store cannot be read.
+    """
+    if source.startswith(MLFLOW):
+        trials = list(_of_experiment(source.removeprefix(MLFLOW).strip(), objectives, constraints, tracking))
+    else:
+        trials = list(_of_folder(_folder(source, beside), objectives))
+    found, unfit, unscored = [], 0, 0
+    for config, values in trials:
+        params = _fit(config, slots)
+        numbers = None if params is None else _numbers(values, objectives)
+        if params is None:
+            unfit += 1
+        elif numbers is None:
+            unscored += 1
+        else:
+            missed = {str(one): one.violation(_spelled(values, [one.name])) for one in constraints}
+            found.append(Observation(params, numbers, missed))
+    return Earlier(source, tuple(found), unfit, unscored)
+
+
+def _folder(source: str, beside: str | Path | None) -> SweepFolder:
+    near = None if beside is None else Path(beside).parent / source
+    path = near if near is not None and (near / "sweep.json").is_file() else Path(source)
+    folder = SweepFolder(path)
+    folder.read_sweep()
+    return folder
+
+
+def _of_folder(
+    folder: SweepFolder, objectives: Sequence[Objective]
+) -> Iterator[tuple[dict[str, Any], Mapping[str, float]]]:
+    """Yield the configuration and the outcome of each trial; no outcome for one that failed."""
+    told = folder.points()
+    archive = FrontArchive(objectives)
+    scored = ((point, _numbers(point.values, objectives)) for point in told.values())
+    named = [objective.name for objective in objectives]
+    archive.add(
+        replace(point, values=dict(zip(named, numbers, strict=True)))
+        for point, numbers in scored
+        if numbers is not None
+    )
+    best = {point.trial: point.epoch for point in sorted(archive.points, key=lambda point: point.epoch)}
+    last: dict[str, int] = {}
+    for name, epoch in told:
+        last[name] = max(epoch, last.get(name, 0))
+    for trial in folder.trials().values():
+        epoch = best.get(trial.id, last.get(trial.id, 0))
+        counts = trial.status is not TrialStatus.FAILED and epoch > 0
+        yield dict(_leaves(trial.config)), told[trial.id, epoch].values if counts else {}
+
+
+def _of_experiment(
+    name: str, objectives: Sequence[Objective], constraints: Sequence[Constraint], tracking: str | None
+) -> Iterator[tuple[dict[str, Any], Mapping[str, float]]]:
+    if tracking is None:
+        raise RecordError(
+            f"Expected the store of the experiment {name} (search.warm_start), got none: name it with --tracking"
+        )
+    wanted = [*(objective.name for objective in objectives), *(constraint.name for constraint in constraints)]
+    keys = {name: clean(next(iter(metric_names({name: 0.0})))) for name in wanted}
+    for params, metrics in tracked_trials(tracking, name):
+        config = {key: _parsed(text) for key, text in params.items()}
+        yield config, {name: metrics[key] for name, key in keys.items() if key in metrics}
+
+
+def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _fit(config: Mapping[str, Any], slots: Sequence[Slot]) -> dict[str, Scalar] | None:
+    """Return the values of open slots, ``None`` if the configuration is none of this space."""
+    left = {key: value for key, value in config.items() if value is not None and key not in _NO_MATTER}
+    chosen: dict[str, Scalar] = {}
+    params: dict[str, Scalar] = {}
+    for slot in slots:
+        if slot.key in _NO_MATTER or (slot.when is not None and not slot.when.holds(chosen)):
+            continue
+        value = _settled(slot, left.pop(slot.key, None))
+        if value is None:
+            return None
+        chosen[slot.name] = value
+        if slot.space is not None:
+            params[slot.name] = value
+    return None if left else params
+
+
+def _settled(slot: Slot, value: Any) -> Any:
+    """Return the value as this space has it, ``None`` if it does not."""
+    space = slot.space
+    if isinstance(space, Choices):
+        return next((choice for choice in space.values if _equal(choice, value)), None)
+    if isinstance(space, Range):
+        if value not in space:
+            return None
+        return int(value) if space.integer else float(value)
+    return slot.value if _equal(slot.value, value) else None
+
+
+def _equal(own: Any, other: Any) -> bool:
+    if isinstance(own, tuple):
+        return isinstance(other, list | tuple) and list(own) == list(other)
+    return bool(own == other) and isinstance(own, bool) == isinstance(other, bool)
+
+
+def _numbers(values: Mapping[str, float], objectives: Iterable[Objective]) -> tuple[float, ...] | None:
+    names = [objective.name for objective in objectives]
+    spelled = _spelled(values, names)
+    numbers = tuple(float(spelled[name]) for name in names if name in spelled)
+    return numbers if len(numbers) == len(names) and all(map(isfinite, numbers)) else None
+
+
+def _spelled(values: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
+    """Return the values under this sweep's spelling of their names: ``certified@1/4`` for ``certified@0.25``."""
+    return {name: value for name in names for other, value in values.items() if same(name, other)}

@@ -1,0 +1,245 @@
+"""Warm start: which earlier trials teach what about this space."""
+
+import json
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clipless.datasets import load
+from sweeper import warm_start
+from sweeper.claims import WARM_START, Claim
+from sweeper.config import unflatten
+from sweeper.errors import RecordError
+from sweeper.mlflow_names import flatten, metric_names
+from sweeper.outcomes import parse_constraint
+from sweeper.records import Point, Trial, TrialStatus
+from sweeper.space import resolve
+from sweeper.spec import Spec
+from sweeper.store import SweepFolder
+from sweeper.warm_start import Observation, observations
+
+SPEC = {
+    "name": "digits",
+    "data": {"name": "digits"},
+    "model": {"architecture": [{"name": "mlp", "depth": [2, 3]}, "convnet"], "width": {"int": [8, 64]}},
+    "training": {
+        "epochs": 10,
+        "learning_rate": {"log": [0.01, 1.0]},
+        "loss": [{"name": "tau-cce", "temperature": {"log": [0.1, 10]}}, "kr"],
+        "exact_norms": [True, False],
+    },
+    "privacy": {"epsilon": {"log": [1, 8]}, "delta": 1e-4},
+    "search": {"objectives": ["epsilon", "accuracy", "certified@1/4"]},
+}
+PROPOSALS = [
+    {
+        "model.architecture": "mlp",
+        "model.width": 16,
+        "model.architecture.mlp.depth": 3,
+        "training.learning_rate": 0.0712345678901234,
+        "training.loss": "tau-cce",
+        "training.loss.tau-cce.temperature": 2.5,
+        "training.exact_norms": True,
+        "privacy.epsilon": 3.0,
+    },
+    {
+        "model.architecture": "convnet",
+        "model.width": 8,
+        "training.learning_rate": 1.0,
+        "training.loss": "kr",
+        "training.exact_norms": False,
+        "privacy.epsilon": 1.0,
+    },
+]
+READ = Spec.from_mapping(SPEC)
+VALUES = {"epsilon": 2.0, "accuracy": 0.5, "certified@0.25": 0.25}
+
+
+@pytest.fixture
+def spec():
+    return READ
+
+
+@pytest.fixture
+def earlier(tmp_path):
+    """Write a sweep: for each trial a configuration and the values of its epochs."""
+
+    def write(*trials, name="earlier"):
+        folder = SweepFolder.create(tmp_path, name, datetime(2026, 1, 1))
+        folder.write_sweep({"name": name, "status": "completed"})
+        for number, (config, epochs) in enumerate(trials, start=1):
+            trial = f"t{number:04d}"
+            folder.save_trial(Trial(id=trial, config=config, status=TrialStatus.COMPLETED))
+            for epoch, values in enumerate(epochs, start=1):
+                folder.save_point(Point(trial=trial, epoch=epoch, values=values))
+        return folder.path
+
+    return write
+
+
+def told(path, spec, *constraints, **options):
+    made = [parse_constraint(text, spec.search.objectives) for text in constraints]
+    return observations(str(path), spec.slots, spec.objectives, made, **options)
+
+
+def config(spec, proposal, **changes):
+    flat = flat_of(resolve(spec, proposal).to_json()) | changes
+    return unflatten({key: value for key, value in flat.items() if value is not ...})
+
+
+def flat_of(nested, prefix=""):
+    flat = {}
+    for key, value in nested.items():
+        flat |= flat_of(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
+
+
+def test_trials_of_the_same_space_are_told_as_they_were_proposed(spec, earlier):
+    path = earlier(*((config(spec, proposal), [VALUES]) for proposal in PROPOSALS))
+    found = told(path, spec, "certified@0.25 >= 0.3")
+    missed = {"certified@1/4 >= 0.3": pytest.approx(0.05)}
+    assert found.observations == tuple(Observation(p, (2.0, 0.5, 0.25), missed) for p in PROPOSALS)
+    assert (found.unfit, found.unscored) == (0, 0)
+
+
+def test_what_is_told_can_be_tried_again(spec, earlier):
+    for one in told(earlier(*((config(spec, p), [VALUES]) for p in PROPOSALS)), spec).observations:
+        assert resolve(spec, one.params)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    width=st.integers(8, 64),
+    rate=st.floats(0.01, 1.0),
+    temperature=st.floats(0.1, 10),
+    epsilon=st.floats(1, 8),
+    flip=st.booleans(),
+)
+def test_a_configuration_of_this_space_always_fits(width, rate, temperature, epsilon, flip):
+    spec = READ
+    proposal = PROPOSALS[0] | {
+        "model.width": width - width % 2,
+        "training.learning_rate": rate,
+        "training.loss.tau-cce.temperature": temperature,
+        "privacy.epsilon": epsilon,
+        "training.exact_norms": flip,
+    }
+    for text in (lambda c: c, lambda c: json.loads(json.dumps(c))):
+        assert (
+            warm_start._fit(dict(warm_start._leaves(text(resolve(spec, proposal).to_json()))), spec.slots) == proposal
+        )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"training.epochs": 20},
+        {"training.learning_rate": 2.0},
+        {"training.learning_rate": "0.1"},
+        {"model.architecture": "patch-net"},
+        {"model.width": 16.5},
+        {"model.depth": 7},
+        {"model.depth": ...},
+        {"training.exact_norms": 1},
+        {"training.loss.temperature": ...},
+        {"training.gradient_clip": 1.0},
+        {"model.pooling": "max"},
+        {"privacy.relation": "replace-one"},
+        {"privacy.epsilon": ..., "privacy.noise_multiplier": 1.0},
+    ],
+    ids=str,
+)
+def test_trials_of_another_space_are_counted_and_not_told(spec, earlier, change):
+    path = earlier((config(spec, PROPOSALS[0], **change), [VALUES]), (config(spec, PROPOSALS[1]), [VALUES]))
+    found = told(path, spec)
+    assert [one.params for one in found.observations] == [PROPOSALS[1]]
+    assert (found.unfit, found.unscored) == (1, 0)
+    assert "1 trials of" in found.statement
+    assert "1 do not fit this space, 0 have no number" in found.statement
+
+
+def test_what_changes_no_outcome_may_differ(spec, earlier):
+    path = earlier((config(spec, PROPOSALS[1], **{"training.micro_batch_size": 32}), [VALUES]))
+    assert len(told(path, spec).observations) == 1
+
+
+def test_public_numbers_by_class_are_compared_as_numbers(earlier):
+    content = {**SPEC, "training": {**SPEC["training"], "class_weights": list(range(1, 11))}}
+    spec = Spec.from_mapping(content)
+    good = config(spec, PROPOSALS[1])
+    other = config(spec, PROPOSALS[1], **{"training.loss.class_weights": [1.0] * 10})
+    found = told(earlier((good, [VALUES]), (other, [VALUES])), spec)
+    assert (len(found.observations), found.unfit) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        [],
+        [{"epsilon": 1.0, "accuracy": 0.5}],
+        [VALUES | {"accuracy": float("nan")}],
+        [VALUES | {"epsilon": float("inf")}],
+    ],
+    ids=["none", "missing", "nan", "infinite"],
+)
+def test_trials_without_a_number_for_every_objective_are_counted(spec, earlier, epochs):
+    found = told(earlier((config(spec, PROPOSALS[1]), epochs)), spec)
+    assert (found.observations, found.unfit, found.unscored) == ((), 0, 1)
+
+
+def test_a_failed_trial_teaches_nothing(spec, earlier):
+    path = earlier((config(spec, PROPOSALS[1]), [VALUES]))
+    folder = SweepFolder(path)
+    folder.save_trial(replace(folder.trials()["t0001"], status=TrialStatus.FAILED))
+    assert told(path, spec).unscored == 1
+
+
+def test_a_trial_counts_with_its_last_epoch_on_the_front_or_its_last(spec, earlier):
+    def epochs(*pairs):
+        return [{"epsilon": e, "accuracy": a, "certified@1/4": 0.1} for e, a in pairs]
+
+    path = earlier(
+        (config(spec, PROPOSALS[0]), epochs((1.0, 0.5), (2.0, 0.7), (3.0, 0.6))),
+        (config(spec, PROPOSALS[1]), epochs((1.5, 0.3), (2.5, 0.4))),
+    )
+    assert [one.values[:2] for one in told(path, spec).observations] == [(2.0, 0.7), (2.5, 0.4)]
+
+
+def test_a_folder_beside_the_spec_comes_first(spec, earlier, tmp_path, monkeypatch):
+    beside = earlier((config(spec, PROPOSALS[0]), [VALUES]))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert len(told(beside.name, spec, beside=tmp_path / "spec.yaml").observations) == 1
+    with pytest.raises(RecordError, match="is it the folder of a sweep"):
+        told(beside.name, spec)
+
+
+# MLflow
+
+
+def test_an_experiment_teaches_the_same_as_the_folder(spec, earlier, monkeypatch):
+    configs = [config(spec, proposal) for proposal in PROPOSALS]
+    folder = told(earlier(*((one, [VALUES | {"certified@1/4": 0.25}]) for one in configs)), spec, "epsilon <= 1")
+    runs = [(flatten(one), metric_names({"epsilon": 2.0, "accuracy": 0.5, "certified@1/4": 0.25})) for one in configs]
+    asked = []
+    monkeypatch.setattr(warm_start, "tracked_trials", lambda *where: asked.append(where) or [*runs, ({}, {})])
+    found = told("mlflow: before ", spec, "epsilon <= 1", tracking="http://store")
+    assert asked == [("http://store", "before")]
+    assert found.observations == folder.observations
+    assert found.unfit == 1
+    with pytest.raises(RecordError, match=r"Expected the store of the experiment before .*--tracking"):
+        told("mlflow:before", spec)
+
+
+# The claim
+
+
+def test_the_claim_says_that_proposals_were_steered():
+    declared = load("digits").metadata
+    steered = Claim.about(declared, 1000, delta=1e-4, warm_start="earlier-1")
+    assert WARM_START.format(source="earlier-1") in steered.conditions
+    assert not any("steered" in sentence for sentence in Claim.about(declared, 1000, delta=1e-4).conditions)
