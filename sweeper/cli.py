@@ -6,19 +6,27 @@ packages are imported by the commands that use them: they take seconds.
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sweeper.errors import ExportError, PickError, SweeperError
+from sweeper.cli_after import app as commands_after
+from sweeper.cli_after import read_minimum
+from sweeper.cli_fronts import app as commands_of_fronts
+from sweeper.cli_running import app as commands_while_running
+from sweeper.errors import SweeperError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import RenderableType
+
+    from sweeper.sweep_run import Ended, Options
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
-PIPE_WIDTH = 1000
 
 app = typer.Typer(
     name="sweeper",
@@ -29,11 +37,15 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Data sets: list, fetch, verify, and write a ranges file to fill in.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.add_typer(commands_after)
+app.add_typer(commands_of_fronts)
+app.add_typer(commands_while_running)
 
 SpecFile = Annotated[Path, typer.Argument(help="The spec, a YAML file.", show_default=False)]
 SweepFolderArgument = Annotated[Path, typer.Argument(help="The folder of a sweep.", show_default=False)]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with local copies of data sets.")]
 Out = Annotated[Path, typer.Option(help="Where sweeps live.")]
+Webhook = Annotated[str | None, typer.Option(help="http(s) address that is told when the sweep has ended.")]
 
 
 @app.callback()
@@ -52,36 +64,41 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Seed, instead of the spec's.")] = None,
     tracking: Annotated[str | None, typer.Option(help="MLflow tracking URI; a SQLite file by default.")] = None,
     cluster: Annotated[str | None, typer.Option(help="Address of a Ray cluster; a local one by default.")] = None,
+    webhook: Webhook = None,
 ) -> None:
     """Run a sweep; Ctrl-C ends it early with the front of what was done."""
-    from sweeper.progress import Display, closing_summary
-    from sweeper.runner import Options, run_sweep
+    from sweeper.runner import run_sweep
     from sweeper.spec import Spec
+    from sweeper.sweep_run import Options
 
     read = Spec.from_yaml(spec).with_search(trials=trials, seed=seed)
-    with Display() as display:
-        ended = run_sweep(
-            read,
-            Options(out=out, data_dir=data_dir, tracking=tracking, cluster=cluster, show=display.update),
-        )
-    front = ended.front
-    failures = {id_: trial.reason for id_, trial in front.trials.items() if trial.status == "failed"}
-    notes = [front.ledger["everything"].statement, *ended.troubles]
-    if front.claim.exploratory:
-        notes.insert(0, "Exploratory: no guarantee. See the claim's conditions in the report.")
-    typer.echo(
-        closing_summary(
-            ended.progress,
-            ended.sweep.directory,
-            look=ended.look,
-            reason=ended.outcome.reason,
-            failures=failures,
-            left=ended.left,
-            notes=notes,
-        )
-    )
-    if ended.outcome.interrupted:
-        raise typer.Exit(EXIT_INTERRUPTED)
+    options = Options(out=out, data_dir=data_dir, tracking=tracking, cluster=cluster)
+    _drive(options, lambda shown: run_sweep(read, shown), webhook)
+
+
+@app.command()
+def resume(
+    sweep: SweepFolderArgument,
+    data_dir: DataDir = None,
+    tracking: Annotated[str | None, typer.Option(help="MLflow tracking URI, instead of the one it began with.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Address of a Ray cluster, likewise.")] = None,
+    webhook: Webhook = None,
+) -> None:
+    """Go on with a sweep that was killed or interrupted."""
+    _resume(sweep, None, data_dir, tracking, cluster, webhook)
+
+
+@app.command()
+def extend(
+    sweep: SweepFolderArgument,
+    trials: Annotated[int, typer.Option(help="How many trials in all, those that ran included.", min=1)],
+    data_dir: DataDir = None,
+    tracking: Annotated[str | None, typer.Option(help="MLflow tracking URI, instead of the one it began with.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Address of a Ray cluster, likewise.")] = None,
+    webhook: Webhook = None,
+) -> None:
+    """Run more trials of a sweep, ended or not."""
+    _resume(sweep, trials, data_dir, tracking, cluster, webhook)
 
 
 @app.command()
@@ -105,8 +122,13 @@ def check(
 def list_(out: Out = Path("sweeps-out")) -> None:
     """List the sweeps in a folder."""
     from sweeper.overview import sweeps_table
-    from sweeper.store import list_sweeps
+    from sweeper.store import hidden_sweeps, list_sweeps
 
+    if hidden_sweeps(out):
+        from sweeper.private_run import recover_all
+
+        for said in recover_all(out):
+            typer.echo(said)
     found = list_sweeps(out)
     if not found:
         typer.echo(f"No sweep in {out}; start one with: sweeper run SPEC --out {out}")
@@ -124,27 +146,6 @@ def show(sweep: SweepFolderArgument) -> None:
 
 
 @app.command()
-def front(
-    sweep: SweepFolderArgument,
-    format_: Annotated[
-        str | None,
-        typer.Option("--format", help="html (the default), png, svg, pdf, csv or json.", show_default=False),
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write.")] = None,
-) -> None:
-    """Write the front of a sweep to a file."""
-    from sweeper.runner import export
-    from sweeper.sweep import load
-
-    load(sweep)
-    path = output or sweep / f"front.{format_ or 'html'}"
-    if format_ is not None and path.suffix != f".{format_}":
-        raise ExportError(f"Expected a file name that ends in .{format_}, got {path}: change --output or --format")
-    export(sweep, path)
-    typer.echo(str(path))
-
-
-@app.command()
 def pick(
     sweep: SweepFolderArgument,
     max_epsilon: Annotated[float | None, typer.Option(help="Largest epsilon to accept.")] = None,
@@ -153,16 +154,19 @@ def pick(
         typer.Option("--min", help='Smallest value to accept, "certified@36/255=0.3"; repeatable.'),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for model, card and config.")] = None,
+    data_dir: DataDir = None,
 ) -> None:
     """Take one point of the front: its configuration, privacy card and model."""
     from sweeper.sweep import load
 
-    picked = load(sweep).pick(max_epsilon, dict(_minimum(text) for text in minimum or []))
+    picked = load(sweep).pick(max_epsilon, read_minimum(minimum))
     folder = output or sweep / "picked" / f"{picked.point.trial}-{picked.point.epoch}"
-    picked.write(folder)
+    trouble = picked.write(folder, data_dir)
     typer.echo(picked.card.to_markdown())
     typer.echo(f"Model, card and configuration: {folder}")
     typer.echo(f'Load it: clipless.load("{folder / "model.safetensors"}")')
+    if trouble is not None:
+        typer.echo(f"It cannot be given new rows by sweeper predict: {trouble}")
 
 
 @app.command()
@@ -266,11 +270,67 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(EXIT_USER_ERROR)
 
 
-def _print(what: "RenderableType") -> None:
-    """Print tables and texts; into a file or a pipe without cutting them to a width."""
-    from rich.console import Console
+def _resume(
+    sweep: Path,
+    trials: int | None,
+    data_dir: Path | None,
+    tracking: str | None,
+    cluster: str | None,
+    webhook: str | None,
+) -> None:
+    from sweeper.runner import resume_sweep
+    from sweeper.sweep_run import Options
 
-    Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(what)
+    options = Options(data_dir=data_dir, tracking=tracking, cluster=cluster)
+    _drive(options, lambda shown: resume_sweep(sweep, shown, trials=trials), webhook)
+
+
+def _drive(options: "Options", drive: "Callable[[Options], Ended]", webhook: str | None) -> None:
+    """Show a sweep while it runs, and say how it ended, here and to the webhook."""
+    from sweeper.progress import Display, closing_summary
+    from sweeper.webhook import announce, check_url, summary
+
+    if webhook is not None:
+        check_url(webhook)
+    with Display() as display:
+        ended = drive(replace(options, show=display.update))
+    front = ended.front
+    failures = {id_: trial.reason for id_, trial in front.trials.items() if trial.status == "failed"}
+    priced = "everything" if front.ledger["everything"].released else "winner"
+    notes = [front.ledger[priced].statement, *ended.troubles]
+    info = ended.sweep.info()
+    selects = info["spec"]["search"].get("selection") == "private"
+    if front.claim.exploratory:
+        notes.insert(0, "Exploratory: no guarantee. See the claim's conditions in the report.")
+    if webhook is not None:
+        told = summary(
+            front,
+            status=info["status"],
+            reason=info.get("reason", ""),
+            folder=ended.sweep.directory,
+            winner_only=selects,
+        )
+        notes += filter(None, [announce(webhook, told)])
+    typer.echo(
+        closing_summary(
+            ended.progress,
+            ended.sweep.directory,
+            look=ended.look,
+            reason=ended.outcome.reason,
+            failures=failures,
+            left=ended.left,
+            notes=notes,
+            goes_on=not selects,
+        )
+    )
+    if ended.outcome.interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _print(what: "RenderableType") -> None:
+    from sweeper.overview import print_view
+
+    print_view(what)
 
 
 def _sentence(error: Exception) -> str:
@@ -281,14 +341,6 @@ def _sentence(error: Exception) -> str:
         return " ".join(str(error).split())
     what = " ".join(f"{type(error).__name__}: {error}".split())
     return f"unexpected {what}; --debug shows where it came from"
-
-
-def _minimum(text: str) -> tuple[str, float]:
-    name, _, value = text.rpartition("=")
-    try:
-        return name, float(value)
-    except ValueError:
-        raise PickError(f"Expected OBJECTIVE=NUMBER such as certified@36/255=0.3, got {text!r} (--min)") from None
 
 
 def _describe_data(name: str, data_dir: Path | None) -> None:

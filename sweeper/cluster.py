@@ -10,11 +10,14 @@ import gc
 import logging
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import ray
+
+from sweeper.errors import SweeperError
 
 OBJECT_STORE_BYTES = 100_000_000  # results are small; a big store only asks for more shared memory
 NO_TELEMETRY = {"RAY_USAGE_STATS_ENABLED": "0"}
@@ -36,7 +39,12 @@ def worker_environment(threads: int) -> dict[str, str]:
 
 @contextlib.contextmanager
 def cluster(
-    address: str | None = None, *, cpus: int | None = None, gpus: int | None = None, threads: int = 1
+    address: str | None = None,
+    *,
+    cpus: int | None = None,
+    gpus: int | None = None,
+    threads: int = 1,
+    secret: bool = False,
 ) -> Iterator[None]:
     """A running Ray for the time of a ``with`` block.
 
@@ -47,10 +55,32 @@ def cluster(
         cpus: processors that a local Ray may give to trials; all of this machine's if ``None``.
         gpus: likewise.
         threads: OpenMP threads of one trial process.
+        secret: start a Ray whose session, logs included, only its owner can read and is removed afterwards.
+
+    Raises:
+        SweeperError: what is to be secret would run on a cluster of others, or on a Ray that stays.
     """
+    if secret:
+        if address or ray.is_initialized():
+            raise SweeperError(
+                "Expected no running Ray and no cluster for a private selection, whose candidates its logs would give "
+                "away; leave --cluster out"
+            )
+        folder = tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)
+        with folder as session, _started(None, cpus, gpus, threads, {"_temp_dir": session}):
+            yield
+        return
     if ray.is_initialized():
         yield
         return
+    with _started(address, cpus, gpus, threads, {}):
+        yield
+
+
+@contextlib.contextmanager
+def _started(
+    address: str | None, cpus: int | None, gpus: int | None, threads: int, more: Mapping[str, Any]
+) -> Iterator[None]:
     workers = worker_environment(threads)
     telemetry = {name: value for name, value in NO_TELEMETRY.items() if name not in os.environ}
     with environment(telemetry if address else telemetry | workers), _kept_sigterm():
@@ -64,6 +94,7 @@ def cluster(
                 include_dashboard=False,
                 object_store_memory=OBJECT_STORE_BYTES,
                 **quiet,
+                **more,
             )
     try:
         yield

@@ -1,8 +1,9 @@
 """The desk: where the rows of a run's trials arrive, are taken once each, and answered by the driver's hooks.
 
-A trial's first row is its plan, ``{"kind": "plan", ...}``, reported before any noise is drawn; every later
-row is one epoch, ``{"kind": "epoch", "epoch": t, "values": {...}, "done": bool}``. A trial may go on only
-after the hooks have answered for its last row. Nothing here imports Ray or knows what a plan or a point
+A trial's first row is its plan, ``{"kind": "plan", "attempt": "...", ...}``, reported before any noise is drawn; every
+later row is one epoch, ``{"kind": "epoch", "epoch": t, "values": {...}, "done": bool}``. A trial may go on only
+after the hooks have answered for its last row. A plan of another attempt says that the trial begins anew or goes on
+from an epoch: epochs that were taken before are then dropped. Nothing here imports Ray or knows what a plan or a point
 means.
 """
 
@@ -17,6 +18,7 @@ Row = Mapping[str, Any]
 Verdict = tuple[TrialStatus, str]
 
 MAX_REASON_LENGTH = 400
+MOST_RESTARTS = 2  # of one trial in one run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,47 +31,86 @@ class Hooks:
             the trial: one whose plan could not be written down never trains.
         on_epoch: gets the id and an epoch's row, whose values hold no NaN. A text stops the trial, for that
             reason; an exception fails it.
+        on_restart: gets the id of a trial that lost its process and will be started again, and how many epochs may
+            have drawn noise.
         on_end: gets id, status, reason in one line, and how many epochs may have drawn noise: one more than were
             reported if the trial ended by itself or from outside in the middle of an epoch.
 
-    An exception in ``on_start`` or ``on_end`` ends the run.
+        on_undefined: gets the id of a trial that fails because a value is not a number.
+
+    An exception in ``on_start``, ``on_restart`` or ``on_end`` ends the run.
     """
 
     on_start: Callable[[str, Mapping[str, Any]], None] = lambda _trial, _config: None
     on_plan: Callable[[str, Row], str | None] = lambda _trial, _row: None
     on_epoch: Callable[[str, Row], str | None] = lambda _trial, _row: None
+    on_restart: Callable[[str, int], None] = lambda _trial, _begun: None
     on_end: Callable[[str, TrialStatus, str, int], None] = lambda _trial, _status, _reason, _begun: None
+    on_undefined: Callable[[str], None] = lambda _trial: None
 
 
 @dataclass(slots=True)
 class _Entry:
-    epoch: int = -1  # of the last row; 0 is the plan
+    epoch: int = 0  # of the last row of an epoch
+    attempt: str | None = None  # of the last plan
+    running: bool = False
+    restarts: int = 0
     verdict: Verdict | None = None
+    waits: bool = False  # after a verdict on its last row, a trial is not asked for another
     ended: bool = False
 
 
 class Desk:
-    """The trials of one run and how they stand."""
+    """The trials of one run and how they stand.
 
-    def __init__(self, hooks: Hooks) -> None:
+    Args:
+        hooks: what the driver does.
+        recorded: the last epoch of each trial of an earlier run of the sweep that may go on in this one.
+    """
+
+    def __init__(self, hooks: Hooks, recorded: Mapping[str, int] | None = None) -> None:
         self._hooks = hooks
-        self._entries: dict[str, _Entry] = {}
+        self._entries = {trial: _Entry(epoch=epoch) for trial, epoch in (recorded or {}).items()}
         self.trouble: Exception | None = None
 
     def start(self, trial: str, config: Mapping[str, Any]) -> None:
-        """A trial has begun."""
-        if trial not in self._entries:
-            self._entries[trial] = _Entry()
+        """A trial has begun, or begins again."""
+        entry = self._entries.setdefault(trial, _Entry())
+        if not entry.running and not entry.ended:
+            entry.running = True
             self._tell(self._hooks.on_start, trial, config)
+
+    def last_epoch(self, trial: str) -> int:
+        """Return the last epoch that was taken, 0 before the first."""
+        return self._entries[trial].epoch if trial in self._entries else 0
 
     def receive(self, trial: str, row: Row) -> bool:
         """Take a row, unless it is a repetition, and return whether the trial goes on."""
         entry = self._entries[trial]
-        epoch = 0 if row["kind"] == "plan" else int(row["epoch"])
-        if epoch > entry.epoch and not entry.ended and not entry.verdict:
+        if not entry.ended and not entry.verdict and self._is_news(row, entry):
             entry.verdict = self._judge(trial, row, entry)
-            entry.epoch = epoch
+            entry.waits = entry.verdict is not None
+            if row["kind"] == "plan":
+                entry.attempt = _attempt(row)
+            else:
+                entry.epoch = int(row["epoch"])
         return not entry.ended and entry.verdict is None
+
+    def overrule(self, trial: str, status: TrialStatus, reason: str) -> None:
+        """Say how a trial will have ended that is about to be killed."""
+        entry = self._entries[trial]
+        if not entry.ended and entry.verdict is None:
+            entry.verdict = (status, reason)
+
+    def restart(self, trial: str) -> bool:
+        """A trial has lost its process; return whether it is to be started again."""
+        entry = self._entries[trial]
+        if entry.ended or entry.verdict or entry.restarts >= MOST_RESTARTS:
+            return False
+        entry.restarts += 1
+        entry.running = False
+        self._tell(self._hooks.on_restart, trial, _begun(entry, TrialStatus.FAILED))
+        return True
 
     def end(self, trial: str, status: TrialStatus, reason: str = "") -> None:
         """A trial has ended; a verdict of the hooks explains it better than how it looks from outside."""
@@ -80,25 +121,23 @@ class Desk:
             self._tell(self._hooks.on_end, trial, status, reason, _begun(entry, status))
 
     def close(self, status: TrialStatus, reason: str) -> None:
-        """End every trial that has not ended."""
-        for trial in self._entries:
-            self.end(trial, status, reason)
+        """End every trial that has begun and not ended."""
+        for trial, entry in self._entries.items():
+            if entry.running or entry.restarts:
+                self.end(trial, status, reason)
 
-    def state(self) -> dict[str, int]:
-        """Return the last epoch of every trial: what a resumed run needs to drop repetitions."""
-        return {trial: entry.epoch for trial, entry in self._entries.items()}
-
-    def restore(self, state: Mapping[str, int]) -> None:
-        """Take up a saved state."""
-        self._entries = {trial: _Entry(epoch=epoch) for trial, epoch in state.items()}
+    @staticmethod
+    def _is_news(row: Row, entry: _Entry) -> bool:
+        return _attempt(row) != entry.attempt if row["kind"] == "plan" else int(row["epoch"]) > entry.epoch
 
     def _judge(self, trial: str, row: Row, entry: _Entry) -> Verdict | None:
         if row["kind"] == "plan":
             return self._ask(self._hooks.on_plan, trial, row)
-        if entry.epoch < 0:
+        if entry.attempt is None:
             return TrialStatus.FAILED, "reported an epoch before its plan"
         nans = [name for name, value in row["values"].items() if value is not None and math.isnan(value)]
         if nans:
+            self._tell(self._hooks.on_undefined, trial)
             return TrialStatus.FAILED, f"{', '.join(nans)} is not a number in epoch {row['epoch']}"
         verdict = self._ask(self._hooks.on_epoch, trial, row)
         stopped_when_done = verdict is not None and verdict[0] is TrialStatus.STOPPED and row.get("done")
@@ -118,10 +157,14 @@ class Desk:
             self.trouble = self.trouble or error
 
 
+def _attempt(row: Row) -> str:
+    return str(row.get("attempt", ""))
+
+
 def _begun(entry: _Entry, status: TrialStatus) -> int:
-    """Return an upper bound of the epochs that drew noise: after a verdict a trial was not asked for another."""
-    waited = entry.verdict is not None or status is TrialStatus.COMPLETED
-    return max(entry.epoch, 0) if waited else entry.epoch + 1
+    """Return an upper bound of the epochs that drew noise: before its plan, or where it waits, a trial draws none."""
+    waited = entry.waits or entry.attempt is None or status is TrialStatus.COMPLETED
+    return entry.epoch if waited else entry.epoch + 1
 
 
 def one_line(error: BaseException | str) -> str:

@@ -1,7 +1,6 @@
 """Diagnosing one point of a sweep: its configuration rebuilt, its model looked at before and after training."""
 
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from math import isclose
 from pathlib import Path
 
@@ -11,17 +10,17 @@ from clipless.diagnostics import DEFAULT_ROWS, InputNorms, colour_norms, diagnos
 from clipless.layers import InputBall
 from clipless.network import Network
 from clipless.plan import Plan
+from sweeper.building import build_loss, build_model, build_plan
 from sweeper.config import TrialConfig
 from sweeper.diagnosis import Diagnosis, Snapshot
-from sweeper.errors import PickError, RecordError, SweeperError
+from sweeper.errors import PickError, RecordError
+from sweeper.exporters import exporter
 from sweeper.pick import pick
 from sweeper.records import Point, Trial
 from sweeper.spec import Spec
 from sweeper.sweep import Sweep, load
 from sweeper.trainable import initial_seed
-from sweeper.training import build_loss, build_model, build_plan
 
-EXPORTERS = "sweeper.exporters"
 EXPORTER = "diagnostics"  # a function of (diagnostics.json, page to write)
 
 
@@ -103,11 +102,9 @@ def write_diagnosis(diagnosis: Diagnosis, page: Path) -> Written:
     """
     if page.suffix != ".html":
         raise RecordError(f"Expected a file name that ends in .html, got {page} (--output)")
-    found = entry_points(group=EXPORTERS, name=EXPORTER)
-    if not found:
-        raise SweeperError("Expected an exporter of diagnostics, found none; install the package's dashboards again")
+    draw = exporter(EXPORTER)
     record = diagnosis.write(page.with_suffix(".json"))
-    next(iter(found)).load()(record, page)
+    draw(record, page)
     return Written(diagnosis=diagnosis, record=record, page=page)
 
 

@@ -24,18 +24,22 @@ from typing import Any
 import ray
 from ray import cloudpickle, tune
 from ray.air._internal import usage
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError, RayTaskError, WorkerCrashedError
 from ray.tune.experiment import Trial as RayTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
-from ray.tune.search import ConcurrencyLimiter
+from ray.tune.search import Searcher
 
+from sweeper.agenda import Agenda
 from sweeper.cluster import environment
-from sweeper.desk import Desk, Hooks, one_line
+from sweeper.desk import Desk, one_line
 from sweeper.errors import SweeperError
 from sweeper.interruption import Interruption
 from sweeper.records import TrialStatus
-from sweeper.search import ROW, FrontSearch, read_row
 
+ROW = "row"  # the key under which a trial's row travels, as one JSON text
+
+LOOK_SECONDS = 2.0  # between two looks at the nodes of the cluster
+RAY_DIED = "Ray died"
 GRACE_SECONDS = 2.0  # how long a stopped trial may finish its epoch before its process is killed
 
 TUNE_ENVIRONMENT = {
@@ -49,60 +53,67 @@ TUNE_ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: with a ``reason`` if it ended before its last trial, ``interrupted`` or not."""
+    """How a run ended: with a ``reason`` if it ended before its last trial, ``interrupted`` or not.
+
+    ``lost`` says that Ray itself died under it: another run can go on where this one ended.
+    """
 
     interrupted: bool = False
     reason: str = ""
+    lost: bool = False
 
 
 def run_trials(
     trainable: type[tune.Trainable],
-    search: FrontSearch,
+    agenda: Agenda,
+    desk: Desk,
     *,
-    trials: int,
     concurrent: int | None,
     resources: Mapping[str, float],
     storage_dir: Path,
-    hooks: Hooks,
     constants: Mapping[str, Any] | None = None,
     hours: float | None = None,
+    trial_hours: float | None = None,
     should_stop: Callable[[], str | None] = lambda: None,
     interruption: Interruption | None = None,
 ) -> Outcome:
     """Run trials until there are enough, time is up, or somebody asks to stop.
 
+    A trial whose process dies is started again, ``desk.MOST_RESTARTS`` times.
+
     Args:
         trainable: see the module. Its processes are reused: ``reset_config`` starts from nothing and returns
-            ``True``. What may fail belongs into ``step``, not into ``setup``.
-        search: proposes the configurations and is told how they did.
-        trials: how many in all.
+            ``True``. What may fail belongs into ``step``, not into ``setup``. Its configuration holds ``trial``,
+            ``proposal``, ``recorded`` (the last epoch that was taken of it) and the constants.
+        agenda: says which trial starts next.
+        desk: takes every start, plan, epoch and end.
         concurrent: how many at a time; as many as the cluster now has resources for if ``None``.
         resources: of one trial, as Ray names them: ``{"CPU": 1, "GPU": 0.25}``.
         storage_dir: ``storage_dir/ray`` holds Ray's state and the traceback of every failed trial.
-        hooks: are told of every start, plan, epoch and end.
-        constants: plain values that every configuration holds beside ``trial`` and ``proposal``.
+        constants: plain values that every configuration holds.
         hours: stop everything after this long.
+        trial_hours: stop a trial after this long.
         should_stop: asked at least ten times a second; a text stops everything, for that reason.
         interruption: where Ctrl-C is noted; an own one if ``None``.
 
     Raises:
         SweeperError: no Ray is running, or it has not what one trial needs.
-        KeyboardInterrupt: on a second Ctrl-C, once the hooks have been told.
+        KeyboardInterrupt: on a second Ctrl-C, once the desk has been closed.
     """
-    places = _places(resources)
-    desk = Desk(hooks)
-    with interruption or Interruption() as interruption, _quiet_tune():
-        run = _Run(desk, _endings(desk, interruption, hours, should_stop))
+    room = _places(resources)
+    places = concurrent or room
+    with interruption or Interruption() as interruption, _quiet_tune(places):
+        run = _Run(agenda, desk, _endings(desk, interruption, hours, should_stop), trial_hours)
         try:
             tune.run(
                 _packing(trainable, resources),
                 name="ray",
                 storage_path=str(storage_dir.resolve()),
                 config=dict(constants or {}),
-                num_samples=trials,
-                search_alg=ConcurrencyLimiter(search, concurrent or places),
+                num_samples=-1,
+                search_alg=_Next(run, places),
                 scheduler=_Conductor(run),
-                callbacks=[_Companion(desk)],
+                callbacks=[_Companion(run)],
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 reuse_actors=True,
                 trial_dirname_creator=_trial_id,
@@ -116,7 +127,6 @@ def run_trials(
             raise
         finally:
             run.finish()
-            search.abandon()
     if desk.trouble:
         raise desk.trouble
     return run.outcome
@@ -158,31 +168,60 @@ def _endings(
 
 
 class _Run:
-    """One run of Tune and how it is ended before its time."""
+    """One run of Tune and how it, or one trial, is ended before its time."""
 
-    def __init__(self, desk: Desk, ending: Callable[[], Ending | None]) -> None:
-        self.desk = desk
+    def __init__(
+        self, agenda: Agenda, desk: Desk, ending: Callable[[], Ending | None], trial_hours: float | None
+    ) -> None:
+        self.agenda, self.desk = agenda, desk
         self.outcome = Outcome()
         self.is_ending = False
         self._ending = ending
+        self._trial_hours = math.inf if trial_hours is None else trial_hours
+        self._began: dict[str, float] = {}
+        self._look_at = 0.0
         self._actors: list[Any] = []
         self._killer = threading.Timer(GRACE_SECONDS, self._kill)
 
     def poll(self, controller: Any) -> None:
         """If there is a reason to end: close the desk, stop Tune, and leave the trials the grace time."""
-        ending = None if self.is_ending else self._ending()
+        if self.is_ending:
+            return
+        self._end_late(controller)
+        lost = self._is_ray_lost()
+        ending = (TrialStatus.STOPPED, RAY_DIED) if lost else self._ending()
         if ending is None:
             return
         status, reason = ending
         self.is_ending = True
-        self.outcome = Outcome(status is TrialStatus.INTERRUPTED, reason)
-        self.desk.close(status, reason)
+        self.outcome = Outcome(status is TrialStatus.INTERRUPTED, reason, lost)
+        # a later run may go on with the trials, unless this one has failed
+        self.desk.close(status if status is TrialStatus.FAILED else TrialStatus.INTERRUPTED, reason)
         self._actors = [trial.temporary_state.ray_actor for trial in controller.get_live_trials()]
         self._killer.start()
-        if self.outcome.interrupted and threading.current_thread() is threading.main_thread():
-            signal.raise_signal(signal.SIGUSR1)  # Tune's own way out: its saved state can be resumed
-        else:
-            controller.request_stop_experiment()
+        controller.request_stop_experiment()
+
+    def _is_ray_lost(self) -> bool:
+        """Whether no node is left; Tune would wait for one in silence."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return False
+        self._look_at = now + LOOK_SECONDS
+        return not any(node["Alive"] for node in ray.nodes())  # type: ignore[no-untyped-call]
+
+    def began(self, trial: RayTrial) -> None:
+        """Start a trial's clock."""
+        self._began[trial.trial_id] = time.monotonic()
+
+    def _end_late(self, controller: Any) -> None:
+        """Kill trials that take too long: one that hangs would never come to be asked to stop."""
+        latest = time.monotonic() - self._trial_hours * 3600
+        for trial in controller.get_live_trials() if math.isfinite(latest) else ():
+            if self._began.get(trial.trial_id, math.inf) < latest:
+                self._began[trial.trial_id] = math.inf
+                reason = f"it took longer than the {self._trial_hours:g} hours of search.trial_hours"
+                self.desk.overrule(_trial_id(trial), TrialStatus.STOPPED, reason)
+                ray.kill(trial.temporary_state.ray_actor)
 
     def finish(self) -> None:
         """Kill what is left of a run that was ended before its time."""
@@ -195,6 +234,33 @@ class _Run:
         for actor in filter(None, self._actors):
             with contextlib.suppress(Exception):  # it may be gone, and Ray with it
                 ray.kill(actor)
+
+
+class _Next(Searcher):
+    """Hands the agenda's trials to Tune, so many at a time."""
+
+    def __init__(self, run: _Run, concurrent: int) -> None:
+        super().__init__()
+        self._run, self._concurrent = run, concurrent
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override] # noqa: ARG002
+        agenda = self._run.agenda
+        if agenda.finished:
+            return Searcher.FINISHED
+        started = agenda.start() if agenda.running < self._concurrent else None
+        if started is None:
+            return None
+        trial, proposal = started
+        return {"trial": trial, "proposal": proposal, "recorded": self._run.desk.last_epoch(trial)}
+
+    def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
+        """Nothing: the desk hears of it."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: a sweep is resumed from its own records."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing, likewise."""
 
 
 class _Conductor(FIFOScheduler):
@@ -214,12 +280,13 @@ class _Conductor(FIFOScheduler):
 
 
 class _Companion(tune.Callback):
-    """Brings the desk what a scheduler is not told of: starts, last rows and ends; and keeps its state."""
+    """Brings the desk what a scheduler is not told of: starts, last rows and ends."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, run: _Run) -> None:
+        self._run, self._desk = run, run.desk
 
     def on_trial_start(self, *, trial: RayTrial, **_info: Any) -> None:  # type: ignore[override]
+        self._run.began(trial)
         self._desk.start(_trial_id(trial), trial.config)
 
     def on_trial_result(self, *, trial: RayTrial, result: dict[str, Any], **_info: Any) -> None:  # type: ignore[override]
@@ -227,16 +294,16 @@ class _Companion(tune.Callback):
 
     def on_trial_complete(self, *, trial: RayTrial, **_info: Any) -> None:  # type: ignore[override]
         self._desk.end(_trial_id(trial), TrialStatus.COMPLETED)
+        self._run.agenda.end(_trial_id(trial))
 
     def on_trial_error(self, *, trial: RayTrial, **_info: Any) -> None:  # type: ignore[override]
-        self._desk.start(_trial_id(trial), trial.config)  # it may have failed before it started
-        self._desk.end(_trial_id(trial), TrialStatus.FAILED, _failure(trial))
-
-    def get_state(self) -> dict[str, int]:
-        return self._desk.state()
-
-    def set_state(self, state: dict[str, int]) -> None:
-        self._desk.restore(state)
+        name, (died, reason) = _trial_id(trial), _failure(trial)
+        self._desk.start(name, trial.config)  # it may have failed before it started
+        if died and not self._run.is_ending and self._desk.restart(name):
+            self._run.agenda.put_back(name)
+        else:
+            self._desk.end(name, TrialStatus.FAILED, reason)
+            self._run.agenda.end(name)
 
 
 def _packing(trainable: type[tune.Trainable], resources: Mapping[str, float]) -> type[tune.Trainable]:
@@ -259,32 +326,42 @@ def _trial_id(trial: RayTrial) -> str:
     return str(trial.config["trial"])
 
 
-def _failure(trial: RayTrial) -> str:
-    """Return why a trial failed, in one line."""
+def read_row(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The row inside a Ray result, ``{}`` if there is none."""
+    text = result.get(ROW)
+    return json.loads(text) if isinstance(text, str) else {}
+
+
+def _failure(trial: RayTrial) -> tuple[bool, str]:
+    """Return whether a trial lost its process, and why it failed, in one line."""
     try:
         with open(trial.pickled_error_file, "rb") as file:
             error = cloudpickle.load(file)
     except Exception:
-        return "failed, and left no error behind"
+        return False, "failed, and left no error behind"
     if isinstance(error, RayTaskError):
-        return one_line(error.cause or str(error).strip().splitlines()[-1])
+        return False, one_line(error.cause or str(error).strip().splitlines()[-1])
     if isinstance(error, RayActorError) and error.actor_init_failed:
-        return one_line(str(error).strip().splitlines()[-1])
-    if isinstance(error, RayActorError):
-        return "its process died: killed, crashed or out of memory"
-    return one_line(error)
+        return False, one_line(str(error).strip().splitlines()[-1])
+    if isinstance(error, RayActorError | WorkerCrashedError | NodeDiedError | OutOfMemoryError):
+        return True, "its process died: killed, crashed or out of memory"
+    return False, one_line(error)
 
 
 @contextlib.contextmanager
-def _quiet_tune() -> Iterator[None]:
-    """Tune's settings and silence; all is as before afterwards."""
+def _quiet_tune(places: int) -> Iterator[None]:
+    """Tune's settings and silence; all is as before afterwards.
+
+    All places are to be filled at once: a trial that ends before the next process has started would hand its own on,
+    and Tune would then not start the next one, for as long as trials are shorter than starts.
+    """
     logger = logging.getLogger("ray.tune")
     level, tag_callbacks = logger.level, usage.tag_callbacks
     usr1 = signal.getsignal(signal.SIGUSR1)
     logger.setLevel(logging.CRITICAL)
     usage.tag_callbacks = _no_tag  # telemetry that imports MLflow: two seconds of the driver
     try:
-        with environment(TUNE_ENVIRONMENT):
+        with environment({**TUNE_ENVIRONMENT, "TUNE_MAX_PENDING_TRIALS_PG": str(places)}):
             yield
     finally:
         usage.tag_callbacks = tag_callbacks

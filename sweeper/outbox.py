@@ -1,7 +1,8 @@
 """An outbox: rows delivered in order by a thread of their own, kept in a file while nobody takes them.
 
 The driver puts rows and goes on: ``put`` neither blocks nor raises. When a delivery fails, its rows and all
-later ones go to the file, and the whole file is tried again after a pause that doubles. Rows may therefore be
+later ones go to the file, and the whole file is tried again after a pause that doubles. Until a row is delivered or in
+that file it is in another one, where the next outbox finds it if this one's process is killed. Rows may therefore be
 delivered twice, never out of order: whoever receives them must not mind. What rows mean is not known here.
 """
 
@@ -49,6 +50,11 @@ class Outbox:
         self._waiting = len(stored_rows(path))  # rows in the file
         self._in_hand: Rows = ()  # rows that are in neither the queue nor the file
         self._queue: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
+        self._ahead_path = path.with_name(f"{path.stem}-ahead{path.suffix}")
+        self._ahead = RowFile(self._ahead_path, patient=True)
+        for row in self._ahead.read():
+            self._queue.put(row)
+        self._putting = threading.Lock()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._abandoned = False
@@ -63,7 +69,9 @@ class Outbox:
 
     def put(self, row: Mapping[str, Any]) -> None:
         """Hand over one row, of JSON values."""
-        self._queue.put(row)
+        with self._putting:
+            self._ahead.append(row)
+            self._queue.put(row)
 
     def close(self, timeout_seconds: float) -> Left:
         """Deliver what is left, for no longer than the timeout; put the rest into the file."""
@@ -74,6 +82,7 @@ class Outbox:
                 self._abandoned = True
                 self._trouble = self._trouble or f"no answer within {timeout_seconds:g} seconds"
                 self._keep([*self._in_hand, *self._drain()])
+                self._forget_ahead()
             return Left(self._waiting, self._path, self._trouble) if self._waiting else Left()
 
     def _work(self) -> None:
@@ -83,6 +92,7 @@ class Outbox:
             with self._lock:
                 rows = self._in_hand = self._drain()
             self._step(rows, patient=not closing)
+            self._forget_ahead()
             self._closing.wait(FLUSH_SECONDS)
 
     def _step(self, rows: Rows, *, patient: bool) -> None:
@@ -130,6 +140,13 @@ class Outbox:
             self._file.append(row)
         self._file.flush()
         self._waiting += len(rows)
+
+    def _forget_ahead(self) -> None:
+        """Forget what was put, if all of it is delivered or in the file."""
+        with self._putting:
+            if self._queue.empty() and not self._file.pending:
+                self._ahead_path.unlink(missing_ok=True)
+                self._ahead = RowFile(self._ahead_path, patient=True)
 
     def _forget(self) -> None:
         if self._waiting:

@@ -1,19 +1,25 @@
-"""Sweeps as text: what ``sweeper list`` and ``sweeper show`` print."""
+"""Sweeps as text: what ``sweeper list``, ``sweeper show`` and ``sweeper compare`` print."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from sweeper.comparison import PRICE, Comparison
 from sweeper.errors import RecordError
-from sweeper.front import Front
+from sweeper.front import Front, FrontTrial
+from sweeper.notes import read_notes
 from sweeper.progress import spread
+from sweeper.records import TrialStatus
 from sweeper.store import SweepFolder
 from sweeper.sweep import Sweep
 
 SHOWN_POINTS = 20
+SHOWN_REASONS = 20
+PIPE_WIDTH = 1000
 
 
 def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
@@ -39,10 +45,50 @@ def sweep_view(sweep: Sweep) -> RenderableType:
         parts.append(Text("exploratory: no guarantee", style="bold red"))
     ends = Counter(trial.status for trial in front.trials.values())
     parts.append(Text("trials: " + (", ".join(f"{n} {status}" for status, n in ends.items()) or "none yet")))
-    parts += [_points_table(front), Text("")]
-    parts += [Text(f"{t}: {trial.status}: {trial.reason}") for t, trial in front.trials.items() if trial.reason]
+    parts += [_points_table(front), *_knee(front), Text("")]
+    parts += _reasons(front.trials)
+    parts += [Text(f"{trial}: {notes}") for trial, notes in read_notes(sweep.directory).items()]
     parts += [Text(answer.statement) for answer in front.ledger.values()]
     return Group(*parts)
+
+
+def comparison_view(comparison: Comparison) -> RenderableType:
+    """Return the hypervolume of each sweep, and what can be said of their differences."""
+    table = Table(box=None)
+    for column in ("name", "sweep", "trials", "points", "front", "hypervolume"):
+        table.add_column(column, justify="left" if column in ("name", "sweep") else "right", overflow="fold")
+    for row in comparison.rows():
+        counts = (str(row[key]) for key in ("trials", "points", "on_front"))
+        table.add_row(row["name"], row["sweep"], *counts, f"{row['hypervolume']:.4f}")
+    parts: list[RenderableType] = [Text(f"not comparable: {said}", style="bold red") for said in comparison.conflicts]
+    if comparison.exploratory:
+        parts.append(Text("exploratory: no guarantee", style="bold red"))
+    parts += [table, *(Text(str(difference)) for difference in comparison.differences)]
+    if len(comparison.differences) > 1:
+        parts.append(Text("The p-values are not corrected for the number of pairs."))
+    return Group(*parts, Text(PRICE))
+
+
+def print_view(what: RenderableType) -> None:
+    """Print tables and texts; into a file or a pipe without cutting them to a width."""
+    Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(what)
+
+
+def _knee(front: Front) -> list[Text]:
+    point = front.knee
+    if point is None:
+        return []
+    values = ", ".join(f"{o.name} {_number(point.values, o.name)}" for o in front.objectives)
+    return [Text(f"knee: {point.trial}, epoch {point.epoch}: {values}")]
+
+
+def _reasons(trials: Mapping[str, FrontTrial]) -> list[Text]:
+    """Why trials failed or ended early, the failures first; of very many, the first ones."""
+    told = [(id_, trial) for id_, trial in trials.items() if trial.reason]
+    told.sort(key=lambda pair: pair[1].status != TrialStatus.FAILED.value)
+    lines = [Text(f"{id_}: {trial.status}: {trial.reason}") for id_, trial in told[:SHOWN_REASONS]]
+    more = len(told) - len(lines)
+    return [*lines, Text(f"and {more} more; all of them are in the report")] if more else lines
 
 
 def _points_table(front: Front) -> Table:

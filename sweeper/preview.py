@@ -12,14 +12,16 @@ from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from clipless.plan import Plan
 from clipless.privacy.accounting import Claim, claim
+from sweeper.building import build_loss, build_model, build_plan
 from sweeper.config import TrialConfig, flatten
 from sweeper.errors import SpecError
 from sweeper.hyperparameters import Scalar
 from sweeper.metrics import check_metrics
-from sweeper.pricing import Answer, price
+from sweeper.prices import answers
+from sweeper.pricing import Answer, price, round_up
+from sweeper.selection import Terms
 from sweeper.space import open_dimensions, resolve, sample
 from sweeper.spec import Spec
-from sweeper.training import build_loss, build_model, build_plan
 
 CHECKED_CONFIGURATIONS = 8  # before a sweep begins
 
@@ -74,15 +76,31 @@ def check_plans(spec: Spec, data: Dataset) -> None:
         clipless.errors.CliplessError: the first of the configurations cannot be planned.
     """
     _validate(spec, data)
+    first_plan(spec, data)
+
+
+def first_plan(spec: Spec, data: Dataset) -> Plan:
+    """Return the plan of the first of the configurations that can be planned.
+
+    Raises:
+        SpecError, clipless.errors.CliplessError: the first of the configurations cannot be planned, and no other can.
+    """
     refusals: list[Exception] = []
     for proposal in sample(spec, min(spec.trials, CHECKED_CONFIGURATIONS)):
         try:
-            _build(spec, data, proposal)
+            return _build(spec, data, proposal)[1]
         except (SpecError, CliplessError) as error:
             refusals.append(error)
-        else:
-            return
     raise refusals[0]
+
+
+def can_be_planned(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> bool:
+    """Whether a configuration has a plan; that depends on nothing but the spec and what is declared of the data."""
+    try:
+        _build(spec, data, proposal)
+    except (SpecError, CliplessError):
+        return False
+    return True
 
 
 def sweep_cost(spec: Spec, previews: Sequence[Preview]) -> Answer:
@@ -135,12 +153,20 @@ def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Renderable
     parts: list[RenderableType] = [
         Text(
             f"{spec.name}: valid. {declared.name}, N = {len(data.train)} training rows, evaluation "
-            f"{declared.evaluation.value}, unit {declared.unit}; {spec.trials} trials, "
+            f"{declared.evaluation.value}, unit {declared.unit}; {_number_of_trials(spec)}, "
             f"{open_dimensions(spec)} open hyperparameters."
         )
     ]
     for one in previews:
         parts += [Text(""), *_render_one(one)]
+    if spec.search.repetitions is not None:
+        terms = Terms(event=previews[0].plan.event(), repetitions=spec.search.repetitions)
+        winner = answers([], spec.privacy.delta, selection=terms)["winner"]
+        price_ = f"epsilon {round_up(winner.epsilon)} at delta {winner.delta:g}"
+        said = (
+            f"The winner of the sweep, and nothing else, can leave at {price_}, if the conditions of private selection"
+        )
+        return Group(*parts, Text(f"\n{said} hold."))
     cost = sweep_cost(spec, previews)
     parts.append(
         Text(
@@ -149,6 +175,11 @@ def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Renderable
         )
     )
     return Group(*parts)
+
+
+def _number_of_trials(spec: Spec) -> str:
+    law = spec.search.repetitions
+    return f"{spec.trials} trials" if law is None else f"a secret number of trials, {law.mean:g} on average"
 
 
 def _render_one(one: Preview) -> list[RenderableType]:

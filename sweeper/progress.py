@@ -57,6 +57,7 @@ class Progress:
         hypervolume: of that front.
         elapsed_seconds: since the trials began.
         limit_seconds: the time the sweep may take.
+        note: shown instead of all this: a private selection says nothing of its trials.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Progress:
     hypervolume: float | None = None
     elapsed_seconds: float = 0.0
     limit_seconds: float | None = None
+    note: str = ""
 
     @property
     def fraction(self) -> float:
@@ -149,6 +151,8 @@ class Display:
 
 def render(progress: Progress) -> RenderableType:
     """Return the live display of a state."""
+    if progress.note:
+        return Text(line(progress))
     bar = ProgressBar(total=1.0, completed=progress.fraction, width=40)
     parts: list[RenderableType] = [Text(f"{progress.name}: {_counts(progress)}"), bar, Text(_times(progress))]
     if progress.running:
@@ -164,6 +168,8 @@ def line(progress: Progress) -> str:
     >>> line(Progress(name="digits", total=16, done=3, failed=1, elapsed_seconds=20))
     'digits: 3 of 16 trials done, 1 failed; 0:20 elapsed, about 1:00 left'
     """
+    if progress.note:
+        return f"{progress.name}: {progress.note}"
     parts = [_counts(progress)]
     if progress.best:
         parts.append(f"best {_point(progress.best, progress.objectives)}")
@@ -181,6 +187,7 @@ def closing_summary(
     failures: Mapping[str, str] | None = None,
     left: Left | None = None,
     notes: Sequence[str] = (),
+    goes_on: bool = True,
 ) -> str:
     """Return what to say when a sweep has ended: how it went and where to look.
 
@@ -192,9 +199,11 @@ def closing_summary(
         failures: trial -> reason.
         left: what tracking could not deliver.
         notes: more lines, such as what the claim is conditional on.
+        goes_on: whether a sweep that ended early can be resumed.
     """
     ended = f" (ended early: {reason})" if reason else ""
-    lines = [f"{progress.name}: {_counts(progress)} in {clock(progress.elapsed_seconds)}{ended}."]
+    went = f"{_counts(progress)} in {clock(progress.elapsed_seconds)}"
+    lines = [f"{progress.name}: {progress.note or went}{ended}."]
     if progress.front:
         size = len(progress.front)
         volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
@@ -207,6 +216,8 @@ def closing_summary(
     if left and left.rows:
         lines.append(f"Tracking: {left.rows} rows were not taken ({left.trouble}); they wait in {left.path}.")
         lines.append(f"Deliver them later: sweeper replay {folder}")
+    if reason and goes_on:
+        lines.append(f"Go on with it: sweeper resume {folder}")
     lines.append(f"Report: {folder / 'front.html'}")
     lines += [f"Runs: {look}"] if look else []
     if progress.best:

@@ -2,6 +2,9 @@
 
 Order matters in one place: the ledger has a trial's event on the disk before the trial may draw noise,
 because the engine asks for the next row only after `Recorder.on_plan` has returned.
+
+A recorder of a folder that holds records takes them up: whatever was decided, told and spent before is as if it had
+happened in this process.
 """
 
 import contextlib
@@ -15,72 +18,179 @@ from clipless.errors import AccountantsDisagreeError
 from clipless.privacy.events import Relation
 from sweeper.claims import Claim
 from sweeper.desk import Hooks
-from sweeper.errors import RecordError
+from sweeper.errors import RecordError, TrialError
 from sweeper.front import Front, build_front
 from sweeper.ledger import Ledger
 from sweeper.mlflow_names import metric_names
 from sweeper.pareto import FrontArchive
-from sweeper.pricing import round_up, steps_by
+from sweeper.pricing import drawn_by, round_up, whole_event
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.repricing import Repricer
 from sweeper.scheduling import make_scheduler
+from sweeper.search import Proposals
 from sweeper.space import resolve
 from sweeper.spec import Spec
 from sweeper.store import SweepFolder
 from sweeper.tracking import Tracker
 
-FRONT_SECONDS = 5.0  # between two rewritings of front.json while trials run
+FRONT_SECONDS = 5.0  # between two rewritings of front.json while trials run, at least;
+FRONT_PAUSES = 20.0  # and so many times as long as one takes
 
 
 class Recorder:
-    """Keeps the records of one running sweep; used from the driver's main thread only."""
+    """Keeps the records of one running sweep; used from the driver's main thread only.
 
-    def __init__(self, spec: Spec, folder: SweepFolder, claim: Claim, tracker: Tracker) -> None:
-        self._spec, self._folder, self._claim, self._tracker = spec, folder, claim, tracker
+    Args:
+        spec: of the sweep.
+        folder: its folder.
+        claim: what holds for every point.
+        tracker: told of every trial.
+        search: told how each trial did.
+        rebooted: whether the machine was started again since the last run, so that the last rows may be lost: a trial
+            that ran then is charged in full.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        folder: SweepFolder,
+        claim: Claim,
+        tracker: Tracker,
+        search: Proposals,
+        *,
+        rebooted: bool = False,
+    ) -> None:
+        self._spec, self._folder, self._claim, self._tracker, self._search = spec, folder, claim, tracker, search
         self._ledger = Ledger(folder.ledger)
         self._repricer = Repricer()
         self._archive = FrontArchive(spec.objectives)
         self._scheduler = make_scheduler(spec.search, spec.objectives)
         self._pending: dict[tuple[str, int], Point] = {}
-        self._written_at = -math.inf
-        self.trials: dict[str, Trial] = {}
-        self.points: dict[tuple[str, int], Point] = {}
+        self._write_at = -math.inf
+        self._stopping: dict[str, str] = {}
+        self.trials: dict[str, Trial] = folder.trials()
+        self.points: dict[tuple[str, int], Point] = folder.points()
+        self._last_epoch: dict[str, int] = {}
+        self._take_up(rebooted)
 
     @property
     def hooks(self) -> Hooks:
-        """What the engine calls."""
-        return Hooks(on_start=self.on_start, on_plan=self.on_plan, on_epoch=self.on_epoch, on_end=self.on_end)
+        """What the desk calls."""
+        return Hooks(
+            on_start=self.on_start,
+            on_plan=self.on_plan,
+            on_epoch=self.on_epoch,
+            on_restart=self.on_restart,
+            on_end=self.on_end,
+        )
+
+    @property
+    def unfinished(self) -> dict[str, int]:
+        """The last epoch of each trial that can go on, 0 before its first."""
+        return {trial: self._last_epoch.get(trial, 0) for trial in self._search.open}
 
     @property
     def archive(self) -> FrontArchive:
         """The front of the points whose epsilon is settled."""
         return self._archive
 
+    def _take_up(self, rebooted: bool) -> None:
+        """Bring ledger, scheduler, search and second prices to where the records are."""
+        for name, epoch in self.points:
+            self._last_epoch[name] = max(epoch, self._last_epoch.get(name, 0))
+        for trial in self.trials.values():
+            if trial.plan is None:
+                continue
+            if self._ledger.is_open(trial.id):
+                self._ledger.close(trial.id, self._most_steps(trial, rebooted))
+            if self._scheduler is not None:
+                self._scheduler.begin(trial.id, trial.plan["epsilon_curve"])
+        last: dict[str, str] = {}  # why a trial ended that was decided on last
+        for point in self.points.values():
+            reported = _as_reported(point)
+            self._search.report(reported)
+            decision = None if self._scheduler is None else self._scheduler.judge(reported)
+            last[point.trial] = "" if decision is None or decision.goes_on else decision.reason
+            if len(point.accountants) < 2 and (plan := self.trials[point.trial].plan) is not None:
+                self._repricer.order(point.trial, plan)
+                self._pending[point.key] = point
+        self._archive.add(point for point in self.points.values() if point.key not in self._pending)
+        self._search.skip(max((int(trial.removeprefix("t")) for trial in self.trials), default=0))
+        for trial in list(self.trials.values()):
+            self._end_if_done(trial, last.get(trial.id, ""))
+
+    def _end_if_done(self, trial: Trial, decided: str) -> None:
+        """End a trial that had come to its end when the driver died, and tell the search."""
+        if trial.status in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED):
+            planned = 0 if trial.plan is None else int(trial.plan["epochs"])
+            done = 0 < planned <= self._last_epoch.get(trial.id, 0)
+            lost = trial.id not in self._search.open
+            if not (done or decided or lost):
+                return
+            status = TrialStatus.COMPLETED if done else TrialStatus.STOPPED if decided else TrialStatus.FAILED
+            reason = decided or ("" if done else "its proposal was lost with the machine")
+            trial = replace(trial, status=status, reason=reason)
+            self._save(trial)
+            self._tracker.end_trial(trial.id, trial.status, trial.reason)
+        self._search.finish(trial.id, failed=trial.status is TrialStatus.FAILED)
+
+    def _most_steps(self, trial: Trial, rebooted: bool) -> int:
+        """Return how many steps a trial can have drawn when the driver died."""
+        plan = trial.plan
+        if plan is None:  # it had not been let go
+            return 0
+        epochs = int(plan["epochs"])
+        return drawn_by(plan, epochs if rebooted else min(epochs, self._last_epoch.get(trial.id, 0) + 1))
+
     def on_start(self, trial: str, config: Mapping[str, Any]) -> None:
-        """A trial has begun."""
+        """A trial has begun, or begins again."""
+        if trial in self.trials:
+            self._tracker.start_trial(trial, {}, {})
+            self._save(replace(self.trials[trial], status=TrialStatus.RUNNING, reason=""))
+            return
         chosen = resolve(self._spec, config["proposal"]).to_json() if "proposal" in config else {}
+        self._start_run(trial, chosen)
+        self._save(Trial(id=trial, config=chosen))
+
+    def _start_run(self, trial: str, config: Mapping[str, Any]) -> None:
         tags = {
             "sweeper.delta": f"{self._spec.privacy.delta:g}",
             "sweeper.relation": self._spec.privacy.relation.value,
         }
-        self._tracker.start_trial(trial, chosen, tags | {"sweeper.exploratory": str(self._claim.exploratory).lower()})
-        self._save(Trial(id=trial, config=chosen))
+        self._tracker.start_trial(trial, config, tags | {"sweeper.exploratory": str(self._claim.exploratory).lower()})
+
+    def track_ended(self) -> None:
+        """Tell the tracker of trials that ran and ended without it; points that wait are told once they are settled."""
+        for trial in self.trials.values():
+            self._start_run(trial.id, trial.config)
+            if trial.plan is not None:
+                self._tracker.log(trial.id, 0, metric_names({}, sensitivities=trial.plan["sensitivities"]))
+        for point in self.points.values():
+            if point.key not in self._pending:
+                self._tracker.log(point.trial, point.epoch, _metrics(point))
+        for trial in self.trials.values():
+            self._tracker.end_trial(trial.id, trial.status, trial.reason)
 
     def on_plan(self, trial: str, row: Mapping[str, Any]) -> str | None:
         """A trial is ready to train: its event goes into the ledger first, if the sweep's budget has room for it."""
-        plan = row["plan"]
+        plan, kept = row["plan"], int(row["kept"])
+        event = whole_event(plan)
+        if self._ledger.is_open(trial):  # it ran out of memory
+            self._ledger.close(trial, self._most_steps(self.trials[trial], rebooted=False))
         budget = self._spec.privacy.sweep_epsilon
-        if budget is not None and not (total := self._ledger.epsilon_with(plan["event"], plan["delta"])) <= budget:
-            return (
-                f"with this trial the sweep would cost epsilon {round_up(total)}, more than privacy.sweep_epsilon = "
-                f"{budget:g}; it drew no noise"
-            )
-        self._ledger.open(trial, plan["event"])
+        if budget is not None:
+            total = self._ledger.epsilon_with(trial, event, plan["delta"], kept=kept)
+            if not total <= budget:
+                return (
+                    f"with this trial the sweep would cost epsilon {round_up(total)}, more than privacy.sweep_epsilon ="
+                    f" {budget:g}; it is not trained"
+                )
+        self._ledger.open(trial, event, kept=kept)
         self._repricer.order(trial, plan)
         self._tracker.log(trial, 0, metric_names({}, sensitivities=plan["sensitivities"]))
         self._save(replace(self.trials[trial], plan=plan))
         if self._scheduler is not None:
-            self._scheduler.begin(trial, row["epsilon_curve"])
+            self._scheduler.begin(trial, plan["epsilon_curve"])
         return None
 
     def on_epoch(self, trial: str, row: Mapping[str, Any]) -> str | None:
@@ -95,29 +205,50 @@ class Recorder:
             epoch=int(row["epoch"]),
             values=values,
             accountants={accountant: values["epsilon"]},
+            repeats={name: tuple(found) for name, found in row["repeats"].items()},
             model=row.get("model"),
         )
         self.points[point.key] = self._pending[point.key] = point
+        self._last_epoch[trial] = point.epoch
         self._folder.save_point(point)
+        self._search.report(point)
         self.settle()
         return self._judge(point)
+
+    def stop(self, trial: str, reason: str) -> None:
+        """End a trial after the epoch that it is in."""
+        self._stopping[trial] = reason
 
     def _judge(self, point: Point) -> str | None:
         """Return why a trial ends here, ``None`` if it goes on; what was decided is written down either way."""
         decision = None if self._scheduler is None else self._scheduler.judge(point)
-        if decision is None:
-            return None
-        self._folder.save_decision(decision.to_json())
-        return None if decision.goes_on else decision.reason
+        if decision is not None:
+            self._folder.save_decision(decision.to_json())
+            if decision.failed:
+                raise TrialError(decision.reason)
+        if point.trial in self._stopping:
+            return self._stopping[point.trial]
+        return None if decision is None or decision.goes_on else decision.reason
+
+    def on_restart(self, trial: str, begun: int) -> None:
+        """A trial lost its process and will be started again."""
+        self._close(trial, begun)
+        self._tracker.tag(trial, {"sweeper.restarted": "its process died"})
 
     def on_end(self, trial: str, status: TrialStatus, reason: str, begun: int) -> None:
-        """A trial has ended."""
+        """A trial has ended; one that was interrupted may go on in a later run."""
+        self._close(trial, begun)
+        self._save(replace(self.trials[trial], status=status, reason=reason))
+        self._tracker.end_trial(trial, status, reason)
+        if status is not TrialStatus.INTERRUPTED:
+            self._search.finish(trial, failed=status is TrialStatus.FAILED)
+            self._folder.forget_checkpoints(trial)
+
+    def _close(self, trial: str, begun: int) -> None:
         plan = self.trials[trial].plan
         if plan is not None:
             with contextlib.suppress(RecordError):  # an entry that stays open is charged in full
-                self._ledger.close(trial, steps_by(plan, begun) if begun else 0)
-        self._save(replace(self.trials[trial], status=status, reason=reason))
-        self._tracker.end_trial(trial, status, reason)
+                self._ledger.close(trial, drawn_by(plan, begun))
 
     @property
     def waiting(self) -> bool:
@@ -162,10 +293,12 @@ class Recorder:
 
     def write_front_now_and_then(self) -> None:
         """Replace ``front.json`` if that was not done for a while; a full disk is tried again later."""
-        if time.monotonic() - self._written_at > FRONT_SECONDS:
-            self._written_at = time.monotonic()
+        now = time.monotonic()
+        if now > self._write_at:
             with contextlib.suppress(RecordError):
                 self.front().write(self._folder.front)
+            took = time.monotonic() - now
+            self._write_at = now + max(FRONT_SECONDS, FRONT_PAUSES * took)
 
     def add_test(self, point: Point, scores: Mapping[str, float]) -> None:
         """Record the test numbers of a front point."""
@@ -186,13 +319,15 @@ class Recorder:
         for file in (self._folder.path / "models").iterdir():
             if f"models/{file.name}" not in kept:
                 file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # states of trials that may go on
+            (self._folder.path / "checkpoints").rmdir()
 
     def _take(self, settled: list[Point]) -> None:
         _, left = self._archive.add(settled)
         on_front = {point.key for point in self._archive.points}
         for point in settled:
             self._save_point(point if point.key in on_front else self._without_model(point))
-            self._tracker.log(point.trial, point.epoch, metric_names(point.values, point.accountants))
+            self._tracker.log(point.trial, point.epoch, _metrics(point))
         for point in left:
             self._save_point(self._without_model(self.points[point.key]))
 
@@ -210,6 +345,7 @@ class Recorder:
         return replace(point, model=None)
 
     def _save(self, trial: Trial) -> None:
+        """Keep a trial, and its run as soon as it is known."""
         run_id = self._tracker.run_id(trial.id) or trial.run_id
         self.trials[trial.id] = replace(trial, run_id=run_id)
         self._folder.save_trial(self.trials[trial.id])
@@ -217,3 +353,16 @@ class Recorder:
     def _save_point(self, point: Point) -> None:
         self.points[point.key] = point
         self._folder.save_point(point)
+
+
+def _as_reported(point: Point) -> Point:
+    """Return a point with the epsilon that its trial reported, which every decision was made on."""
+    first = point.accountants.get("rdp", point.values["epsilon"])
+    return replace(point, values={**point.values, "epsilon": first})
+
+
+def _metrics(point: Point) -> dict[str, float]:
+    """Return a point's numbers as they are tracked."""
+    deviations = {name: found for name in point.repeats if (found := point.deviation(name)) is not None}
+    named = {f"deviation/{name}": value for name, value in metric_names(deviations).items()}
+    return metric_names(point.values, point.accountants) | named

@@ -1,92 +1,35 @@
-"""Running a sweep: from a spec to a folder with its front."""
+"""Running a sweep: from a spec to a folder with its front, and on from a folder that holds one."""
 
 import contextlib
 import datetime
 import shutil
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.metadata import entry_points
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 import clipless
-from clipless.certificates import float64_features
 from clipless.datasets import Dataset
-from clipless.errors import CliplessError
-from sweeper import space
-from sweeper.claims import Claim
+from sweeper.agenda import Agenda
 from sweeper.cluster import cluster
-from sweeper.desk import one_line
-from sweeper.engine import Outcome, run_trials
+from sweeper.desk import Desk
+from sweeper.driving import driving
+from sweeper.engine import Outcome
 from sweeper.errors import RecordError, SweeperError
-from sweeper.front import Front
 from sweeper.interruption import Interruption
-from sweeper.mlflow_names import version_tags
-from sweeper.objectives import reads_training_rows
-from sweeper.outbox import Left
 from sweeper.preview import check_plans
-from sweeper.progress import Progress, Running
-from sweeper.recorder import Recorder
+from sweeper.private_run import even_times, hide, outcome_of, recover, recover_all, select
+from sweeper.progress import Progress
 from sweeper.records import TrialStatus
-from sweeper.rows import replace_file
-from sweeper.search import FrontSearch
-from sweeper.settings import Scheduler
+from sweeper.search_settings import Selection
 from sweeper.spec import Spec
-from sweeper.store import SweepFolder
+from sweeper.store import HIDDEN, SweepFolder
 from sweeper.sweep import Sweep
-from sweeper.tracking import Tracker, how_to_look
+from sweeper.sweep_run import Ended, Options, SweepRun, claimed, described, threads_of, trained
 from sweeper.trainable import CliplessTrial
-from sweeper.yaml_file import parse_mapping
+from sweeper.warm_start import Earlier, observations
 
-SHOW_SECONDS = 0.5
-POLL_SECONDS = 0.05
-INTERRUPTED = "interrupted"
-EXPORTERS = "sweeper.exporters"  # entry-point group: functions of (sweep folder, file to write)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How a sweep is run, as opposed to what it is.
-
-    Attributes:
-        out: where the sweep's folder is made.
-        data_dir: local copies of data sets.
-        tracking: MLflow tracking URI; by default a SQLite file in the sweep's folder.
-        cluster: address of a Ray cluster; by default one is started on this machine.
-        show: is given the state of the sweep about twice a second.
-    """
-
-    out: Path = Path("sweeps-out")
-    data_dir: Path | None = None
-    tracking: str | None = None
-    cluster: str | None = None
-    show: Callable[[Progress], None] = lambda _: None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """A sweep that was run, and how that ended.
-
-    Attributes:
-        sweep: the result.
-        front: its front.
-        outcome: whether it was interrupted or ended early.
-        progress: its last state.
-        left: rows that the tracking store has not taken.
-        look: the command that shows its runs.
-        troubles: what could not be written, one sentence each.
-    """
-
-    sweep: Sweep
-    front: Front
-    outcome: Outcome
-    progress: Progress
-    left: Left
-    look: str
-    troubles: tuple[str, ...]
+SELECTING = "selecting privately"
 
 
 def run(spec: Spec, options: Options | None = None) -> Sweep:
@@ -119,236 +62,139 @@ def run_sweep(spec: Spec, options: Options | None = None) -> Ended:
     options = options or Options()
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
     check_plans(spec, data)
+    earlier = _earlier(spec, options)
     with Interruption() as interruption:
+        recovered = recover_all(options.out)
+        if spec.search.repetitions is not None:
+            return _select(spec, options, data, interruption, recovered)
         folder = SweepFolder.create(options.out, spec.name, datetime.datetime.now())
-        return _SweepRun(spec, options, data, folder, interruption).run()
-
-
-class _SweepRun:
-    def __init__(
-        self, spec: Spec, options: Options, data: Dataset, folder: SweepFolder, interruption: Interruption
-    ) -> None:
-        self._spec, self._options, self._data, self._folder = spec, options, data, folder
-        self._interruption = interruption
-        self._claim = Claim.about(
-            data.metadata,
-            len(data.train),
-            delta=spec.privacy.delta,
-            reads_training_rows=reads_training_rows(spec.search.metrics),
-            ends_trials_early=spec.search.scheduler is not Scheduler.NONE,
-        )
-        self._started = self._shown_at = time.monotonic()
-        self._troubles: list[str] = []
-
-    def run(self) -> Ended:
-        self._open()
-        status, outcome = TrialStatus.FAILED, Outcome()
-        try:
-            outcome = self._search()
-            status = _status(outcome)
-        except BaseException as error:
-            forced = isinstance(error, KeyboardInterrupt)
-            status = TrialStatus.INTERRUPTED if forced else TrialStatus.FAILED
-            outcome = Outcome(forced, INTERRUPTED if forced else one_line(error))
-            raise
-        finally:
-            front, left = self._finish(status, outcome.reason)
-        return Ended(
-            sweep=Sweep(self._folder.path),
-            front=front,
-            outcome=outcome,
-            progress=self._progress(),
-            left=left,
-            look=how_to_look(self._tracker.destination.uri),
-            troubles=tuple(self._troubles),
-        )
-
-    def _open(self) -> None:
-        """Write what the sweep is; a folder that does not even take that is removed again."""
-        try:
-            self._describe(TrialStatus.RUNNING)
-            replace_file(self._folder.spec, _as_given(self._spec))
-        except RecordError:
-            shutil.rmtree(self._folder.path, ignore_errors=True)
-            raise
-        tags = version_tags() | {"sweeper.exploratory": str(self._claim.exploratory).lower()}
-        self._tracker = Tracker(
-            self._folder.path,
-            self._spec.name,
-            uri=self._options.tracking,
-            params=self._spec.to_plain(),
-            tags=tags | {"sweeper.spec_hash": self._spec.digest()},
-        )
-        self._recorder = Recorder(self._spec, self._folder, self._claim, self._tracker)
-        self._recorder.write_front_now_and_then()
-
-    def _search(self) -> Outcome:
-        """Run the trials, wait for their second prices, and score the front on the test split."""
-        with cluster(self._options.cluster, threads=max(1, int(self._spec.resources.cpus))):
-            self._started = time.monotonic()
-            outcome = Outcome() if self._interruption.requested else self._run_trials()
-        while self._recorder.waiting and not self._interruption.requested:
-            time.sleep(POLL_SECONDS)
-            self._between()
-        self._test_front()
-        return Outcome(True, INTERRUPTED) if self._interruption.requested else outcome
-
-    def _run_trials(self) -> Outcome:
-        spec, resources = self._spec, self._spec.resources
-        return run_trials(
-            CliplessTrial,
-            FrontSearch(
-                self._propose,
-                spec.objectives,
-                sampler=spec.search.sampler,
-                seed=spec.search.seed,
-                first=spec.first,
-                constraints=spec.search.outcomes,
-            ),
-            trials=spec.trials,
-            concurrent=resources.concurrent,
-            resources={"CPU": resources.cpus, **({"GPU": resources.gpus} if resources.gpus else {})},
-            storage_dir=self._folder.path,
-            hooks=self._recorder.hooks,
-            constants={
-                "spec": spec.to_plain(),
-                "source": str(Path(spec.source).resolve()),
-                "folder": str(self._folder.path.resolve()),
-                "data_dir": None if self._options.data_dir is None else str(self._options.data_dir.resolve()),
-            },
-            hours=spec.search.hours,
-            should_stop=self._between,
-            interruption=self._interruption,
-        )
-
-    def _propose(self, trial: space.Proposer) -> dict[str, Any]:
-        return dict(space.suggest(trial, self._spec))
-
-    def _between(self) -> None:
-        """What the driver does between two events."""
-        self._recorder.settle()
-        now = time.monotonic()
-        if now - self._shown_at > SHOW_SECONDS:
-            self._shown_at = now
-            self._recorder.write_front_now_and_then()
-            self._options.show(self._progress())
-
-    def _test_front(self) -> None:
-        """Touch the test split, once: for the points of the final front."""
-        features: dict[str, Tensor] = {}  # of one trial: its models share their fixed front
-        for point in sorted(self._recorder.archive.points, key=lambda point: point.key):
-            if self._interruption.requested:
-                return
-            self._between()
+        with contextlib.ExitStack() as stack:
             try:
-                model = clipless.load(self._folder.path / str(point.model))
-            except CliplessError as error:
-                self._troubles.append(f"No test scores for trial {point.trial}, epoch {point.epoch}: {error}")
-                continue
-            if point.trial not in features:
-                features = {point.trial: float64_features(model, self._data.test.x)}
-            scores = clipless.evaluate(
-                model,
-                self._data.test,
-                self._spec.radii,
-                self._data.metadata.input_gain,
-                features=features[point.trial],
-            )
-            self._recorder.add_test(point, scores)
+                stack.enter_context(driving(folder.path))
+            except RecordError:
+                shutil.rmtree(folder.path, ignore_errors=True)
+                raise
+            return SweepRun(spec, options, data, folder, interruption, earlier=earlier, troubles=recovered).run()
 
-    def _finish(self, status: TrialStatus, reason: str) -> tuple[Front, Left]:
-        """Write everything that there is, after an interruption or an error too."""
-        folder, recorder, cut = self._folder, self._recorder, status is TrialStatus.INTERRUPTED
-        try:
-            recorder.settle(all_=True)
-            recorder.close()
-            front = recorder.front(tight=not cut)
-            self._attempt(lambda: front.write(folder.front))
-            self._attempt(lambda: replace_file(folder.path / "front.csv", front.to_csv()))
-            self._attempt(lambda: export(folder.path, folder.path / "front.html"))
-            self._attempt(lambda: self._describe(status, reason))
-            for name in ("front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"):
-                if (folder.path / name).exists():
-                    self._tracker.artifact(folder.path / name)
-            self._tracker.log(None, 0, {"hypervolume": front.hypervolume})
-        finally:
-            patience = 10.0 if cut and self._options.tracking else 30.0  # a store of one's own always answers
-            left = self._tracker.close(status, reason, timeout_seconds=patience)
-        if recorder.note_runs():  # runs that the store made only now
-            front = recorder.front(tight=not cut)
-            self._attempt(lambda: front.write(folder.front))
-        self._troubles += filter(None, [folder.trouble, *self._tracker.refused[:1]])
-        return front, left
 
-    def _attempt(self, write: Callable[[], object]) -> None:
-        """Write something; what fails is a trouble, not an error."""
-        try:
-            write()
-        except SweeperError as error:
-            self._troubles.append(str(error))
-
-    def _describe(self, status: TrialStatus, reason: str = "") -> None:
-        """Replace ``sweep.json``."""
-        self._folder.write_sweep(
-            {
-                "name": self._spec.name,
-                "status": status.value,
-                "reason": reason,
-                "spec": self._spec.to_plain(),
-                "spec_hash": self._spec.digest(),
-                "source": self._spec.source,
-                "versions": version_tags(),
-                "started": self._folder.path.name.removeprefix(f"{self._spec.name}-"),
-                "tracking": self._options.tracking,
-            }
+def _select(spec: Spec, options: Options, data: Dataset, interruption: Interruption, troubles: Sequence[str]) -> Ended:
+    """Run candidates where nobody sees them, then write and track what may leave as an ordinary sweep."""
+    if options.cluster is not None:
+        raise SweeperError(
+            f"Expected no cluster for a private selection, whose logs there would show its candidates, got "
+            f"{options.cluster} (--cluster); leave it out"
         )
+    options.show(Progress(name=spec.name, total=0, note=SELECTING))
+    hidden = hide(options.out)
+    with driving(hidden.path):
+        hidden.write_sweep(described(spec, options, data, hidden, TrialStatus.RUNNING))
 
-    def _progress(self) -> Progress:
-        trials = self._recorder.trials.values()
-        last = {point.trial: point.epoch for point in self._recorder.points.values()}
-        running = tuple(
-            Running(trial.id, last.get(trial.id, 0), int((trial.plan or {}).get("epochs", 0)))
-            for trial in trials
-            if trial.status is TrialStatus.RUNNING
-        )
-        ended = [trial.status for trial in trials if trial.status is not TrialStatus.RUNNING]
-        hours = self._spec.search.hours
-        return Progress(
-            name=self._spec.name,
-            total=self._spec.trials,
-            done=sum(status in (TrialStatus.COMPLETED, TrialStatus.STOPPED) for status in ended),
-            failed=sum(status is TrialStatus.FAILED for status in ended),
-            running=running,
-            objectives=self._spec.objectives,
-            front=self._recorder.archive.points,
-            hypervolume=self._recorder.archive.hypervolume(),
-            elapsed_seconds=time.monotonic() - self._started,
-            limit_seconds=None if hours is None else hours * 3600,
-        )
+        def train(
+            kind: type[CliplessTrial], agenda: Agenda, desk: Desk, should_stop: Callable[[], str | None]
+        ) -> Outcome:
+            with cluster(threads=threads_of(spec), secret=True):
+                return trained(kind, agenda, desk, spec, options, hidden, interruption, should_stop)
+
+        claim = claimed(spec, data)
+        folder = select(spec, data, claim, hidden, train, interrupted=lambda: interruption.requested)
+    if hidden.path.exists():
+        troubles = [*troubles, f"Cannot remove {hidden.path}, which nobody may see; remove it"]
+    return _conclude(spec, options, data, folder, interruption, troubles)
 
 
-def _status(outcome: Outcome) -> TrialStatus:
-    if outcome.interrupted:
-        return TrialStatus.INTERRUPTED
-    return TrialStatus.STOPPED if outcome.reason else TrialStatus.COMPLETED
+def _conclude(
+    spec: Spec,
+    options: Options,
+    data: Dataset,
+    folder: SweepFolder,
+    interruption: Interruption,
+    troubles: Sequence[str] = (),
+) -> Ended:
+    """Write front, report and runs of what a private selection left."""
+    outcome = outcome_of(folder, interrupted=interruption.requested)
+    with driving(folder.path):
+        ended = SweepRun(spec, options, data, folder, interruption, selected=outcome, troubles=troubles).run()
+    even_times(folder.path)
+    return ended
 
 
-def _as_given(spec: Spec) -> str:
-    """Return the text of the spec's file, comments and all, if that is what is run; its values otherwise."""
-    with contextlib.suppress(OSError, ValueError, SweeperError):
-        text = Path(spec.source).read_text(encoding="utf-8")
-        if Spec.from_mapping(parse_mapping(text, spec.source), spec.source).digest() == spec.digest():
-            return text
-    return spec.to_yaml()
+def _earlier(spec: Spec, options: Options) -> Earlier | None:
+    """Return what an earlier sweep teaches, if the spec names one."""
+    source = spec.search.warm_start
+    if source is None:
+        return None
+    constraints, near = spec.search.outcomes, spec.source
+    return observations(source, spec.slots, spec.objectives, constraints, beside=near, tracking=options.tracking)
 
 
-def export(folder: Path, path: Path) -> None:
-    """Write a sweep's front to ``path`` as its suffix says, by the installed exporter.
+def resume(directory: Path, options: Options | None = None, *, trials: int | None = None) -> Sweep:
+    """Go on with a sweep that was killed, interrupted or is to have more trials, and return it.
+
+    Args, raises: as `resume_sweep`.
+    """
+    return resume_sweep(directory, options, trials=trials).sweep
+
+
+def resume_sweep(directory: Path, options: Options | None = None, *, trials: int | None = None) -> Ended:
+    """Go on with a sweep that was killed or interrupted, or run more trials of one that ended.
+
+    Trials that were running go on from their last epoch; what was decided, proposed and spent stands.
+
+    Args:
+        directory: of the sweep.
+        options: as for `run_sweep`; ``out`` means nothing here, and what is left out is as the sweep was begun.
+        trials: how many in all, those that ran included; as many as before by default.
+
+    Returns:
+        As `run_sweep`.
 
     Raises:
-        SweeperError: no exporter is installed, or it could not write.
+        RecordError: not the folder of a sweep, one that cannot be read, that is running, or that has as many trials
+            already.
+        SpecError, clipless.errors.DataError: its data are no longer those that it was begun with.
     """
-    found = entry_points(group=EXPORTERS, name="front")
-    if not found:
-        raise SweeperError(f"Expected an exporter of {path.suffix[1:]}; install the package's dashboards again")
-    next(iter(found)).load()(folder, path)
+    folder = SweepFolder(directory)
+    before = folder.read_sweep()
+    if before["spec"]["search"].get("selection") == Selection.PRIVATE.value:
+        return _resume_selection(folder, before, options or Options(), trials)
+    options = _as_begun(options or Options(), before)
+    spec = Spec.from_mapping(before["spec"], str(before["source"]))
+    if trials is not None:
+        if trials < spec.trials:
+            raise RecordError(f"Expected at least the {spec.trials} trials of {directory}, got trials={trials}")
+        spec = spec.with_search(trials=trials)
+    data = clipless.datasets.load(**spec.data_options(options.data_dir))
+    if len(data.train) != before["population"]:
+        raise RecordError(
+            f"Expected the {before['population']} training rows that {directory} was begun with, got "
+            f"{len(data.train)}; restore the data or start another sweep"
+        )
+    check_plans(spec, data)
+    with Interruption() as interruption, driving(folder.path) as rebooted:
+        return SweepRun(spec, options, data, folder, interruption, begun=before, rebooted=rebooted).run()
+
+
+def _resume_selection(folder: SweepFolder, before: Mapping[str, Any], options: Options, trials: int | None) -> Ended:
+    """Conclude what a private selection left; the selection itself never goes on."""
+    folder = SweepFolder(folder.path.resolve())
+    hidden, unfinished = folder.path.name.startswith(HIDDEN), (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
+    if trials is not None or not (hidden or TrialStatus(before["status"]) in unfinished):
+        raise RecordError(
+            f"Expected a sweep that can go on, but {folder.path} selected privately, from a number of trials that was "
+            "drawn once; start another sweep"
+        )
+    options = _as_begun(options, before)
+    spec = Spec.from_mapping(before["spec"], str(before["source"]))
+    data = clipless.datasets.load(**spec.data_options(options.data_dir))
+    left = recover(folder) if hidden else folder
+    if left is None:
+        raise RecordError(f"Expected a selection with a trial, but {folder.path} had begun none and is removed")
+    with Interruption() as interruption:
+        return _conclude(spec, options, data, left, interruption)
+
+
+def _as_begun(options: Options, before: Mapping[str, Any]) -> Options:
+    """Fill in what was left out with what the sweep was begun with."""
+    data_dir = options.data_dir or (Path(before["data_dir"]) if before["data_dir"] else None)
+    tracking, cluster_ = options.tracking or before["tracking"], options.cluster or before["cluster"]
+    return replace(options, data_dir=data_dir, tracking=tracking, cluster=cluster_)

@@ -1,8 +1,9 @@
 """The folder of one sweep and the rows in it.
 
-``trials.jsonl`` and ``points.jsonl`` grow by one row per change; the last row of an id wins; ``decisions.jsonl`` by
-one row per decision. ``sweep.json``
-and ``front.json`` are replaced whole. There is one writer, the driver; anybody may read at any time.
+``trials.jsonl`` and ``points.jsonl`` grow by one row per change, the last row of an id wins; ``decisions.jsonl`` by
+one row per decision; ``sweep.json`` and ``front.json`` are replaced whole. There is one writer, the driver; anybody may
+read at any time. Running trials keep their state under ``checkpoints``, from which they go on. Sweeps that select
+privately run in a hidden folder, which is nobody's to read.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 from sweeper.errors import RecordError
 from sweeper.records import Point, Trial
 from sweeper.rows import RowFile, read_object, replace_file, to_text
+
+HIDDEN = ".selecting-"  # how the names of folders begin in which a private selection runs
 
 R = TypeVar("R", Trial, Point)
 _TRIAL = TypeAdapter(Trial)
@@ -73,6 +76,11 @@ class SweepFolder:
         return self.path / "ledger.jsonl"
 
     @property
+    def proposals(self) -> Path:
+        """What the search was asked and told."""
+        return self.path / "proposals.jsonl"
+
+    @property
     def front(self) -> Path:
         """The front, for other tools."""
         return self.path / "front.json"
@@ -86,6 +94,16 @@ class SweepFolder:
     def model_name(trial: str, epoch: int) -> str:
         """Return where the model of a point is saved, relative to the folder."""
         return f"models/{trial}-{epoch}.safetensors"
+
+    @staticmethod
+    def checkpoint_name(trial: str, repeat: int = 0) -> str:
+        """Return where the state of a training of a running trial is kept, relative to the folder."""
+        return f"checkpoints/{trial}-{repeat}.safetensors"
+
+    def forget_checkpoints(self, trial: str) -> None:
+        """Remove the states of a trial that has ended."""
+        for file in (self.path / "checkpoints").glob(f"{trial}-*"):
+            file.unlink(missing_ok=True)
 
     def save_trial(self, trial: Trial) -> None:
         """Record how a trial stands."""
@@ -149,5 +167,11 @@ class SweepFolder:
 
 
 def list_sweeps(parent: str | Path) -> list[SweepFolder]:
-    """Return the sweeps in a folder, oldest first by name."""
-    return [SweepFolder(file.parent) for file in sorted(Path(parent).glob("*/sweep.json"))]
+    """Return the sweeps in a folder, oldest first by name; hidden ones select privately and are nobody's to see."""
+    found = sorted(Path(parent).glob("*/sweep.json"))
+    return [SweepFolder(file.parent) for file in found if not file.parent.name.startswith(HIDDEN)]
+
+
+def hidden_sweeps(parent: str | Path) -> list[SweepFolder]:
+    """Return the folders of private selections that run in a folder, or were killed there."""
+    return [SweepFolder(path) for path in sorted(Path(parent).glob(f"{HIDDEN}*")) if path.is_dir()]

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clipless.datasets import InputFormat
+from clipless.errors import CliplessError
 from sweeper.card import Card, make_card
-from sweeper.errors import RecordError
+from sweeper.errors import RecordError, SweeperError
 from sweeper.front import Front, read_front
+from sweeper.inputs import input_of_sweep, write_input
 from sweeper.pick import pick
 from sweeper.records import Point, Trial
 from sweeper.rows import replace_file, to_text
@@ -26,6 +29,7 @@ class Picked:
     trial: Trial
     card: Card
     model_path: Path
+    sweep: "Sweep"
 
     def model(self) -> "Network":
         """Load the model.
@@ -37,8 +41,15 @@ class Picked:
 
         return clipless.load(self.model_path)
 
-    def write(self, folder: Path) -> None:
-        """Write ``model.safetensors``, ``card.md``, ``card.json`` and ``config.json`` into ``folder``.
+    def write(self, folder: Path, data_dir: Path | None = None) -> str | None:
+        """Write ``model.safetensors``, ``card.md``, ``card.json``, ``config.json`` and ``data.json`` into ``folder``.
+
+        Args:
+            folder: made if it does not exist.
+            data_dir: local copies of data sets, for ``data.json``, which says how new rows are encoded.
+
+        Returns:
+            Why ``data.json`` could not be written, ``None`` if it was.
 
         Raises:
             RecordError: not written.
@@ -54,6 +65,11 @@ class Picked:
             ) from error
         self.card.write(folder)
         replace_file(folder / "config.json", to_text(self.trial.config, indent=2) + "\n")
+        try:
+            write_input(folder, self.sweep.input_format(data_dir))
+        except (SweeperError, CliplessError) as error:
+            return str(error)
+        return None
 
 
 class Sweep:
@@ -74,6 +90,14 @@ class Sweep:
             RecordError: not the folder of a sweep.
         """
         return self.folder.read_sweep()
+
+    def input_format(self, data_dir: Path | None = None) -> InputFormat:
+        """Return how new rows become the input of this sweep's models.
+
+        Raises:
+            SweeperError: the sweep does not say, and the data of its spec cannot be found.
+        """
+        return input_of_sweep(self.directory, self.info(), data_dir)
 
     def front(self) -> Front:
         """Return the front.
@@ -101,8 +125,15 @@ class Sweep:
             raise RecordError(f"Expected trial {point.trial} in {self.directory / 'trials.jsonl'}; restore the file")
         if point.model is None:
             raise RecordError(f"Expected a saved model of trial {point.trial}, epoch {point.epoch}; none was kept")
-        card = make_card(sweep=front.sweep, trial=trial, point=point, claim=front.claim, ledger=front.ledger)
-        return Picked(point, trial, card, self.directory / point.model)
+        card = make_card(
+            sweep=front.sweep,
+            trial=trial,
+            point=point,
+            claim=front.claim,
+            ledger=front.ledger,
+            last_epoch=max(other.epoch for other in front.points if other.trial == trial.id),
+        )
+        return Picked(point, trial, card, self.directory / point.model, self)
 
 
 def load(directory: str | Path) -> Sweep:

@@ -39,8 +39,10 @@ PARAMS_PER_BATCH = 100
 
 DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # the outbox tries again
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 
 
@@ -191,7 +193,7 @@ class Store:
             raise
 
     def _connect(self) -> "MlflowClient":
-        _prepare_mlflow()
+        prepare_mlflow()
         from mlflow import MlflowClient
 
         wanted = self._destination
@@ -207,12 +209,7 @@ class Store:
         return client
 
     def _known_runs(self, client: "MlflowClient") -> dict[str | None, str]:
-        query = f"tags.`{SWEEP_TAG}` = '{self._destination.sweep}'"
-        page = client.search_runs([self._experiment], query)
-        runs = list(page)
-        while page.token:
-            page = client.search_runs([self._experiment], query, page_token=page.token)
-            runs += page
+        runs = every_run(client, self._experiment, f"tags.`{SWEEP_TAG}` = '{self._destination.sweep}'")
         return {run.data.tags.get(TRIAL_TAG): run.info.run_id for run in runs}
 
     def _run(self, client: "MlflowClient", row: Mapping[str, Any]) -> str:
@@ -298,7 +295,17 @@ def how_to_look(uri: str) -> str:
     return f"open {uri}" if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}"
 
 
-def _prepare_mlflow() -> None:
+def every_run(client: "MlflowClient", experiment: str, query: str) -> list[Any]:
+    """Return the runs that a query finds, page by page."""
+    page = client.search_runs([experiment], query)
+    runs = list(page)
+    while page.token:
+        page = client.search_runs([experiment], query, page_token=page.token)
+        runs += page
+    return runs
+
+
+def prepare_mlflow() -> None:
     """Telemetry off, few retries, and silence about what is no news, unless the user has set it otherwise."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)

@@ -22,11 +22,11 @@ from clipless.inspection import check_trainable
 from clipless.losses import _rules
 from clipless.methods import Method
 from clipless.saving import architecture
+from sweeper.building import build_loss, build_model
 from sweeper.choices import ARCHITECTURES
 from sweeper.errors import SpecError
 from sweeper.space import resolve, suggest
 from sweeper.spec import Spec
-from sweeper.training import build_loss, build_model
 
 TESTS = Path(__file__).parent / "clipless"
 DOCS = Path(__file__).parents[1] / "docs"

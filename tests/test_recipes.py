@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from clipless.datasets import load
+from sweeper.building import build_loss, build_model, build_plan
 from sweeper.cli import main
 from sweeper.space import resolve, sample
 from sweeper.spec import Spec
-from sweeper.training import build_loss, build_model, build_plan
 from sweeper.yaml_file import parse_mapping
 
 ROOT = Path(__file__).resolve().parents[1]

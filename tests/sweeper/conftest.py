@@ -58,6 +58,8 @@ def plan_json(event):
         "sensitivities": {"1.weight": 2.5, "3.weight": 1.25},
         "noise_stds": {"1.weight": 7.5, "3.weight": 3.75},
         "event": event.to_json(),
+        "repeats": 1,
+        "epsilon_curve": [0.1 * epoch for epoch in range(1, 11)],
     }
 
 

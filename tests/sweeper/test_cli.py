@@ -91,6 +91,7 @@ def test_the_summary_names_a_command_that_picks_a_model(ran, call, tmp_path):
         "card.json",
         "card.md",
         "config.json",
+        "data.json",
         "model.safetensors",
     ]
     assert clipless.load(tmp_path / "taken" / "model.safetensors").input_shape == (1, 8, 8)
@@ -359,7 +360,7 @@ def test_a_disk_that_takes_nothing_ends_a_run_before_it_begins(capsys, spec_file
     assert ended.value.code == 2
     (sentence,) = capsys.readouterr().err.splitlines()
     assert sentence.startswith(f"sweeper: Cannot write {tmp_path / 'out'}")
-    assert sentence.endswith("sweep.json: File too large; free space or check permissions")
+    assert sentence.endswith("driver.json: File too large; free space or check permissions")
     assert list((tmp_path / "out").iterdir()) == []
 
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from sweeper import interruption
-from sweeper.desk import MAX_REASON_LENGTH, Desk, Hooks, one_line
+from sweeper.desk import MAX_REASON_LENGTH, MOST_RESTARTS, Desk, Hooks, one_line
 from sweeper.interruption import Interruption
 from sweeper.records import TrialStatus
 
@@ -17,6 +17,9 @@ def epoch(number, **more):
     return {"kind": "epoch", "epoch": number, "values": {"accuracy": 0.5}} | more
 
 
+NAMES = ("on_start", "on_plan", "on_epoch", "on_restart", "on_end")
+
+
 class Book:
     """Hooks that write down what they are told."""
 
@@ -25,7 +28,7 @@ class Book:
         self.answers = answers
 
     def hooks(self):
-        return Hooks(**{name: self._hook(name) for name in ("on_start", "on_plan", "on_epoch", "on_end")})
+        return Hooks(**{name: self._hook(name) for name in NAMES})
 
     def _hook(self, name):
         def hook(*args):
@@ -162,17 +165,72 @@ def test_closing_ends_what_is_open():
     assert book.ends[1:] == [("t0002", TrialStatus.INTERRUPTED, "interrupted", 0)]
 
 
-def test_a_restored_desk_drops_the_rows_it_knows():
-    desk, _ = opened()
-    for row in (PLAN, epoch(1), epoch(2)):
-        desk.receive("t0001", row)
+def again(attempt="again"):
+    return PLAN | {"attempt": attempt}
+
+
+def test_a_trial_of_an_earlier_run_drops_the_epochs_that_were_taken():
     book = Book()
-    restored = Desk(book.hooks())
-    restored.restore(desk.state())
-    restored.start("t0001", {})
-    for row in (PLAN, epoch(1), epoch(2), epoch(3)):
-        assert restored.receive("t0001", row)
-    assert book.told == [("on_epoch", "t0001", epoch(3))]
+    desk = Desk(book.hooks(), {"t0001": 2})
+    assert desk.last_epoch("t0001") == 2
+    assert desk.last_epoch("t0002") == 0
+    desk.start("t0001", {})
+    for row in (again(), epoch(1), epoch(2), epoch(3)):
+        assert desk.receive("t0001", row)
+    assert book.told[1:] == [("on_plan", "t0001", again()), ("on_epoch", "t0001", epoch(3))]
+
+
+def test_a_trial_of_an_earlier_run_that_does_not_begin_is_left_alone():
+    book = Book()
+    Desk(book.hooks(), {"t0001": 2}).close(TrialStatus.INTERRUPTED, "interrupted")
+    assert book.told == []
+
+
+def test_a_trial_that_lost_its_process_starts_again_and_is_planned_again():
+    desk, book = opened()
+    for row in (again("first"), epoch(1)):
+        desk.receive("t0001", row)
+    assert desk.restart("t0001")
+    desk.start("t0001", {"trial": "t0001"})
+    for row in (again("second"), again("second"), epoch(1), epoch(2)):
+        assert desk.receive("t0001", row)
+    desk.end("t0001", TrialStatus.COMPLETED)
+    assert [told[0] for told in book.told] == [
+        *("on_start", "on_plan", "on_epoch"),
+        *("on_restart", "on_start", "on_plan", "on_epoch", "on_end"),
+    ]
+    assert ("on_restart", "t0001", 2) in book.told  # the second epoch had begun
+    assert book.ends == [("t0001", TrialStatus.COMPLETED, "", 2)]
+
+
+def test_a_trial_starts_again_only_so_often_and_never_after_a_verdict():
+    desk, _ = opened()
+    assert [desk.restart("t0001") for _ in range(MOST_RESTARTS + 1)] == [True] * MOST_RESTARTS + [False]
+    desk, _ = opened(on_epoch="no hope")
+    for row in (PLAN, epoch(1)):
+        desk.receive("t0001", row)
+    assert not desk.restart("t0001")
+    desk.end("t0001", TrialStatus.FAILED, "its process died")
+    assert not desk.restart("t0001")
+
+
+def test_a_trial_waiting_to_start_again_is_closed_too():
+    desk, book = opened()
+    desk.receive("t0001", PLAN)
+    desk.restart("t0001")
+    desk.close(TrialStatus.INTERRUPTED, "interrupted")
+    assert book.ends == [("t0001", TrialStatus.INTERRUPTED, "interrupted", 1)]
+
+
+def test_a_trial_that_is_killed_on_purpose_ends_as_it_was_said_it_would():
+    desk, book = opened()
+    for row in (PLAN, epoch(1)):
+        desk.receive("t0001", row)
+    desk.overrule("t0001", TrialStatus.STOPPED, "too long")
+    assert not desk.restart("t0001")
+    desk.end("t0001", TrialStatus.FAILED, "its process died")
+    desk.overrule("t0001", TrialStatus.FAILED, "late")
+    assert book.ends == [("t0001", TrialStatus.STOPPED, "too long", 2)]  # in the middle of its second epoch
 
 
 def test_hooks_may_be_left_out():

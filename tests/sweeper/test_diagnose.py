@@ -10,9 +10,11 @@ import torch
 
 import clipless
 import sweeper.diagnose
+import sweeper.exporters
 from clipless.datasets import Dataset, Evaluation, Metadata, Split, prepare
 from clipless.datasets.images import PIXEL_UNIT
 from clipless.errors import DataError
+from sweeper.building import build_loss, build_model
 from sweeper.cli import main
 from sweeper.config import TrialConfig
 from sweeper.diagnose import diagnose_sweep, find_point, write_diagnosis
@@ -21,7 +23,6 @@ from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.spec import Spec
 from sweeper.sweep import load
 from sweeper.trainable import initial_seed
-from sweeper.training import build_loss, build_model
 
 
 @pytest.fixture
@@ -192,7 +193,7 @@ def test_only_html_is_written(found, tmp_path):
 
 
 def test_without_an_exporter_nothing_is_written(found, tmp_path, monkeypatch):
-    monkeypatch.setattr(sweeper.diagnose, "entry_points", lambda **_: [])
+    monkeypatch.setattr(sweeper.exporters, "entry_points", lambda **_: [])
     with pytest.raises(SweeperError, match="an exporter of diagnostics, found none"):
         write_diagnosis(found, tmp_path / "x.html")
     assert list(tmp_path.iterdir()) == []

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 import ray
-from optuna.trial import TrialState
 from ray import cloudpickle, tune
 from ray.exceptions import ActorDiedError, RayTaskError
 
 from sweeper import cluster as cluster_module
 from sweeper import engine
+from sweeper.agenda import Agenda
 from sweeper.cluster import cluster, worker_environment
-from sweeper.desk import Desk, Hooks
+from sweeper.desk import MOST_RESTARTS, Desk, Hooks
 from sweeper.engine import TUNE_ENVIRONMENT, Outcome, _endings, _failure, run_trials
 from sweeper.errors import SweeperError
 from sweeper.interruption import Interruption
 from sweeper.records import Objective, TrialStatus
-from sweeper.search import FrontSearch
+from sweeper.search import Search
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
 
@@ -34,24 +34,29 @@ class Toy(tune.Trainable):
     def setup(self, config):
         self.way = config["proposal"]["way"]
         self.folder = Path(config["folder"])
-        self.epoch = -1
+        self.attempt = f"{os.getpid()}-{time.monotonic()}"
+        self.epoch = None
 
     def reset_config(self, new_config):
         self.setup(new_config)
         return True
 
     def step(self):
-        self.epoch += 1
-        if self.epoch == 0 and self.way != "no plan":
-            return {"kind": "plan", "epoch": 0, "threads": os.environ.get("OMP_NUM_THREADS")}
+        if self.epoch is None and self.way != "no plan":
+            self.epoch = self.config["recorded"]
+            threads = os.environ.get("OMP_NUM_THREADS")
+            return {"kind": "plan", "epoch": 0, "attempt": self.attempt, "from": self.epoch, "threads": threads}
         if not (self.folder / f"plan-{self.config['trial']}").exists():
             raise AssertionError("trained before its plan\nwas written down")
-        if self.way == "die":
+        self.epoch += 1
+        died = self.folder / f"died-{self.config['trial']}"
+        if self.way == "die" or (self.way == "die once" and self.epoch == 2 and not died.exists()):
+            died.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         if self.way == "hang":
             time.sleep(600)
         values = {"epsilon": float(self.epoch), "certified@1/4": math.nan if self.way == "nan" else 0.5}
-        return {"kind": "epoch", "epoch": max(self.epoch, 1), "values": values, "done": self.epoch == 3}
+        return {"kind": "epoch", "epoch": self.epoch, "values": values, "done": self.epoch == 3}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -70,13 +75,14 @@ class Driver:
 
     def __init__(self, folder):
         self.folder = folder
-        self.config, self.plans, self.epochs, self.ends = {}, {}, [], {}
+        self.config, self.plans, self.epochs, self.ends, self.restarts = {}, {}, [], {}, []
 
     def hooks(self, **more):
         own = {
             "on_start": self.on_start,
             "on_plan": self.on_plan,
             "on_epoch": self.on_epoch,
+            "on_restart": lambda *told: self.restarts.append(told),
             "on_end": self.on_end,
         }
         return Hooks(**(own | more))
@@ -105,40 +111,31 @@ class Driver:
 
 def make_search(ways):
     first = [{"way": way} for way in ways]
-    return FrontSearch(
-        lambda trial: {"way": trial.suggest_categorical("way", sorted(set(ways)))},
-        OBJECTIVES,
-        seed=0,
-        first=first,
+    return Search(
+        lambda trial: {"way": trial.suggest_categorical("way", sorted(set(ways)))}, OBJECTIVES, seed=0, first=first
     )
 
 
-def run(folder, ways, hooks, **more):
-    search = make_search(ways)
-    settings = {
-        "trials": len(ways),
-        "concurrent": 2,
-        "resources": {"CPU": 1, "GPU": 0},
-        "constants": {"folder": str(folder)},
-    }
-    outcome = run_trials(Toy, search, storage_dir=folder, hooks=hooks, **(settings | more))
-    return outcome, [trial.state for trial in search.study.trials]
+def run(folder, ways, hooks, *, recorded=None, **more):
+    settings = {"concurrent": 2, "resources": {"CPU": 1, "GPU": 0}, "constants": {"folder": str(folder)}}
+    agenda = Agenda(make_search(ways), len(ways))
+    return run_trials(Toy, agenda, Desk(hooks, recorded), storage_dir=folder, **(settings | more))
 
 
 WAYS = {
-    "well": (TrialStatus.COMPLETED, "", 3, TrialState.COMPLETE),
+    "well": (TrialStatus.COMPLETED, "", 3),
     "no plan": (
         TrialStatus.FAILED,
         "AssertionError: trained before its plan was written down",
         0,
-        TrialState.FAIL,
     ),
-    "nan": (TrialStatus.FAILED, "certified@1/4 is not a number in epoch 1", 1, TrialState.FAIL),
-    "refused": (TrialStatus.STOPPED, "too dear", 0, TrialState.FAIL),
-    "unwritten": (TrialStatus.FAILED, "OSError: disk full", 0, TrialState.FAIL),
-    "stopped": (TrialStatus.STOPPED, "no hope", 1, TrialState.COMPLETE),
-    "die": (TrialStatus.FAILED, "its process died: killed, crashed or out of memory", 1, TrialState.FAIL),
-    "well again": (TrialStatus.COMPLETED, "", 3, TrialState.COMPLETE),
+    "nan": (TrialStatus.FAILED, "certified@1/4 is not a number in epoch 1", 1),
+    "refused": (TrialStatus.STOPPED, "too dear", 0),
+    "unwritten": (TrialStatus.FAILED, "OSError: disk full", 0),
+    "stopped": (TrialStatus.STOPPED, "no hope", 1),
+    "die": (TrialStatus.FAILED, "its process died: killed, crashed or out of memory", 1),
+    "die once": (TrialStatus.COMPLETED, "", 3),
+    "well again": (TrialStatus.COMPLETED, "", 3),
 }
 
 
@@ -147,15 +144,14 @@ def finished(tmp_path_factory, ray_session):  # noqa: ARG001
     """One run in which trials end in every way there is."""
     folder = tmp_path_factory.mktemp("sweep")
     driver = Driver(folder)
-    outcome, states = run(folder, list(WAYS), driver.hooks())
-    return folder, driver, outcome, states
+    outcome = run(folder, list(WAYS), driver.hooks())
+    return folder, driver, outcome
 
 
 def test_every_trial_ends_once_with_its_reason_and_the_run_goes_on(finished):
-    _, driver, outcome, states = finished
+    _, driver, outcome = finished
     ends = [driver.ends[trial] for trial in sorted(driver.ends)]
-    assert ends == [expected[:3] for expected in WAYS.values()]
-    assert states == [expected[3] for expected in WAYS.values()]
+    assert ends == list(WAYS.values())
     assert not outcome.interrupted
     assert outcome.reason == ""
 
@@ -173,9 +169,19 @@ def test_epochs_arrive_in_order_with_their_values_untouched(finished):
     assert mine == [(epoch, {"epsilon": float(epoch), "certified@1/4": 0.5}) for epoch in (1, 2, 3)]
 
 
+def test_a_trial_that_lost_its_process_goes_on_behind_its_last_epoch(finished):
+    _, driver, *_ = finished
+    dead, once = (f"t{1 + list(WAYS).index(way):04d}" for way in ("die", "die once"))
+    assert [told for told in driver.restarts if told[0] == once] == [(once, 2)]  # the second epoch had begun
+    assert driver.plans[once]["from"] == 1
+    assert [epoch for trial, epoch, _ in driver.epochs if trial == once] == [1, 2, 3]
+    assert [told for told in driver.restarts if told[0] == dead] == [(dead, 1)] * MOST_RESTARTS
+
+
 def test_trials_get_their_constants_and_one_thread(finished):
     folder, driver, *_ = finished
-    assert driver.config["t0001"] == {"trial": "t0001", "proposal": {"way": "well"}, "folder": str(folder)}
+    config = {"trial": "t0001", "proposal": {"way": "well"}, "recorded": 0, "folder": str(folder)}
+    assert driver.config["t0001"] == config
     assert driver.plans["t0001"]["threads"] == worker_environment(1)["OMP_NUM_THREADS"]
 
 
@@ -196,11 +202,10 @@ def test_ctrl_c_ends_a_run_within_seconds_and_silently(tmp_path, capfd):
         pressed.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
 
-    outcome, states = run(tmp_path, ["hang"] * 4, driver.hooks(on_plan=on_plan), concurrent=1)
+    outcome = run(tmp_path, ["hang"] * 4, driver.hooks(on_plan=on_plan), concurrent=1)
     assert time.monotonic() - pressed[0] < 5
     assert outcome.interrupted
     assert driver.ends == dict.fromkeys(driver.plans, (TrialStatus.INTERRUPTED, "interrupted", 1))
-    assert TrialState.RUNNING not in states
     assert capfd.readouterr() == ("", "")
 
 
@@ -215,12 +220,10 @@ def test_a_second_ctrl_c_ends_it_at_once_and_the_hooks_are_told(tmp_path, monkey
         os.kill(os.getpid(), signal.SIGINT)
         timer.start()
 
-    handler = signal.getsignal(signal.SIGUSR1)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, ["hang"], driver.hooks(on_plan=on_plan), interruption=stop)
     timer.join()
     assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, "interrupted", 1)}
-    assert signal.getsignal(signal.SIGUSR1) is handler
     assert logging.getLogger("ray.tune").level == logging.NOTSET
     assert not TUNE_ENVIRONMENT.keys() & os.environ.keys()
 
@@ -237,10 +240,17 @@ def test_whoever_is_asked_may_end_a_run_in_any_thread(tmp_path):
     thread = threading.Thread(target=work)
     thread.start()
     thread.join(timeout=60)
-    ((outcome, states),) = done
+    (outcome,) = done
     assert outcome == Outcome(interrupted=False, reason=reason)
-    assert driver.ends == {"t0001": (TrialStatus.STOPPED, reason, 1)}
-    assert TrialState.RUNNING not in states
+    assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, reason, 1)}  # a later run may go on with it
+
+
+def test_a_ray_that_dies_ends_a_run_whose_trials_may_go_on(tmp_path, monkeypatch):
+    driver, nodes = Driver(tmp_path), ray.nodes
+    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(engine.ray, "nodes", lambda: [n | {"Alive": not driver.plans} for n in nodes()])
+    assert run(tmp_path, ["hang"] * 2, driver.hooks(), concurrent=1) == Outcome(False, engine.RAY_DIED, lost=True)
+    assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, engine.RAY_DIED, 1)}
 
 
 def test_time_ends_a_run():
@@ -265,13 +275,33 @@ def test_a_space_that_raises_ends_the_run_with_its_error(tmp_path):
     with pytest.raises(ValueError, match="no such choice"):
         run_trials(
             Toy,
-            FrontSearch(broken, OBJECTIVES, seed=0),
-            trials=1,
+            Agenda(Search(broken, OBJECTIVES, seed=0), 1),
+            Desk(Hooks()),
             concurrent=1,
             resources={"CPU": 1},
             storage_dir=tmp_path,
-            hooks=Hooks(),
         )
+
+
+def test_a_trial_that_hangs_is_stopped_when_its_time_is_up(tmp_path):
+    driver = Driver(tmp_path)
+    assert run(tmp_path, ["hang", "well"], driver.hooks(), trial_hours=3 / 3600) == Outcome()
+    reason = "it took longer than the 0.000833333 hours of search.trial_hours"
+    assert driver.ends["t0001"] == (TrialStatus.STOPPED, reason, 1)
+    assert driver.ends["t0002"] == (TrialStatus.COMPLETED, "", 3)
+    assert driver.restarts == []
+
+
+def test_trials_of_an_earlier_run_come_first_and_go_on(tmp_path):
+    driver, search = Driver(tmp_path), make_search(["well", "well again", "well"])
+    search.ask()
+    search.ask()
+    agenda = Agenda(search, 3, ["t0002", "t0001"])
+    settings = {"concurrent": 1, "resources": {"CPU": 1}, "constants": {"folder": str(tmp_path)}}
+    run_trials(Toy, agenda, Desk(driver.hooks(), {"t0001": 0, "t0002": 2}), storage_dir=tmp_path, **settings)
+    started = [(trial, config["proposal"]["way"], config["recorded"]) for trial, config in driver.config.items()]
+    assert started == [("t0002", "well again", 2), ("t0001", "well", 0), ("t0003", "well", 0)]
+    assert [epoch for trial, epoch, _ in driver.epochs if trial == "t0002"] == [3]
 
 
 def test_without_ray_it_says_what_to_do(tmp_path, monkeypatch):
@@ -335,18 +365,19 @@ class Failed:
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"),
+    ("error", "reason", "died"),
     [
-        (RayTaskError("train", "Traceback ...\nValueError: no\n", ValueError("no")), "ValueError: no"),
-        (RayTaskError("train", "Traceback ...\nOddError: no\n", None), "OddError: no"),
+        (RayTaskError("train", "Traceback ...\nValueError: no\n", ValueError("no")), "ValueError: no", False),
+        (RayTaskError("train", "Traceback ...\nOddError: no\n", None), "OddError: no", False),
         (
             ActorDiedError(RayTaskError("__init__", "Traceback ...\nValueError: bad config", ValueError("x"))),
             "ValueError: bad config",
+            False,
         ),
-        (ActorDiedError(None), "its process died: killed, crashed or out of memory"),
-        (TimeoutError("too long"), "TimeoutError: too long"),
-        (None, "failed, and left no error behind"),
+        (ActorDiedError(None), "its process died: killed, crashed or out of memory", True),
+        (TimeoutError("too long"), "TimeoutError: too long", False),
+        (None, "failed, and left no error behind", False),
     ],
 )
-def test_why_a_trial_failed_is_said_in_one_line(error, reason, tmp_path):
-    assert _failure(Failed(tmp_path, error)) == reason
+def test_why_a_trial_failed_is_said_in_one_line(error, reason, died, tmp_path):
+    assert _failure(Failed(tmp_path, error)) == (died, reason)

@@ -179,3 +179,41 @@ def test_a_broken_file_is_named(tmp_path):
     path.write_text('what\n{"op": "sweep"}\n')
     with pytest.raises(RecordError, match="line 1"):
         Outbox(Receiver().deliver, path, HEADER)
+
+
+class Stuck:
+    """Never answers, as a store that is being made when the process is killed."""
+
+    def __init__(self):
+        self.asked, self.free = threading.Event(), threading.Event()
+
+    def deliver(self, _rows):
+        self.asked.set()
+        self.free.wait(30)
+        raise ConnectionError("killed")
+
+
+def test_rows_of_a_process_that_was_killed_are_delivered_by_the_next(tmp_path):
+    stuck, receiver = Stuck(), Receiver()
+    killed = opened(stuck, tmp_path / "spool.jsonl")
+    put(killed, rows(0, 3))
+    assert stuck.asked.wait(10)
+    put(killed, rows(3, 5))
+    box = opened(receiver, tmp_path / "spool.jsonl")  # kill -9: nobody closed the first one
+    put(box, rows(5, 7))
+    assert box.close(5) == Left()
+    assert receiver.rows == rows(0, 7)
+    assert list(tmp_path.iterdir()) == []
+    killed._abandoned = True
+    stuck.free.set()
+
+
+def test_rows_that_were_delivered_are_not_delivered_again(tmp_path):
+    first, second = Receiver(), Receiver()
+    box = opened(first, tmp_path / "spool.jsonl")
+    put(box, rows(0, 3))
+    wait_for(lambda: first.rows == rows(0, 3) and not list(tmp_path.iterdir()))
+    again = opened(second, tmp_path / "spool.jsonl")
+    assert again.close(5) == Left()
+    assert second.rows == []
+    assert box.close(5) == Left()

@@ -1,15 +1,14 @@
 """Constraints on outcomes: read as written, told to the sampler as violations, steering what it proposes."""
 
-import json
 from math import inf, nan
 
 import pytest
 
 from sweeper.errors import SpecError
 from sweeper.outcomes import FARTHEST, Constraint, parse_constraint
-from sweeper.records import Objective
-from sweeper.search import ROW, FrontSearch
-from sweeper.settings import Sampler
+from sweeper.records import Objective, Point
+from sweeper.search import Search
+from sweeper.search_settings import Sampler
 from sweeper.spec import Spec
 
 RECORDED = ("epsilon", "accuracy", "certified@36/255")
@@ -69,17 +68,18 @@ def space(trial):
 
 def search(sampler, constraints=(), seed=0):
     objectives = [Objective.named("epsilon"), Objective.named("accuracy")]
-    return FrontSearch(space, objectives, sampler=sampler, seed=seed, constraints=constraints)
+    return Search(space, objectives, sampler=sampler, seed=seed, constraints=constraints)
 
 
 def proposals(made, count):
     """Tell the search of a front along x: more epsilon, more accuracy; return what it proposed."""
     found = []
-    for i in range(count):
-        x = made.suggest(f"r{i}")["proposal"]["x"]
+    for _ in range(count):
+        trial = made.ask()
+        x = made.open[trial]["x"]
         found.append(x)
-        row = {"kind": "epoch", "epoch": 1, "values": {"epsilon": 0.1 + x, "accuracy": x}}
-        made.on_trial_complete(f"r{i}", {ROW: json.dumps(row)})
+        made.report(Point(trial=trial, epoch=1, values={"epsilon": 0.1 + x, "accuracy": x}))
+        made.finish(trial)
     return found
 
 
@@ -106,7 +106,7 @@ def test_violations_are_on_the_trial_that_missed():
 def test_every_sampler_repeats_its_proposals(kind):
     def run():
         objectives = [Objective.named("epsilon"), Objective.named("accuracy")]
-        made = FrontSearch(
+        made = Search(
             lambda trial: {"x": trial.suggest_categorical("x", [0.1 * i for i in range(8)])},
             objectives,
             sampler=kind,
@@ -122,7 +122,7 @@ def test_a_grid_tries_every_configuration_once_conditional_ones_included():
         loss = trial.suggest_categorical("loss", ["a", "b"])
         return {"x": trial.suggest_int("x", 0, 2) if loss == "a" else -1.0}
 
-    made = FrontSearch(space, [Objective.named("epsilon"), Objective.named("accuracy")], sampler=Sampler.GRID, seed=0)
+    made = Search(space, [Objective.named("epsilon"), Objective.named("accuracy")], sampler=Sampler.GRID, seed=0)
     assert sorted(proposals(made, 4)) == [-1.0, 0, 1, 2]
 
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from sweeper.comparison import compare
 from sweeper.front import build_front
-from sweeper.overview import SHOWN_POINTS, sweep_view, sweeps_table
+from sweeper.overview import SHOWN_POINTS, SHOWN_REASONS, comparison_view, sweep_view, sweeps_table
 from sweeper.pricing import Answer
 from sweeper.records import TrialStatus
 from sweeper.store import SweepFolder
@@ -107,3 +108,45 @@ def test_a_sweep_without_trials_says_so(make, objectives, claim):
     folder = make()
     build_front(sweep="digits", objectives=objectives, trials=[], points=[], ledger={}, claim=claim).write(folder.front)
     assert "trials: none yet" in text(sweep_view(Sweep(folder.path)))
+
+
+def test_the_knee_is_named(make, objectives, claim, trial, make_point):
+    folder = make()
+    points = [make_point("t0001", e, x, a) for e, x, a in ((1, 1.0, 0.5), (2, 2.0, 0.8), (3, 8.0, 0.9))]
+    build_front(sweep="digits", objectives=objectives, trials=[trial], points=points, ledger={}, claim=claim).write(
+        folder.front
+    )
+    shown = text(sweep_view(Sweep(folder.path)))
+    assert "\nknee: t0001, epoch 2: epsilon 2.000, accuracy 0.800, certified@1/4 0.000\n" in shown
+
+
+def test_of_many_reasons_the_failures_come_first_and_the_rest_is_counted(make, objectives, claim, trial):
+    folder = make()
+    early = [replace(trial, id=f"t{i:04d}", status=TrialStatus.STOPPED, reason="rank 9 of 9") for i in range(50)]
+    broken = replace(trial, id="t0099", status=TrialStatus.FAILED, reason="it broke")
+    build_front(
+        sweep="digits", objectives=objectives, trials=[*early, broken], points=[], ledger={}, claim=claim
+    ).write(folder.front)
+    lines = text(sweep_view(Sweep(folder.path))).splitlines()
+    assert "t0099: failed: it broke" in lines
+    assert sum(": rank 9 of 9" in line for line in lines) == SHOWN_REASONS - 1
+    assert "and 31 more; all of them are in the report" in lines
+
+
+def test_a_comparison_shows_each_sweep_the_difference_and_its_price(make, claim):
+    sound = [(n, Sweep(make(n).path).front()) for n in ("a", "b")]
+    shown = text(comparison_view(compare([sound[0], ("b", replace(sound[1][1], sweep="other"))])), width=200)
+    rows = [line.split() for line in shown.splitlines()[1:3]]
+    assert rows[0] == ["digits", "a", "2", "4", "2", f"{sound[0][1].hypervolume:.4f}"]
+    assert "hypervolume of digits minus other: +0.0000 (one run of either spec: no confidence can be given" in shown
+    assert "composition of their ledgers" in shown
+    marked = replace(sound[1][1], claim=replace(claim, data="mnist", exploratory=True))
+    shown = text(comparison_view(compare([sound[0], ("b", marked)], anyway=True)), width=300)
+    assert "not comparable: Expected sweeps of the same data" in shown
+    assert "exploratory: no guarantee" in shown
+
+
+def test_the_number_of_pairs_is_not_corrected_for_and_that_is_said(make):
+    front = Sweep(make().path).front()
+    three = [(n, replace(front, sweep=n)) for n in ("a", "b", "c")]
+    assert "not corrected for the number of pairs" in text(comparison_view(compare(three)))

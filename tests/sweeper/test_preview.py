@@ -8,11 +8,12 @@ from rich.console import Console
 
 import clipless
 from clipless.errors import CliplessError, PlanError
-from clipless.privacy.accounting import claim, rdp_epsilon
+from clipless.privacy.accounting import claim, rdp_epsilon, selection_epsilon
 from clipless.privacy.events import Composed
 from sweeper import preview as module
 from sweeper.errors import SpecError
-from sweeper.preview import check_plans, preview, render, sweep_cost
+from sweeper.preview import can_be_planned, check_plans, preview, render, sweep_cost
+from sweeper.pricing import round_up
 from sweeper.spec import Spec
 
 
@@ -132,3 +133,23 @@ def test_a_budget_for_less_than_one_epoch_is_refused(content, digits):
     with pytest.raises(PlanError, match="at least one epoch") as caught:
         check_plans(Spec.from_mapping(content), digits)
     assert isinstance(caught.value, CliplessError)
+
+
+def test_a_private_selection_costs_what_its_winner_does_and_shows_no_number_of_trials(content, digits):
+    content["privacy"] = {"noise_multiplier": 1.0, "delta": 1e-4}
+    content["training"]["learning_rate"] = {"log": [0.01, 0.1]}
+    content["search"] = {"sampler": "random", "selection": "private", "selection_mean": 7}
+    selecting = Spec.from_mapping(content, "digits.yaml")
+    (shown,) = preview(selecting, digits)
+    repetitions = selecting.search.repetitions
+    epsilon = float(round_up(selection_epsilon(shown.plan.event(), repetitions, 1e-4)))
+    words = " ".join(text(selecting, digits, (shown,)).split())
+    assert f"and nothing else, can leave at epsilon {epsilon:g} at delta 0.0001, if the conditions" in words
+    assert "a secret number of trials, 7 on average" in words
+    assert "Everything the sweep releases" not in words
+
+
+def test_whether_a_configuration_can_be_planned_is_said_without_training(content, digits):
+    content["model"] = {"architecture": "convnet", "depth": [1, 6]}
+    spec = Spec.from_mapping(content, "digits.yaml")
+    assert [can_be_planned(spec, digits, {"model.depth": depth}) for depth in (1, 6)] == [True, False]

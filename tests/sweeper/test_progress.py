@@ -148,6 +148,7 @@ def test_the_closing_summary_says_where_to_look():
         "The split is not covered.",
         "Tracking: 5 rows were not taken (no answer); they wait in out/tracking-spool.jsonl.",
         "Deliver them later: sweeper replay out/digits-1",
+        "Go on with it: sweeper resume out/digits-1",
         "Report: out/digits-1/front.html",
         "Runs: mlflow ui --backend-store-uri sqlite:///out/mlflow.db",
         "A model: sweeper pick out/digits-1 --max-epsilon 3",

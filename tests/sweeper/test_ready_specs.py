@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from clipless.datasets import load
+from sweeper.building import build_loss, build_model, build_plan
 from sweeper.space import resolve, sample
 from sweeper.spec import Spec
-from sweeper.training import build_loss, build_model, build_plan
 
 SWEEPS = Path(__file__).parents[2] / "sweeps"
 READY = sorted(path for path in SWEEPS.rglob("*.yaml") if ".ranges." not in path.name)

@@ -17,7 +17,9 @@ from sweeper.front import read_front
 from sweeper.ledger import Ledger
 from sweeper.pricing import price
 from sweeper.recorder import Recorder
-from sweeper.records import TrialStatus
+from sweeper.records import Point, TrialStatus
+from sweeper.search import Search
+from sweeper.search_settings import Sampler
 from sweeper.spec import Spec
 from sweeper.store import SweepFolder
 
@@ -58,6 +60,11 @@ def pld(monkeypatch):
     state.open.set()
 
 
+def make_search(spec, folder=None):
+    journal = None if folder is None else folder.proposals
+    return Search(lambda _trial: {}, spec.objectives, sampler=Sampler.RANDOM, seed=0, journal=journal)
+
+
 @pytest.fixture
 def kept(content, claim, tmp_path, pld, request):
     """A recorder with what it writes to: ``kept.recorder``, ``kept.folder``, ``kept.tracker``."""
@@ -65,15 +72,18 @@ def kept(content, claim, tmp_path, pld, request):
     spec = Spec.from_mapping(content)
     folder, tracker = SweepFolder(tmp_path), FakeTracker()
     (tmp_path / "models").mkdir()
-    made = Recorder(spec, folder, claim, tracker)
-    yield SimpleNamespace(recorder=made, folder=folder, tracker=tracker, path=tmp_path, pld=pld)
+    search = make_search(spec)
+    made = Recorder(spec, folder, claim, tracker, search)
+    yield SimpleNamespace(
+        recorder=made, folder=folder, tracker=tracker, path=tmp_path, pld=pld, search=search, spec=spec, claim=claim
+    )
     pld.open.set()
     made.close()
 
 
 @pytest.fixture
 def plan_row(plan_json):
-    return {"kind": "plan", "epoch": 0, "plan": plan_json, "epsilon_curve": RDP}
+    return {"kind": "plan", "epoch": 0, "attempt": "a", "kept": 0, "plan": plan_json | {"epsilon_curve": RDP}}
 
 
 def epoch_row(kept, trial, epoch, accuracy, *, model=True):
@@ -81,7 +91,14 @@ def epoch_row(kept, trial, epoch, accuracy, *, model=True):
     if model:
         (kept.path / name).write_bytes(b"weights")
     values = {"epsilon": RDP[epoch - 1], "accuracy": accuracy}
-    return {"kind": "epoch", "epoch": epoch, "values": values, "model": name if model else None, "done": epoch == 3}
+    return {
+        "kind": "epoch",
+        "epoch": epoch,
+        "values": values,
+        "repeats": {},
+        "model": name if model else None,
+        "done": epoch == 3,
+    }
 
 
 def begin(kept, plan_row, trial="t0001"):
@@ -106,9 +123,9 @@ def test_a_plan_is_in_the_ledger_before_anything_else_is_told(kept, plan_row, mo
     opened = []
     real = Ledger.open
 
-    def spy(ledger, trial, event):
+    def spy(ledger, trial, event, **more):
         assert len(kept.tracker.calls) == told
-        real(ledger, trial, event)
+        real(ledger, trial, event, **more)
         opened.append(Ledger(kept.folder.ledger).entries())
 
     monkeypatch.setattr(Ledger, "open", spy)
@@ -195,7 +212,7 @@ def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise
         limited = Spec.from_mapping(
             {**spec.to_plain(), "privacy": {**spec.to_plain()["privacy"], "sweep_epsilon": budget}}
         )
-        made = Recorder(limited, folder, kept.recorder._claim, FakeTracker())
+        made = Recorder(limited, folder, kept.recorder._claim, FakeTracker(), make_search(limited))
         for i in range(3):
             made.on_start(f"t{i}", {"trial": f"t{i}", "proposal": {}})
             reason = made.on_plan(f"t{i}", plan_row)
@@ -294,13 +311,13 @@ def test_a_completed_trial_whose_accountants_disagree_fails_afterwards(kept, pla
     assert kept.recorder.front().points == ()
 
 
-def test_the_front_is_written_now_and_then(kept, plan_row, monkeypatch):
+def test_the_front_is_written_now_and_then(kept, plan_row):
     kept.recorder.write_front_now_and_then()
     assert read_front(kept.folder.front).trials == {}
     begin(kept, plan_row)
     kept.recorder.write_front_now_and_then()
     assert read_front(kept.folder.front).trials == {}, "it is too early"
-    monkeypatch.setattr(module, "FRONT_SECONDS", 0.0)
+    kept.recorder._write_at = 0.0
     kept.recorder.write_front_now_and_then()
     assert set(read_front(kept.folder.front).trials) == {"t0001"}
 
@@ -309,12 +326,11 @@ def test_a_front_that_a_full_disk_refuses_is_tried_again_later(kept, monkeypatch
     def full(*_):
         raise RecordError("disk full")
 
-    monkeypatch.setattr(module, "FRONT_SECONDS", 0.0)
     monkeypatch.setattr("sweeper.front.replace_file", full)
     kept.recorder.write_front_now_and_then()
     assert not kept.folder.front.exists()
     monkeypatch.undo()
-    monkeypatch.setattr(module, "FRONT_SECONDS", 0.0)
+    kept.recorder._write_at = 0.0
     kept.recorder.write_front_now_and_then()
     assert kept.folder.front.exists()
 
@@ -347,3 +363,208 @@ def test_test_numbers_are_added_to_a_point(kept, plan_row):
     (point,) = kept.recorder.archive.points
     kept.recorder.add_test(point, {"accuracy": 0.4})
     assert kept.folder.points() == {point.key: replace(point, test={"accuracy": 0.4})}
+
+
+def take_up(kept, **more):
+    """Another driver's recorder of the same folder, as after kill -9 of the first."""
+    search = make_search(kept.spec, kept.folder)
+    folder = SweepFolder(kept.path)
+    return Recorder(kept.spec, folder, kept.claim, FakeTracker(), search, **more), search
+
+
+EVENTS = [
+    ("on_start", "t0001"),
+    ("on_plan", "t0001"),
+    ("on_start", "t0002"),
+    ("on_epoch", "t0001", 1, 0.5),
+    ("on_plan", "t0002"),
+    ("on_epoch", "t0002", 1, 0.6),
+    ("on_epoch", "t0001", 2, 0.55),
+    ("on_epoch", "t0002", 2, 0.65),
+    ("on_epoch", "t0001", 3, 0.7),
+    ("on_end", "t0001", TrialStatus.COMPLETED),
+    ("on_start", "t0003"),
+    ("on_plan", "t0003"),
+    ("on_epoch", "t0003", 1, 0.01),
+    ("on_end", "t0003", TrialStatus.STOPPED),
+    ("on_epoch", "t0002", 3, 0.9),
+    ("on_end", "t0002", TrialStatus.COMPLETED),
+]
+
+
+def play(kept, recorder, plan_row, events):
+    for name, trial, *rest in events:
+        match name:
+            case "on_start":
+                recorder.on_start(trial, {"trial": trial, "proposal": {}})
+            case "on_plan":
+                recorder.on_plan(trial, plan_row)
+            case "on_epoch":
+                recorder.on_epoch(trial, epoch_row(kept, trial, *rest))
+            case "on_end":
+                recorder.on_end(trial, rest[0], "", 3)
+
+
+def decided(recorder, events):
+    """What the scheduler decides on events to come."""
+    decisions = []
+    for name, trial, *rest in events:
+        if name == "on_plan":
+            recorder._scheduler.begin(trial, RDP)
+        if name == "on_epoch":
+            values = {"epsilon": RDP[rest[0] - 1], "accuracy": rest[1]}
+            decisions.append(recorder._scheduler.judge(Point(trial=trial, epoch=rest[0], values=values)))
+    return decisions
+
+
+HYPERBAND = {"scheduler": "hyperband"}
+
+
+@pytest.mark.parametrize("kept", [HYPERBAND], indirect=True)
+@pytest.mark.parametrize("killed_after", range(len(EVENTS) + 1))
+def test_a_driver_killed_after_any_event_is_taken_up_where_it_was(kept, plan_row, killed_after):
+    plan_row["plan"] |= {"epochs": 3}
+    search = make_search(kept.spec, kept.folder)
+    for _ in range(3):
+        search.ask()
+    first = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
+    play(kept, first, plan_row, EVENTS[:killed_after])
+    told = {trial for trial in ("t0001", "t0002", "t0003") if trial not in search.open}
+    second, taken = take_up(kept)
+    begun = {event[1] for event in EVENTS[:killed_after]}
+    ended = {trial for trial, found in second.trials.items() if found.status is not TrialStatus.RUNNING}
+    assert set(second.trials) == begun
+    assert set(second.unfinished) == {"t0001", "t0002", "t0003"} - ended
+    assert second.points == first.points
+    assert decided(second, EVENTS[killed_after:]) == decided(first, EVENTS[killed_after:])
+    states = [(trial.state, trial.values) for trial in search.study.trials]
+    assert [(trial.state, trial.values) for trial in taken.study.trials] == states or ended > told
+    entries = {entry.trial: entry for entry in Ledger(kept.folder.ledger).entries()}
+    for trial, entry in entries.items():
+        drawn = 5 * max((event[2] for event in EVENTS[:killed_after] if event[:2] == ("on_epoch", trial)), default=0)
+        assert entry.steps is not None
+        assert drawn <= entry.steps <= max(15, drawn + 5)
+    kept.pld.open.set()
+    for each in (first, second):
+        each.close()
+
+
+@pytest.mark.parametrize("kept", [HYPERBAND], indirect=True)
+def test_a_trial_that_was_to_end_when_the_driver_died_is_ended(kept, plan_row):
+    plan_row["plan"] |= {"epochs": 3}
+    search = make_search(kept.spec, kept.folder)
+    for _ in range(3):
+        search.ask()
+    first = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
+    play(kept, first, plan_row, [event for event in EVENTS if event[0] != "on_end"])
+    second, taken = take_up(kept)
+    statuses = {trial.id: trial.status.value for trial in second.trials.values()}
+    assert statuses == {"t0001": "completed", "t0002": "completed", "t0003": "stopped"}
+    assert second.trials["t0003"].reason.startswith("rank 3 of 3 at the rung of epoch 1")
+    assert taken.open == {}
+    assert len(second._tracker.of("end_trial")) == 3
+    kept.pld.open.set()
+    for each in (first, second):
+        each.close()
+
+
+@pytest.mark.parametrize(("rebooted", "steps"), [(False, 10), (True, 50)])
+def test_a_trial_that_ran_when_the_driver_died_is_charged_what_it_can_have_drawn(rebooted, steps, kept, plan_row):
+    search = make_search(kept.spec, kept.folder)
+    search.ask()
+    first = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
+    play(kept, first, plan_row, [*EVENTS[:2], ("on_epoch", "t0001", 1, 0.5)])
+    second, _ = take_up(kept, rebooted=rebooted)
+    (entry,) = Ledger(kept.folder.ledger).entries()
+    assert entry.steps == steps  # one epoch is recorded, the next may have begun; after a reboot rows may be lost
+    second.on_start("t0001", {})
+    second.on_plan("t0001", plan_row | {"attempt": "b", "kept": 5})
+    assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [steps, 45]
+    second.on_end("t0001", TrialStatus.COMPLETED, "", 10)
+    assert [entry.steps for entry in Ledger(kept.folder.ledger).entries()] == [steps, 45]
+    kept.pld.open.set()
+    for each in (first, second):
+        each.close()
+
+
+def test_a_trial_that_begins_anew_is_charged_twice(kept, plan_row):
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    kept.recorder.on_restart("t0001", 2)
+    kept.recorder.on_start("t0001", {})
+    kept.recorder.on_plan("t0001", plan_row | {"attempt": "b"})
+    assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [50, 50]
+
+
+def test_a_trial_that_ran_out_of_memory_is_charged_the_epoch_it_was_in(kept, plan_row):
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    kept.recorder.on_plan("t0001", plan_row | {"attempt": "b", "kept": 5})
+    assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [10, 45]
+
+
+def test_an_interrupted_trial_is_neither_told_nor_forgotten(kept, plan_row):
+    search = make_search(kept.spec, kept.folder)
+    search.ask()
+    recorder = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
+    state = kept.path / SweepFolder.checkpoint_name("t0001", 1)
+    state.parent.mkdir()
+    state.touch()
+    play(kept, recorder, plan_row, [*EVENTS[:2], ("on_epoch", "t0001", 1, 0.5)])
+    recorder.on_end("t0001", TrialStatus.INTERRUPTED, "interrupted", 2)
+    second, taken = take_up(kept)
+    assert second.unfinished == {"t0001": 1}
+    assert set(taken.open) == {"t0001"}
+    assert state.exists()
+    second.on_start("t0001", {})
+    assert kept.folder.trials()["t0001"].status is TrialStatus.RUNNING
+    second.on_end("t0001", TrialStatus.FAILED, "no", 2)
+    assert not state.exists()
+    assert taken.open == {}
+    kept.pld.open.set()
+    for each in (recorder, second):
+        each.close()
+
+
+def test_a_trial_whose_proposal_was_lost_has_failed_and_its_id_is_not_given_again(kept, plan_row):
+    begin(kept, plan_row, "t0007")
+    second, taken = take_up(kept)
+    assert second.trials["t0007"].status is TrialStatus.FAILED
+    assert second.trials["t0007"].reason == "its proposal was lost with the machine"
+    assert taken.ask() == "t0008"
+    kept.pld.open.set()
+    second.close()
+
+
+def test_a_trial_can_be_asked_to_stop_after_its_epoch(kept, plan_row):
+    begin(kept, plan_row)
+    kept.recorder.stop("t0001", "asked to stop")
+    assert kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5)) == "asked to stop"
+
+
+def test_every_repeat_is_charged_and_its_deviation_tracked(kept, plan_row):
+    plan_row["plan"] |= {"repeats": 3}
+    begin(kept, plan_row)
+    outcomes = {"accuracy": [0.4, 0.5, 0.6]}
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5) | {"repeats": outcomes})
+    kept.recorder.on_end("t0001", TrialStatus.STOPPED, "", 1)
+    (entry,) = Ledger(kept.folder.ledger).entries()
+    assert (entry.event.steps, entry.steps) == (150, 15)
+    arrive(kept)
+    ((_, _, metrics),) = [told for told in kept.tracker.of("log") if told[1] == 1]
+    assert metrics["deviation/val/accuracy"] == pytest.approx(0.1)
+    (point,) = kept.folder.points().values()
+    assert point.repeats == {"accuracy": (0.4, 0.5, 0.6)}
+    assert point.values["epsilon"] == PLD[0]  # of the first repeat's model, which is the one that is kept
+
+
+def test_a_front_that_takes_long_to_write_is_written_less_often(kept, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def slow(_front, _path):
+        now[0] += 2.0
+
+    monkeypatch.setattr("sweeper.front.Front.write", slow)
+    kept.recorder.write_front_now_and_then()
+    assert kept.recorder._write_at == 100.0 + 20 * 2.0

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -20,19 +21,22 @@ import yaml
 
 import clipless
 from clipless.privacy.accounting import claim
-from sweeper import engine, repricing, rows, runner
+from sweeper import engine, repricing, rows, sweep_run
 from sweeper.cli import main
-from sweeper.errors import RecordError, SpecError, SweeperError
+from sweeper.driving import driving, is_driven
+from sweeper.engine import Outcome
+from sweeper.errors import RecordError, SpecError
 from sweeper.front import read_front
 from sweeper.ledger import Ledger
 from sweeper.outbox import stored_rows
 from sweeper.records import TrialStatus
-from sweeper.runner import Options, run, run_sweep
-from sweeper.search import FrontSearch
+from sweeper.runner import resume, resume_sweep, run, run_sweep
+from sweeper.search import Search
 from sweeper.space import suggest
 from sweeper.spec import Spec
 from sweeper.store import SweepFolder
 from sweeper.sweep import Sweep
+from sweeper.sweep_run import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 NOWHERE = "http://127.0.0.1:9"
@@ -91,6 +95,8 @@ def check_ended(folder, status):
 
 def test_a_sweep_leaves_what_it_promises(ran):
     assert {p.name for p in ran.folder.iterdir()} == {
+        "data.json",
+        "driver.json",
         "front.csv",
         "front.html",
         "front.json",
@@ -99,6 +105,7 @@ def test_a_sweep_leaves_what_it_promises(ran):
         "mlflow.db",
         "models",
         "points.jsonl",
+        "proposals.jsonl",
         "ray",
         "spec.yaml",
         "sweep.json",
@@ -313,13 +320,14 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
     assert {id_: trial.status for id_, trial in front.trials.items()} == {
         "t0001": "failed",
         "t0002": "completed",
-        "t0003": "stopped",
+        "t0003": "interrupted",
     }
     assert front.trials["t0003"].reason == reason
     assert front.trials["t0001"].reason.startswith("SpecError: Expected (C, H, W) maps")
     assert "t0001 failed: SpecError: Expected (C, H, W) maps" in said.out
     assert f"(ended early: {reason})" in said.out
-    assert "mixed: 2 of 4 trials done, 1 failed" in said.out
+    assert f"Go on with it: sweeper resume {folder}" in said.out
+    assert "mixed: 1 of 4 trials done, 1 failed" in said.out
     spool = folder / "tracking-spool.jsonl"
     assert "rows were not taken" in said.out
     assert f"they wait in {spool}" in said.out
@@ -332,7 +340,7 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
     assert not spool.exists()
     with sqlite3.connect(folder / "mlflow.db") as store:
         statuses = store.execute("select status, count(*) from runs group by status").fetchall()
-    assert sorted(statuses) == [("FAILED", 1), ("FINISHED", 3)]
+    assert sorted(statuses) == [("FAILED", 1), ("FINISHED", 2), ("KILLED", 1)]
 
 
 @pytest.mark.usefixtures("ray_running")
@@ -365,7 +373,7 @@ def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "_write_at", write)
     monkeypatch.setattr(Path, "replace", replace)
     monkeypatch.setattr(repricing, "_curve", curve)
-    monkeypatch.setattr(runner, "SHOW_SECONDS", 0.0)
+    monkeypatch.setattr(sweep_run, "SHOW_SECONDS", 0.0)
     ended = run_sweep(small(training={"epochs": 20}), Options(out=tmp_path, show=show))
     front, _ = check_ended(ended.sweep.directory, "interrupted")
     assert asked
@@ -405,8 +413,8 @@ def test_a_table_of_ones_own_is_swept_from_end_to_end(tmp_path, shared_data, cap
 def test_the_same_seed_proposes_the_same_configurations():
     def proposals(seed):
         spec = small(search={"seed": seed})
-        search = FrontSearch(lambda trial: suggest(trial, spec), spec.objectives, seed=seed)
-        return [search.suggest(str(n))["proposal"] for n in range(5)]
+        search = Search(lambda trial: suggest(trial, spec), spec.objectives, seed=seed)
+        return [search.open[search.ask()] for _ in range(5)]
 
     assert proposals(1) == proposals(1) != proposals(2)
 
@@ -424,8 +432,8 @@ def test_an_error_in_the_middle_is_raised_once_everything_is_written(tmp_path, m
     def broken(*_args, **_options):
         raise Signalled("gone")
 
-    monkeypatch.setattr(runner, "cluster", no_cluster)
-    monkeypatch.setattr(runner, "run_trials", broken)
+    monkeypatch.setattr(sweep_run, "cluster", no_cluster)
+    monkeypatch.setattr(sweep_run, "run_trials", broken)
     with pytest.raises(Signalled, match="gone"):
         run(small(), Options(out=tmp_path))
     (folder,) = tmp_path.iterdir()
@@ -474,19 +482,102 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
         run_sweep(small(), Options(out=tmp_path / "file"))
 
 
-def test_without_an_exporter_there_is_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "entry_points", lambda **_: ())
-    with pytest.raises(SweeperError, match="Expected an exporter of svg; install"):
-        runner.export(tmp_path, tmp_path / "front.svg")
-
-
 @pytest.mark.parametrize(
     ("outcome", "status"),
     [
-        (runner.Outcome(), TrialStatus.COMPLETED),
-        (runner.Outcome(False, "time"), TrialStatus.STOPPED),
-        (runner.Outcome(True, "interrupted"), TrialStatus.INTERRUPTED),
+        (sweep_run.Outcome(), TrialStatus.COMPLETED),
+        (sweep_run.Outcome(False, "time"), TrialStatus.STOPPED),
+        (sweep_run.Outcome(True, "interrupted"), TrialStatus.INTERRUPTED),
     ],
 )
 def test_how_a_sweep_ended_is_recorded_with_its_reason(outcome, status):
-    assert runner._status(outcome) is status
+    assert sweep_run._status(outcome) is status
+
+
+@pytest.fixture
+def ended(ran, tmp_path):
+    """A copy of a sweep that ran, to be changed."""
+    return Path(shutil.copytree(ran.folder, tmp_path / ran.folder.name))
+
+
+def changed(folder, **content):
+    SweepFolder(folder).write_sweep(SweepFolder(folder).read_sweep() | content)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "trials", "said"),
+    [
+        (lambda _: None, 2, r"at least the 3 trials of .*, got trials=2"),
+        (lambda folder: changed(folder, population=99), 4, r"the 99 training rows that .* was begun with, got 1276"),
+        (
+            lambda folder: (folder / "sweep.json").unlink(),
+            None,
+            r"Cannot read .*sweep.json: .*is it the folder of a sweep",
+        ),
+    ],
+)
+def test_what_cannot_be_resumed_is_said_and_left_alone(spoil, trials, said, ended):
+    spoil(ended)
+    before = {p: p.read_bytes() for p in ended.rglob("*.json*")}
+    with pytest.raises(RecordError, match=said):
+        resume_sweep(ended, trials=trials)
+    assert {p: p.read_bytes() for p in ended.rglob("*.json*")} == before
+
+
+def test_a_sweep_has_one_driver_at_a_time(ended):
+    with driving(ended) as rebooted:
+        assert rebooted is False  # it ran on this machine, which was not started again since
+        assert is_driven(ended)
+        with pytest.raises(RecordError, match=r"not running, but process \d+ on .* drives .*; wait or stop it"):
+            resume_sweep(ended)
+    assert not is_driven(ended)
+    record = json.loads((ended / "driver.json").read_text())
+    (ended / "driver.json").write_text(json.dumps(record | {"boot": "another"}))
+    with driving(ended) as rebooted:
+        assert rebooted is True
+    with driving(ended) as rebooted:
+        assert rebooted is False
+    assert not is_driven(ended / "nowhere")
+
+
+@pytest.mark.parametrize("before", [{"boot": "another"}, None, "{torn"])
+def test_a_reboot_is_not_forgotten_by_a_driver_that_is_killed_too(before, tmp_path):
+    """It may have died before it charged for the rows that were lost."""
+    with driving(tmp_path) as rebooted:
+        assert rebooted is False
+        record = json.loads((tmp_path / "driver.json").read_text())
+    text = json.dumps(record | before) if isinstance(before, dict) else before or ""
+    (tmp_path / "driver.json").write_text(text)
+    with contextlib.suppress(Signalled), driving(tmp_path) as rebooted:
+        assert rebooted is True
+        raise Signalled  # as little is written as after kill -9
+    with driving(tmp_path) as rebooted:
+        assert rebooted is True
+    with driving(tmp_path) as rebooted:
+        assert rebooted is False
+
+
+def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
+    """Nothing is left to run, so that no trial is asked for."""
+    monkeypatch.setattr(sweep_run, "cluster", no_cluster)
+    agendas = []
+    monkeypatch.setattr(sweep_run, "run_trials", lambda _kind, agenda, *_, **__: agendas.append(agenda) or Outcome())
+    before = read_front(ended / "front.json")
+    sweep = resume(ended)
+    assert [agenda.finished for agenda in agendas] == [True]
+    after = sweep.front()
+    assert (after.points, after.on_front, after.hypervolume) == (before.points, before.on_front, before.hypervolume)
+    assert sweep.info()["status"] == "completed"
+    resume(ended, trials=5)
+    assert not agendas[-1].finished
+    assert agendas[-1].start()[0] == "t0004"
+    assert Spec.from_mapping(sweep.info()["spec"]).trials == 5
+
+
+@pytest.mark.parametrize(("deaths", "status"), [(1, "completed"), (sweep_run.MOST_CLUSTERS, "stopped")])
+def test_a_sweep_goes_on_with_another_ray_when_one_dies(deaths, status, ended, monkeypatch):
+    monkeypatch.setattr(sweep_run, "cluster", no_cluster)
+    outcomes = [Outcome(False, engine.RAY_DIED, lost=True)] * deaths + [Outcome()]
+    monkeypatch.setattr(sweep_run, "run_trials", lambda *_, **__: outcomes.pop(0))
+    assert resume(ended).info()["status"] == status
+    assert len(outcomes) == (0 if status == "completed" else 1)

@@ -8,6 +8,7 @@ import pytest
 import clipless
 from sweeper.errors import PickError, RecordError
 from sweeper.front import read_front
+from sweeper.inputs import read_input
 from sweeper.store import SweepFolder
 from sweeper.sweep import Sweep, load
 
@@ -56,7 +57,8 @@ def test_a_picked_model_has_the_scores_of_its_point(sweep):
 def test_a_picked_point_is_written_with_what_must_travel_with_it(sweep, tmp_path):
     picked = sweep.pick()
     folder = tmp_path / "deep" / "taken"
-    picked.write(folder)
+    assert picked.write(folder) is None
+    assert read_input(folder) == sweep.input_format()
     card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
     assert (card["trial"], card["epoch"]) == picked.point.key
     assert (folder / "card.md").read_text(encoding="utf-8") == picked.card.to_markdown()

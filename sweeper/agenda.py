@@ -1,0 +1,52 @@
+"""Which trial starts next: those to go on with, then new ones until there are enough."""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from sweeper.search import Proposals
+
+
+class Agenda:
+    """The trials of one run.
+
+    Args:
+        search: asked for new trials; what it holds open is what can be started.
+        trials: how many in all, those of earlier runs of the sweep included.
+        unfinished: trials of earlier runs to go on with.
+    """
+
+    def __init__(self, search: Proposals, trials: int, unfinished: Iterable[str] = ()) -> None:
+        self._search, self._trials = search, trials
+        self._again = deque(unfinished)
+        self._running: set[str] = set()
+
+    @property
+    def running(self) -> int:
+        """How many trials are running."""
+        return len(self._running)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every trial has ended."""
+        return not (self._again or self._running) and self._search.asked >= self._trials
+
+    def start(self) -> tuple[str, dict[str, Any]] | None:
+        """Return the next trial and its proposal, None if there is none now."""
+        if self._again:
+            trial = self._again.popleft()
+        elif self._search.asked < self._trials:
+            trial = self._search.ask()
+        else:
+            return None
+        self._running.add(trial)
+        return trial, self._search.open[trial]
+
+    def put_back(self, trial: str) -> None:
+        """Start a running trial again before any other."""
+        self._running.discard(trial)
+        self._again.appendleft(trial)
+
+    def end(self, trial: str) -> None:
+        """A trial has ended."""
+        self._running.discard(trial)

@@ -1,0 +1,103 @@
+"""Who drives a sweep: one process at a time, which a crash cannot leave behind as a lock."""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sweeper.errors import RecordError
+
+NAME = "driver.json"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@contextlib.contextmanager
+def driving(folder: Path) -> Iterator[bool]:
+    """Drive the sweep in ``folder`` inside the block; a killed process lets go by itself.
+
+    Yields:
+        Whether an earlier driver ran before this machine was started the last time, or on another one, or nobody knows:
+        rows that it wrote last may then be lost. That stays so until a driver has come to its end: one that is killed
+        may not have charged yet for what was lost.
+
+    Raises:
+        RecordError: another process drives it, or the folder cannot be written to.
+    """
+    path = folder / NAME
+    me = {"pid": os.getpid(), "host": socket.gethostname(), "boot": _boot()}
+    is_first = not path.exists()
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise RecordError(f"Cannot write {path}: {error.strerror or error}; check permissions") from error
+    try:
+        before = _read(handle)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            who = f"process {before.get('pid')} on {before.get('host')}"
+            raise RecordError(
+                f"Expected a sweep that is not running, but {who} drives {folder}; wait or stop it"
+            ) from None
+        moved = (before.get("boot"), before.get("host")) != (me["boot"], me["host"])
+        rebooted = not is_first and (moved or before.get("rebooted") is not False)
+        try:
+            _write(handle, me | {"rebooted": rebooted})
+        except OSError as error:
+            raise RecordError(
+                f"Cannot write {path}: {error.strerror or error}; free space or check permissions"
+            ) from error
+        yield rebooted
+        with contextlib.suppress(OSError):
+            _write(handle, me | {"rebooted": False})
+    finally:
+        os.close(handle)
+
+
+def is_driven(folder: Path) -> bool:
+    """Return whether a process on this machine drives the sweep in ``folder``."""
+    try:
+        handle = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def was_driven_here(folder: Path) -> bool:
+    """Return whether the last driver of the sweep in ``folder`` ran on this machine, whose locks can be seen here."""
+    try:
+        content = json.loads((folder / NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and content.get("host") == socket.gethostname()
+
+
+def _boot() -> str:
+    """Return what tells this start of the machine from others; never the same where that is not known."""
+    try:
+        return _BOOT.read_text(encoding="ascii").strip()
+    except OSError:
+        return f"unknown, {os.getpid()}"
+
+
+def _write(handle: int, content: dict[str, Any]) -> None:
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, json.dumps(content).encode(), 0)
+
+
+def _read(handle: int) -> dict[str, Any]:
+    try:
+        content = json.loads(os.pread(handle, 4096, 0))
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,250 @@
+"""Deleting sweeps, and what ended sweeps no longer need.
+
+Privacy that a sweep has spent stays spent when its folder is gone: unless told otherwise, deletion keeps its ledger,
+its spec and what it claimed in ``spent/<sweep>`` beside it. Nothing is followed out of a sweep's folder.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeper.driving import NAME as DRIVER_NAME
+from sweeper.driving import is_driven
+from sweeper.errors import RecordError, SweeperError
+from sweeper.front import Front, read_front
+from sweeper.records import TrialStatus
+from sweeper.rows import read_object, replace_file, to_text
+from sweeper.store import SweepFolder, list_sweeps
+from sweeper.tracked import delete_runs, destination_of
+
+SPENT_NAME = "spent"
+STATEMENT_NAME = "statement.json"
+# Where processes that were killed leave what they had not finished writing.
+_UNFINISHED = ("*.partial", ".*.tmp")
+_SURELY_DEAD_SECONDS = 3600.0  # nothing takes so long to write
+# Sweeps that will not go on by themselves; an interrupted or failed one may be resumed from its state.
+_ENDED = (TrialStatus.COMPLETED.value, TrialStatus.STOPPED.value)
+_STATES = ("ray", "checkpoints")
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What a deletion did.
+
+    Attributes:
+        folder: that was deleted.
+        kept: where its ledger is now, ``None`` if nobody wanted it or there was none.
+        runs: how many MLflow runs were deleted.
+    """
+
+    folder: Path
+    kept: Path | None
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removable:
+    """Something that nothing needs any more.
+
+    Attributes:
+        path: a file, or a folder with everything in it.
+        size: bytes.
+        why: it can go, in a few words.
+    """
+
+    path: Path
+    size: int
+    why: str
+
+
+def check_not_running(folder: Path) -> dict[str, Any]:
+    """Return the ``sweep.json`` of a sweep that no process drives.
+
+    Raises:
+        RecordError: no sweep, or one that is running, or may be on another machine.
+    """
+    if folder.is_symlink():
+        raise RecordError(f"Expected the folder of a sweep itself, got a link to one, {folder}; name the folder")
+    info = SweepFolder(folder).read_sweep()
+    if not {"name", "status", "spec"} <= set(info):
+        raise RecordError(f"Expected name, status and spec in {folder / 'sweep.json'}; is it the folder of a sweep?")
+    if is_driven(folder):
+        raise RecordError(f"Expected a sweep that is not running, but a process drives {folder}; wait or stop it")
+    if info["status"] == TrialStatus.RUNNING.value:
+        driver = folder / DRIVER_NAME
+        host = read_object(driver).get("host") if driver.is_file() else None
+        if host != socket.gethostname():
+            where = f"on {host}" if host else "somewhere"
+            raise RecordError(
+                f"Expected a sweep that is not running, but {folder} says that it is, {where}; end it there, or resume "
+                f"it here and stop it with Ctrl-C"
+            )
+    return info
+
+
+def delete_sweep(folder: Path, *, runs: bool = False, forget: bool = False) -> Deleted:
+    """Delete the folder of a sweep.
+
+    Args:
+        folder: of a sweep that is not running.
+        runs: delete its MLflow runs too; those of a store inside the folder go with it.
+        forget: do not keep the ledger either.
+
+    Raises:
+        RecordError: not the folder of a sweep, one that runs, or it cannot be deleted.
+        SweeperError: the runs cannot be deleted; nothing else was then.
+
+    Guarantees:
+        Unless ``forget`` is true, the ledger is whole on the disk in ``spent`` before the first file is deleted.
+    """
+    folder = Path(folder).absolute()
+    info = check_not_running(folder)
+    with _nobody_driving(folder):
+        kept = None if forget else _keep(folder)
+        try:
+            deleted = delete_runs(destination_of(folder, info)) if runs and info.get("tracking") else 0
+        except SweeperError:
+            if kept is not None:
+                shutil.rmtree(kept)
+            raise
+        last = folder / "sweep.json"  # so that what could not be deleted is still a sweep, and can be deleted again
+        try:
+            for path in [*(path for path in folder.iterdir() if path != last), last]:
+                _remove(path)
+            folder.rmdir()
+        except OSError as error:
+            raise RecordError(
+                f"Cannot delete {error.filename or folder}: {error.strerror or error}; check permissions and repeat"
+            ) from error
+    return Deleted(folder, kept, deleted)
+
+
+def garbage(out: Path) -> list[Removable]:
+    """Return what sweeps in ``out`` no longer need; sweeps that run, or may, are left alone.
+
+    These are models that no point of a front names, the state that ended sweeps could have gone on from, and files
+    that killed processes had not finished.
+
+    Raises:
+        RecordError: no such folder.
+    """
+    if not out.is_dir():
+        raise RecordError(f"Expected a folder of sweeps, got {out} (OUT)")
+    return [removable for sweep in list_sweeps(out) for removable in _garbage_of(sweep.path)]
+
+
+def remove(found: list[Removable]) -> int:
+    """Remove what `garbage` found, and return how many bytes that freed.
+
+    Raises:
+        RecordError: something cannot be removed.
+    """
+    freed = 0
+    for one in found:
+        try:
+            _remove(one.path)
+        except OSError as error:
+            raise RecordError(f"Cannot remove {one.path}: {error.strerror or error}; check permissions") from error
+        freed += one.size
+    return freed
+
+
+@contextlib.contextmanager
+def _nobody_driving(folder: Path) -> Iterator[None]:
+    """Keep drivers out meanwhile, and leave the record of the last one as it is: resuming goes by it."""
+    try:
+        handle = os.open(folder / DRIVER_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RecordError(f"Expected a sweep that is not running, but a process drives {folder}; wait") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _garbage_of(folder: Path) -> Iterator[Removable]:
+    try:
+        info = check_not_running(folder)
+    except RecordError:
+        return
+    if info["status"] in _ENDED:
+        yield from _models(folder)
+        for path in (folder / name for name in _STATES):
+            if path.is_dir() and not path.is_symlink() and any(path.iterdir()):
+                yield Removable(path, _size(path), "the sweep has ended")
+    old = time.time() - _SURELY_DEAD_SECONDS
+    for place in (folder, folder / "models"):
+        for path in sorted(path for pattern in _UNFINISHED for path in place.glob(pattern)):
+            if path.lstat().st_mtime < old:
+                yield Removable(path, _size(path), "never finished")
+
+
+def _models(folder: Path) -> Iterator[Removable]:
+    """Return the models that no point of the front names; none where the front cannot be read."""
+    front = _front(folder)
+    if front is None or (folder / "models").is_symlink():
+        return
+    named = {folder / str(point.model) for point in front.front_points}
+    for path in sorted((folder / "models").glob("*.safetensors")):
+        if path not in named:
+            yield Removable(path, _size(path), "no point of the front names this model")
+
+
+def _front(folder: Path) -> Front | None:
+    """Return the front, ``None`` if it cannot be read."""
+    try:
+        return read_front(folder / "front.json")
+    except RecordError:
+        return None
+
+
+def _keep(folder: Path) -> Path | None:
+    """Copy what was spent and claimed, whole, and return where; ``None`` if nothing was spent."""
+    ledger = folder / "ledger.jsonl"
+    if not ledger.is_file() or not ledger.stat().st_size:
+        return None
+    spent = folder.parent / SPENT_NAME
+    places = (spent / (folder.name if number == 1 else f"{folder.name}-{number}") for number in range(1, 1000))
+    place = next(place for place in places if not place.exists())
+    try:
+        place.mkdir(parents=True)
+        for name in ("ledger.jsonl", "spec.yaml"):
+            if (folder / name).is_file():
+                replace_file(place / name, (folder / name).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecordError(f"Cannot keep the ledger of {folder} in {place}: {error}; nothing was deleted") from error
+    replace_file(place / STATEMENT_NAME, to_text(_statement(folder), indent=2) + "\n")
+    return place
+
+
+def _statement(folder: Path) -> dict[str, Any]:
+    front = _front(folder)
+    if front is None:
+        return {"sweep": folder.name, "claim": None, "ledger": None}
+    answers = {question: answer.to_json() for question, answer in front.ledger.items()}
+    return {"sweep": folder.name, "claim": front.claim.to_json(), "ledger": answers}
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _size(path: Path) -> int:
+    if path.is_symlink() or not path.is_dir():
+        return path.lstat().st_size
+    return sum(inner.lstat().st_size for inner in path.rglob("*") if inner.is_symlink() or inner.is_file())

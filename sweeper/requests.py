@@ -1,0 +1,121 @@
+"""What others ask of a running sweep: to stop, to stop one trial, to try a configuration next.
+
+Whoever asks appends a row to ``requests.jsonl``; the driver looks there twice a second. A configuration that is asked
+for waits in the file until it is tried, in a later run of the sweep too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweeper.driving import is_driven
+from sweeper.errors import RecordError
+from sweeper.rows import RowFile
+from sweeper.search_settings import Selection
+from sweeper.spec import Spec
+from sweeper.store import SweepFolder
+
+NAME = "requests.jsonl"
+
+
+@dataclass(slots=True)
+class News:
+    """What was asked for since the last look.
+
+    Attributes:
+        stop: the whole sweep.
+        trials: to stop, each after its epoch.
+        configurations: to try next, values of open hyperparameters by name.
+    """
+
+    stop: bool = False
+    trials: list[str] = field(default_factory=list)
+    configurations: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Requests:
+    """The driver's side. Requests to stop that are older than this object are over."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+        self._rows = 0
+        self._size = 0
+        self.earlier = self.look().configurations
+
+    def look(self) -> News:
+        """Return what is new."""
+        news = News()
+        try:
+            size = self._path.stat().st_size
+        except FileNotFoundError:
+            return news
+        if size == self._size:
+            return news
+        rows = RowFile(self._path).read()
+        for row in rows[self._rows :]:
+            if "try" in row:
+                news.configurations.append(dict(row["try"]))
+            elif row.get("stop") is True:
+                news.stop = True
+            else:
+                news.trials.append(str(row.get("stop")))
+        self._rows, self._size = len(rows), size
+        return news
+
+
+def ask_to_stop(folder: Path, trial: str | None = None) -> None:
+    """Ask the driver of a sweep to end it, or one trial after the epoch that it is in.
+
+    Raises:
+        RecordError: no driver on this machine, or no such trial that is running.
+    """
+    sweep = SweepFolder(folder)
+    content = sweep.read_sweep()
+    if not is_driven(folder):
+        raise RecordError(f"Expected a sweep that runs on this machine, but no process drives {folder}")
+    if trial is not None and _selects(content):
+        raise RecordError(
+            f"Expected to stop the whole of {folder}: it selects privately, and nobody may know of its trials; "
+            "stopping it gives up the price of its winner"
+        )
+    if trial is not None:
+        running = [one.id for one in sweep.trials().values() if one.status.value == "running"]
+        if trial not in running:
+            known = ", ".join(running) or "none"
+            raise RecordError(f"Expected a running trial of {folder}, got {trial!r}; running: {known}")
+    _append(folder, {"stop": trial or True})
+
+
+def enqueue(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask for a configuration to be tried next, now or when the sweep is resumed or extended.
+
+    Args:
+        folder: of the sweep.
+        values: as an entry of ``search.first``: open hyperparameters by dotted name; those left out are sampled.
+
+    Returns:
+        The values by the names of the open hyperparameters.
+
+    Raises:
+        SpecError: not values of this sweep's open hyperparameters.
+        RecordError: not the folder of a sweep, or not written.
+    """
+    content = SweepFolder(folder).read_sweep()
+    if _selects(content):
+        raise RecordError(
+            f"Expected a sweep that tries what it is given, but {folder} selects privately from one prior"
+        )
+    spec = Spec.from_mapping(content["spec"], str(content["source"]))
+    chosen = dict(spec.with_search(first=[dict(values)], trials=spec.trials).first[-1])
+    _append(folder, {"try": chosen})
+    return chosen
+
+
+def _selects(content: Mapping[str, Any]) -> bool:
+    """Whether a sweep selects privately, as its ``sweep.json`` says."""
+    return bool(content["spec"].get("search", {}).get("selection") == Selection.PRIVATE.value)
+
+
+def _append(folder: Path, row: Mapping[str, Any]) -> None:
+    RowFile(folder / NAME).append(row)

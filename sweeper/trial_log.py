@@ -1,0 +1,57 @@
+"""What happened to one trial, in words: its configuration, plan, trainings, epochs, decisions and end."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sweeper.config import flatten
+from sweeper.errors import RecordError
+from sweeper.ledger import Entry, Ledger
+from sweeper.records import Point, Trial
+from sweeper.store import SweepFolder
+
+_PLAN = ("method", "noise_multiplier", "sampling_rate", "batch_size", "steps_per_epoch", "epochs", "delta", "relation")
+
+
+def trial_log(folder: Path, trial: str) -> str:
+    """Return the log of a trial, running or ended.
+
+    Raises:
+        RecordError: not the folder of a sweep, or no such trial.
+    """
+    sweep = SweepFolder(folder)
+    sweep.read_sweep()
+    trials = sweep.trials()
+    if trial not in trials:
+        raise RecordError(f"Expected a trial of {folder}, got {trial!r}; it has {', '.join(trials) or 'none yet'}")
+    points = [point for point in sweep.points().values() if point.trial == trial]
+    decisions = {row["epoch"]: row for row in sweep.decisions() if row["trial"] == trial}
+    entries = [entry for entry in Ledger(sweep.ledger).entries() if entry.trial == trial]
+    lines = [*_head(trials[trial]), *map(_training, entries)]
+    lines += [_epoch(point, decisions.get(point.epoch)) for point in points]
+    status = trials[trial].status.value
+    lines.append(f"{status}: {trials[trial].reason}" if trials[trial].reason else status)
+    error = folder / "ray" / trial / "error.txt"
+    lines += [error.read_text(encoding="utf-8").rstrip()] if error.is_file() else []
+    return "\n".join(lines)
+
+
+def _head(trial: Trial) -> Iterator[str]:
+    yield f"{trial.id}" + (f", run {trial.run_id}" if trial.run_id else "")
+    for name, value in flatten(trial.config).items():
+        yield f"  {name} = {value}"
+    plan = trial.plan or {}
+    if plan:
+        yield "plan: " + ", ".join(f"{name} {plan[name]}" for name in _PLAN if plan.get(name) is not None)
+
+
+def _training(entry: Entry) -> str:
+    steps = "not known how many" if entry.steps is None else str(entry.steps)
+    kept = f", from step {entry.kept} on" if entry.kept else ""
+    return f"training {entry.attempt}{kept}: {entry.event.steps} steps planned, {steps} run"
+
+
+def _epoch(point: Point, decision: dict[str, Any] | None) -> str:
+    values = ", ".join(f"{name} {value:.4g}" for name, value in point.values.items())
+    kept = f"; model {point.model}" if point.model else ""
+    return f"epoch {point.epoch}: {values}{kept}" + (f"; {decision['reason']}" if decision else "")

@@ -1,0 +1,137 @@
+"""Telling an address of the user's that a sweep has ended.
+
+One small JSON by POST. It holds how the sweep ended and counts: no data, no configuration, no score of a trial; of a
+sweep without a guarantee not even the hypervolume, and of one that may publish its winner only not even the counts: the
+price of private selection holds while nobody learns how many trials there were. The address may hold a secret, so
+messages name its host alone. Nothing that happens here can fail a sweep.
+"""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Mapping
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from sweeper.errors import SweeperError
+from sweeper.front import Front
+from sweeper.records import TrialStatus
+
+if TYPE_CHECKING:
+    from email.message import Message
+
+TIMEOUT_SECONDS = 10.0
+TRIES = 3
+PAUSE_SECONDS = 1.0  # before the second try; twice that before the third
+CONTENT_VERSION = 1
+_TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
+
+
+def check_url(url: str) -> str:
+    """Return the address.
+
+    Raises:
+        SweeperError: not http or https, no host, or a user and password in it.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        parts = urlsplit("")
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or any(c.isspace() or not c.isprintable() for c in url)
+    ):
+        raise SweeperError("Expected an address that begins with http:// or https:// and names a host (--webhook)")
+    if parts.username is not None or parts.password is not None:
+        raise SweeperError(f"Expected an address without user and password, for {parts.hostname} (--webhook)")
+    return url
+
+
+def summary(front: Front, *, status: str, reason: str, folder: Path, winner_only: bool = False) -> dict[str, Any]:
+    """Return what is told.
+
+    Args:
+        front: of the sweep.
+        status: how it ended, as ``sweep.json`` has it.
+        reason: why; of a failure only the kind of the error, because its text may quote data.
+        folder: of the sweep; its name is told.
+        winner_only: whether only the winner may be published, as in private selection.
+    """
+    silent = front.claim.exploratory or winner_only
+    return {
+        "webhook_version": CONTENT_VERSION,
+        "sweep": front.sweep,
+        "folder": folder.name,
+        "status": status,
+        "reason": reason.partition(":")[0] if status == TrialStatus.FAILED.value else reason,
+        "trials": None if winner_only else dict(Counter(trial.status for trial in front.trials.values())),
+        "points": None if winner_only else len(front.points),
+        "front_points": None if silent else len(front.on_front),
+        "hypervolume": None if silent else front.hypervolume,
+    }
+
+
+def announce(url: str, content: Mapping[str, Any]) -> str | None:
+    """POST ``content`` as JSON, three times at most, ten seconds each.
+
+    Args:
+        url: as `check_url` allows it. Redirections are not followed: they could lead to another host.
+        content: JSON values.
+
+    Returns:
+        Why it was not delivered, in one sentence; ``None`` if it was.
+    """
+    try:
+        request = urllib.request.Request(
+            check_url(url),
+            data=json.dumps(content, allow_nan=False).encode(),
+            headers={"Content-Type": "application/json", "User-Agent": "sweeper"},
+            method="POST",
+        )
+        opener = urllib.request.build_opener(_NoRedirection)
+        return _tried(opener, request, urlsplit(url).hostname or "")
+    except Exception as error:  # an announcement fails nothing
+        return f"The webhook was not called: {_reason(error)}"
+
+
+class _NoRedirection(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: "Message", newurl: str
+    ) -> None:
+        """Leave a redirection as the error that it then is."""
+
+
+def _tried(opener: urllib.request.OpenerDirector, request: urllib.request.Request, host: str) -> str | None:
+    reason = ""
+    for attempt in range(TRIES):
+        if attempt:
+            time.sleep(PAUSE_SECONDS * attempt)
+        try:
+            with opener.open(request, timeout=TIMEOUT_SECONDS):
+                return None
+        except urllib.error.HTTPError as error:
+            error.close()
+            reason = f"{host} answered {error.code}"
+            if error.code in (301, 302, 303, 307, 308):
+                return (
+                    f"The webhook was not delivered: {reason}; redirections are not followed, name the address itself"
+                )
+            if error.code not in _TRY_AGAIN:
+                return f"The webhook was not delivered: {reason}"
+        except (OSError, HTTPException) as error:
+            reason = f"{host}: {_reason(error)}"
+    return f"The webhook was not delivered in {TRIES} tries: {reason}"
+
+
+def _reason(error: Exception) -> str:
+    """Return what went wrong without the address, which may hold a secret."""
+    if isinstance(error, SweeperError):
+        return str(error)
+    inner = getattr(error, "reason", error)
+    return getattr(inner, "strerror", None) or type(inner).__name__

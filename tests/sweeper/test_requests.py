@@ -1,0 +1,107 @@
+"""What others ask of a running sweep, and what a trial's log says."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sweeper.cli import main
+from sweeper.driving import driving
+from sweeper.errors import RecordError, SpecError
+from sweeper.requests import News, Requests, ask_to_stop, enqueue
+from sweeper.store import SweepFolder
+from sweeper.trial_log import trial_log
+
+
+@pytest.fixture
+def folder(ran, tmp_path):
+    """A copy of a sweep that ran, whose last trial is said to be running."""
+    copy = Path(shutil.copytree(ran.folder, tmp_path / "sweep"))
+    rows = [json.loads(row) for row in (copy / "trials.jsonl").read_text().splitlines()]
+    running = next(row for row in rows if row["id"] == "t0003") | {"status": "running"}
+    with (copy / "trials.jsonl").open("a") as file:
+        file.write(json.dumps(running) + "\n")
+    return copy
+
+
+def test_requests_are_taken_once_and_in_order(folder):
+    requests = Requests(folder)
+    assert requests.look() == News()
+    with driving(folder):
+        ask_to_stop(folder, "t0003")
+        enqueue(folder, {"training.learning_rate": 0.05})
+        assert requests.look() == News(trials=["t0003"], configurations=[{"training.learning_rate": 0.05}])
+        assert requests.look() == News()
+        ask_to_stop(folder)
+    assert requests.look() == News(stop=True)
+
+
+def test_a_later_run_tries_what_waits_and_has_not_to_stop(folder):
+    with driving(folder):
+        ask_to_stop(folder)
+    enqueue(folder, {"training": {"learning_rate": 0.05}})
+    later = Requests(folder)
+    assert later.earlier == [{"training.learning_rate": 0.05}]
+    assert later.look() == News()
+
+
+def test_only_what_runs_can_be_stopped(folder, tmp_path):
+    with pytest.raises(RecordError, match="a sweep that runs on this machine, but no process drives"):
+        ask_to_stop(folder)
+    with driving(folder), pytest.raises(RecordError, match=r"a running trial of .*, got 't0001'; running: t0003"):
+        ask_to_stop(folder, "t0001")
+    with pytest.raises(RecordError, match="is it the folder of a sweep"):
+        ask_to_stop(tmp_path)
+    assert not (folder / "requests.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"training.learning_rate": 5}, r"a value within .* got learning_rate=5"),
+        ({"training.lerning_rate": 0.05}, "a hyperparameter of this spec"),
+        ({"model.width": 32}, "16, which the spec fixes"),
+    ],
+)
+def test_a_configuration_that_the_space_does_not_hold_is_refused(values, said, folder):
+    with pytest.raises(SpecError, match=said):
+        enqueue(folder, values)
+    assert not (folder / "requests.jsonl").exists()
+
+
+def test_the_commands_ask(folder, capsys):
+    for arguments, said in (
+        (["enqueue", str(folder), "--set", "training.learning_rate=5e-2"], "comes next: training.learning_rate=0.05"),
+        (["log", str(folder), "t0001"], "completed"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code in (0, None)
+        assert said in capsys.readouterr().out
+    for arguments, said in (
+        (["enqueue", str(folder), "--set", "training.learning_rate"], "Expected HYPERPARAMETER=VALUE such as"),
+        (["stop", str(folder)], "no process drives"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err
+    with driving(folder):
+        with pytest.raises(SystemExit):
+            main(["stop", str(folder), "t0003"])
+        assert capsys.readouterr().out == "asked to stop: t0003\n"
+
+
+def test_a_log_tells_what_happened_in_order(folder):
+    SweepFolder(folder).save_decision({"trial": "t0001", "epoch": 1, "goes_on": True, "reason": "rank 1 of 1"})
+    (folder / "ray" / "t0001").mkdir(parents=True, exist_ok=True)
+    (folder / "ray" / "t0001" / "error.txt").write_text("Traceback ...\nValueError: no\n")
+    lines = trial_log(folder, "t0001").splitlines()
+    assert lines[0].startswith("t0001, run ")
+    assert any(line.startswith("  training.learning_rate = 0.0") for line in lines)
+    starts = ("plan: method clipless", "training 1: ", "epoch 1: ", "epoch 2: ", "completed", "Traceback", "ValueError")
+    assert [line.split(",")[0].startswith(start) for line, start in zip(lines[-7:], starts, strict=True)] == [True] * 7
+    assert lines[-5].endswith("rank 1 of 1")
+    with pytest.raises(RecordError, match=r"a trial of .*, got 't9'; it has t0001, t0002, t0003"):
+        trial_log(folder, "t9")

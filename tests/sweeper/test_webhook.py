@@ -1,0 +1,227 @@
+"""The webhook: what is told, to whom, and that nothing it does can fail a sweep."""
+
+import json
+import threading
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from sweeper import cli, webhook
+from sweeper.errors import SweeperError
+from sweeper.front import Front, FrontTrial
+from sweeper.pareto import Box
+from sweeper.sweep_run import Options
+from sweeper.webhook import announce, check_url, summary
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch):
+    monkeypatch.setattr(webhook, "PAUSE_SECONDS", 0.0)
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server():
+    """Answers with the codes in ``answers``, the last one for ever, and keeps what it was sent."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            made.seen.append((self.path, self.headers["Content-Type"], json.loads(body)))
+            code = made.answers.pop(0) if len(made.answers) > 1 else made.answers[0]
+            self.send_response(code)
+            if 300 <= code < 400:
+                self.send_header("Location", f"http://127.0.0.1:{made.server_port}/elsewhere")
+            self.end_headers()
+
+        do_GET = do_POST  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    made = HTTPServer(("127.0.0.1", 0), Handler)
+    made.seen, made.answers = [], [200]
+    made.url = f"http://127.0.0.1:{made.server_port}/hooks/secret?key=k"
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.fixture
+def front(objectives, claim, make_point, trial):
+    points = (make_point("t0001", 1, 1.0, 0.5), make_point("t0001", 2, 2.0, 0.4))
+    trials = {"t0001": FrontTrial.of(trial), "t0002": FrontTrial(config={}, status="failed", reason="KeyError: Ada")}
+    return Front(
+        sweep="digits",
+        objectives=objectives,
+        trials=trials,
+        points=points,
+        on_front=frozenset({("t0001", 1)}),
+        hypervolume=0.25,
+        box=Box.default(objectives),
+        ledger={},
+        claim=claim,
+    )
+
+
+def told(front, status="completed", reason="", **options):
+    return summary(front, status=status, reason=reason, folder=Path("/home/ada/out/digits-1"), **options)
+
+
+def test_a_delivery_is_one_post_of_json(server, front):
+    assert announce(server.url, told(front)) is None
+    ((path, kind, content),) = server.seen
+    assert (path, kind) == ("/hooks/secret?key=k", "application/json")
+    assert content == {
+        "webhook_version": 1,
+        "sweep": "digits",
+        "folder": "digits-1",
+        "status": "completed",
+        "reason": "",
+        "trials": {"completed": 1, "failed": 1},
+        "points": 2,
+        "front_points": 1,
+        "hypervolume": 0.25,
+    }
+
+
+def test_no_score_of_a_sweep_without_guarantee_or_of_private_selection_is_told(front, claim):
+    exploratory = replace(front, claim=replace(claim, exploratory=True))
+    for content in (told(exploratory), told(front, winner_only=True)):
+        assert content["hypervolume"] is None
+        assert content["front_points"] is None
+    assert told(exploratory)["points"] == 2
+
+
+def test_nobody_learns_how_many_trials_a_private_selection_had(front):
+    content = told(front, winner_only=True)
+    assert content["trials"] is None
+    assert content["points"] is None
+    assert content["status"] == "completed"
+
+
+def test_a_failure_is_told_without_the_text_that_may_quote_data(front):
+    text = json.dumps(told(front, "failed", "DataError: Expected a number, got 'Ada' in row 3"))
+    assert "DataError" in text
+    assert "Ada" not in text
+    assert "/home" not in text
+
+
+@pytest.mark.parametrize(
+    ("answers", "tries", "ends_well"), [([503, 500, 200], 3, True), ([429], 3, False), ([404], 1, False)]
+)
+def test_it_is_tried_again_where_that_may_help(server, answers, tries, ends_well):
+    server.answers = answers
+    trouble = announce(server.url, {})
+    assert len(server.seen) == tries
+    assert (trouble is None) == ends_well
+    assert ends_well or f"127.0.0.1 answered {answers[-1]}" in trouble
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_redirections_are_not_followed(server, code):
+    server.answers = [code, 200]
+    assert f"answered {code}; redirections are not followed" in announce(server.url, {})
+    assert [path for path, *_ in server.seen] == ["/hooks/secret?key=k"]
+
+
+def test_troubles_name_the_host_and_no_secret(server, monkeypatch):
+    server.answers = [500]
+    troubles = [announce(server.url, {}), announce("http://127.0.0.1:9/secret", {}), announce("ftp://h/secret", {})]
+    monkeypatch.setattr(webhook.urllib.request, "build_opener", lambda *_: 1 / 0)
+    troubles.append(announce("http://host/secret", {}))
+    assert not any("secret" in trouble or "\n" in trouble for trouble in troubles)
+    assert "in 3 tries: 127.0.0.1: Connection refused" in troubles[1]
+
+
+def test_what_is_no_json_is_a_trouble_too():
+    assert announce("http://host/", {"x": float("nan")}) == "The webhook was not called: ValueError"
+
+
+def test_it_waits_ten_seconds_and_no_more(monkeypatch):
+    waited = []
+
+    def open_(_self, _request, timeout):
+        waited.append(timeout)
+        raise TimeoutError
+
+    monkeypatch.setattr(webhook.urllib.request.OpenerDirector, "open", open_)
+    assert announce("https://host/x", {}) == "The webhook was not delivered in 3 tries: host: TimeoutError"
+    assert waited == [10.0] * 3
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "host/x",
+        "file:///etc/passwd",
+        "ftp://host/x",
+        "http://",
+        "https://host:x/",
+        "http://ho st/",
+        "http://host/\n",
+    ],
+)
+def test_other_addresses_are_refused(url):
+    with pytest.raises(SweeperError, match=r"Expected an address that begins with http"):
+        check_url(url)
+
+
+def test_an_address_with_a_password_is_refused_without_repeating_it():
+    with pytest.raises(SweeperError, match="without user and password, for host") as refused:
+        check_url("https://ada:hunter2@host/x")
+    assert "hunter2" not in str(refused.value)
+    assert check_url("https://host:8443/x?y=z") == "https://host:8443/x?y=z"
+
+
+# The command
+
+
+@pytest.fixture
+def drive(monkeypatch, front, tmp_path):
+    """End a sweep that was never run, on the command line."""
+
+    def drive(url, **info):
+        sweep = SimpleNamespace(
+            directory=tmp_path / "digits-1", info=lambda: {"status": "stopped", "spec": {"search": {}}} | info
+        )
+        ledger = {"everything": SimpleNamespace(statement="It cost something.", released=True)}
+        ended = SimpleNamespace(
+            sweep=sweep,
+            front=replace(front, ledger=ledger),
+            troubles=(),
+            progress=None,
+            look="",
+            left=None,
+            outcome=SimpleNamespace(interrupted=False, reason=""),
+        )
+        monkeypatch.setattr("sweeper.progress.closing_summary", lambda *_, notes, **__: "\n".join(notes))
+        driven = []
+        cli._drive(Options(), lambda _: driven.append(1) or ended, url)
+        return driven
+
+    return drive
+
+
+def test_the_command_tells_and_reports_what_went_wrong(server, drive, capsys):
+    assert drive(server.url, reason="search.hours is over")
+    assert [(told["status"], told["reason"]) for *_, told in server.seen] == [("stopped", "search.hours is over")]
+    assert "webhook" not in capsys.readouterr().out
+    assert drive(server.url, spec={"search": {"selection": "private"}})
+    assert server.seen.pop()[2]["trials"] is None
+    server.answers = [404]
+    assert drive(server.url)
+    assert "The webhook was not delivered: 127.0.0.1 answered 404" in capsys.readouterr().out
+
+
+def test_an_address_that_cannot_be_told_is_refused_before_the_sweep(drive):
+    with pytest.raises(SweeperError, match="--webhook"):
+        drive("ftp://host/x")
