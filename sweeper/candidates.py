@@ -1,0 +1,190 @@
+"""The candidates of one private selection: how they are proposed, recorded and watched while they train.
+
+Nothing here says who won; `private_run` does, from the rows that are kept here. Nothing is told to anybody: no tracking
+store, no display, no study of a sampler.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from clipless.datasets import Dataset
+from sweeper import space
+from sweeper.agenda import Agenda
+from sweeper.claims import Claim
+from sweeper.desk import Desk, Hooks
+from sweeper.engine import Outcome
+from sweeper.preview import can_be_planned
+from sweeper.pricing import whole_event
+from sweeper.recorder import Recorder
+from sweeper.records import Point, TrialStatus
+from sweeper.requests import Requests
+from sweeper.selection import Ending, IndependentProposer, PrivateSelection
+from sweeper.spec import Spec
+from sweeper.store import SweepFolder
+from sweeper.tracking import Tracker
+from sweeper.trainable import CliplessTrial
+
+Train = Callable[[type[CliplessTrial], Agenda, Desk, Callable[[], str | None]], Outcome]
+
+LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.05
+STOPPED_BY_REQUEST = "it was asked to stop"
+
+
+class Candidate(CliplessTrial):
+    """A trial whose initial weights come from a seed that is drawn here and kept nowhere."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Draw the seed, once for all attempts of this candidate."""
+        super().setup(config)
+        self._seed = IndependentProposer().initial_seed()
+
+    def seed(self, spec: Spec, trial: str) -> int:  # noqa: ARG002
+        """Return the secret seed."""
+        return self._seed
+
+
+class Untracked(Tracker):
+    """Tells nobody."""
+
+    def __init__(self) -> None:
+        self._running = {}
+
+    def _put(self, op: str, trial: str | None, **content: Any) -> None:
+        """Forget it."""
+
+    def run_id(self, trial: str | None = None) -> None:  # noqa: ARG002
+        """There is no run."""
+        return
+
+
+class Keeper(Recorder):
+    """A recorder that keeps the models of every candidate: who wins is known at the end."""
+
+    def _take(self, settled: list[Point]) -> None:
+        for point in settled:
+            self._save_point(point)
+
+    def close(self) -> None:
+        """Let go of the background thread, and of rows that a full disk refused."""
+        self._repricer.close()
+        self._folder.flush()
+
+
+class IndependentProposals:
+    """Configurations drawn independently; stands where a search that learns stands."""
+
+    def __init__(self, spec: Spec, selection: PrivateSelection | None = None) -> None:
+        self._spec, self._selection = spec, selection
+        self.asked = 0
+        self.open: dict[str, dict[str, Any]] = {}
+
+    def ask(self) -> str:
+        """Draw a candidate, which is in the selection from now on: ties go by this order."""
+        self.asked += 1
+        name = f"t{self.asked:04d}"
+        if self._selection is not None:
+            self._selection.begin(name)
+            self.open[name] = dict(space.suggest(IndependentProposer(self._selection.source), self._spec))
+        return name
+
+    def skip(self, trials: int) -> None:
+        """Leave out so many ids."""
+        self.asked = max(self.asked, trials)
+
+    def report(self, point: Point) -> None:
+        """Learn nothing."""
+
+    def finish(self, trial: str, *, failed: bool = False) -> None:  # noqa: ARG002
+        """Forget the proposal."""
+        self.open.pop(trial, None)
+
+
+class Candidates:
+    """The candidates of one selection, and what the selection hears of them."""
+
+    def __init__(
+        self, spec: Spec, data: Dataset, hidden: SweepFolder, claim: Claim, selection: PrivateSelection
+    ) -> None:
+        self._spec, self._data, self.selection = spec, data, selection
+        self._proposals = IndependentProposals(spec, selection)
+        self._requests, self._looked_at = Requests(hidden.path), time.monotonic()
+        self.recorder = Keeper(spec, hidden, claim, Untracked(), self._proposals)
+        self._started: dict[str, dict[str, Any]] = {}
+        self._planned: set[str] = set()
+        self._undefined: set[str] = set()
+
+    def train(self, train: Train, interrupted: Callable[[], bool]) -> Outcome:
+        """Train as many as were drawn, and wait for their second prices."""
+        outcome = Outcome()
+        try:
+            if self.selection.number and not interrupted():
+                agenda = Agenda(self._proposals, self.selection.number)
+                outcome = train(Candidate, agenda, Desk(self._hooks), self._between)
+            while self.recorder.waiting and not interrupted():
+                time.sleep(POLL_SECONDS)
+                self.recorder.settle()
+            self.recorder.settle(all_=True)
+        finally:
+            self.recorder.close()
+        return outcome
+
+    def _between(self) -> str | None:
+        """Return why nothing more is to be trained: what follows a broken condition only adds to the price."""
+        self.recorder.settle()
+        if time.monotonic() - self._looked_at > LOOK_SECONDS:
+            self._looked_at = time.monotonic()
+            if self._requests.look().stop:
+                return STOPPED_BY_REQUEST
+        return self.selection.trouble
+
+    @property
+    def _hooks(self) -> Hooks:
+        return Hooks(
+            on_start=self._on_start,
+            on_plan=self._on_plan,
+            on_epoch=self._on_epoch,
+            on_restart=self.recorder.on_restart,
+            on_end=self._on_end,
+            on_undefined=self._undefined.add,
+        )
+
+    def _on_start(self, trial: str, config: Mapping[str, Any]) -> None:
+        if trial in self._started:
+            self.selection.begin(trial)
+        self._started[trial] = dict(config["proposal"])
+        self.recorder.on_start(trial, config)
+
+    def _on_plan(self, trial: str, row: Mapping[str, Any]) -> str | None:
+        if trial in self._planned:
+            self.selection.begin(trial)
+        self._planned.add(trial)
+        self.selection.plan(trial, whole_event(row["plan"]))
+        return self.recorder.on_plan(trial, row)
+
+    def _on_epoch(self, trial: str, row: Mapping[str, Any]) -> str | None:
+        reason = self.recorder.on_epoch(trial, row)
+        self.selection.score(self.recorder.points[trial, int(row["epoch"])])
+        return reason
+
+    def _on_end(self, trial: str, status: TrialStatus, reason: str, begun: int) -> None:
+        self.selection.end(trial, self._ending(trial, status))
+        self.recorder.on_end(trial, status, reason, begun)
+
+    def _ending(self, trial: str, status: TrialStatus) -> Ending:
+        match status:
+            case TrialStatus.COMPLETED:
+                planned = int((self.recorder.trials[trial].plan or {}).get("epochs", 0))
+                done = planned > 0 and (trial, planned) in self.recorder.points
+                return Ending.COMPLETED if done else Ending.CRASHED
+            case TrialStatus.STOPPED:
+                return Ending.STOPPED
+            case TrialStatus.INTERRUPTED:
+                return Ending.INTERRUPTED
+            case _ if trial in self._undefined:
+                return Ending.UNDEFINED
+            case _ if trial not in self._planned and not can_be_planned(self._spec, self._data, self._started[trial]):
+                return Ending.REFUSED
+            case _:
+                return Ending.CRASHED

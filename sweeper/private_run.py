@@ -1,0 +1,269 @@
+"""Running a private selection: candidates behind a closed door, and what leaves through it at the end.
+
+Candidates run as a sweep of their own in a hidden folder that only its owner can read. What may happen to it:
+
+* the conditions of the price held: the winner's rows and models are written as an ordinary sweep with one trial, the
+  folder is marked as decided, the winner moves out, and the rest is removed. After the mark nothing but that can
+  happen, whenever the process dies: nobody else's rows may leave beside a winner that was priced alone;
+* a condition broke, the driver was killed in between, or anything else went wrong: the folder as a whole becomes an
+  ordinary sweep whose ledger charges every training. The ledger says so from its first row on, which is written before
+  any candidate begins, so that a copy of the folder claims no more either. No selection is ever taken up again.
+
+What may not be written at all is listed in ``selection.py``. Ray and MLflow are not known here: what trains is given.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from clipless.datasets import Dataset
+from clipless.privacy.randomness import RandomSource, SecureSource
+from sweeper.candidates import Candidates, IndependentProposals, Train, Untracked
+from sweeper.claims import Claim
+from sweeper.desk import one_line
+from sweeper.driving import driving, is_driven, was_driven_here
+from sweeper.engine import Outcome
+from sweeper.errors import RecordError
+from sweeper.front import build_front, read_front
+from sweeper.ledger import Ledger
+from sweeper.pareto import FrontArchive
+from sweeper.preview import first_plan
+from sweeper.recorder import Recorder
+from sweeper.records import Point, Trial, TrialStatus
+from sweeper.rows import replace_file
+from sweeper.selection import PrivateSelection, Terms
+from sweeper.spec import Spec
+from sweeper.store import HIDDEN, SweepFolder, hidden_sweeps
+
+DECIDED = "decided"  # the mark of a folder whose winner is written
+WINNER = "winner"  # where, until it moves out
+WINNER_TRIAL = "t0001"  # its own id would bound the number of candidates
+UNDECIDED = "The selection was ended before its winner was known."
+CUT = "it was cut off when the private selection ended"
+NOBODY = (
+    "nothing is released: no candidate was drawn, or none of them had a score; what the ledger says is spent all the "
+    "same"
+)
+
+
+def hide(parent: Path) -> SweepFolder:
+    """Make the folder of a private selection, which only its owner can read.
+
+    Raises:
+        RecordError: the folder cannot be made.
+    """
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        folder = SweepFolder(tempfile.mkdtemp(prefix=HIDDEN, dir=parent))
+        (folder.path / "models").mkdir()
+    except OSError as error:
+        reason = error.strerror or error
+        raise RecordError(f"Cannot make a folder in {parent}: {reason}; choose another with --out") from error
+    return folder
+
+
+def select(
+    spec: Spec,
+    data: Dataset,
+    claim: Claim,
+    hidden: SweepFolder,
+    train: Train,
+    *,
+    interrupted: Callable[[], bool] = lambda: False,
+    source: RandomSource | None = None,
+) -> SweepFolder:
+    """Train a secret random number of candidates, and make an ordinary sweep folder of what may leave.
+
+    Args:
+        spec: of the sweep, with private selection.
+        data: that it is about.
+        claim: what holds for every point.
+        hidden: from `hide`, with its ``sweep.json``; gone afterwards.
+        train: runs trials as ``engine.run_trials`` does, until there are enough or the callable gives a reason to end.
+        interrupted: whether to wait for nothing more.
+        source: of the number of candidates and of their configurations; by default a secure one.
+
+    Raises:
+        Exception: whatever ``train`` raised, after everything that there is was written as a sweep without a winner.
+
+    Guarantees:
+        The folder holds one winner, or nobody, at the price of the selection; or else everything, at the price of
+        everything. Each candidate's event is on the disk before its first noise.
+    """
+    repetitions = spec.search.repetitions
+    if repetitions is None:
+        raise RecordError(f"Expected search.selection: private in {spec.source}, got none")
+    selection = PrivateSelection(
+        terms=Terms(event=first_plan(spec, data).event(), repetitions=repetitions),
+        objectives=spec.objectives,
+        constraints=spec.search.outcomes,
+        evaluation=data.metadata.evaluation,
+        source=source or SecureSource(),
+    )
+    ledger = Ledger(hidden.ledger)
+    ledger.select(replace(selection.terms, broken=(UNDECIDED,)))
+    _write_front(hidden, spec, claim, ledger)
+    candidates = Candidates(spec, data, hidden, claim, selection)
+    try:
+        outcome = candidates.train(train, interrupted)
+        terms = selection.settled()
+        if not terms.broken:
+            _write_winner(candidates, hidden, spec, claim, terms)
+    except BaseException as error:
+        _surrender(hidden, (*selection.broken(), f"It ended with an error: {one_line(error)}."))
+        raise
+    return _surrender(hidden, terms.broken, outcome.reason) if terms.broken else _release(hidden)
+
+
+def recover(hidden: SweepFolder) -> SweepFolder | None:
+    """Make an ordinary sweep of a selection whose driver was killed; None where nothing had been trained.
+
+    Raises:
+        RecordError: it is being driven, or cannot be read or written.
+    """
+    with driving(hidden.path):
+        if (hidden.path / DECIDED).exists():
+            if (hidden.path / WINNER).exists():
+                return _release(hidden)
+        elif Ledger(hidden.ledger).entries():
+            return _surrender(hidden, ())
+        _remove(hidden.path)
+        return None
+
+
+def recover_all(parent: Path) -> tuple[str, ...]:
+    """Recover every selection in a folder that was driven on this machine and no longer is; say what became of each."""
+    said = []
+    for hidden in hidden_sweeps(parent):
+        if is_driven(hidden.path) or not was_driven_here(hidden.path):
+            continue
+        with suppress(RecordError):  # somebody else was faster
+            folder = recover(hidden)
+            if folder is not None:
+                said.append(f"A private selection that was cut off is now {folder.path}, priced as its ledger says.")
+    return tuple(said)
+
+
+def outcome_of(folder: SweepFolder, *, interrupted: bool = False) -> Outcome:
+    """Return how a private selection ended, from the ledger of the folder that it left."""
+    terms = Ledger(folder.ledger).selection
+    if terms is None or terms.broken:
+        broken = "" if terms is None else f": {' '.join(terms.broken)}"
+        return Outcome(interrupted, f"the conditions of private selection did not hold{broken}")
+    return Outcome(reason="" if folder.trials() else NOBODY)
+
+
+def even_times(folder: Path) -> None:
+    """Give all files of a folder the same times, and the folders too."""
+    now = time.time()
+    for path in [*sorted(folder.rglob("*"), reverse=True), folder]:
+        with suppress(OSError):
+            os.utime(path, (now, now))
+
+
+def _write_front(
+    folder: SweepFolder, spec: Spec, claim: Claim, ledger: Ledger, trial: Trial | None = None, *points: Point
+) -> None:
+    trials = () if trial is None else (trial,)
+    answers = ledger.answers(spec.privacy.delta)
+    front = build_front(
+        sweep=spec.name, objectives=spec.objectives, trials=trials, points=points, ledger=answers, claim=claim
+    )
+    front.write(folder.front)
+
+
+def _write_winner(candidates: Candidates, hidden: SweepFolder, spec: Spec, claim: Claim, terms: Terms) -> None:
+    """Write the sweep of the winner, or of nobody, into the hidden folder, and mark that as decided."""
+    made, best = SweepFolder(hidden.path / WINNER), candidates.selection.winner()
+    (made.path / "models").mkdir(parents=True)
+    ledger = Ledger(made.ledger)
+    ledger.select(terms)
+    made.write_sweep(hidden.read_sweep())
+    trial, points = None, []
+    if best is not None:
+        recorder = candidates.recorder
+        trial = replace(recorder.trials[best.trial], id=WINNER_TRIAL, run_id=None)
+        mine = [point for point in recorder.points.values() if point.trial == best.trial]
+        archive = FrontArchive(spec.objectives)
+        archive.add(mine)
+        kept = {point.key for point in archive.points}
+        points = [_as_winner(point, hidden, made, keep=point.key in kept) for point in mine]
+        made.save_trial(trial)
+        for point in points:
+            made.save_point(point)
+        made.flush()
+        if made.trouble is not None:
+            raise RecordError(made.trouble)
+    _write_front(made, spec, claim, ledger, trial, *points)
+    replace_file(hidden.path / DECIDED, "")
+
+
+def _as_winner(point: Point, hidden: SweepFolder, made: SweepFolder, *, keep: bool) -> Point:
+    name = SweepFolder.model_name(WINNER_TRIAL, point.epoch) if keep and point.model else None
+    if name is not None:
+        shutil.copyfile(hidden.path / str(point.model), made.path / name)
+    return replace(point, trial=WINNER_TRIAL, model=name)
+
+
+def _release(hidden: SweepFolder) -> SweepFolder:
+    """Move the winner out of a decided folder, and remove the rest."""
+    winner = SweepFolder(hidden.path / WINNER)
+    folder = _moved(winner.path, hidden.path.parent, str(winner.read_sweep()["name"]))
+    _remove(hidden.path)
+    return folder
+
+
+def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -> SweepFolder:
+    """Make an ordinary sweep of everything, at the price of everything."""
+    ledger, content = Ledger(hidden.ledger), hidden.read_sweep()
+    if ledger.selection is not None and broken:
+        ledger.select(replace(ledger.selection, broken=broken))
+    spec = Spec.from_mapping(content["spec"], str(content["source"]))
+    for trial in hidden.trials().values():
+        if trial.status in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED):
+            hidden.save_trial(replace(trial, status=TrialStatus.FAILED, reason=CUT))
+    recorder = Recorder(
+        spec, hidden, read_front(hidden.front).claim, Untracked(), IndependentProposals(spec), rebooted=True
+    )
+    try:
+        recorder.settle(all_=True)
+        kept = {point.key for point in recorder.archive.points}
+        for point in [point for point in recorder.points.values() if point.model and point.key not in kept]:
+            recorder.points[point.key] = replace(point, model=None)
+            hidden.save_point(recorder.points[point.key])
+        recorder.front().write(hidden.front)
+    finally:
+        recorder.close()
+    for name in ("checkpoints", WINNER):
+        shutil.rmtree(hidden.path / name, ignore_errors=True)
+    hidden.write_sweep({**content, "status": TrialStatus.INTERRUPTED.value, "reason": reason or CUT})
+    return _moved(hidden.path, hidden.path.parent, spec.name)
+
+
+def _moved(path: Path, parent: Path, name: str) -> SweepFolder:
+    """Move a folder to where an ordinary sweep would be, readable as one."""
+    folder = SweepFolder.create(parent, name, datetime.now())
+    mode = folder.path.stat().st_mode
+    try:
+        (folder.path / "models").rmdir()
+        path.rename(folder.path)
+        folder.path.chmod(mode)
+    except OSError as error:
+        raise RecordError(f"Cannot move {path} to {folder.path}: {error.strerror or error}") from error
+    folder.write_sweep({**folder.read_sweep(), "started": folder.path.name.removeprefix(f"{name}-")})
+    return folder
+
+
+def _remove(path: Path) -> None:
+    """Remove a hidden folder, the mark that it is decided last: a part of it may never be taken for a whole one."""
+    for child in path.iterdir():
+        if child.name != DECIDED:
+            shutil.rmtree(child, ignore_errors=True) if child.is_dir() else child.unlink(missing_ok=True)
+    if [child.name for child in path.iterdir()] in ([], [DECIDED]):
+        shutil.rmtree(path, ignore_errors=True)

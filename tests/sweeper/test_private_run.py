@@ -1,0 +1,656 @@
+"""Private selections as they run: who gets to see what, and what every broken condition costs.
+
+Candidates are played by a script instead of Ray; one real sweep runs at the end.
+"""
+
+import contextlib
+import json
+import shutil
+import sqlite3
+import stat
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from uuid import uuid4
+
+import pytest
+
+import clipless
+from clipless.privacy.accounting import selection_epsilon
+from clipless.privacy.events import PoissonGaussian
+from clipless.privacy.randomness import SecureSource
+from clipless.testing import SeededSource
+from sweeper import candidates, cluster, private_run, repricing, runner, sweep_run
+from sweeper.building import build_loss, build_model
+from sweeper.candidates import Candidate
+from sweeper.claims import Claim
+from sweeper.cli import main
+from sweeper.driving import driving
+from sweeper.engine import Outcome
+from sweeper.errors import RecordError, SweeperError
+from sweeper.front import read_front
+from sweeper.ledger import Ledger
+from sweeper.overview import sweep_view, sweeps_table
+from sweeper.preview import first_plan
+from sweeper.pricing import price
+from sweeper.private_run import hide, outcome_of, recover, recover_all, select
+from sweeper.records import TrialStatus
+from sweeper.requests import ask_to_stop, enqueue
+from sweeper.runner import resume_sweep, run_sweep
+from sweeper.space import resolve
+from sweeper.spec import Spec
+from sweeper.store import HIDDEN, SweepFolder, hidden_sweeps, list_sweeps
+from sweeper.sweep import Sweep
+from sweeper.sweep_run import Options
+from sweeper.trainable import CliplessTrial
+
+DELTA = 1e-4
+SPEC = {
+    "name": "small",
+    "data": {"name": "digits"},
+    "model": {"architecture": "mlp", "width": 8},
+    "training": {"epochs": 2, "batch_size": 256, "learning_rate": {"log": [0.02, 0.1]}, "sensitivity_fraction": 0.1},
+    "privacy": {"noise_multiplier": 3.0, "delta": DELTA},
+    "search": {"sampler": "random", "selection": "private", "selection_mean": 5},
+}
+FOUR = [[0.511111, 0.622222], [0.533333, 0.644444], [0.733333, 0.822222], [0.555555, 0.566666]]  # the third one wins
+
+
+class Bytes(SecureSource):
+    """Counts as secure and makes a geometric law of mean 5 draw 4; configurations stay random."""
+
+    def __init__(self, byte=128):
+        super().__init__()
+        self._first = byte
+
+    def random_bytes(self, count):
+        if self._first is not None:
+            byte, self._first = self._first, None
+            return bytearray([byte]) * count
+        return super().random_bytes(count)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return clipless.datasets.load("digits")
+
+
+@pytest.fixture(scope="module")
+def plan(data):
+    made = first_plan(Spec.from_mapping(SPEC), data)
+    return made.to_json() | {"secure_generator": True, "epsilon_curve": made.epsilon_curve(), "repeats": 1}
+
+
+@pytest.fixture(scope="module")
+def weights(data, tmp_path_factory):
+    """A saved model of the spec."""
+    config = resolve(Spec.from_mapping(SPEC), {"training.learning_rate": 0.05})
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    clipless.save(build_model(config, data, build_loss(config), seed=0), path)
+    return path.read_bytes()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, plan):
+    """Second prices at once, and requests too."""
+    monkeypatch.setattr(repricing, "_curve", lambda *_: [0.9 * epsilon for epsilon in plan["epsilon_curve"]])
+    monkeypatch.setattr(candidates, "LOOK_SECONDS", 0.0)
+
+
+@dataclass
+class Play:
+    """An engine that lets each candidate do what the script says, one after the other."""
+
+    plan: dict
+    weights: bytes
+    accuracies: list
+    does: dict = field(default_factory=dict)
+    folder: SweepFolder | None = None
+    asked: list = field(default_factory=list)
+
+    def __call__(self, kind, agenda, desk, should_stop):
+        assert kind is Candidate
+        while (started := agenda.start()) is not None:
+            trial, proposal = started
+            self.asked.append((trial, proposal))
+            self.run(desk, trial, {"trial": trial, "proposal": proposal, "recorded": 0})
+            agenda.end(trial)
+            if reason := should_stop():
+                desk.close(TrialStatus.INTERRUPTED, reason)
+                return Outcome(False, reason)
+        return Outcome()
+
+    def run(self, desk, trial, config):
+        does = self.does.get(trial, "ends well")
+        if callable(does):
+            does(self, desk, trial)
+            does = "ends well"
+        desk.start(trial, config)
+        if does == "is refused":
+            return desk.end(trial, TrialStatus.FAILED, "SpecError: no such thing")
+        plan = self.plan
+        if does == "plans another event":
+            plan = plan | {"event": plan["event"] | {"steps": plan["event"]["steps"] - 1}}
+        self.report_plan(desk, trial, plan)
+        for epoch, accuracy in enumerate(self.accuracies[int(trial[1:]) - 1], start=1):
+            if does == "crashes":
+                return desk.end(trial, TrialStatus.FAILED, "its process died")
+            if does == "runs out of memory" and epoch == 2:
+                self.report_plan(desk, trial, plan)
+            if does == "restarts" and epoch == 2:
+                assert desk.restart(trial)
+                return self.run_again(desk, trial, config)
+            if does == "is interrupted" and epoch == 2:
+                return desk.end(trial, TrialStatus.INTERRUPTED, "interrupted")
+            if does == "is stopped":
+                desk.overrule(trial, TrialStatus.STOPPED, "asked to")
+                return desk.end(trial, TrialStatus.COMPLETED)
+            if does == "ends too soon" and epoch == 2:
+                break
+            self.report(desk, trial, epoch, float("nan") if does == "is undefined" else accuracy)
+        return desk.end(trial, TrialStatus.COMPLETED)
+
+    def run_again(self, desk, trial, config):
+        self.does = {name: what for name, what in self.does.items() if name != trial}
+        self.run(desk, trial, config)
+
+    def report_plan(self, desk, trial, plan):
+        desk.receive(trial, {"kind": "plan", "epoch": 0, "attempt": uuid4().hex, "plan": plan, "kept": 0})
+
+    def report(self, desk, trial, epoch, accuracy):
+        name = SweepFolder.model_name(trial, epoch)
+        (self.folder.path / name).write_bytes(self.weights)
+        values = {"epsilon": self.plan["epsilon_curve"][epoch - 1], "accuracy": accuracy}
+        row = {"kind": "epoch", "epoch": epoch, "values": values, "repeats": {}, "model": name, "done": epoch == 2}
+        desk.receive(trial, row)
+
+
+@pytest.fixture
+def play(plan, weights, data, tmp_path):
+    """Run a private selection in which each candidate does what it is told."""
+
+    def run(does=None, *, source=None, accuracies=FOUR, content=SPEC):
+        spec = Spec.from_mapping(content)
+        hidden = hide(tmp_path / "out")
+        hidden.write_sweep({"name": "small", "spec": spec.to_plain(), "source": "the spec", "status": "running"})
+        engine = Play(plan, weights, accuracies, does or {}, hidden)
+        claim = Claim.about(data.metadata, len(data.train), delta=DELTA)
+        with driving(hidden.path):
+            folder = select(spec, data, claim, hidden, engine, source=source or Bytes())
+        return SimpleNamespace(folder=folder, engine=engine, spec=spec, hidden=hidden, out=tmp_path / "out")
+
+    return run
+
+
+def said(folder):
+    return Ledger(folder.ledger).answers(DELTA)["winner"].statement
+
+
+def everything_in(folder):
+    return b"\n".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()) + b"\n".join(
+        str(path.relative_to(folder)).encode() for path in folder.rglob("*")
+    )
+
+
+def check_only_the_winner(left, engine, winner=3):
+    """Nothing that another candidate did, was, or was called; only one row, and one trial that is called t0001."""
+    losers = [pair for pair in engine.asked if pair[0] != f"t{winner:04d}"]
+    assert len(losers) == 3
+    for number, epochs in enumerate(FOUR, start=1):
+        for value in epochs:
+            assert (str(value).encode() in left) == (number == winner)
+    for trial, proposal in losers:
+        assert trial == "t0001" or trial.encode() not in left
+        assert repr(proposal["training.learning_rate"]).encode() not in left
+    assert f"t{winner:04d}".encode() not in left
+
+
+def test_the_folder_that_is_left_holds_the_winner_and_nothing_of_the_others(play):
+    ran = play()
+    assert [path.name for path in ran.out.iterdir()] == [ran.folder.path.name]
+    assert ran.folder.path.name.startswith("small-")
+    assert {p.name for p in ran.folder.path.iterdir()} == {
+        "front.json",
+        "ledger.jsonl",
+        "models",
+        "points.jsonl",
+        "sweep.json",
+        "trials.jsonl",
+    }
+    assert list(ran.folder.trials()) == ["t0001"]
+    assert list(ran.folder.points()) == [("t0001", 1), ("t0001", 2)]
+    check_only_the_winner(everything_in(ran.folder.path), ran.engine)
+    (learning_rate,) = (proposal for trial, proposal in ran.engine.asked if trial == "t0003")
+    assert ran.folder.trials()["t0001"].config["training"]["learning_rate"] in learning_rate.values()
+
+
+def test_the_ledger_has_one_row_which_prices_the_winner_and_nothing_else(play):
+    ran = play()
+    (row,) = ran.folder.ledger.read_text().splitlines()
+    assert json.loads(row)["terms"]["broken"] == []
+    answers, event = Ledger(ran.folder.ledger).answers(DELTA), PoissonGaussian.from_json(ran.engine.plan["event"])
+    assert answers["winner"].epsilon == pytest.approx(selection_epsilon(event, ran.spec.search.repetitions, DELTA))
+    assert [answers[question].released for question in ("winner", "front", "everything")] == [True, False, False]
+    assert outcome_of(ran.folder) == Outcome()
+
+
+def test_models_of_the_winner_survive_those_that_were_better_while_it_trained(play):
+    """The winner's first epoch is beaten by nobody else, its rivals' models are gone, and its own can be loaded."""
+    ran = play(accuracies=[[0.9, 0.1], [0.8, 0.95], [0.2, 0.3], [0.2, 0.3]])
+    points = ran.folder.points()
+    assert [point.model for point in points.values()] == ["models/t0001-1.safetensors", "models/t0001-2.safetensors"]
+    assert {p.name for p in (ran.folder.path / "models").iterdir()} == {"t0001-1.safetensors", "t0001-2.safetensors"}
+    clipless.load(ran.folder.path / points["t0001", 2].model)
+    assert points["t0001", 2].values["accuracy"] == 0.95
+
+
+def test_an_epoch_off_the_winners_own_front_has_no_model(play):
+    ran = play(accuracies=[[0.9, 0.1]] + [[0.2, 0.3]] * 3)
+    assert [p.model for p in ran.folder.points().values()] == ["models/t0001-1.safetensors", None]
+    assert [p.name for p in (ran.folder.path / "models").iterdir()] == ["t0001-1.safetensors"]
+
+
+def test_while_it_runs_only_its_owner_can_read_it_and_no_list_shows_it(play):
+    seen = []
+
+    def look(engine, _desk, _trial):
+        seen.append(stat.S_IMODE(engine.folder.path.stat().st_mode))
+        assert list_sweeps(engine.folder.path.parent) == []
+        assert hidden_sweeps(engine.folder.path.parent)[0].path == engine.folder.path
+        assert recover_all(engine.folder.path.parent) == ()  # somebody drives it
+
+    ran = play({"t0002": look, "t0004": look})
+    assert seen == [0o700, 0o700]
+    assert stat.S_IMODE(ran.folder.path.stat().st_mode) & 0o055 == 0o055
+
+
+def test_what_a_candidate_spends_is_on_the_disk_before_it_may_draw_noise(play):
+    rows = []
+
+    class Watched(Play):
+        def report(self, desk, trial, epoch, accuracy):
+            rows.append(sum(entry.trial == trial for entry in Ledger(self.folder.ledger).entries()))
+            super().report(desk, trial, epoch, accuracy)
+
+    def watch(engine, *_):
+        engine.__class__ = Watched
+
+    play({"t0001": watch})
+    assert rows == [1] * 8
+
+
+BREAKS = {
+    "crashes": "Candidate t0002 crashed",
+    "is interrupted": "Candidate t0002 was interrupted",
+    "is stopped": "Candidate t0002 was ended before its planned steps were done",
+    "restarts": "Candidate t0002 was started again",
+    "runs out of memory": "Candidate t0002 was started again",
+    "plans another event": "Candidate t0002 planned another event",
+    "ends too soon": "Candidate t0002 crashed",
+    "is refused": "Candidate t0002 crashed",  # a configuration that has a plan: something else was wrong
+}
+
+
+@pytest.mark.parametrize("does", BREAKS)
+def test_a_condition_that_breaks_is_named_and_everything_is_charged(play, does):
+    ran = play({"t0002": does})
+    ledger = Ledger(ran.folder.ledger)
+    answers = ledger.answers(DELTA)
+    assert BREAKS[does] in answers["winner"].statement
+    assert "its price does not hold" in answers["winner"].statement
+    charged = [entry.charged for entry in ledger.entries()]
+    assert {answer.epsilon for answer in answers.values()} == {price(charged, DELTA).epsilon}
+    assert len(charged) == {"restarts": 3, "runs out of memory": 3, "is refused": 1}.get(does, 2)  # none behind it
+    assert hidden_sweeps(ran.out) == []
+    front = read_front(ran.folder.front)
+    assert set(front.trials) == {"t0001", "t0002"}
+    assert {point.trial for point in front.points} <= {"t0001", "t0002"}
+    assert {p.name for p in (ran.folder.path / "models").iterdir()} == {
+        p.model.removeprefix("models/") for p in front.front_points
+    }
+    assert "the conditions of private selection did not hold" in outcome_of(ran.folder).reason
+    assert "running" not in {trial.status for trial in front.trials.values()}
+
+
+def test_a_score_that_is_no_number_is_an_outcome_and_breaks_nothing(play):
+    ran = play({"t0003": "is undefined"})
+    assert "its conditions held" in said(ran.folder)
+    assert ran.folder.points()["t0001", 2].values["accuracy"] == 0.644444
+
+
+def test_a_configuration_without_a_plan_is_an_outcome_and_breaks_nothing(play, monkeypatch):
+    monkeypatch.setattr(candidates, "can_be_planned", lambda *_: False)
+    ran = play({"t0003": "is refused"})
+    assert "its conditions held" in said(ran.folder)
+    assert ran.folder.points()["t0001", 2].values["accuracy"] == 0.644444
+
+
+def test_a_generator_that_is_not_the_secure_one_breaks_the_conditions(play):
+    ran = play(source=SeededSource(0), accuracies=FOUR * 20)
+    assert "injected generator" in said(ran.folder)
+
+
+def test_a_request_to_stop_ends_it_and_gives_the_price_up(play):
+    ran = play({"t0002": lambda engine, _desk, _trial: ask_to_stop(engine.folder.path)})
+    assert len(ran.engine.asked) == 2
+    assert "4 candidates were drawn, but 2 began and 2 ended." in said(ran.folder)
+
+
+def test_one_candidate_can_neither_be_stopped_nor_added(play):
+    def refuse(engine, _desk, _trial):
+        with pytest.raises(RecordError, match="nobody may know of its trials"):
+            ask_to_stop(engine.folder.path, "t0001")
+        with pytest.raises(RecordError, match="selects privately from one prior"):
+            enqueue(engine.folder.path, {"training.learning_rate": 0.05})
+
+    assert "its conditions held" in said(play({"t0002": refuse}).folder)
+
+
+def test_an_error_of_the_engine_is_raised_once_everything_is_an_ordinary_sweep(play, tmp_path):
+    def fail(*_):
+        raise OSError("the cluster is gone")
+
+    with pytest.raises(OSError, match="the cluster is gone"):
+        play({"t0002": fail})
+    (folder,) = map(SweepFolder, (tmp_path / "out").iterdir())
+    assert "OSError: the cluster is gone" in said(folder)
+    assert read_front(folder.front).trials["t0001"].status == "completed"
+
+
+def test_a_winner_that_cannot_be_written_is_no_winner(play, monkeypatch, tmp_path):
+    def full(*_args, **_options):
+        raise RecordError("the disk is full")
+
+    monkeypatch.setattr(private_run, "_as_winner", full)
+    with pytest.raises(RecordError, match="the disk is full"):
+        play()
+    (folder,) = map(SweepFolder, (tmp_path / "out").iterdir())
+    assert "the disk is full" in said(folder)
+    assert not (folder.path / "winner").exists()
+    assert len(Ledger(folder.ledger).entries()) == 4
+
+
+def killed(tmp_path):
+    """Return what copies a hidden folder as a kill at that moment would leave it, and where to."""
+    copy = tmp_path / "killed" / f"{HIDDEN}copy"
+
+    def kill(engine, *_):
+        copy.parent.mkdir()
+        shutil.copytree(engine.folder.path, copy)
+
+    return kill, SweepFolder(copy)
+
+
+def test_a_selection_that_was_killed_never_goes_on_and_everything_is_charged(play, tmp_path):
+    kill, copy = killed(tmp_path)
+    play({"t0003": kill})
+    assert "its price does not hold: The selection was ended before its winner was known." in said(copy)
+    (sentence,) = recover_all(copy.path.parent)
+    (folder,) = list_sweeps(copy.path.parent)
+    assert str(folder.path) in sentence
+    assert not folder.path.name.startswith(".")
+    assert [e.trial for e in Ledger(folder.ledger).entries()] == ["t0001", "t0002"]
+    assert "The selection was ended before its winner was known." in said(folder)
+    front = read_front(folder.front)
+    assert len({answer.epsilon for answer in front.ledger.values()}) == 1
+    assert len(front.points) == 4
+    info = Sweep(folder.path).info()
+    assert (info["status"], f"small-{info['started']}") == ("interrupted", folder.path.name)
+    assert recover_all(copy.path.parent) == ()
+
+
+def test_a_trial_that_was_training_when_the_driver_died_is_charged_in_full(play, tmp_path):
+    kill, copy = killed(tmp_path)
+
+    class Dying(Play):
+        def report(self, desk, trial, epoch, accuracy):
+            super().report(desk, trial, epoch, accuracy)
+            if (trial, epoch) == ("t0002", 1):
+                kill(self)
+
+    def die(engine, *_):
+        engine.__class__ = Dying
+
+    play({"t0001": die})
+    folder = recover(copy)
+    assert folder.trials()["t0002"].status is TrialStatus.FAILED
+    (last,) = (e for e in Ledger(folder.ledger).entries() if e.trial == "t0002")
+    assert last.charged == last.event
+    assert last.steps is not None
+
+
+def test_a_selection_that_was_killed_before_its_first_candidate_leaves_nothing(play, tmp_path):
+    kill, copy = killed(tmp_path)
+    play({"t0001": kill})
+    assert recover(copy) is None
+    assert list(copy.path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_once_decided_a_kill_changes_nothing(play, tmp_path, monkeypatch, moved):
+    """Killed behind the mark, before or after the winner had moved out: the others' rows can only be removed."""
+    copy, release = SweepFolder(tmp_path / "killed" / f"{HIDDEN}copy"), private_run._release
+
+    def kill(hidden):
+        copy.path.parent.mkdir()
+        shutil.copytree(hidden.path, copy.path)
+        return release(hidden)
+
+    monkeypatch.setattr(private_run, "_release", kill)
+    ran = play()
+    monkeypatch.setattr(private_run, "_release", release)
+    if moved:
+        shutil.rmtree(copy.path / "winner")
+    folder = recover(copy)
+    assert hidden_sweeps(tmp_path / "killed") == []
+    if moved:
+        assert (folder, list(copy.path.parent.iterdir())) == (None, [])
+    else:
+        check_only_the_winner(everything_in(folder.path), ran.engine)
+        assert "its conditions held" in said(folder)
+
+
+def test_when_nobody_was_drawn_nothing_is_released_and_the_price_is_spent(play):
+    content = SPEC | {"search": SPEC["search"] | {"selection_distribution": "poisson"}}
+    ran = play(source=Bytes(0), content=content)
+    assert ran.engine.asked == []
+    front = read_front(ran.folder.front)
+    assert (front.trials, front.points) == ({}, ())
+    assert 0.0 < front.ledger["winner"].epsilon < 100.0
+    assert "nothing is released" in outcome_of(ran.folder).reason
+
+
+def test_nobody_with_a_score_is_told_from_nobody_drawn_by_nothing(play):
+    ran = play({f"t000{n}": "is undefined" for n in range(1, 5)})
+    assert (ran.folder.trials(), outcome_of(ran.folder).reason) == ({}, private_run.NOBODY)
+    assert len(ran.folder.ledger.read_text().splitlines()) == 1
+
+
+def test_a_ledger_with_rows_beside_a_winner_whose_conditions_held_is_refused(play, tmp_path):
+    kill, copy = killed(tmp_path)
+    ran = play({"t0003": kill})
+    rows, row = copy.ledger.read_text().splitlines(), ran.folder.ledger.read_text()
+    ran.folder.ledger.write_text(row + "\n".join(rows[1:]) + "\n")
+    with pytest.raises(RecordError, match="no training behind the private selection"):
+        Ledger(ran.folder.ledger)
+    ran.folder.ledger.write_text("\n".join(rows[1:]) + "\n" + row)
+    with pytest.raises(RecordError, match="no training beside a private selection whose conditions held, got 2"):
+        Ledger(ran.folder.ledger)
+
+
+def test_a_condition_that_was_broken_cannot_be_mended_nor_the_terms_be_changed(tmp_path, play):
+    terms = Ledger(play().folder.ledger).selection
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.select(replace(terms, broken=("This.",)))
+    ledger.select(terms)
+    ledger.select(replace(terms, broken=("That.",)))
+    assert Ledger(tmp_path / "ledger.jsonl").selection.broken == ("This.", "That.") == ledger.selection.broken
+    with pytest.raises(RecordError, match="got another one's terms"):
+        ledger.select(replace(terms, event=terms.event.with_steps(1)))
+
+
+def test_the_initial_seed_of_a_candidate_is_drawn_anew_and_stays_with_it():
+    spec, made = Spec.from_mapping(SPEC), [object.__new__(Candidate) for _ in range(2)]
+    for one in made:
+        one.setup({"recorded": 0})
+    first, other = (one.seed(spec, "t0001") for one in made)
+    assert first != other
+    assert made[0].seed(spec, "t0001") == first
+    assert CliplessTrial.seed(made[0], spec, "t0007") == 7
+
+
+def test_candidates_are_proposed_from_secret_randomness(play):
+    rates = [[p["training.learning_rate"] for _, p in play().engine.asked] for _ in range(2)]
+    assert len({*rates[0], *rates[1]}) == 8
+    assert all(0.02 <= rate <= 0.1 for rate in rates[0])
+
+
+class Calls:
+    """Stands for the tracker, and remembers all it was told."""
+
+    told: list
+
+    def __init__(self, *args, **kwargs):
+        type(self).told = self._told = [("open", args, kwargs)]
+        self.destination, self.refused = SimpleNamespace(uri="nowhere"), ()
+
+    def __getattr__(self, name):
+        return lambda *args, **_: self._told.append((name, *args))
+
+    def run_id(self, _trial):
+        return None
+
+
+@pytest.fixture
+def whole(monkeypatch, plan, weights):
+    """Whole sweeps by `run_sweep`, with played candidates and a tracker that remembers."""
+    engine = Play(plan, weights, FOUR)
+
+    def run_trials(kind, agenda, desk, **options):
+        engine.folder = SweepFolder(options["storage_dir"])
+        return engine(kind, agenda, desk, options["should_stop"])
+
+    for module in (runner, sweep_run):
+        monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(sweep_run, "run_trials", run_trials)
+    monkeypatch.setattr(sweep_run, "Tracker", Calls)
+    chosen = private_run.select
+    monkeypatch.setattr(runner, "select", lambda *args, **options: chosen(*args, **options, source=Bytes()))
+    return engine
+
+
+def test_a_whole_sweep_tells_and_writes_of_the_winner_alone(whole, tmp_path):
+    shown = []
+    ended = run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path, show=shown.append))
+    folder = ended.sweep.directory
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+    told = repr(Calls.told).encode()
+    check_only_the_winner(everything_in(folder) + told, whole)
+    assert [call[1] for call in Calls.told if call[0] == "start_trial"] == ["t0001"]
+    assert sum(call[0] == "log" and call[1:3] == ("t0001", 2) for call in Calls.told) == 1
+    assert ended.sweep.info()["status"] == "completed"
+    assert ended.outcome == Outcome()
+    assert all(point.test is not None for point in ended.front.front_points)
+    assert not (folder / "proposals.jsonl").exists()
+    assert {progress.note for progress in shown} <= {"selecting privately", "one trial, selected privately"}
+    assert shown[0].note == "selecting privately"
+    assert len({int(path.stat().st_mtime) for path in folder.rglob("*")}) == 1
+    _check_words(ended.sweep, folder)
+
+
+def _check_words(sweep, folder):
+    """Card, view and report state the price of the winner, and none of what was not released."""
+    picked = sweep.pick()
+    text, price_ = picked.card.to_markdown(), sweep.front().ledger["winner"].epsilon
+    assert picked.card.to_json()["guarantee"]["selected"] == price_
+    assert "selected privately" in text
+    assert "if its configuration and epoch" not in text
+    assert "| The front and its models leave | not released |" in text
+    assert " inf " not in text
+    page = (folder / "front.html").read_text(encoding="utf-8")
+    assert page.count(">not released<") == 2
+    assert "∞" not in page[page.index('id="cost"') :]
+    assert sweep_view(sweep) is not None
+    assert sweeps_table(list_sweeps(folder.parent)).row_count == 1
+
+
+def test_a_whole_sweep_that_broke_is_tracked_and_says_what_it_costs(whole, tmp_path, capsys):
+    whole.does = {"t0002": "crashes"}
+    path = tmp_path / "small.yaml"
+    path.write_text(Spec.from_mapping(SPEC).to_yaml(), encoding="utf-8")
+    main_quietly(["run", str(path), "--out", str(tmp_path / "out")])
+    out = capsys.readouterr().out
+    assert "the conditions of private selection did not hold" in out
+    assert "Candidate t0002 crashed" in out
+    assert "sweeper resume" not in out
+    assert [call[1] for call in Calls.told if call[0] == "start_trial"] == ["t0001", "t0002"]
+    (folder,) = (tmp_path / "out").iterdir()
+    assert Sweep(folder).info()["status"] == "stopped"
+    for arguments in (["resume", str(folder)], ["extend", str(folder), "--trials", "9"]):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert "selected privately, from a number of trials that was drawn once" in capsys.readouterr().err
+
+
+def main_quietly(arguments):
+    with contextlib.suppress(SystemExit):
+        main(arguments)
+
+
+def test_the_logs_of_candidates_are_the_owners_and_gone_afterwards(monkeypatch):
+    """Ray is started in a folder of its own; a Ray that stays is refused."""
+    seen, running = {}, []
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: bool(running))
+    monkeypatch.setattr(cluster.ray, "init", lambda **options: seen.update(options))
+    monkeypatch.setattr(cluster.ray, "shutdown", lambda: None)
+    with cluster.cluster(secret=True):
+        session = Path(seen["_temp_dir"])
+        assert stat.S_IMODE(session.stat().st_mode) == 0o700
+        (session / "trial.log").write_text("t0002")
+    assert not session.exists()
+    running.append(True)
+    with pytest.raises(SweeperError, match="no running Ray"), cluster.cluster(secret=True):
+        pass
+
+
+def test_a_cluster_of_others_is_refused(tmp_path):
+    with pytest.raises(SweeperError, match="no cluster for a private selection"):
+        run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path, cluster="ray://somewhere"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_resuming_a_hidden_folder_concludes_it_as_a_broken_sweep(whole, tmp_path):
+    kill, copy = killed(tmp_path)
+    whole.does = {"t0003": kill}
+    run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path / "out"))
+    with pytest.raises(RecordError, match="drawn once"):
+        resume_sweep(copy.path, trials=9)
+    ended = resume_sweep(copy.path)
+    assert not copy.path.exists()
+    assert len(whole.asked) == 4  # nothing more was trained
+    assert "ended before its winner was known" in ended.front.ledger["winner"].statement
+    assert len(ended.front.points) == 4
+    assert all(point.test is not None for point in ended.front.front_points)
+
+
+@pytest.mark.usefixtures("ray_running")
+def test_a_real_sweep_selects_privately(tmp_path, monkeypatch):
+    """Trials on Ray, models and the tracking store, with whatever number is drawn."""
+    for module in (runner, sweep_run):
+        monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext())
+    content = SPEC | {"search": SPEC["search"] | {"selection_mean": 2}}
+    ended = run_sweep(Spec.from_mapping(content), Options(out=tmp_path))
+    (path,) = tmp_path.iterdir()
+    folder = SweepFolder(path)
+    assert "its conditions held" in said(folder)
+    assert list(folder.trials()) == ["t0001"]
+    for point in ended.front.front_points:
+        clipless.load(path / point.model)
+    with contextlib.closing(sqlite3.connect(path / "mlflow.db")) as store:
+        runs = store.execute("select name, status from runs").fetchall()
+        steps = store.execute("select step from metrics where key = 'val/accuracy'").fetchall()
+    assert sorted(runs) == sorted([(path.name, "FINISHED"), ("t0001", "FINISHED")])
+    assert sorted(steps) == [(1,), (2,)]
+    assert len(folder.ledger.read_text().splitlines()) == 1
+    assert not list(path.rglob("t0002*"))
+    assert not (path / "ray").exists()
