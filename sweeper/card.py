@@ -13,8 +13,8 @@ from clipless.privacy.events import PoissonGaussian
 from sweeper.card_text import markdown
 from sweeper.claims import Claim
 from sweeper.errors import RecordError
-from sweeper.pricing import Answer, steps_by
-from sweeper.records import Point, Trial
+from sweeper.pricing import Answer, steps_by, whole_event
+from sweeper.records import Point, Trial, TrialStatus
 from sweeper.rows import replace_file, to_text
 
 CARD_VERSION = 1
@@ -46,7 +46,15 @@ class Card:
         return text, data
 
 
-def make_card(*, sweep: str, trial: Trial, point: Point, claim: Claim, ledger: Mapping[str, Answer]) -> Card:
+def make_card(
+    *,
+    sweep: str,
+    trial: Trial,
+    point: Point,
+    claim: Claim,
+    ledger: Mapping[str, Answer],
+    last_epoch: int | None = None,
+) -> Card:
     """Collect the facts about one point.
 
     Args:
@@ -55,6 +63,8 @@ def make_card(*, sweep: str, trial: Trial, point: Point, claim: Claim, ledger: M
         point: what was picked.
         claim: what holds for every point of the sweep.
         ledger: what the sweep cost.
+        last_epoch: of the trial, None where it is not known; then every epoch of a trial that was ended early counts
+            as the one at which it ended.
 
     Raises:
         RecordError: the trial has no plan, or the point is none of its epochs.
@@ -80,8 +90,11 @@ def make_card(*, sweep: str, trial: Trial, point: Point, claim: Claim, ledger: M
                 "unit": claim.unit,
                 "population": claim.population,
                 "fixed_in_advance": _priced(event.with_steps(steps_by(plan, point.epoch)), plan["delta"]),
-                "chosen_afterwards": _priced(event, plan["delta"]),
+                "chosen_afterwards": _priced(whole_event(plan), plan["delta"]),
+                "selected": _selected(ledger),
                 "planned_epochs": plan["epochs"],
+                "repeats": plan["repeats"],
+                "ended_early": trial.reason if _is_where_it_ended(trial, point, last_epoch) else None,
             },
             "sampling": {"kind": "poisson", **{key: plan[key] for key in kept}},
             "noise": {
@@ -109,6 +122,16 @@ def make_card(*, sweep: str, trial: Trial, point: Point, claim: Claim, ledger: M
             "model": point.model,
         }
     )
+
+
+def _selected(ledger: Mapping[str, Answer]) -> float | None:
+    """Return the price of a winner that was selected privately, None where everything may leave."""
+    return None if all(answer.released for answer in ledger.values()) else ledger["winner"].epsilon
+
+
+def _is_where_it_ended(trial: Trial, point: Point, last_epoch: int | None) -> bool:
+    """Whether the point is the last one of a trial that was ended early, so that scores chose its epoch."""
+    return trial.status is TrialStatus.STOPPED and last_epoch in (None, point.epoch)
 
 
 def _priced(event: PoissonGaussian, delta: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from clipless.optimizers import Schedule
 from clipless.privacy.events import Relation
 from sweeper.claims import EXPLORATORY
 from sweeper.config import flatten
-from sweeper.pricing import round_up
+from sweeper.pricing import Answer, round_up
 
 _RELATIONS = {
     Relation.ADD_OR_REMOVE_ONE: "{unit} is added to or removed from the training data",
@@ -48,22 +48,11 @@ def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
     epochs, unit = facts["planned_epochs"], facts["unit"]
     change = _RELATIONS[Relation(facts["relation"])].format(unit=_unit(unit))
     yield "## The guarantee"
-    yield (
-        f"**({round_up(advance['epsilon'])}, {delta:g})-differential privacy** for this model, "
-        f"if its configuration and epoch {card['epoch']} were fixed before training."
-    )
-    yield (
-        f"**({round_up(afterwards['epsilon'])}, {delta:g})-differential privacy** if the epoch was chosen "
-        f"among the {epochs} planned ones, or training was stopped, after looking at scores: then all "
-        "planned epochs count."
-    )
-    yield (
-        "If the configuration was chosen among the trials of the sweep by their scores, neither number is "
-        "the price: *What the sweep cost* is."
-    )
+    holds = advance["epsilon"] if facts["selected"] is None else facts["selected"]
+    yield from _of_one_training(card) if facts["selected"] is None else _of_the_winner(facts)
     yield (
         f"In words: when {change}, the probability of any outcome of the training changes by a factor of at "
-        f"most e^epsilon ({_factor(advance['epsilon'])} for the first number), except for a part of "
+        f"most e^epsilon ({_factor(holds)} for the first number), except for a part of "
         f"probability {delta:g}. The relation is `{facts['relation']}`; the privacy unit is {_unit(unit)}; "
         f"N = {facts['population']} training rows, a number taken as public."
     )
@@ -77,12 +66,53 @@ def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
     yield "Both accountants compute upper bounds independently; the smaller one is claimed." + _crosscheck(advance)
 
 
+def _of_one_training(card: Mapping[str, Any]) -> Iterator[str]:
+    facts = card["guarantee"]
+    advance, afterwards, delta = facts["fixed_in_advance"], facts["chosen_afterwards"], facts["delta"]
+    epochs = facts["planned_epochs"]
+    yield (
+        f"**({round_up(advance['epsilon'])}, {delta:g})-differential privacy** for this model, "
+        f"if its configuration and epoch {card['epoch']} were fixed before training."
+    )
+    yield (
+        f"**({round_up(afterwards['epsilon'])}, {delta:g})-differential privacy** if the epoch was chosen "
+        f"among the {epochs} planned ones, or training was stopped, after looking at scores: then all "
+        f"planned epochs count{_of_repeats(facts['repeats'])}."
+    )
+    if facts["ended_early"] is not None:
+        yield (
+            f"**The second number is the one that holds here**: this trial was ended early after looking at scores "
+            f"({facts['ended_early'] or 'no reason was recorded'}), so its last epoch was chosen by them and costs the "
+            f"epsilon of all {epochs} planned epochs."
+        )
+    yield (
+        "If the configuration was chosen among the trials of the sweep by their scores, neither number is "
+        "the price: *What the sweep cost* is."
+    )
+
+
+def _of_the_winner(facts: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"**({round_up(facts['selected'])}, {facts['delta']:g})-differential privacy** for this model together with "
+        "all epochs of its trial, which was selected privately: it is the best of a secret random number of "
+        "independent trials, and nothing of the others was released."
+    )
+    yield (
+        f"One such training by itself costs epsilon {round_up(facts['chosen_afterwards']['epsilon'])} for all its "
+        "epochs; that is not the price of this model, whose scores chose it."
+    )
+
+
+def _of_repeats(repeats: int) -> str:
+    return f", those of all {repeats} repeats, whose mean scores were looked at" if repeats > 1 else ""
+
+
 def _cost(card: Mapping[str, Any]) -> Iterator[str]:
     yield "## What the sweep cost"
     rows = [
         (
             _QUESTIONS.get(question, question),
-            round_up(answer["epsilon"]),
+            round_up(answer["epsilon"]) if Answer(**answer).released else "not released",
             f"{answer['delta']:g}",
             answer["statement"],
         )
@@ -182,6 +212,11 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     ]
     yield _table(("objective", "validation", "test"), rows)
     yield f"Radii are in {data['radius_unit']}. The point was chosen on validation, never on the test column."
+    if (repeats := card["guarantee"]["repeats"]) > 1:
+        yield (
+            f"The validation column holds means over {repeats} trainings of this configuration; the model, and the "
+            "test column, are those of the first one, which was not chosen."
+        )
     yield _table(("setting", "value"), [(name, f"`{value}`") for name, value in flatten(card["config"]).items()])
     if card["model"]:
         yield f"Model file: `{card['model']}`."

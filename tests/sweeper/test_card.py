@@ -8,6 +8,7 @@ from clipless.privacy.events import Relation
 from sweeper.card import make_card
 from sweeper.errors import RecordError
 from sweeper.pricing import Answer, round_up
+from sweeper.records import TrialStatus
 
 LEDGER = {
     q: Answer(epsilon=9.5, delta=1e-4, events=2, statement=f"{q} | twice.") for q in ("winner", "front", "everything")
@@ -142,3 +143,35 @@ def test_a_card_is_written_as_text_and_data(card, tmp_path):
     text, data = card.write(tmp_path)
     assert text.read_text().startswith("# Privacy card: digits, trial t0001, epoch 4\n\n## The guarantee")
     assert json.loads(data.read_text()) == json.loads(json.dumps(card.to_json()))
+
+
+def test_the_last_epoch_of_a_trial_that_was_ended_early_costs_all_planned_ones(trial, point, claim):
+    stopped = replace(trial, status=TrialStatus.STOPPED, reason="rank 9 of 9 at the rung of epoch 4")
+    said = "The second number is the one that holds here"
+
+    def card(trial, **last):
+        return make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=LEDGER, **last)
+
+    for last in ({"last_epoch": 4}, {}):  # an unknown last epoch counts as this one
+        text = card(stopped, **last).to_markdown()
+        assert said in text
+        assert "(rank 9 of 9 at the rung of epoch 4), so its last epoch was chosen by them" in text
+        assert "costs the epsilon of all 10 planned epochs" in text
+    assert said not in card(stopped, last_epoch=6).to_markdown()  # an earlier epoch than that at which it ended
+    assert said not in card(trial, last_epoch=4).to_markdown()
+    assert "no reason was recorded" in card(replace(stopped, reason="")).to_markdown()
+
+
+def test_a_point_of_several_repeats_says_whose_numbers_it_has(trial, point, claim):
+    plan = trial.plan | {"repeats": 3}
+    options = {"sweep": "digits", "point": point, "claim": claim, "ledger": {}}
+    card = make_card(trial=replace(trial, plan=plan), **options)
+    one = make_card(trial=trial, **options)
+    guarantee, alone = card.content["guarantee"], one.content["guarantee"]
+    assert guarantee["fixed_in_advance"] == alone["fixed_in_advance"]  # the first repeat's model
+    assert guarantee["chosen_afterwards"]["steps"] == 3 * alone["chosen_afterwards"]["steps"]
+    assert "those of all 3 repeats, whose mean scores were looked at" in card.to_markdown()
+    assert "means over 3 trainings of this configuration; the model, and the test column, are those of the first" in (
+        card.to_markdown()
+    )
+    assert "repeats" not in one.to_markdown()

@@ -1,0 +1,73 @@
+"""``data.json``: how new rows become the input of a sweep's models, kept beside them.
+
+Public declarations only; no row is in it. A sweep's folder holds one, or it is found again from the spec and the
+schema of the data; what `sweeper pick` writes carries a copy.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from clipless.datasets import InputFormat, input_format
+from clipless.errors import CliplessError
+from sweeper.errors import RecordError, SweeperError
+from sweeper.rows import read_object, replace_file, to_text
+from sweeper.spec import Spec
+
+DATA_NAME = "data.json"
+
+
+def describe(spec: Spec, data_dir: Path | None = None) -> InputFormat:
+    """Return how the rows of a spec's data are encoded.
+
+    Raises:
+        clipless.errors.DataError: the data cannot be found.
+    """
+    return input_format(**spec.data_options(data_dir))
+
+
+def write_input(folder: Path, content: InputFormat) -> Path:
+    """Write ``data.json`` into ``folder``.
+
+    Raises:
+        RecordError: not written.
+    """
+    path = folder / DATA_NAME
+    replace_file(path, to_text(content.to_json(), indent=2) + "\n")
+    return path
+
+
+def read_input(folder: Path) -> InputFormat:
+    """Read the ``data.json`` of a folder.
+
+    Raises:
+        RecordError: there is none.
+        clipless.errors.DataError: not such a file.
+    """
+    path = folder / DATA_NAME
+    if not path.is_file():
+        raise RecordError(f"Expected {path}, which says how rows are encoded; take the model with sweeper pick again")
+    return InputFormat.from_json(read_object(path), str(path))
+
+
+def input_of_sweep(folder: Path, info: dict[str, Any], data_dir: Path | None = None) -> InputFormat:
+    """Return the input format of a sweep: the one in its folder, or that of the data its spec names.
+
+    Args:
+        folder: of the sweep.
+        info: its ``sweep.json``.
+        data_dir: local copies of data sets; of a table of one's own with its ranges file.
+
+    Raises:
+        SweeperError: neither there nor to be found again.
+    """
+    if (folder / DATA_NAME).is_file():
+        return read_input(folder)
+    try:
+        begun = info.get("data_dir")
+        beside = info["source"] if data_dir is None else data_dir / "spec.yaml"
+        spec = Spec.from_mapping(info["spec"], source=str(beside))
+        return describe(spec, data_dir or (Path(begun) if begun else None))
+    except (CliplessError, KeyError) as error:
+        raise SweeperError(
+            f"Cannot find how the rows of {folder} are encoded: {error}; name the data with --data-dir"
+        ) from None

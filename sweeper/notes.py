@@ -1,0 +1,142 @@
+"""Notes and tags that people give to trials, kept in the sweep's folder while it runs and after.
+
+``notes.jsonl`` grows by one row for each; nothing is taken back. The driver does not write to it; several people may at
+once, one after another.
+"""
+
+import contextlib
+import fcntl
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sweeper.errors import RecordError, SweeperError
+from sweeper.rows import RowFile
+from sweeper.store import SweepFolder
+from sweeper.tracked import NOTE_TAG, destination_of, set_tags
+
+NOTES_NAME = "notes.jsonl"
+MAX_LENGTH = 5000
+_KEY = re.compile(r"[\w.-][\w. /-]{0,99}")
+_RESERVED = ("mlflow.", "sweeper.")
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What people said about one trial.
+
+    Attributes:
+        texts: notes, oldest first.
+        tags: the last value by key.
+    """
+
+    texts: tuple[str, ...] = ()
+    tags: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """In one line."""
+        return "; ".join([*self.texts, *(f"{key}={value}" for key, value in self.tags)])
+
+
+def read_notes(folder: Path) -> dict[str, Notes]:
+    """Return the notes and tags of a sweep by trial.
+
+    Raises:
+        RecordError: the file is broken.
+    """
+    texts: dict[str, list[str]] = {}
+    tags: dict[str, dict[str, str]] = {}
+    for row in RowFile(folder / NOTES_NAME).read():
+        trial = str(row.get("trial"))
+        if "note" in row:
+            texts.setdefault(trial, []).append(str(row["note"]))
+        if "key" in row:
+            tags.setdefault(trial, {})[str(row["key"])] = str(row.get("value"))
+    return {
+        trial: Notes(tuple(texts.get(trial, ())), tuple(tags.get(trial, {}).items()))
+        for trial in dict.fromkeys([*texts, *tags])
+    }
+
+
+def add_note(folder: Path, trial: str, text: str) -> str | None:
+    """Write a note about a trial, and send all of the trial's notes to its MLflow run.
+
+    Args:
+        folder: of the sweep, running or not.
+        trial: its id.
+        text: the note.
+
+    Returns:
+        Why MLflow does not have it, ``None`` if it does.
+
+    Raises:
+        RecordError: no such trial, no text, or not written.
+    """
+    said = " ".join(text.split())
+    if not 0 < len(said) <= MAX_LENGTH:
+        raise RecordError(f"Expected a note of 1 to {MAX_LENGTH} characters, got {len(said)}")
+    info = _append(folder, trial, {"note": said})
+    return _send(folder, info, trial, {NOTE_TAG: "\n\n".join(read_notes(folder)[trial].texts)})
+
+
+def add_tag(folder: Path, trial: str, key: str, value: str) -> str | None:
+    """Write a tag of a trial, and set it on its MLflow run; the last value of a key counts.
+
+    Args:
+        folder: of the sweep, running or not.
+        trial: its id.
+        key: letters, digits and ``_ . - /`` and spaces; not one of MLflow's or of this program.
+        value: a text.
+
+    Returns:
+        Why MLflow does not have it, ``None`` if it does.
+
+    Raises:
+        RecordError: no such trial, such a key, or not written.
+    """
+    if not _KEY.fullmatch(key) or key.startswith(_RESERVED):
+        raise RecordError(
+            f"Expected a key of letters, digits, spaces and _ . - / that does not begin with {' or '.join(_RESERVED)}, "
+            f"got {key!r}"
+        )
+    if len(value) > MAX_LENGTH:
+        raise RecordError(f"Expected a value of at most {MAX_LENGTH} characters, got {len(value)}")
+    info = _append(folder, trial, {"key": key, "value": value})
+    return _send(folder, info, trial, {key: value})
+
+
+def _append(folder: Path, trial: str, content: dict[str, str]) -> dict[str, object]:
+    sweep = SweepFolder(folder)
+    info = sweep.read_sweep()
+    trials = sweep.trials()
+    if trial not in trials:
+        known = f"{next(iter(trials))} to {list(trials)[-1]}" if trials else "none yet"
+        raise RecordError(f"Expected a trial of {folder}, got {trial!r}; it has {known}")
+    with _alone(folder):
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        RowFile(folder / NOTES_NAME, durable=True).append({"trial": trial, "at": now, **content})
+    return info
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until nobody else writes notes; a killed process lets go by itself."""
+    try:
+        file = (folder / NOTES_NAME).open("a")
+    except OSError as error:
+        raise RecordError(
+            f"Cannot write {folder / NOTES_NAME}: {error.strerror or error}; check permissions"
+        ) from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _send(folder: Path, info: dict[str, object], trial: str, tags: dict[str, str]) -> str | None:
+    try:
+        set_tags(destination_of(folder, info), trial, tags)
+    except SweeperError as error:
+        return str(error)
+    return None

@@ -1,0 +1,136 @@
+"""Predictions for new rows: class, a score for each class, and a certified radius, by a float64 forward pass.
+
+The model is one that ``sweeper pick`` wrote, or the point that it would take. Rows are encoded exactly as in training,
+by declarations that travel with the model. Whatever is computed here from released weights and new rows costs the
+training rows nothing.
+
+Shape letters: N rows, K logits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+import clipless
+from clipless.certificates import certified_radii, decisions, float64_logits
+from clipless.datasets import InputFormat, NewRows
+from sweeper.errors import RecordError
+from sweeper.inputs import read_input
+from sweeper.rows import read_object
+from sweeper.sweep import Sweep
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MODEL_NAME = "model.safetensors"
+CARD_NAME = "card.json"
+SWEEP_NAME = "sweep.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """A model with what is needed to give it rows.
+
+    Attributes:
+        model: the network.
+        form: how rows are encoded.
+        exploratory: whether the model comes without a guarantee.
+    """
+
+    model: clipless.Network
+    form: InputFormat
+    exploratory: bool
+
+    def __call__(self, rows: NewRows) -> "pd.DataFrame":
+        """Predict rows.
+
+        Returns:
+            One line per row: ``class``; ``score <class>``, the logit (for one logit z: 0 and z); ``certified_radius``,
+            within which no input changes the class, 0 if none is certified; ``radius_unit``. The class of a row whose
+            logits are not finite is missing.
+
+        Raises:
+            RecordError: the rows have another shape than the model takes.
+
+        Guarantees:
+            Every input nearer than the radius, in the named unit, is given the same class by the float64 network (see
+            `clipless.certificates.certified_radii`).
+        """
+        import pandas as pd
+
+        shape = tuple(rows.x.shape[1:])
+        if shape != self.model.input_shape:
+            raise RecordError(
+                f"Expected rows of shape {self.model.input_shape} for the model, got {shape} from {self.form.name}; "
+                f"take model and data.json from one sweep"
+            )
+        logits_NK = float64_logits(self.model, rows.x)
+        decided_N = decisions(logits_NK)
+        radii_N = certified_radii(self.model, logits_NK, decided_N.clamp(min=0), inputs=rows.x) / rows.input_gain
+        classes = self.form.classes
+        scores = logits_NK.T if logits_NK.shape[1] > 1 else (torch.zeros_like(logits_NK[:, 0]), logits_NK[:, 0])
+        named = [None if decided < 0 else classes[decided] for decided in decided_N.tolist()]
+        return pd.DataFrame(
+            {
+                "class": pd.Series(named, dtype=object),
+                **{f"score {name}": score.numpy() for name, score in zip(classes, scores, strict=True)},
+                "certified_radius": radii_N.numpy(),
+                "radius_unit": rows.radius_unit,
+            }
+        )
+
+
+def load_predictor(
+    source: str | Path,
+    *,
+    max_epsilon: float | None = None,
+    minimum: Mapping[str, float] | None = None,
+    data_dir: Path | None = None,
+) -> Predictor:
+    """Load a picked model, or the one that ``sweeper pick`` would take of a sweep.
+
+    Args:
+        source: a folder that ``sweeper pick`` wrote, the ``model.safetensors`` in it, or the folder of a sweep.
+        max_epsilon: sweep: largest epsilon, fixed in advance.
+        minimum: sweep: smallest values by objective.
+        data_dir: sweep: local copies of data sets.
+
+    Raises:
+        RecordError: neither of them, or conditions for a model that is picked already.
+        PickError: no point meets the conditions.
+        clipless.errors.CliplessError: the model or its ``data.json`` cannot be read.
+    """
+    path = Path(source)
+    if (path / SWEEP_NAME).is_file():
+        sweep = Sweep(path)
+        picked = sweep.pick(max_epsilon, minimum)
+        exploratory = bool(picked.card.to_json()["exploratory"])
+        return Predictor(picked.model(), sweep.input_format(data_dir), exploratory)
+    if max_epsilon is not None or minimum:
+        raise RecordError(f"Expected no conditions for a model that is picked already, {path}; name the sweep instead")
+    folder = path if path.is_dir() else path.parent
+    model = path / MODEL_NAME if path.is_dir() else path
+    if not model.is_file():
+        raise RecordError(f"Expected the folder of a sweep, or one that sweeper pick wrote, got {path}")
+    form = read_input(folder)
+    return Predictor(clipless.load(model), form, bool(read_object(folder / CARD_NAME).get("exploratory")))
+
+
+def write_predictions(frame: "pd.DataFrame", path: Path) -> None:
+    """Write predictions as csv or parquet, as the suffix says.
+
+    Raises:
+        RecordError: another suffix, or not written.
+    """
+    if path.suffix not in (".csv", ".parquet"):
+        raise RecordError(f"Expected a file name that ends in .csv or .parquet, got {path} (--output)")
+    try:
+        if path.suffix == ".csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_parquet(path, index=False)
+    except OSError as error:
+        raise RecordError(f"Cannot write {path}: {error.strerror or error}; choose another with --output") from error

@@ -1,0 +1,225 @@
+"""The registry: a picked model as an MLflow model that predicts what ``sweeper predict`` predicts.
+
+The model is logged as code and files: three lines that call `served_model`, and what ``sweeper pick`` writes. Nothing
+is pickled.
+"""
+
+import contextlib
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clipless.datasets import Drop, InputFormat, Ranges
+from clipless.datasets.raw_rows import Pixels
+from sweeper.desk import one_line
+from sweeper.errors import SweeperError
+from sweeper.mlflow_names import version_tags
+from sweeper.predict import load_predictor
+from sweeper.sweep import Picked
+from sweeper.tracked import destination_of, find_runs
+from sweeper.tracking import Destination, prepare_mlflow
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.models import ModelSignature
+    from mlflow.pyfunc.model import PythonModel
+
+ARTIFACT = "picked"
+CODE_NAME = "served_model.py"
+CODE = """\
+from mlflow.models import set_model
+
+from sweeper.registry import served_model
+
+set_model(served_model())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A version in the registry.
+
+    Attributes:
+        name: of the registered model.
+        version: counted by the registry.
+        uri: to load it by: ``models:/<name>/<version>``.
+        store: the tracking URI.
+    """
+
+    name: str
+    version: str
+    uri: str
+    store: str
+
+
+def register(picked: Picked, name: str, *, tracking: str | None = None, data_dir: Path | None = None) -> Registered:
+    """Register a picked model, with its card and how rows are encoded.
+
+    Args:
+        picked: a point of a sweep.
+        name: of the registered model; a known name gets a new version.
+        tracking: another store than the sweep's.
+        data_dir: local copies of data sets, if the sweep's folder does not say how rows are encoded.
+
+    Raises:
+        SweeperError: nothing to encode rows by, or the store does not take the model.
+    """
+    info = picked.sweep.info()
+    wanted = destination_of(picked.sweep.directory, {**info, **({"tracking": tracking} if tracking else {})})
+    form = picked.sweep.input_format(data_dir)
+    with tempfile.TemporaryDirectory() as folder:
+        files, code = Path(folder) / ARTIFACT, Path(folder) / CODE_NAME
+        code.write_text(CODE, encoding="utf-8")
+        trouble = picked.write(files, data_dir)
+        if trouble is not None:
+            raise SweeperError(trouble)
+        try:
+            return _log(picked, name, wanted, files, code, form)
+        except SweeperError:
+            raise
+        except Exception as error:
+            raise SweeperError(f"Cannot register {name} in {wanted.uri}: {one_line(error)}") from error
+
+
+def tags_of(picked: Picked) -> dict[str, str]:
+    """Return what a registry shows of a picked model: what it guarantees, and where it came from."""
+    card = picked.card.to_json()
+    guarantee = card["guarantee"]
+    return {
+        "sweeper.sweep": str(card["sweep"]),
+        "sweeper.trial": picked.point.trial,
+        "sweeper.epoch": str(picked.point.epoch),
+        "sweeper.epsilon": f"{guarantee['fixed_in_advance']['epsilon']:.6g}",
+        "sweeper.epsilon_chosen_afterwards": f"{guarantee['chosen_afterwards']['epsilon']:.6g}",
+        "sweeper.delta": f"{guarantee['delta']:g}",
+        "sweeper.relation": str(guarantee["relation"]),
+        "sweeper.exploratory": str(card["exploratory"]).lower(),
+    }
+
+
+def served_model() -> "PythonModel":
+    """Return what MLflow loads: it predicts from data frames, or from arrays of images, as ``sweeper predict`` does."""
+    import numpy as np
+    import pandas as pd
+
+    with _without_advice():
+        from mlflow.pyfunc.model import PythonModel, PythonModelContext
+
+    class ServedModel(PythonModel):
+        def load_context(self, context: PythonModelContext) -> None:
+            self._predictor = load_predictor(Path(context.artifacts[ARTIFACT]))
+
+        # Of other type hints MLflow would make a second schema, beside the signature.
+        def predict(
+            self, context: PythonModelContext, model_input: pd.DataFrame, params: object = None
+        ) -> pd.DataFrame:
+            del context, params
+            form = self._predictor.form
+            if isinstance(model_input, np.ndarray):
+                return self._predictor(form.of_array(model_input))
+            return self._predictor(form.of_columns({str(name): cells for name, cells in model_input.items()}))
+
+    return ServedModel()
+
+
+@contextlib.contextmanager
+def _without_advice() -> Iterator[None]:
+    """Keep MLflow from warning of its own type hints, and from asking for an example: a row of somebody."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*([Ii]nput example|Any type hint)")
+        yield
+
+
+def _log(picked: Picked, name: str, wanted: Destination, files: Path, code: Path, form: InputFormat) -> Registered:
+    prepare_mlflow()
+    import mlflow
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=wanted.uri)
+    run, tags = _run(client, picked, wanted), tags_of(picked)
+    with _store(wanted.uri), _as_it_was(client, run), mlflow.start_run(run_id=run), _without_advice():
+        logged = mlflow.pyfunc.log_model(
+            name=name,
+            python_model=str(code),
+            artifacts={ARTIFACT: str(files)},
+            signature=_signature(form),
+            pip_requirements=_requirements(),
+            registered_model_name=name,
+            tags=tags,
+        )
+    version = str(logged.registered_model_version)
+    for key, value in tags.items():
+        client.set_model_version_tag(name, version, key, value)
+    return Registered(name, version, f"models:/{name}/{version}", wanted.uri)
+
+
+@contextlib.contextmanager
+def _store(uri: str) -> Iterator[None]:
+    """Let MLflow's functions without a client mean this store; a registry elsewhere is the user's to name."""
+    import mlflow
+
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(before)
+
+
+@contextlib.contextmanager
+def _as_it_was(client: "MlflowClient", run: str) -> Iterator[None]:
+    """Leave how and when a run ended as it was: logging to it starts it again."""
+    before = client.get_run(run).info
+    try:
+        yield
+    finally:
+        if before.end_time is None:
+            client.update_run(run, status=before.status)
+        else:
+            client.set_terminated(run, before.status, before.end_time)
+
+
+def _run(client: "MlflowClient", picked: Picked, wanted: Destination) -> str:
+    """Return the run of the picked trial; in a store that does not know the sweep, a new one."""
+    runs = find_runs(client, wanted)
+    if picked.point.trial in runs:
+        return runs[picked.point.trial]
+    experiment = client.get_experiment_by_name(wanted.experiment)
+    made = experiment.experiment_id if experiment else client.create_experiment(wanted.experiment, wanted.artifacts)
+    run = client.create_run(made, tags=tags_of(picked), run_name=f"{wanted.sweep} {picked.point.trial}")
+    return str(run.info.run_id)
+
+
+def _requirements() -> list[str]:
+    known: Mapping[str, str] = version_tags()
+    return [f"sweeper=={known['sweeper.version']}", f"torch=={known['version.torch'].partition('+')[0]}"]
+
+
+def _signature(form: InputFormat) -> "ModelSignature":
+    """Return what the model takes and gives.
+
+    Cells may be of any type: a whole number is as good as a float, MLflow would refuse it, and every cell is checked
+    when it is encoded.
+    """
+    import numpy as np
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+    from mlflow.types.schema import AnyType
+
+    inputs: list[Any]
+    if isinstance(form.raw, Ranges):
+        used = [name for name, column in form.raw.columns.items() if not isinstance(column, Drop)]
+        inputs = [ColSpec(AnyType(), name) for name in used]  # type: ignore[no-untyped-call]
+    else:
+        kind = np.dtype("uint8" if isinstance(form.raw, Pixels) else "float32")
+        inputs = [TensorSpec(kind, (-1, *form.raw.shape))]
+    outputs: list[Any] = [
+        ColSpec(DataType.string, "class"),
+        *(ColSpec(DataType.double, f"score {name}") for name in form.classes),
+        ColSpec(DataType.double, "certified_radius"),
+        ColSpec(DataType.string, "radius_unit"),
+    ]
+    return ModelSignature(Schema(inputs), Schema(outputs))

@@ -1,0 +1,103 @@
+"""What else is asked of an MLflow store, once a sweep has written to it: by the same door as `tracking.py`.
+
+Each function makes its own connection and raises where the store cannot be reached: nothing here runs beside trials.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeper.desk import one_line
+from sweeper.errors import SweeperError
+from sweeper.mlflow_names import MAX_TAG_LENGTH, clean
+from sweeper.tracking import STORE_NAME, SWEEP_TAG, TRIAL_TAG, Destination, every_run, prepare_mlflow
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+NOTE_TAG = "mlflow.note.content"
+
+
+def destination_of(folder: Path, info: Mapping[str, Any]) -> Destination:
+    """Return where the runs of a sweep went.
+
+    Args:
+        folder: of the sweep.
+        info: its ``sweep.json``.
+    """
+    return Destination.of(folder, str(info["name"]), info.get("tracking"))
+
+
+@contextmanager
+def _client(uri: str) -> Iterator["MlflowClient"]:
+    """Connect to a store; whatever goes wrong in the block is told of the store."""
+    prepare_mlflow()
+    from mlflow import MlflowClient
+
+    try:
+        yield MlflowClient(tracking_uri=uri)
+    except SweeperError:
+        raise
+    except Exception as error:
+        raise SweeperError(f"Cannot use the store {uri}: {one_line(error)}; is it up?") from error
+
+
+def tracked_trials(uri: str, experiment: str) -> list[tuple[dict[str, str], dict[str, float]]]:
+    """Return parameters and last metrics of every trial of an experiment, the earliest first.
+
+    Raises:
+        SweeperError: the store cannot be read, or has no such experiment.
+    """
+    with _client(uri) as client:
+        found = client.get_experiment_by_name(experiment)
+        if found is None:
+            raise SweeperError(f"Expected the experiment {experiment!r} in {uri}, found none; correct its name")
+        runs = every_run(client, found.experiment_id, f"tags.`{TRIAL_TAG}` LIKE '%'")
+    runs.sort(key=lambda run: int(run.info.start_time))
+    return [(dict(run.data.params), dict(run.data.metrics)) for run in runs]
+
+
+def find_runs(client: "MlflowClient", wanted: Destination) -> dict[str | None, str]:
+    """Return the runs of a sweep by trial, ``None`` for the sweep's own."""
+    experiment = client.get_experiment_by_name(wanted.experiment)
+    if experiment is None:
+        return {}
+    runs = every_run(client, experiment.experiment_id, f"tags.`{SWEEP_TAG}` = '{wanted.sweep}'")
+    return {run.data.tags.get(TRIAL_TAG): run.info.run_id for run in runs}
+
+
+def set_tags(wanted: Destination, trial: str, tags: Mapping[str, str]) -> None:
+    """Set tags of a trial's run.
+
+    Raises:
+        SweeperError: the store cannot be reached, or has no run of this trial.
+    """
+    _refuse_no_store(wanted)
+    with _client(wanted.uri) as client:
+        run = find_runs(client, wanted).get(trial)
+        if run is None:
+            raise SweeperError(f"Expected a run of trial {trial} of {wanted.sweep} in {wanted.uri}, found none yet")
+        for key, value in tags.items():
+            client.set_tag(run, clean(key), value[:MAX_TAG_LENGTH])
+
+
+def delete_runs(wanted: Destination) -> int:
+    """Delete the runs of a sweep, and return how many they were; MLflow keeps them in its trash.
+
+    Raises:
+        SweeperError: the store cannot be reached.
+    """
+    _refuse_no_store(wanted)
+    with _client(wanted.uri) as client:
+        runs = find_runs(client, wanted)
+        for run in runs.values():
+            client.delete_run(run)
+    return len(runs)
+
+
+def _refuse_no_store(wanted: Destination) -> None:
+    """Refuse a SQLite file that is not there: MLflow would make it."""
+    path = wanted.uri.removeprefix("sqlite:///")
+    if path.endswith(STORE_NAME) and path != wanted.uri and not Path(path).is_file():
+        raise SweeperError(f"Expected the store {path}, found none; it may not have been made yet")

@@ -1,0 +1,115 @@
+"""Notes and tags: kept in the folder whoever writes, and sent to MLflow when it can be reached."""
+
+import json
+import multiprocessing
+import shutil
+
+import pytest
+
+from sweeper import notes
+from sweeper.errors import RecordError, SweeperError
+from sweeper.notes import NOTES_NAME, Notes, add_note, add_tag, read_notes
+from sweeper.records import Trial
+from sweeper.store import SweepFolder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    sweep = SweepFolder(tmp_path / "digits-1")
+    sweep.path.mkdir()
+    sweep.write_sweep({"name": "digits", "status": "running", "spec": {}, "tracking": "http://store"})
+    for trial in ("t0001", "t0002"):
+        sweep.save_trial(Trial(id=trial, config={}))
+    return sweep.path
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """What MLflow was told."""
+    told = []
+    monkeypatch.setattr(notes, "set_tags", lambda where, trial, tags: told.append((where, trial, dict(tags))))
+    return told
+
+
+def test_notes_add_up_and_the_last_tag_counts(folder, sent):
+    assert read_notes(folder) == {}
+    assert add_note(folder, "t0001", " looks \n good ") is None
+    assert add_note(folder, "t0001", "it is good") is None
+    for value in ("a=b", ""):
+        assert add_tag(folder, "t0002", "owner/team", value) is None
+    assert read_notes(folder) == {
+        "t0001": Notes(texts=("looks good", "it is good")),
+        "t0002": Notes(tags=(("owner/team", ""),)),
+    }
+    assert str(read_notes(folder)["t0001"]) == "looks good; it is good"
+    assert [tags for _, _, tags in sent] == [
+        {"mlflow.note.content": "looks good"},
+        {"mlflow.note.content": "looks good\n\nit is good"},
+        {"owner/team": "a=b"},
+        {"owner/team": ""},
+    ]
+    assert {(where.uri, where.sweep, where.experiment) for where, *_ in sent} == {
+        ("http://store", "digits-1", "digits")
+    }
+
+
+def test_a_store_out_of_reach_loses_no_note(folder, monkeypatch):
+    def refuse(*_):
+        raise SweeperError("Cannot use the store")
+
+    monkeypatch.setattr(notes, "set_tags", refuse)
+    assert add_note(folder, "t0001", "kept") == "Cannot use the store"
+    assert add_tag(folder, "t0001", "k", "v") == "Cannot use the store"
+    assert read_notes(folder)["t0001"] == Notes(("kept",), (("k", "v"),))
+
+
+@pytest.mark.usefixtures("sent")
+def test_nothing_of_the_driver_is_touched(folder):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    add_note(folder, "t0001", "x")
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert json.loads(after.pop(NOTES_NAME))["note"] == "x"
+    assert after == before
+
+
+def write_many(folder, who):
+    notes.set_tags = lambda *_: None
+    for i in range(20):
+        add_note(folder, "t0001", f"{who} {i}")
+
+
+def test_several_people_may_write_at_once(folder):
+    context = multiprocessing.get_context("fork")
+    people = [context.Process(target=write_many, args=(folder, who)) for who in "ab"]
+    for person in people:
+        person.start()
+    for person in people:
+        person.join()
+    texts = read_notes(folder)["t0001"].texts
+    assert [text for text in texts if text[0] == "a"] == [f"a {i}" for i in range(20)]
+    assert len(texts) == 40
+
+
+@pytest.mark.parametrize("key", ["", "mlflow.runName", "sweeper.trial", "a\nb", "a:b", "k" * 101])
+def test_keys_of_others_are_refused(folder, sent, key):
+    with pytest.raises(RecordError, match="Expected a key of letters"):
+        add_tag(folder, "t0001", key, "v")
+    assert not sent
+    assert not (folder / NOTES_NAME).exists()
+
+
+def test_what_cannot_be_kept_is_refused(folder, sent):
+    with pytest.raises(RecordError, match=r"Expected a trial of .*, got 't9'; it has t0001 to t0002"):
+        add_note(folder, "t9", "x")
+    for text in (" ", "x" * 5001):
+        with pytest.raises(RecordError, match="Expected a note of 1 to 5000 characters"):
+            add_note(folder, "t0001", text)
+    with pytest.raises(RecordError, match="at most 5000 characters"):
+        add_tag(folder, "t0001", "k", "v" * 5001)
+    (folder / NOTES_NAME).mkdir()
+    with pytest.raises(RecordError, match=r"Cannot write .*notes\.jsonl"):
+        add_note(folder, "t0001", "x")
+    shutil.rmtree(folder)
+    with pytest.raises(RecordError, match="is it the folder of a sweep"):
+        add_note(folder, "t0001", "x")
+    assert not sent

@@ -1,0 +1,187 @@
+"""Predictions of a picked model: the scores of its point, certified radii, and what is refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import clipless
+from clipless.datasets import NewRows, input_format
+from clipless.errors import CliplessError
+from sweeper import predict
+from sweeper.cli import main
+from sweeper.errors import PickError, RecordError, SweeperError
+from sweeper.inputs import DATA_NAME, describe, input_of_sweep, read_input, write_input
+from sweeper.predict import Predictor, load_predictor, write_predictions
+from sweeper.spec import Spec
+from sweeper.sweep import load
+
+
+@pytest.fixture(scope="module")
+def picked(ran, tmp_path_factory):
+    """What ``sweeper pick`` writes."""
+    folder = tmp_path_factory.mktemp("picked")
+    assert load(ran.folder).pick().write(folder) is None
+    return folder
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return clipless.datasets.load("digits")
+
+
+def levels(split):
+    return (split.x[:, 0] * 16).round().to(torch.uint8).numpy()
+
+
+def test_predictions_have_the_scores_of_the_picked_point(ran, picked, digits):
+    predictor = load_predictor(picked)
+    frame = predictor(predictor.form.of_array(levels(digits.validation)))
+    right = frame["class"].astype(int).to_numpy() == digits.validation.y.numpy()
+    values = load(ran.folder).pick().point.values
+    assert right.mean() == pytest.approx(values["accuracy"])
+    assert (right & (frame["certified_radius"] > 0.25)).mean() == pytest.approx(values["certified@0.25"])
+    assert set(frame["radius_unit"]) == {"pixels in [0, 1]"}
+    scores = frame[[f"score {name}" for name in digits.metadata.classes]].to_numpy()
+    assert scores.dtype == np.float64
+    assert (scores.argmax(axis=1).astype(str) == frame["class"]).all()
+    assert not predictor.exploratory
+
+
+def test_a_sweep_predicts_like_the_model_that_is_picked_from_it(ran, picked, digits):
+    rows = levels(digits.test)[:20]
+    limit = min(point.values["epsilon"] for point in load(ran.folder).front().front_points)
+    frames = [
+        (p := load_predictor(source))(p.form.of_array(rows)) for source in (ran.folder, picked / "model.safetensors")
+    ]
+    pd.testing.assert_frame_equal(*frames)
+    cheap = load_predictor(ran.folder, max_epsilon=limit)
+    assert not cheap(cheap.form.of_array(rows)).equals(frames[0])
+
+
+def test_radii_are_in_raw_units_and_one_logit_has_two_scores():
+    generator = torch.Generator().manual_seed(0)
+    model = clipless.zoo.build("mlp", (30,), 1, input_norm=6.0, width=8, generator=generator)
+    form = input_format("breast_cancer")
+    x = torch.rand(9, 30, generator=generator)
+    narrow, wide = (Predictor(model, form, True)(NewRows(x, gain, "mm")) for gain in (1.0, 0.5))
+    np.testing.assert_allclose(wide["certified_radius"], 2 * narrow["certified_radius"])
+    assert (narrow["score benign"] == 0).all()
+    assert ((narrow["score malignant"] > 0) == (narrow["class"] == "malignant")).all()
+    decided = torch.tensor((narrow["class"] == "malignant").to_numpy(dtype=np.int64))
+    expected = clipless.certify(model, x, decided)
+    np.testing.assert_allclose(narrow["certified_radius"], expected)
+
+
+def test_a_row_without_finite_scores_has_no_class_and_no_radius(picked, digits, monkeypatch):
+    logits = torch.full((2, 10), 5.0, dtype=torch.float64)
+    logits[1, 3], logits[0, 7] = float("nan"), 9.0
+    monkeypatch.setattr(predict, "float64_logits", lambda *_: logits)
+    frame = load_predictor(picked)(NewRows(digits.test.x[:2], 1.0, "pixels"))
+    assert frame["class"].tolist() == ["7", None]
+    assert frame["certified_radius"][0] > frame["certified_radius"][1] == 0
+
+
+def test_the_wrong_model_for_the_rows_is_refused(picked):
+    predictor = load_predictor(picked)
+    with pytest.raises(RecordError, match=r"Expected rows of shape \(1, 8, 8\) for the model, got \(30,\)"):
+        predictor(NewRows(torch.zeros(1, 30), 1.0, "mm"))
+
+
+def test_what_cannot_be_loaded_is_refused(ran, picked, tmp_path):
+    with pytest.raises(RecordError, match="picked already"):
+        load_predictor(picked, max_epsilon=3.0)
+    with pytest.raises(RecordError, match="Expected the folder of a sweep, or one that sweeper pick wrote"):
+        load_predictor(tmp_path / "nowhere")
+    shutil.copy(picked / "model.safetensors", tmp_path)
+    with pytest.raises(
+        RecordError, match=r"data\.json, which says how rows are encoded; take the model with sweeper pick"
+    ):
+        load_predictor(tmp_path)
+    with pytest.raises(PickError):
+        load_predictor(ran.folder, max_epsilon=1e-6)
+
+
+def test_predictions_are_written_as_the_suffix_says(tmp_path):
+    frame = pd.DataFrame({"class": ["a", None], "certified_radius": [0.1 + 0.2, 0.0]})
+    for suffix, read in ((".csv", pd.read_csv), (".parquet", pd.read_parquet)):
+        write_predictions(frame, tmp_path / f"p{suffix}")
+        back = read(tmp_path / f"p{suffix}")
+        assert back["certified_radius"].tolist() == frame["certified_radius"].tolist()
+        assert back["class"].isna().tolist() == [False, True]
+    with pytest.raises(RecordError, match=r"ends in \.csv or \.parquet, got .*p\.txt \(--output\)"):
+        write_predictions(frame, tmp_path / "p.txt")
+    with pytest.raises(RecordError, match="Cannot write"):
+        write_predictions(frame, tmp_path / "no" / "p.csv")
+
+
+# data.json
+
+
+def test_the_sweeps_own_data_json_comes_first(ran, tmp_path):
+    info = load(ran.folder).info()
+    assert input_of_sweep(tmp_path, info) == input_format("digits")
+    write_input(tmp_path, input_format("mnist"))
+    assert input_of_sweep(tmp_path, info) == input_format("mnist") == read_input(tmp_path)
+
+
+def test_data_that_are_gone_are_an_error_that_picking_survives(ran, tmp_path, content):
+    folder = tmp_path / "sweep"
+    shutil.copytree(ran.folder, folder, ignore=shutil.ignore_patterns("ray", "mlflow*", "*.html", DATA_NAME))
+    content["data"] = {"path": "gone.csv", "ranges": "gone.yaml", "evaluation": "exploratory"}
+    info = json.loads((folder / "sweep.json").read_text()) | {"spec": content}
+    (folder / "sweep.json").write_text(json.dumps(info))
+    with pytest.raises(SweeperError, match=r"Cannot find how the rows of .* name the data with --data-dir"):
+        load(folder).input_format()
+    assert "gone.yaml" in load(folder).pick().write(tmp_path / "taken")
+    assert (tmp_path / "taken" / "model.safetensors").is_file()
+    assert not (tmp_path / "taken" / DATA_NAME).exists()
+
+
+def test_a_spec_of_a_table_is_described_from_its_schema(content, tmp_path):
+    (tmp_path / "mine.csv").write_text("age,left\n1,no\n2,yes\n")
+    (tmp_path / "r.yaml").write_text(
+        'source: s\ntarget: {column: left, classes: ["no", "yes"]}\nothers: {low: 0, high: 9}\n'
+    )
+    content["data"] = {"path": "mine.csv", "ranges": "r.yaml", "evaluation": "exploratory", "centre": 0.5}
+    form = describe(Spec.from_mapping(content, source=str(tmp_path / "spec.yaml")))
+    assert list(form.raw.columns) == ["age"]
+    assert form.preparation.centre == (0.5,)
+    with pytest.raises(CliplessError, match="No such file"):
+        describe(Spec.from_mapping(content, source="elsewhere/spec.yaml"))
+
+
+def test_a_table_is_found_again_in_the_folder_that_is_named(ran, content, tmp_path):
+    (tmp_path / "mine.csv").write_text("age,left\n1,no\n2,yes\n")
+    (tmp_path / "r.yaml").write_text(
+        'source: s\ntarget: {column: left, classes: ["no", "yes"]}\nothers: {low: 0, high: 9}\n'
+    )
+    content["data"] = {"path": "mine.csv", "ranges": "r.yaml", "evaluation": "exploratory"}
+    info = load(ran.folder).info() | {"spec": content, "source": "gone/spec.yaml"}
+    with pytest.raises(SweeperError, match="--data-dir"):
+        input_of_sweep(tmp_path, info)
+    assert input_of_sweep(tmp_path, info, tmp_path).classes == ("no", "yes")
+
+
+# The command
+
+
+def test_the_command_prints_or_writes(picked, digits, tmp_path, capsys):
+    np.savez(tmp_path / "new.npz", levels(digits.test)[:3])
+    arguments = ["predict", str(picked), str(tmp_path / "new.npz")]
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert not ended.value.code
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0].startswith("class,score 0,")
+    assert len(printed.splitlines()) == 4
+    with pytest.raises(SystemExit):
+        main([*arguments, "--output", str(tmp_path / "p.csv")])
+    assert (tmp_path / "p.csv").read_text() == printed
+    with pytest.raises(SystemExit) as ended:
+        main(["predict", str(picked), str(tmp_path / "gone.npz")])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
