@@ -12,6 +12,7 @@ from typing import Any
 from dashboards._html import Html, json_script, tag
 from dashboards.figures import DARK, FONT, LIGHT, MONOSPACE, Figure, Theme, as_json, exchange, plotly_js
 
+COMPLETE = "This page is complete: it loads nothing from elsewhere."
 # No network; plotly's WebGL figures compile their shaders' drivers with Function().
 POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'"
 
@@ -55,15 +56,27 @@ def panel(name: str, heading: str, caption: str, *, wide: bool = False) -> Html:
     """The section of one figure; a wide one scrolls sideways on a phone instead of shrinking."""
     plot = tag("div", id=f"plot-{name}", class_="plot", role="img", aria_label=f"Figure: {heading}")
     inner = tag("div", plot, class_="wide", tabindex=0) if wide else plot
-    return tag("section", tag("h2", heading), tag("figure", inner, tag("figcaption", caption)), id=name)
+    words = tag("figcaption", caption) if caption else None
+    return tag("section", tag("h2", heading), tag("figure", inner, words), id=name)
 
 
 def _untitled(figure: dict[str, Any]) -> dict[str, Any]:
-    """The page has headings: the figure's own title and the space for it go."""
+    """The page has headings: the figure's own title and the space for it go; so do digits that nobody sees."""
     layout = {**figure["layout"]}
     layout.pop("title", None)
     layout["margin"] = {"l": 0, "r": 16, "t": 40, "b": 52, **layout.get("margin", {})}
-    return {"data": figure["data"], "layout": layout}
+    return {"data": _rounded(figure["data"]), "layout": layout}
+
+
+def _rounded(value: Any) -> Any:
+    match value:
+        case float():
+            return float(f"{value:.6g}")
+        case dict():
+            return {key: _rounded(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_rounded(inner) for inner in value]
+    return value
 
 
 def _variables() -> str:

@@ -67,7 +67,25 @@ def headline(data: SweepData) -> Html:
             "the test number beside each one is the same model on rows it was not chosen by.",
         ),
         tag("div", *(_card(data, budget) for budget in budgets(data)), class_="cards"),
+        _knee(data),
         id="headline",
+    )
+
+
+def _knee(data: SweepData) -> Html | None:
+    """The knee of the front in one sentence."""
+    knee = data.result.knee
+    if knee is None:
+        return None
+    names = [objective.name for objective in data.result.objectives if objective.name in knee.values]
+    values = ", ".join(f"{name} {show(name, knee.values[name])}" for name in names)
+    return tag(
+        "p",
+        tag("strong", "Knee of the front: "),
+        f"{knee.trial}, epoch {knee.epoch}, with {values} on validation rows. It lies farthest beyond the plane "
+        "through the best point of each objective, epsilon in its logarithm: from there, more of one costs most of the "
+        "others.",
+        class_="after",
     )
 
 
@@ -114,7 +132,9 @@ def cost(data: SweepData) -> Html:
     cards = []
     for key, title in _ANSWERS.items():
         answer = data.result.ledger.get(key)
-        big = [number(answer.epsilon, 4, up=True), " ", tag("small", "epsilon")] if answer else ["not priced"]
+        big: list[Html | str] = ["not priced" if answer is None else "not released"]
+        if answer is not None and answer.released:
+            big = [number(answer.epsilon, 4, up=True), " ", tag("small", "epsilon")]
         cards.append(
             tag(
                 "div",

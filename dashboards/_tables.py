@@ -1,18 +1,24 @@
-"""The tables of the report: the points of the front, and every trial."""
+"""The tables of the report: the points of the front, why trials ended early, and the trials."""
 
 from collections import Counter
+from collections.abc import Sequence, Sized
 from typing import Any
 
 from dashboards._html import Html, each, join, tag
-from dashboards.data import SweepData, varying
+from dashboards.data import SweepData, chosen_trials, evenly
 from dashboards.summary import front_rows
 from dashboards.text import MISSING, setting, show
-from sweeper.config import flatten
+
+SHOWN_POINTS = 300
+SHOWN_TRIALS = 300
+OPEN_ROWS = 12
+_DECIDED = ("trial", "epoch", "rung", "reason")
 
 
 def front_table(data: SweepData) -> Html:
-    """Every point of the front; click a heading to sort."""
-    rows = front_rows(data)
+    """The points of the front, evenly spread ones of very many; click a heading to sort."""
+    found = front_rows(data)
+    rows = evenly(found, SHOWN_POINTS)
     if not rows:
         return tag("section", tag("h2", "Points of the front"), tag("p", "No points yet."), id="points")
     numeric = {name for name in rows[0] if any(isinstance(row[name], int | float) for row in rows)}
@@ -29,7 +35,11 @@ def front_table(data: SweepData) -> Html:
     return tag(
         "section",
         tag("h2", "Points of the front"),
-        tag("p", "Select a heading to sort by it. Values not marked test are measured on validation rows."),
+        tag(
+            "p",
+            "Select a heading to sort by it. Values not marked test are measured on validation rows.",
+            _cut(rows, found, "points of the front, evenly spread over epsilon"),
+        ),
         tag(
             "div",
             tag("table", tag("thead", tag("tr", *heads)), tag("tbody", body)),
@@ -55,19 +65,58 @@ def _cell(name: str, value: Any, numeric: bool) -> Html:
 
 
 def trials_table(data: SweepData) -> Html:
-    """Every trial and how it ended."""
-    names = varying(data.trials)
+    """The trials and how they ended; of very many, those on the front and others, evenly spread."""
+    names = data.varying
     epochs = Counter(point.trial for point in data.points)
+    shown = chosen_trials(data, list(data.trials), SHOWN_TRIALS)
     rows = []
-    for id_, trial in data.trials.items():
-        flat = flatten(trial.config)
+    for id_ in shown:
+        trial, flat = data.trials[id_], data.settings[id_]
         texts = [id_, trial.status, trial.reason, str(epochs[id_])]
         texts += [setting(flat[name]) if flat.get(name) is not None else MISSING for name in names]
         rows.append(tag("tr", each("td", texts)))
     heads = each("th", ["trial", "ended", "why", "epochs", *names], scope="col")
-    table = tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows))
     return tag(
         "details",
         tag("summary", f"All {len(data.trials)} trials"),
-        tag("div", table, class_="scroll", tabindex=0),
+        _note(_cut(shown, data.trials, "trials, those on the front among them")),
+        _scrolling(heads, rows),
     )
+
+
+def decisions_table(data: SweepData) -> Html | None:
+    """Why the scheduler ended trials early, rung by rung; None where it decided nothing."""
+    if not data.decisions:
+        return None
+    ended = [decision for decision in data.decisions if not decision.get("goes_on")]
+    shown = evenly(ended, SHOWN_TRIALS)
+    rows = [
+        tag("tr", *(_cell(name, decision.get(name), name in ("epoch", "rung")) for name in _DECIDED))
+        for decision in shown
+    ]
+    counts = Counter("a rung" if decision.get("rung") is not None else "projection" for decision in ended)
+    how = ", ".join(f"{count} by {kind}" for kind, count in counts.items())
+    compared = len(data.decisions) - len(ended)
+    return tag(
+        "details",
+        tag("summary", f"{len(ended)} trials ended early{f' ({how})' if how else ''}; {compared} times one went on"),
+        _note(_cut(shown, ended, "of these decisions, evenly spread", where="decisions.jsonl")),
+        _scrolling(each("th", _DECIDED, scope="col"), rows),
+        open=len(shown) <= OPEN_ROWS,
+    )
+
+
+def _scrolling(heads: Html, rows: Sequence[Html]) -> Html:
+    table = tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows))
+    return tag("div", table, class_="scroll", tabindex=0)
+
+
+def _cut(shown: Sized, found: Sized, what: str, *, where: str = "front.csv") -> str | None:
+    """A sentence that says what is not shown and where it is, None where everything is shown."""
+    if len(shown) >= len(found):
+        return None
+    return f" Shown: {len(shown)} of {len(found)} {what}; all of them are in {where}."
+
+
+def _note(text: str | None) -> Html | None:
+    return tag("p", text.strip()) if text else None

@@ -1,26 +1,36 @@
 """What other packages call by entry point, so that they need not import this one.
 
-``sweeper.exporters: front`` writes the front of a sweep folder to a file, in the format its suffix names;
-``diagnostics`` writes the page of a recorded diagnosis.
+``sweeper.exporters: front`` writes the front of a sweep folder, or one of its figures, to a file, in the format its
+suffix names; ``comparison`` does so for several sweeps; ``diagnostics`` writes the page of a recorded diagnosis.
 """
 
 from pathlib import Path
 
 from dashboards.data import read
 from dashboards.diagnostics import build_page
-from dashboards.export import export_front
+from dashboards.export import export_comparison, export_front
+from sweeper.comparison import Comparison
 from sweeper.diagnosis import read_diagnosis
 from sweeper.rows import replace_file
 
 
-def export(folder: Path, path: Path) -> Path:
-    """Write the front of the sweep in ``folder`` to ``path`` and return it.
+def export(folder: Path, path: Path, figure: str | None = None) -> Path:
+    """Write the front of the sweep in ``folder``, or one of its figures, to ``path`` and return it.
 
     Raises:
         RecordError: the folder holds no readable front.
-        ExportError: an unknown suffix, no browser for an image, or a file that cannot be written.
+        ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
     """
-    return export_front(read(folder), path)
+    return export_front(read(folder), path, figure=figure)
+
+
+def export_compared(comparison: Comparison, path: Path, figure: str | None = None) -> Path:
+    """Write a comparison, or one of its figures, to ``path`` and return it.
+
+    Raises:
+        ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
+    """
+    return export_comparison(comparison, path, figure=figure)
 
 
 def export_diagnostics(record: Path, path: Path) -> Path:

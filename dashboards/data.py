@@ -3,18 +3,21 @@
 Nothing here writes, trains, or imports Plotly.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sweeper.config import flatten
 from sweeper.front import Front, FrontTrial, read_front
 from sweeper.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
-from sweeper.records import Direction, Objective, Point
+from sweeper.records import Direction, Objective, Point, TrialStatus
 from sweeper.store import SweepFolder
+
+T = TypeVar("T")
+_ENDED = {status.value for status in TrialStatus} - {TrialStatus.RUNNING.value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +31,13 @@ class SweepData:
         result: the contents of ``front.json``, completed by newer rows of the folder.
         sweep: the contents of ``sweep.json`` (resolved spec, versions, status), empty if there is none.
         directory: the sweep folder, for the commands that the report shows.
+        decisions: what a scheduler decided about trials, in that order; rows of ``decisions.jsonl``.
     """
 
     result: Front
     sweep: Mapping[str, Any] = field(default_factory=dict)
     directory: str = ""
+    decisions: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def name(self) -> str:
@@ -53,6 +58,16 @@ class SweepData:
     def front_points(self) -> tuple[Point, ...]:
         """The points that no other point dominates, from small to large epsilon."""
         return self.result.front_points
+
+    @cached_property
+    def settings(self) -> Mapping[str, Mapping[str, Any]]:
+        """Configuration by trial, with dotted names."""
+        return {id_: flatten(trial.config) for id_, trial in self.trials.items()}
+
+    @cached_property
+    def varying(self) -> tuple[str, ...]:
+        """Dotted names of the configuration values that differ between trials, in the order of the spec."""
+        return varying(self.settings)
 
     @property
     def utility(self) -> str:
@@ -92,29 +107,50 @@ class SweepData:
 def read(directory: str | Path) -> SweepData:
     """Read a sweep folder, finished or not.
 
-    ``front.json`` is the result; rows of ``trials.jsonl`` and ``points.jsonl`` that it does not hold yet are
-    added, and not on the front until it is written again.
+    ``front.json`` is the result. Unless the sweep has ended, rows of ``trials.jsonl`` and ``points.jsonl`` that it
+    does not hold yet are added, and not on the front until it is written again.
 
     Raises:
         RecordError: no ``front.json``, or a file that is not what it should be.
     """
     folder = SweepFolder(directory)
     front = read_front(folder.front)
+    sweep = folder.read_sweep() if (folder.path / "sweep.json").exists() else {}
+    data = SweepData(result=front, sweep=sweep, directory=str(directory), decisions=tuple(folder.decisions()))
+    return data if sweep.get("status") in _ENDED else _with_newer_rows(data, folder)
+
+
+def _with_newer_rows(data: SweepData, folder: SweepFolder) -> SweepData:
+    front = data.result
     trials = {id_: FrontTrial.of(trial) for id_, trial in folder.trials().items()}
     points = folder.points() | {point.key: point for point in front.points}
     known = {key: point for key, point in points.items() if key[0] in trials or key[0] in front.trials}
-    return SweepData(
-        result=replace(front, trials=trials | dict(front.trials), points=tuple(known.values())),
-        sweep=folder.read_sweep() if (folder.path / "sweep.json").exists() else {},
-        directory=str(directory),
-    )
+    result = replace(front, trials=trials | dict(front.trials), points=tuple(known.values()))
+    return replace(data, result=result)
 
 
-def varying(trials: Mapping[str, FrontTrial]) -> tuple[str, ...]:
-    """Dotted names of the configuration values that differ between trials, in the order of the spec."""
-    flats = [flatten(trial.config) for trial in trials.values()]
+def varying(settings: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """Dotted names of the settings that differ between trials, in the order of the spec."""
+    flats = list(settings.values())
     names = dict.fromkeys(name for flat in flats for name in flat)
     return tuple(name for name in names if len({repr(flat.get(name)) for flat in flats}) > 1)
+
+
+def evenly(items: Sequence[T], limit: int) -> tuple[T, ...]:
+    """At most ``limit`` of the items, evenly spread over their order."""
+    if len(items) <= limit:
+        return tuple(items)
+    return tuple(items[i * len(items) // limit] for i in range(limit))
+
+
+def chosen_trials(data: SweepData, ids: Sequence[str], limit: int) -> tuple[str, ...]:
+    """At most ``limit`` of the trials, in their order: those with points on the front before others, evenly spread."""
+    if len(ids) <= limit:
+        return tuple(ids)
+    best = {point.trial for point in data.front_points}
+    first = evenly([id_ for id_ in ids if id_ in best], limit)
+    kept = {*first, *evenly([id_ for id_ in ids if id_ not in best], limit - len(first))}
+    return tuple(id_ for id_ in ids if id_ in kept)
 
 
 def finite(point: Point, *names: str) -> bool:

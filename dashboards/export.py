@@ -6,17 +6,34 @@ only door to Kaleido, which drives the browser; it gets plotly.js from this mach
 
 import contextlib
 import enum
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import kaleido
 from choreographer.browsers.chromium import Chromium
 from kaleido.errors import ChromeNotFoundError, JavascriptError, KaleidoError
 
+from dashboards.comparison import build_comparison
 from dashboards.data import SweepData
-from dashboards.figures import FIGURES, LIGHT, Figure, Theme, as_json
-from dashboards.report import build_report
+from dashboards.figures import (
+    COMPARISON_FIGURES,
+    COMPARISON_NUMBERS,
+    FIGURES,
+    LIGHT,
+    NUMBERS,
+    Figure,
+    Rows,
+    Theme,
+    as_json,
+)
+from dashboards.report import build_page, build_report
+from sweeper.comparison import Comparison
 from sweeper.errors import ExportError
+from sweeper.front import csv_text
 from sweeper.rows import to_text
+
+D = TypeVar("D")
 
 _REMEDY = (
     "install Chromium (`apt-get install chromium`), or set BROWSER_PATH to the program of one; "
@@ -49,39 +66,102 @@ class Format(enum.Enum):
         return cls(suffix)
 
 
+_IMAGES = (Format.PNG, Format.SVG, Format.PDF)
+
+
 def export_front(
     data: SweepData,
     path: str | Path,
     format_: Format | None = None,
     *,
-    figure: str = "front",
+    figure: str | None = None,
     theme: Theme = LIGHT,
 ) -> Path:
-    """Write the front of a sweep to ``path`` and return it.
+    """Write a sweep, or one of its figures, to ``path`` and return it.
+
+    Without a figure, html is the report, csv and json are every point, and an image is the front. With one, html is a
+    page of it, and csv and json are its numbers.
 
     Args:
         data: the sweep.
         path: the file; its folder is made if need be.
         format_: by default, what the path's suffix names.
-        figure: which figure an image shows, one of `dashboards.figures.FIGURES`.
+        figure: one of `dashboards.figures.FIGURES`.
         theme: the look of an image.
 
     Raises:
         ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
     """
     path = Path(path)
-    match format_ or Format.of(path):
+    format_ = format_ or Format.of(path)
+    _check_figure(figure, FIGURES)
+    if figure is not None or format_ in _IMAGES:
+        name = figure or "front"
+        return _write(path, _drawn(format_, name, lambda look: FIGURES[name](data, look), NUMBERS[name], data, theme))
+    match format_:
         case Format.HTML:
-            content = build_report(data).encode()
+            content = build_report(data)
         case Format.CSV:
-            content = data.result.to_csv().encode()
+            content = data.result.to_csv()
+        case _:
+            content = to_text(data.result.to_json(), indent=1) + "\n"
+    return _write(path, content.encode())
+
+
+def export_comparison(
+    comparison: Comparison, path: str | Path, *, figure: str | None = None, theme: Theme = LIGHT
+) -> Path:
+    """Write a comparison, or one of its figures, to ``path``, in the format its suffix names, and return it.
+
+    Args:
+        comparison: of several sweeps.
+        path: the file; its folder is made if need be.
+        figure: one of `dashboards.figures.COMPARISON_FIGURES`; an image shows the fronts by default.
+        theme: the look of an image.
+
+    Raises:
+        ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
+    """
+    path = Path(path)
+    format_ = Format.of(path)
+    _check_figure(figure, COMPARISON_FIGURES)
+    if figure is not None or format_ in _IMAGES:
+        name = figure or "fronts"
+        draw, count = COMPARISON_FIGURES[name], COMPARISON_NUMBERS[name]
+        return _write(path, _drawn(format_, name, lambda look: draw(comparison, look), count, comparison, theme))
+    match format_:
+        case Format.HTML:
+            content = build_comparison(comparison)
+        case Format.CSV:
+            content = csv_text(comparison.rows())
+        case _:
+            content = to_text(comparison.to_json(), indent=1) + "\n"
+    return _write(path, content.encode())
+
+
+def _check_figure(figure: str | None, known: Iterable[str]) -> None:
+    if figure is not None and figure not in known:
+        raise ExportError(f"Expected a figure out of {', '.join(known)}, got {figure!r}: name one of them")
+
+
+def _drawn(
+    format_: Format,
+    name: str,
+    draw: Callable[[Theme], Figure],
+    count: Callable[[D], Rows],
+    data: D,
+    theme: Theme,
+) -> bytes:
+    """One figure in one format: a page, a picture, or its numbers."""
+    match format_:
+        case Format.CSV:
+            return csv_text(count(data)).encode()
         case Format.JSON:
-            content = to_text(data.result.to_json(), indent=1).encode() + b"\n"
+            return to_text({"figure": name, "rows": count(data)}, indent=1).encode() + b"\n"
+        case Format.HTML:
+            return build_page(name, draw(LIGHT)).encode()
         case Format.PNG | Format.SVG | Format.PDF as image:
-            if figure not in FIGURES:
-                raise ExportError(f"Expected a figure out of {', '.join(FIGURES)}, got {figure!r}: name one of them")
-            content = render(FIGURES[figure](data, theme), image)
-    return _write(path, content)
+            return render(draw(theme), image)
 
 
 def find_browser() -> Path | None:

@@ -6,8 +6,7 @@ Points are chosen on validation values; test values are only ever shown beside t
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards.data import SweepData, finite, varying
-from sweeper.config import flatten
+from dashboards.data import SweepData, finite
 from sweeper.objectives import attack_radius_text
 from sweeper.records import MEMBERSHIP, Direction, Point
 
@@ -42,10 +41,10 @@ def front_rows(data: SweepData) -> list[dict[str, Any]]:
     """
     names = _value_names(data)
     accountants = sorted({name for point in data.front_points for name in point.accountants})
-    configuration = varying(data.trials)
+    configuration = data.varying
     rows = []
     for point in data.front_points:
-        flat = flatten(data.trials[point.trial].config)
+        flat = data.settings[point.trial]
         rows.append(
             {
                 "trial": point.trial,

@@ -6,8 +6,9 @@ guessed.
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from sweeper.claims import Claim
 from sweeper.config import flatten
 from sweeper.errors import RecordError
+from sweeper.knee import knee
 from sweeper.pareto import Box, box_from_json, front_mask, hypervolume
 from sweeper.pricing import Answer
 from sweeper.records import Objective, Point, Trial
@@ -97,6 +99,11 @@ class Front:
         points = (point for point in self.points if point.key in self.on_front)
         return tuple(sorted(points, key=lambda point: (point.values.get("epsilon", 0.0), point.key)))
 
+    @cached_property
+    def knee(self) -> Point | None:
+        """The knee of the front, see `sweeper.knee`; None where it has none."""
+        return knee([point for point in self.points if point.key in self.on_front], self.objectives, self.box)
+
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``front.json``."""
         return {
@@ -111,6 +118,7 @@ class Front:
                 "ideal": dict(self.box.ideal),
                 "log_epsilon": self.box.log_epsilon,
             },
+            "knee": None if self.knee is None else {"trial": self.knee.trial, "epoch": self.knee.epoch},
             "ledger": {question: answer.to_json() for question, answer in self.ledger.items()},
             "claim": self.claim.to_json(),
         }
@@ -125,6 +133,7 @@ class Front:
                 "on_front": point.key in self.on_front,
                 **dict(point.values),
                 **{f"epsilon.{name}": value for name, value in point.accountants.items()},
+                **{f"deviation.{name}": point.deviation(name) for name in point.repeats},
                 **{f"test.{name}": value for name, value in (point.test or {}).items()},
                 "model": point.model or "",
                 "status": trial.status,
@@ -139,12 +148,7 @@ class Front:
 
     def to_csv(self) -> str:
         """Return the rows as CSV; a value that a point lacks is an empty cell."""
-        rows = list(self.rows())
-        text = io.StringIO()
-        writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return text.getvalue()
+        return csv_text(list(self.rows()))
 
     def write(self, path: str | Path) -> None:
         """Replace ``front.json``.
@@ -153,6 +157,15 @@ class Front:
             RecordError: it could not be written.
         """
         replace_file(Path(path), to_text(self.to_json(), indent=1) + "\n")
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as CSV with one column per key; a value that a row lacks is an empty cell."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def build_front(

@@ -1,39 +1,50 @@
-"""Every figure of a sweep, and of a diagnosis: ``info`` computes its numbers, ``plot(info, theme)`` draws them.
+"""Every figure of a sweep, of a comparison and of a diagnosis: ``info`` computes, ``plot(info, theme)`` draws it.
 
-This package is the only door to Plotly.
+``rows(info)`` are the same numbers as a table, for a file. This package is the only door to Plotly.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from dashboards.data import SweepData
 from dashboards.figures import (
+    architectures,
+    attainment,
     clipping,
     configurations,
     front,
     front3d,
     hypervolume,
+    importances,
     noise,
     norm_panels,
+    overlay,
     robustness,
     temperature,
     tightness,
     trajectories,
+    volumes,
 )
+from dashboards.figures._common import Rows
 from dashboards.figures._theme import DARK, FONT, LIGHT, MONOSPACE, Theme, exchange
+from sweeper.comparison import Comparison
 from sweeper.diagnosis import Diagnosis
 
 __all__ = [
+    "COMPARISON_FIGURES",
+    "COMPARISON_NUMBERS",
     "DARK",
     "DIAGNOSTIC_FIGURES",
     "FIGURES",
     "FONT",
     "LIGHT",
     "MONOSPACE",
+    "NUMBERS",
     "Figure",
+    "Rows",
     "Theme",
     "as_json",
     "exchange",
@@ -42,17 +53,41 @@ __all__ = [
 ]
 
 Figure: TypeAlias = go.Figure
-Draw = Callable[[SweepData, Theme], Figure]
+D = TypeVar("D")
+I = TypeVar("I")  # noqa: E741 - the info of a figure
+Draw = Callable[[D, Theme], Figure]
+Count = Callable[[D], Rows]
 
-FIGURES: Mapping[str, Draw] = {
-    "front": lambda data, theme: front.plot(front.info(data), theme),
-    "robustness": lambda data, theme: robustness.plot(robustness.info(data), theme),
-    "temperature": lambda data, theme: temperature.plot(temperature.info(data), theme),
-    "front-3d": lambda data, theme: front3d.plot(front3d.info(data), theme),
-    "trajectories": lambda data, theme: trajectories.plot(trajectories.info(data), theme),
-    "hypervolume": lambda data, theme: hypervolume.plot(hypervolume.info(data), theme),
-    "configurations": lambda data, theme: configurations.plot(configurations.info(data), theme),
+
+def _shown(
+    info: Callable[[D], I], plot: Callable[[I, Theme], Figure], rows: Callable[[I], Rows]
+) -> tuple[Draw[D], Count[D]]:
+    """A figure and its numbers as functions of the data."""
+    return lambda data, theme: plot(info(data), theme), lambda data: rows(info(data))
+
+
+_OF_SWEEPS: Mapping[str, tuple[Draw[SweepData], Count[SweepData]]] = {
+    "front": _shown(front.info, front.plot, front.rows),
+    "architectures": _shown(architectures.info, architectures.plot, architectures.rows),
+    "repeats": _shown(attainment.info_of_repeats, attainment.plot, attainment.rows),
+    "robustness": _shown(robustness.info, robustness.plot, robustness.rows),
+    "temperature": _shown(temperature.info, temperature.plot, temperature.rows),
+    "front-3d": _shown(front3d.info, front3d.plot, front3d.rows),
+    "trajectories": _shown(trajectories.info, trajectories.plot, trajectories.rows),
+    "hypervolume": _shown(hypervolume.info, hypervolume.plot, hypervolume.rows),
+    "importances": _shown(importances.info, importances.plot, importances.rows),
+    "configurations": _shown(configurations.info, configurations.plot, configurations.rows),
 }
+_OF_COMPARISONS: Mapping[str, tuple[Draw[Comparison], Count[Comparison]]] = {
+    "fronts": _shown(overlay.info, overlay.plot, overlay.rows),
+    "attainment": _shown(attainment.info, attainment.plot, attainment.rows),
+    "hypervolumes": _shown(volumes.info, volumes.plot, volumes.rows),
+}
+
+FIGURES: Mapping[str, Draw[SweepData]] = {name: draw for name, (draw, _) in _OF_SWEEPS.items()}
+NUMBERS: Mapping[str, Count[SweepData]] = {name: count for name, (_, count) in _OF_SWEEPS.items()}
+COMPARISON_FIGURES: Mapping[str, Draw[Comparison]] = {name: draw for name, (draw, _) in _OF_COMPARISONS.items()}
+COMPARISON_NUMBERS: Mapping[str, Count[Comparison]] = {name: count for name, (_, count) in _OF_COMPARISONS.items()}
 
 DIAGNOSTIC_FIGURES: Mapping[str, Callable[[Diagnosis, Theme], Figure]] = {
     "tightness": lambda diagnosis, theme: tightness.plot(tightness.info(diagnosis), theme),

@@ -1,22 +1,26 @@
 """What several figures share: texts, axes, the staircase of a front, and the exploratory watermark."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import floor, isfinite, log10, nan
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
-from dashboards.data import SweepData, varying
+from dashboards.data import SweepData
 from dashboards.figures._theme import Theme, template
 from dashboards.text import delta_text, is_fraction, number, setting, show, title_of
-from sweeper.config import flatten
 from sweeper.records import Direction, Point
 
 WATERMARK = "exploratory: no guarantee"
 _HOVER_LINES = 8
 _TICKS = (1, 2, 3, 5)
+MANY = 60  # more marks than this are drawn smaller
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
 
 
 def epsilon_title(data: SweepData) -> str:
@@ -84,11 +88,7 @@ def staircase(points: Iterable[Point], name: str, direction: Direction = Directi
     Points without a finite epsilon or value are passed over. At equal epsilon the better point counts.
     """
     sign = 1.0 if direction is Direction.MAXIMIZE else -1.0
-    steps = [
-        Step(p.values["epsilon"], p.values[name], p.trial, p.epoch)
-        for p in points
-        if isfinite(p.values.get("epsilon", nan)) and isfinite(p.values.get(name, nan))
-    ]
+    steps = [Step(p.values["epsilon"], p.values[name], p.trial, p.epoch) for p in _candidates(list(points), name, sign)]
     kept: list[Step] = []
     for step in sorted(steps, key=lambda s: (s.epsilon, -sign * s.value, s.trial, s.epoch)):
         if not kept or sign * step.value > sign * kept[-1].value:
@@ -96,12 +96,29 @@ def staircase(points: Iterable[Point], name: str, direction: Direction = Directi
     return tuple(kept)
 
 
-def hover_texts(data: SweepData, points: Sequence[Point]) -> tuple[str, ...]:
-    """Trial, epoch, every value, and the part of the configuration that varies, escaped."""
-    names = varying(data.trials)
-    configurations: dict[str, str] = {}
-    for id_ in {point.trial for point in points}:
-        flat = flatten(data.trials[id_].config)
+def _candidates(points: Sequence[Point], name: str, sign: float) -> list[Point]:
+    """The points that may be steps: finite, and nowhere behind what smaller epsilons reach."""
+    count = len(points)
+    epsilons = np.fromiter((p.values.get("epsilon", nan) for p in points), np.float64, count)
+    values = sign * np.fromiter((p.values.get(name, nan) for p in points), np.float64, count)
+    usable = np.flatnonzero(np.isfinite(epsilons) & np.isfinite(values))
+    order = usable[np.lexsort((-values[usable], epsilons[usable]))]
+    ahead = values[order] >= np.maximum.accumulate(values[order])
+    return [points[i] for i in order[ahead].tolist()]
+
+
+def hover_texts(data: SweepData, points: Sequence[Point], *, configured: bool = True) -> tuple[str, ...]:
+    """Trial, epoch, every value, its deviation over repeats, and the part of the configuration that varies, escaped.
+
+    Args:
+        data: the sweep.
+        points: one text for each.
+        configured: False leaves the configuration out, where there are too many points to say it for each.
+    """
+    names = data.varying
+    configurations: dict[str, str] = defaultdict(str)
+    for id_ in {point.trial for point in points} if configured else ():
+        flat = data.settings[id_]
         lines = [f"{escape(name)} = {escape(setting(flat[name]))}" for name in names if name in flat]
         more = [f"… and {len(lines) - _HOVER_LINES} more"] if len(lines) > _HOVER_LINES else []
         configurations[id_] = "<br>".join([*lines[:_HOVER_LINES], *more])
@@ -112,9 +129,50 @@ def _hover(point: Point, configuration: str) -> str:
     test: Mapping[str, float] = point.test or {}
     lines = [f"<b>{escape(point.trial)}</b>, epoch {point.epoch}"]
     for name, value in point.values.items():
+        deviation = point.deviation(name)
+        spread = "" if deviation is None else f" ± {show(name, deviation)}"
         tested = f" (test {show(name, test[name])})" if name in test and name != "epsilon" else ""
-        lines.append(f"{escape(name)}: {show(name, value)}{tested}")
+        lines.append(f"{escape(name)}: {show(name, value)}{spread}{tested}")
     return "<br>".join([*lines, *([configuration] if configuration else [])])
+
+
+def curve_line(
+    steps: Sequence[Step], right_end: float, theme: Theme, index: int, *, name: str, texts: Sequence[str]
+) -> go.Scatter:
+    """One of several staircases, told apart by colour, dash and mark; it goes on to the right end of the axis."""
+    color = (theme.ink, theme.blue, theme.orange, theme.green, theme.purple, theme.red)[index % 6]
+    symbol = SYMBOLS[index % len(SYMBOLS)]
+    return go.Scatter(
+        x=[*(step.epsilon for step in steps), right_end],
+        y=[step.value for step in (*steps, steps[-1])],
+        mode="lines+markers",
+        line={"shape": "hv", "width": 2, "color": color, "dash": DASHES[index % len(DASHES)]},
+        marker={
+            "size": [6 if len(steps) <= MANY else 4] * len(steps) + [0],
+            "symbol": symbol,
+            "color": color,
+            "opacity": 1,
+            "line": {"width": 0},
+        },
+        text=[*texts, texts[-1]],
+        hovertemplate="%{text}<extra></extra>",
+        name=name,
+    )
+
+
+def short_names(names: Sequence[str], taken: Sequence[str] = ()) -> dict[str, str]:
+    """The shortest ends of dotted names that stay distinct from each other and from ``taken``."""
+    labels = {name: name.rpartition(".")[2] for name in names}
+    found = [*labels.values(), *taken]
+    return {name: name if found.count(label) > 1 else label for name, label in labels.items()}
+
+
+Rows = list[dict[str, Any]]  # the numbers of a figure as a table
+
+
+def point_rows(points: Iterable[Point], **more: Any) -> Rows:
+    """One row per point: what identifies it, and its values."""
+    return [{"trial": p.trial, "epoch": p.epoch, **dict(p.values), **more} for p in points]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

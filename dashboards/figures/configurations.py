@@ -12,14 +12,14 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboards.data import SweepData, finite, varying
-from dashboards.figures._common import FigureInfo, header, label, new_figure
+from dashboards.data import SweepData, evenly, finite, varying
+from dashboards.figures._common import FigureInfo, Rows, header, label, new_figure, short_names
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.front import color_bar
 from dashboards.text import MISSING, is_fraction, number, setting
-from sweeper.config import flatten
 from sweeper.records import Point
 
+DRAWN_TRIALS = 300
 _LOG_SPAN = 10.0
 
 
@@ -32,6 +32,7 @@ class Axis:
     positions: tuple[float, ...]
     tick_positions: tuple[float, ...]
     tick_texts: tuple[str, ...]
+    values: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,8 @@ class ConfigurationsInfo(FigureInfo):
     """Numbers of the parallel coordinates.
 
     Attributes:
-        trials: ids of the trials that have a last point with every objective.
+        trials: ids of the trials that have a last point with every objective; evenly spread ones of more than
+            `DRAWN_TRIALS`.
         axes: configuration first, objectives last.
         color_name: the objective that colours the lines.
         colors: its value for each trial.
@@ -58,12 +60,12 @@ def info(data: SweepData) -> ConfigurationsInfo:
     for point in data.points:
         if finite(point, *objectives) and (point.trial not in last or point.epoch > last[point.trial].epoch):
             last[point.trial] = point
-    ids = tuple(id_ for id_ in data.trials if id_ in last)
+    ids = evenly([id_ for id_ in data.trials if id_ in last], DRAWN_TRIALS)
     axes: list[Axis] = []
     if len(ids) > 1:
-        flats = [flatten(data.trials[id_].config) for id_ in ids]
-        chosen = varying({id_: data.trials[id_] for id_ in ids})
-        labels = _labels(chosen, objectives)
+        flats = [data.settings[id_] for id_ in ids]
+        chosen = varying({id_: data.settings[id_] for id_ in ids})
+        labels = short_names(chosen, objectives)
         axes = [_axis(name, labels[name], [flat.get(name) for flat in flats]) for name in chosen]
         axes += [_axis(name, name, [last[id_].values[name] for id_ in ids]) for name in objectives]
     return ConfigurationsInfo(
@@ -73,6 +75,11 @@ def info(data: SweepData) -> ConfigurationsInfo:
         color_name=data.utility,
         colors=tuple(last[id_].values[data.utility] for id_ in ids) if axes else (),
     )
+
+
+def rows(info: ConfigurationsInfo) -> Rows:
+    """The numbers of the figure: one row per trial."""
+    return [{"trial": id_, **{axis.name: axis.values[i] for axis in info.axes}} for i, id_ in enumerate(info.trials)]
 
 
 def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
@@ -106,13 +113,6 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
-def _labels(names: Sequence[str], taken: Sequence[str]) -> dict[str, str]:
-    """The shortest ends of dotted names that stay distinct from each other and from ``taken``."""
-    labels = {name: name.rpartition(".")[2] for name in names}
-    found = [*labels.values(), *taken]
-    return {name: name if found.count(label) > 1 else label for name, label in labels.items()}
-
-
 def _axis(name: str, label: str, values: Sequence[Any]) -> Axis:
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
     if not numbers or any(not isfinite(v) for v in numbers) or len(numbers) < sum(v is not None for v in values):
@@ -131,6 +131,7 @@ def _axis(name: str, label: str, values: Sequence[Any]) -> Axis:
         tuple(absent if v is None else scale(v) for v in values),
         (*([absent] if missing else []), *map(scale, ticks)),
         (*([MISSING] if missing else []), *(_tick(name, tick) for tick in ticks)),
+        tuple(values),
     )
 
 
@@ -154,4 +155,5 @@ def _categories(name: str, label: str, values: Sequence[Any]) -> Axis:
         tuple(float(names.index(text)) for text in texts),
         tuple(map(float, range(len(names)))),
         tuple(names),
+        tuple(values),
     )

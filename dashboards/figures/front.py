@@ -11,15 +11,17 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboards.data import SweepData, finite
+from dashboards.data import SweepData, evenly, finite
 from dashboards.figures._common import (
     FigureInfo,
+    Rows,
     Step,
     epsilon_axis,
     header,
     hover_texts,
     label,
     new_figure,
+    point_rows,
     staircase,
     value_axis,
 )
@@ -29,6 +31,7 @@ from sweeper.records import Point
 
 DRAWN_DOMINATED = 2000
 _SIZES = (7.0, 15.0)
+_CROWDED = 200  # more points than this are drawn at half the size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,7 @@ class FrontInfo(FigureInfo):
         dominated_total: how many there are before thinning.
         steps: the staircase.
         without_privacy: best utility of a point with infinite epsilon, if there is one.
+        knee: the knee of the front over all its objectives, and its text, if it has one.
     """
 
     utility: str
@@ -56,6 +60,7 @@ class FrontInfo(FigureInfo):
     dominated_total: int
     steps: tuple[Step, ...]
     without_privacy: float | None
+    knee: tuple[Point, str] | None
 
 
 def info(data: SweepData, *, utility: str | None = None, certificate: str | None = None) -> FrontInfo:
@@ -71,7 +76,8 @@ def info(data: SweepData, *, utility: str | None = None, certificate: str | None
     usable = [point for point in data.points if finite(point, "epsilon", utility)]
     front = tuple(point for point in data.front_points if finite(point, "epsilon", utility))
     dominated = [point for point in usable if point.key not in data.result.on_front]
-    drawn = thinned(dominated, DRAWN_DOMINATED)
+    drawn = evenly(dominated, DRAWN_DOMINATED)
+    knees = [p for p in (data.result.knee,) if p is not None and finite(p, "epsilon", utility)]
     open_ended = [p.values[utility] for p in data.points if _without_privacy(p, utility)]
     return FrontInfo(
         **header(data, f"{label(utility)} against epsilon"),
@@ -80,11 +86,19 @@ def info(data: SweepData, *, utility: str | None = None, certificate: str | None
         front=front,
         front_hover=hover_texts(data, front),
         dominated=drawn,
-        dominated_hover=hover_texts(data, drawn),
+        dominated_hover=hover_texts(data, drawn, configured=False),
         dominated_total=len(dominated),
         steps=staircase(front, utility, data.direction(utility)),
         without_privacy=max(open_ended, default=None),
+        knee=next(zip(knees, hover_texts(data, knees), strict=True), None),
     )
+
+
+def rows(info: FrontInfo) -> Rows:
+    """The numbers of the figure: one row per drawn point."""
+    marked = None if info.knee is None else info.knee[0].key
+    front = [row | {"knee": (row["trial"], row["epoch"]) == marked} for row in point_rows(info.front, on_front=True)]
+    return front + point_rows(info.dominated, on_front=False, knee=False)
 
 
 def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
@@ -103,6 +117,8 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_trace(step_line(info.steps, max(epsilons), theme.ink, name=f"best {label(info.utility)}"))
         figure.add_traces(_front(info, theme))
         figure.add_trace(_key(info, theme))
+    if info.knee is not None:
+        figure.add_trace(_knee(*info.knee, info.utility, theme))
     if info.without_privacy is not None:
         figure.add_hline(
             y=info.without_privacy,
@@ -113,13 +129,6 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
             },
         )
     return figure
-
-
-def thinned(points: Sequence[Point], limit: int) -> tuple[Point, ...]:
-    """At most ``limit`` of the points, evenly spread over their order."""
-    if len(points) <= limit:
-        return tuple(points)
-    return tuple(points[i * len(points) // limit] for i in range(limit))
 
 
 def step_line(steps: Sequence[Step], right_end: float, color: str, *, name: str, dash: str = "solid") -> go.Scatter:
@@ -161,9 +170,11 @@ def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
         values = [certified[point.key] for point, _ in known]
         low, high = min(values), max(values)
         spread = (high - low) or 1.0
+        scale = 1.0 if len(values) <= _CROWDED else 0.5
         marker = {
             "color": values,
-            "size": [_SIZES[0] + (_SIZES[1] - _SIZES[0]) * (value - low) / spread for value in values],
+            "size": [scale * (_SIZES[0] + (_SIZES[1] - _SIZES[0]) * (value - low) / spread) for value in values],
+            "line": {"color": theme.paper, "width": scale},
             "colorscale": theme.colorscale(),
             "cmin": low,
             "cmax": high,
@@ -183,6 +194,7 @@ def _points(
         y=[point.values[info.utility] for point, _ in points],
         mode="markers",
         marker={"opacity": 1, "line": {"color": theme.paper, "width": 1}, **marker},
+        error_y=_spread([point for point, _ in points], info.utility, theme),
         text=[text for _, text in points],
         hovertemplate="%{text}<extra>on the front</extra>",
         name="points of the front",
@@ -190,11 +202,38 @@ def _points(
     )
 
 
+def _spread(points: Sequence[Point], utility: str, theme: Theme) -> dict[str, Any] | None:
+    """One standard deviation over repeats to either side of their mean, where there are repeats."""
+    deviations = [point.deviation(utility) for point in points]
+    if not any(deviations) or len(points) > _CROWDED:
+        return None
+    return {
+        "type": "data",
+        "array": [deviation or 0.0 for deviation in deviations],
+        "color": theme.muted,
+        "thickness": 1,
+        "width": 0,
+    }
+
+
 def _key(info: FrontInfo, theme: Theme) -> go.Scatter:
     """What the legend shows for the front: no point's own colour, which would look like a value."""
     what = "points of the front; larger and stronger: better certified" if info.certificate else "points of the front"
     marker = {"size": 10, "color": theme.paper, "line": {"color": theme.ink, "width": 1.5}}
     return go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=what)
+
+
+def _knee(point: Point, text: str, utility: str, theme: Theme) -> go.Scatter:
+    """A ring around the knee."""
+    return go.Scatter(
+        x=[point.values["epsilon"]],
+        y=[point.values[utility]],
+        mode="markers",
+        marker={"symbol": "circle-open", "size": 21, "color": theme.ink, "line": {"width": 2}},
+        customdata=[text],
+        hovertemplate="%{customdata}<extra>knee</extra>",
+        name="knee of the front",
+    )
 
 
 def color_bar(title: str) -> dict[str, Any]:

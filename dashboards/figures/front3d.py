@@ -8,15 +8,19 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._common import (
     FigureInfo,
+    Rows,
     header,
     hover_texts,
     label,
     log_ticks,
     new_figure,
+    point_rows,
     value_axis,
 )
 from dashboards.figures._theme import LIGHT, Theme
 from sweeper.records import Point
+
+_WITH_LINES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +53,13 @@ def info(data: SweepData) -> Front3dInfo:
     )
 
 
+def rows(info: Front3dInfo) -> Rows:
+    """The numbers of the figure: one row per point."""
+    return point_rows(info.front)
+
+
 def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the three-dimensional front; each point drops a line to the floor so that depth can be read."""
+    """Draw the three-dimensional front; each of few points drops a line to the floor so that depth can be read."""
     epsilons = [point.values["epsilon"] for point in info.front]
     utilities = [point.values[info.utility] for point in info.front]
     certified = [point.values[info.certificate or ""] for point in info.front]
@@ -69,16 +78,8 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     figure = new_figure(info, theme, empty=not epsilons, height=520, scene=scene, margin=margin, showlegend=False)
     if not epsilons:
         return figure
-    figure.add_trace(
-        go.Scatter3d(
-            x=[x for x in epsilons for _ in range(3)],
-            y=[y for y in utilities for _ in range(3)],
-            z=[value for z in certified for value in (0.0, z, None)],
-            mode="lines",
-            line={"color": theme.faint, "width": 1.5},
-            hoverinfo="skip",
-        )
-    )
+    if len(epsilons) <= _WITH_LINES:
+        figure.add_trace(_lines_to_the_floor(epsilons, utilities, certified, theme))
     figure.add_trace(
         go.Scatter3d(
             x=epsilons,
@@ -86,7 +87,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
             z=certified,
             mode="markers",
             marker={
-                "size": 5.5,
+                "size": 5.5 if len(epsilons) <= _WITH_LINES else 3.5,
                 "color": certified,
                 "colorscale": theme.colorscale(),
                 "line": {"color": theme.ink, "width": 0.5},
@@ -97,3 +98,16 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
         )
     )
     return figure
+
+
+def _lines_to_the_floor(
+    epsilons: list[float], utilities: list[float], certified: list[float], theme: Theme
+) -> go.Scatter3d:
+    return go.Scatter3d(
+        x=[x for x in epsilons for _ in range(3)],
+        y=[y for y in utilities for _ in range(3)],
+        z=[value for z in certified for value in (0.0, z, None)],
+        mode="lines",
+        line={"color": theme.faint, "width": 1.5},
+        hoverinfo="skip",
+    )

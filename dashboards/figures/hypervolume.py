@@ -1,47 +1,73 @@
 """Hypervolume of the front after each trial: what more trials brought, and whether more would help.
 
 Hypervolume is the share of a fixed box that the front dominates; the box is recorded with the sweep, so that
-sweeps can be compared. Trials count in the order in which they were proposed.
+sweeps can be compared. Trials count in the order in which they were proposed; beside each, the epochs trained so
+far, which is what a sweep pays for.
 """
 
 from dataclasses import dataclass
 from html import escape
+from itertools import accumulate
 
 import plotly.graph_objects as go
 
-from dashboards.data import SweepData
-from dashboards.figures._common import FigureInfo, header, new_figure
+from dashboards.data import SweepData, evenly
+from dashboards.figures._common import MANY, FigureInfo, Rows, header, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
-from sweeper.pareto import FrontArchive
+from sweeper.pareto import hypervolume_curve
 from sweeper.records import Point
+
+DRAWN_STEPS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypervolumeInfo(FigureInfo):
-    """Numbers of the hypervolume figure: one entry per trial that has points."""
+    """Numbers of the hypervolume figure: one entry per trial that has points, or per `DRAWN_STEPS`th part of many.
+
+    Attributes:
+        trials: the trial behind which it was measured.
+        counts: trials so far.
+        epochs: epochs so far, of all these trials.
+        values: the hypervolume.
+    """
 
     trials: tuple[str, ...]
+    counts: tuple[int, ...]
+    epochs: tuple[int, ...]
     values: tuple[float, ...]
 
 
 def info(data: SweepData) -> HypervolumeInfo:
     """Compute the hypervolume of the front after each trial."""
-    archive = FrontArchive(data.result.objectives)
-    points: dict[str, list[Point]] = {id_: [] for id_ in data.trials}
+    of_trial: dict[str, list[Point]] = {id_: [] for id_ in data.trials}
     for point in data.points:
-        points[point.trial].append(point)
-    by_trial = {id_: found for id_, found in points.items() if found}
-    values = []
-    for found in by_trial.values():
-        archive.add(found)
-        values.append(archive.hypervolume(data.result.box))
-    return HypervolumeInfo(**header(data, "hypervolume over trials"), trials=tuple(by_trial), values=tuple(values))
+        of_trial[point.trial].append(point)
+    ids = [id_ for id_, found in of_trial.items() if found]
+    ends = list(accumulate(len(of_trial[id_]) for id_ in ids))
+    counts = sorted(len(ids) - i for i in evenly(range(len(ids)), DRAWN_STEPS))  # the last one among them
+    epochs = tuple(ends[count - 1] for count in counts)
+    ordered = [point for found in of_trial.values() for point in found]
+    return HypervolumeInfo(
+        **header(data, "hypervolume over trials"),
+        trials=tuple(ids[count - 1] for count in counts),
+        counts=tuple(counts),
+        epochs=epochs,
+        values=hypervolume_curve(ordered, data.result.objectives, epochs, data.result.box),
+    )
+
+
+def rows(info: HypervolumeInfo) -> Rows:
+    """The numbers of the figure: one row per step."""
+    return [
+        {"trials": count, "last_trial": trial, "epochs": epochs, "hypervolume": value}
+        for count, trial, epochs, value in zip(info.counts, info.trials, info.epochs, info.values, strict=True)
+    ]
 
 
 def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the hypervolume over trials; marks show the trials that enlarged it."""
-    count = len(info.trials)
+    """Draw the hypervolume over trials; where they are few, marks show those that enlarged it."""
+    count = info.counts[-1] if info.counts else 0
     figure = new_figure(
         info,
         theme,
@@ -54,16 +80,18 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
     if not count:
         return figure
     before = (0.0, *info.values)
+    size = 7 if len(info.values) <= MANY else 0
     figure.add_trace(
         go.Scatter(
-            x=list(range(1, count + 1)),
+            x=list(info.counts),
             y=list(info.values),
             mode="lines+markers",
             line={"shape": "hv", "width": 2, "color": theme.blue},
-            marker={"size": [7 if now > last else 0 for now, last in zip(info.values, before, strict=False)]},
+            marker={"size": [size if now > last else 0 for now, last in zip(info.values, before, strict=False)]},
             text=[
-                f"after <b>{escape(trial)}</b><br>hypervolume {number(now, 4)}<br>gain {number(now - last)}"
-                for trial, now, last in zip(info.trials, info.values, before, strict=False)
+                f"after <b>{escape(trial)}</b>, {epochs} epochs in all<br>hypervolume {number(now, 4)}"
+                f"<br>gain {number(now - last)}"
+                for trial, epochs, now, last in zip(info.trials, info.epochs, info.values, before, strict=False)
             ],
             hovertemplate="%{text}<extra></extra>",
         )

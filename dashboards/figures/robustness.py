@@ -16,7 +16,9 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._common import (
     FigureInfo,
+    Rows,
     Step,
+    curve_line,
     epsilon_axis,
     header,
     label,
@@ -28,9 +30,6 @@ from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of, show
 from sweeper.objectives import radius
 from sweeper.records import Direction
-
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +60,22 @@ def info(data: SweepData) -> RobustnessInfo:
     )
 
 
+def rows(info: RobustnessInfo) -> Rows:
+    """The numbers of the figure: one row per step of each curve."""
+    return [
+        {
+            "name": curve.name,
+            "radius": curve.radius,
+            "epsilon": step.epsilon,
+            "value": step.value,
+            "trial": step.trial,
+            "epoch": step.epoch,
+        }
+        for curve in info.curves
+        for step in curve.steps
+    ]
+
+
 def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the robustness figure."""
     epsilons = [step.epsilon for curve in info.curves for step in curve.steps]
@@ -75,34 +90,17 @@ def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
             "title": {"text": label(info.curves[0].name if info.curves else "accuracy")},
         },
     )
-    colors = (theme.ink, theme.blue, theme.orange, theme.green, theme.purple, theme.red)
     for i, curve in enumerate(info.curves):
-        figure.add_trace(_curve(curve, info.right_end, colors[i % len(colors)], i))
+        figure.add_trace(_curve(curve, info.right_end, theme, i))
     return figure
 
 
-def _curve(curve: Curve, right_end: float, color: str, index: int) -> go.Scatter:
-    last = curve.steps[-1]
-    steps = [*curve.steps, Step(right_end, last.value, last.trial, last.epoch)]
+def _curve(curve: Curve, right_end: float, theme: Theme, index: int) -> go.Scatter:
     text = radius_of(curve.name)
+    texts = [
+        f"{escape(step.trial)}, epoch {step.epoch}<br>epsilon {show('epsilon', step.epsilon)}: "
+        f"{label(curve.name)} {show(curve.name, step.value)}"
+        for step in curve.steps
+    ]
     legend = "clean" if text is None else f"radius {escape(text)}"
-    return go.Scatter(
-        x=[step.epsilon for step in steps],
-        y=[step.value for step in steps],
-        mode="lines+markers",
-        line={"shape": "hv", "width": 2, "color": color, "dash": _DASHES[index % len(_DASHES)]},
-        marker={
-            "size": [6] * len(curve.steps) + [0],
-            "symbol": _SYMBOLS[index % len(_SYMBOLS)],
-            "color": color,
-            "opacity": 1,
-            "line": {"width": 0},
-        },
-        text=[
-            f"{escape(step.trial)}, epoch {step.epoch}<br>epsilon {show('epsilon', step.epsilon)}: "
-            f"{label(curve.name)} {show(curve.name, step.value)}"
-            for step in steps
-        ],
-        hovertemplate="%{text}<extra></extra>",
-        name=legend,
-    )
+    return curve_line(curve.steps, right_end, theme, index, name=legend, texts=texts)

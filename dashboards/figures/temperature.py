@@ -16,10 +16,9 @@ from math import isfinite, log10
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
-from dashboards.figures._common import FigureInfo, header, hover_texts, label, new_figure
+from dashboards.figures._common import FigureInfo, Rows, header, hover_texts, label, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import delta_text, number, radius_of, show, title_of
-from sweeper.config import flatten
 from sweeper.objectives import attack_radius, needs_two_classes, radius, radius_text
 from sweeper.records import MEMBERSHIP, Direction, Point
 
@@ -100,7 +99,10 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
     points = [point for point in data.points if finite(point, "epsilon", clean)]
     attacks = tuple(name for name in MEMBERSHIP if any(name in point.values for point in points))
     groups = _groups(data, {point.trial for point in points}) if certificates else []
-    inside = [[point for point in points if point.trial in ids] for _, _, ids in groups]
+    of_trial: dict[str, list[Point]] = {}
+    for point in points:
+        of_trial.setdefault(point.trial, []).append(point)
+    inside = [[point for id_ in ids for point in of_trial[id_]] for _, _, ids in groups]
     budget = _budget(inside) if epsilon is None else epsilon
     rows = []
     for (low, high, ids), candidates in zip(groups, inside, strict=True):
@@ -118,6 +120,28 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
         rows=tuple(rows) if shown else (),
         hover={point.key: text for point, text in zip(shown, hover_texts(data, shown), strict=True)},
     )
+
+
+def rows(info: TemperatureInfo) -> Rows:
+    """The numbers of the figure: one row per cell."""
+    return [
+        {
+            "temperature_low": row.low,
+            "temperature_high": row.high,
+            "trials": len(row.trials),
+            "max_epsilon": info.budget,
+            "value": name,
+            "best": cell.value,
+            "attacked": cell.attacked,
+            "trial": cell.point.trial,
+            "epoch": cell.point.epoch,
+            "epsilon": cell.point.values["epsilon"],
+            **dict(zip(info.attacks, row.membership, strict=True)),
+        }
+        for row in info.rows
+        for name, cell in zip(info.columns, row.cells, strict=True)
+        if cell is not None
+    ]
 
 
 def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
@@ -148,7 +172,7 @@ def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _groups(data: SweepData, known: set[str]) -> list[tuple[float, float, tuple[str, ...]]]:
     """Trials by temperature: one group each if they are few, else ranges of equal width in the logarithm."""
-    found = {id_: flatten(trial.config).get(TEMPERATURE) for id_, trial in data.trials.items() if id_ in known}
+    found = {id_: data.settings[id_].get(TEMPERATURE) for id_ in data.trials if id_ in known}
     numbers = {id_: float(t) for id_, t in found.items() if isinstance(t, int | float) and isfinite(t) and t > 0}
     distinct = sorted(set(numbers.values()))
     if len(distinct) < 2:

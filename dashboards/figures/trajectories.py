@@ -1,18 +1,21 @@
 """Trajectories: the way of every trial through the plane of epsilon and utility, and how it ended.
 
 Epsilon grows with the epochs, so a trial walks from left to right; a good trial hugs the front. As figure 14
-of Bethune et al. (2024), https://arxiv.org/abs/2305.16202.
+of Bethune et al. (2024), https://arxiv.org/abs/2305.16202. Rings are rungs at which a scheduler let a trial go on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboards.data import SweepData, finite
+from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._common import (
+    MANY,
     FigureInfo,
+    Rows,
     Step,
     epsilon_axis,
     header,
@@ -26,7 +29,7 @@ from dashboards.figures.front import step_line
 from dashboards.text import show
 from sweeper.records import TrialStatus
 
-DRAWN_TRIALS = 400
+DRAWN_TRIALS = 200
 _SYMBOLS = {
     TrialStatus.COMPLETED: "circle",
     TrialStatus.STOPPED: "square",
@@ -38,7 +41,7 @@ _SYMBOLS = {
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One trial's points in the order of their epochs."""
+    """One trial's points in the order of their epochs; by epoch, why it was let go on or ended there."""
 
     trial: str
     status: TrialStatus
@@ -46,6 +49,8 @@ class Trajectory:
     epochs: tuple[int, ...]
     epsilons: tuple[float, ...]
     values: tuple[float, ...]
+    passed: Mapping[int, str]
+    ended: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +59,7 @@ class TrajectoriesInfo(FigureInfo):
 
     Attributes:
         utility: name on the vertical axis.
-        trajectories: trials with at least one point, by id; the last `DRAWN_TRIALS` of them.
+        trajectories: trials with at least one point, by id; `DRAWN_TRIALS` of many, those on the front first.
         trials_total: trials with at least one point, drawn or not.
         steps: the staircase of the front, for comparison.
     """
@@ -72,18 +77,46 @@ def info(data: SweepData) -> TrajectoriesInfo:
         if finite(point, "epsilon", data.utility):
             row = (point.epoch, point.values["epsilon"], point.values[data.utility])
             points.setdefault(point.trial, []).append(row)
+    passed, ended = _decisions(data.decisions, goes_on=True), _decisions(data.decisions, goes_on=False)
     trajectories = []
-    for id_ in sorted(points):
+    for id_ in chosen_trials(data, sorted(points), DRAWN_TRIALS):
         epochs, epsilons, values = zip(*sorted(points[id_]), strict=True)
-        trial = data.trials[id_]
-        trajectories.append(Trajectory(id_, TrialStatus(trial.status), trial.reason, epochs, epsilons, values))
+        status, reason = TrialStatus(data.trials[id_].status), data.trials[id_].reason
+        decided = (passed.get(id_, {}), ended.get(id_, {}))
+        trajectories.append(Trajectory(id_, status, reason, epochs, epsilons, values, *decided))
     return TrajectoriesInfo(
         **header(data, "trajectories of the trials"),
         utility=data.utility,
-        trajectories=tuple(trajectories[-DRAWN_TRIALS:]),
-        trials_total=len(trajectories),
+        trajectories=tuple(trajectories),
+        trials_total=len(points),
         steps=staircase(data.front_points, data.utility, data.direction(data.utility)),
     )
+
+
+def _decisions(decisions: Iterable[Mapping[str, Any]], *, goes_on: bool) -> dict[str, dict[int, str]]:
+    """Reasons by trial and epoch; the last one where a resumed sweep decided again."""
+    found: dict[str, dict[int, str]] = {}
+    for decision in decisions:
+        if bool(decision.get("goes_on")) is goes_on:
+            found.setdefault(str(decision["trial"]), {})[int(decision["epoch"])] = str(decision.get("reason", ""))
+    return found
+
+
+def rows(info: TrajectoriesInfo) -> Rows:
+    """The numbers of the figure: one row per point, and what was decided there."""
+    return [
+        {
+            "trial": t.trial,
+            "epoch": epoch,
+            "epsilon": epsilon,
+            info.utility: value,
+            "decision": t.ended.get(epoch) or t.passed.get(epoch) or "",
+            "status": t.status.value,
+            "reason": t.reason,
+        }
+        for t in info.trajectories
+        for epoch, epsilon, value in zip(t.epochs, t.epsilons, t.values, strict=True)
+    ]
 
 
 def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
@@ -97,6 +130,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
         xaxis=epsilon_axis(info.epsilon_title, epsilons),
         yaxis=value_axis(info.utility),
     )
+    crowded = len(info.trajectories) > MANY
     colors = {
         TrialStatus.COMPLETED: theme.blue,
         TrialStatus.STOPPED: theme.orange,
@@ -107,14 +141,16 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     for status, color in colors.items():
         chosen = [t for t in info.trajectories if t.status is status]
         if chosen:
-            figure.add_trace(_paths(chosen, color, info.utility, status.value))
-            figure.add_trace(_ends(chosen, color, info.utility))
+            figure.add_trace(_paths(chosen, color, info.utility, status.value, crowded=crowded))
+            figure.add_trace(_ends(chosen, color, info.utility, size=6 if crowded else 8))
+    if any(t.passed for t in info.trajectories):
+        figure.add_trace(_rungs(info.trajectories, theme.muted, info.utility, size=4 if crowded else 7))
     if epsilons:
         figure.add_trace(step_line(info.steps, max(epsilons), theme.ink, name="front"))
     return figure
 
 
-def _paths(trajectories: Iterable[Trajectory], color: str, utility: str, status: str) -> go.Scatter:
+def _paths(trajectories: Iterable[Trajectory], color: str, utility: str, status: str, *, crowded: bool) -> go.Scatter:
     x: list[float | None] = []
     y: list[float | None] = []
     texts: list[str] = []
@@ -129,7 +165,7 @@ def _paths(trajectories: Iterable[Trajectory], color: str, utility: str, status:
         y=y,
         mode="lines",
         line={"color": color, "width": 1.2},
-        opacity=0.55,
+        opacity=0.3 if crowded else 0.55,
         text=texts,
         hovertemplate="%{text}<extra></extra>",
         legendgroup=status,
@@ -138,13 +174,32 @@ def _paths(trajectories: Iterable[Trajectory], color: str, utility: str, status:
     )
 
 
-def _ends(trajectories: list[Trajectory], color: str, utility: str) -> go.Scatter:
+def _rungs(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
+    """Where a trial was compared with others and went on."""
+    found = [
+        (epsilon, value, f"{_text(t, epoch, epsilon, value, utility)}<br>{escape(t.passed[epoch])}")
+        for t in trajectories
+        for epoch, epsilon, value in zip(t.epochs, t.epsilons, t.values, strict=True)
+        if epoch in t.passed
+    ]
+    return go.Scatter(
+        x=[epsilon for epsilon, _, _ in found],
+        y=[value for _, value, _ in found],
+        mode="markers",
+        marker={"symbol": "circle-open", "size": size, "color": color, "line": {"width": 1.2}},
+        text=[text for _, _, text in found],
+        hovertemplate="%{text}<extra></extra>",
+        name="went on at a rung",
+    )
+
+
+def _ends(trajectories: list[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
     status = trajectories[0].status
     return go.Scatter(
         x=[t.epsilons[-1] for t in trajectories],
         y=[t.values[-1] for t in trajectories],
         mode="markers",
-        marker={"symbol": _SYMBOLS[status], "size": 8, "color": color},
+        marker={"symbol": _SYMBOLS[status], "size": size, "color": color},
         text=[
             _text(t, t.epochs[-1], t.epsilons[-1], t.values[-1], utility)
             + f"<br>{status.value}{': ' + escape(t.reason) if t.reason else ''}"

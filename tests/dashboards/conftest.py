@@ -129,6 +129,7 @@ def _point(generator: np.random.Generator, id_: str, config: dict[str, Any], epo
         "epoch": epoch,
         "values": values,
         "accountants": {"rdp": 1.09 * epsilon, "pld": epsilon},
+        "repeats": {"accuracy": [accuracy - 0.02, accuracy + 0.01, accuracy + 0.01]},
         "test": None,
         "on_front": False,
         "model": None,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.data import read, varying
+from dashboards.data import chosen_trials, read
 from sweeper.errors import RecordError
 from sweeper.records import Direction, Point
 
@@ -43,6 +43,34 @@ def test_rows_that_the_front_does_not_hold_yet_are_read_too(make_front, load):
     assert data.sweep == {}
 
 
+def test_of_a_sweep_that_has_ended_only_the_front_is_read(make_front, load):
+    folder = Path(load(make_front()).directory)
+    (folder / "sweep.json").write_text(json.dumps({"status": "completed"}))
+    (folder / "points.jsonl").write_text("not read\n\n")
+    assert len(read(folder).points) == len(make_front()["points"])
+    (folder / "sweep.json").write_text(json.dumps({"status": "running"}))
+    with pytest.raises(RecordError, match="line 1 of"):
+        read(folder)
+
+
+def test_decisions_are_read_in_their_order(make_front, load):
+    folder = Path(load(make_front()).directory)
+    assert read(folder).decisions == ()
+    rows = [{"trial": "t0005", "epoch": e, "goes_on": e < 8} for e in (2, 8)]
+    (folder / "decisions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert list(read(folder).decisions) == rows
+
+
+def test_trials_of_the_front_come_first_and_others_evenly(small):
+    points = [
+        Point(trial=f"t{i}", epoch=1, values={"epsilon": 1.0, "accuracy": 1.0 if i == 3 else 0.5}) for i in range(10)
+    ]
+    data = small(points)
+    assert chosen_trials(data, list(data.trials), 4) == ("t0", "t3", "t4", "t7")
+    assert chosen_trials(data, list(data.trials), 10) == tuple(data.trials)
+    assert chosen_trials(small(points[3:4] * 1), ["t3"], 1) == ("t3",)
+
+
 def test_a_folder_without_a_front_is_refused(tmp_path):
     with pytest.raises(RecordError, match=r"front\.json"):
         read(tmp_path)
@@ -71,6 +99,6 @@ def test_only_epsilon_improves_downwards(sweep):
 
 
 def test_varying_names_keep_the_order_of_the_spec(sweep):
-    names = varying(sweep.trials)
+    names = sweep.varying
     assert names.index("model.width") < names.index("training.batch_size") < names.index("privacy.epsilon")
     assert "training.method" not in names

@@ -1,5 +1,6 @@
 import csv
 import io
+import json
 import struct
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -50,6 +51,7 @@ def test_the_command_line_finds_the_exporter_and_the_exporter_its_format(make_fr
     assert exporter.load() is commands.export
     assert commands.export(folder, folder / "front.html").read_text().startswith("<!DOCTYPE html>")
     assert commands.export(folder, folder / "front.csv").read_text().startswith("trial,epoch,")
+    assert commands.export(folder, folder / "r.csv", "robustness").read_text().startswith("name,radius,")
     assert not list(folder.glob("*.partial"))
 
 
@@ -60,8 +62,25 @@ def test_an_unknown_format_is_refused(sweep, tmp_path, name):
 
 
 def test_an_unknown_figure_is_refused(sweep, tmp_path):
-    with pytest.raises(ExportError, match=r"Expected a figure out of front, .*got 'pie'"):
-        export_front(sweep, tmp_path / "front.png", figure="pie")
+    for suffix in ("png", "html", "csv"):
+        with pytest.raises(ExportError, match=r"Expected a figure out of front, .*got 'pie'"):
+            export_front(sweep, tmp_path / f"front.{suffix}", figure="pie")
+
+
+def test_the_numbers_of_a_figure_are_a_table(sweep, tmp_path):
+    text = export_front(sweep, tmp_path / "h.csv", figure="hypervolume").read_text()
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [int(row["trials"]) for row in rows] == list(range(1, 25))
+    content = json.loads(export_front(sweep, tmp_path / "h.json", figure="hypervolume").read_text())
+    assert content["figure"] == "hypervolume"
+    assert [row["hypervolume"] for row in content["rows"]] == [float(row["hypervolume"]) for row in rows]
+
+
+def test_one_figure_is_a_page_of_its_own(sweep, tmp_path):
+    page = export_front(sweep, tmp_path / "t.html", figure="trajectories").read_text()
+    assert 'id="plot-trajectories"' in page
+    assert 'id="plot-front"' not in page
+    assert "<title>digits: trajectories of the trials</title>" in page
 
 
 def test_a_place_that_cannot_be_written_is_refused_and_nothing_is_left(sweep, tmp_path):

@@ -1,17 +1,21 @@
 import json
 import re
 import subprocess
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 from dashboards import _html, build_report
 from dashboards._html import Html, each, json_script, tag
+from dashboards._tables import decisions_table
 from dashboards.export import find_browser
 from dashboards.figures import plotly_js
 from dashboards.report import PANELS
 from dashboards.text import MISSING
+from sweeper.records import Point, Trial, TrialStatus
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 VOID = {"meta", "br", "col"}
@@ -122,6 +126,53 @@ def test_the_table_has_a_sortable_row_for_every_point_of_the_front(sweep, own):
     )
     assert [float(e) for e in epsilons] == [p.values["epsilon"] for p in sweep.front_points]
     assert table.count('<button type="button">') == table.count("<th ")
+
+
+def test_the_knee_is_named(sweep, page):
+    knee = sweep.result.knee
+    assert f"Knee of the front: {knee.trial}, epoch {knee.epoch}, with epsilon" in page.words
+
+
+def test_why_trials_ended_early_is_a_table(sweep, page):
+    assert "ended early" not in page.words
+    rung = {"trial": "t0005", "epoch": 8, "goes_on": False, "reason": "rank 11 of 12", "rung": 8}
+    projected = {"trial": "t0017", "epoch": 8, "goes_on": False, "reason": "stays behind", "rung": None}
+    passed = {"trial": "t0000", "epoch": 8, "goes_on": True, "reason": "rank 1 of 12", "rung": 8}
+    html = build_report(replace(sweep, decisions=(passed, rung, projected)))
+    words = Page(html).words
+    assert "2 trials ended early (1 by a rung, 1 by projection); 1 times one went on" in words
+    assert "stays behind" in words
+    assert "<details open>" in html
+    html = decisions_table(replace(sweep, decisions=(rung,) * 301))
+    assert "<details open>" not in html
+    cut = "Shown: 300 of 301 of these decisions, evenly spread; all of them are in decisions.jsonl."
+    assert cut in Page(html).words
+
+
+def test_a_huge_sweep_has_a_report_that_opens_quickly(small):
+    generator = np.random.default_rng(0)
+    count, epochs = 500, 10
+    trials = tuple(
+        Trial(
+            id=f"t{i:04d}", config={"training": {"rate": float(r), "width": int(64 * r)}}, status=TrialStatus.COMPLETED
+        )
+        for i, r in enumerate(generator.uniform(size=count))
+    )
+    points = [
+        Point(trial=t.id, epoch=e, values={"epsilon": e * (0.1 + r), "accuracy": r * a, "certified@0.25": a * (1 - r)})
+        for t in trials
+        for r, a in [(t.config["training"]["rate"], 1.0)]
+        for e, a in enumerate(np.sort(generator.uniform(size=epochs)).tolist(), start=1)
+    ]
+    data = small(points, objectives=("epsilon", "accuracy", "certified@0.25"), trials=trials)
+    started = time.process_time()
+    html = build_report(data)
+    assert time.process_time() - started < 6.0  # about 1.5 on an idle machine
+    assert len(html) - len(plotly_js()) < 3_000_000
+    words = Page(html).words
+    assert f"Drawn: 200 of {count} trials, those on the front among them." in words
+    assert f"Shown: 300 of {count} trials, those on the front among them; all of them are in front.csv." in words
+    assert "points of the front, evenly spread over epsilon; all of them are in front.csv." in words
 
 
 def test_an_exploratory_sweep_says_so_first(exploratory_sweep, page):

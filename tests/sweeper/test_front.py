@@ -58,6 +58,7 @@ def test_the_file_holds_what_design_promises(front, tmp_path):
         "epoch": 1,
         "values": {"epsilon": 1.0, "accuracy": 0.8, "certified@1/4": 0.3},
         "accountants": {"rdp": 1.1, "pld": 1.0},
+        "repeats": {},
         "test": None,
         "model": "models/t0001-1.safetensors",
         "on_front": True,
@@ -89,6 +90,17 @@ def test_a_front_comes_back_as_it_was(front, tmp_path):
     assert again.front_points == front.front_points
     assert again.ledger == front.ledger
     assert again.claim == front.claim
+
+
+def test_the_knee_is_in_the_file_and_an_older_file_lacks_it(front, tmp_path):
+    path = tmp_path / "front.json"
+    front.write(path)
+    content = json.loads(path.read_text())
+    assert content["knee"] == {"trial": front.knee.trial, "epoch": front.knee.epoch}
+    assert front.knee.key in front.on_front
+    del content["knee"]
+    path.write_text(json.dumps(content))
+    assert read_front(path).knee == front.knee
 
 
 def test_an_empty_front_is_readable(objectives, claim, tmp_path):
@@ -163,6 +175,13 @@ def test_the_table_has_one_row_per_point(front):
         "3",
         "inf",
     )
+
+
+def test_the_table_has_deviations_over_repeats(trial, make_point, objectives, claim):
+    point = make_point("t0001", 1, 1.0, 0.8, repeats={"accuracy": (0.7, 0.9)})
+    front = build_front(sweep="s", objectives=objectives, trials=[trial], points=[point], ledger={}, claim=claim)
+    (row,) = csv.DictReader(io.StringIO(front.to_csv()))
+    assert float(row["deviation.accuracy"]) == pytest.approx(0.02**0.5)
 
 
 def test_the_table_is_a_data_frame(front):

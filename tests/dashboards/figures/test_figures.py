@@ -1,6 +1,8 @@
 """Robustness, three dimensions, trajectories, hypervolume, configurations, and what all figures share."""
 
+import itertools
 import re
+from dataclasses import replace
 from math import inf, nan
 
 import pytest
@@ -9,6 +11,7 @@ from dashboards.figures import (
     DARK,
     FIGURES,
     LIGHT,
+    NUMBERS,
     as_json,
     configurations,
     exchange,
@@ -20,6 +23,7 @@ from dashboards.figures import (
 )
 from dashboards.figures._common import WATERMARK, epsilon_axis, log_ticks
 from dashboards.text import MISSING
+from sweeper import pareto
 from sweeper.pareto import hypervolume as measure
 from sweeper.records import Point, Trial, TrialStatus
 
@@ -106,12 +110,33 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     assert len({trace.marker.symbol for trace in ends.values()}) == 4
 
 
-def test_only_the_latest_trajectories_of_a_huge_sweep_are_drawn(small):
-    points = [Point(trial=f"t{i:04d}", epoch=1, values={"epsilon": 1.0, "accuracy": 0.5}) for i in range(500)]
+def test_of_a_huge_sweep_the_trials_of_the_front_are_drawn_and_others_evenly(small):
+    points = [
+        Point(trial=f"t{i:04d}", epoch=1, values={"epsilon": 1.0, "accuracy": 0.9 if i in (7, 499) else 0.5})
+        for i in range(500)
+    ]
     info = trajectories.info(small(points))
+    drawn = [int(t.trial[1:]) for t in info.trajectories]
     assert info.trials_total == 500
-    assert len(info.trajectories) == trajectories.DRAWN_TRIALS
-    assert info.trajectories[-1].trial == "t0499"
+    assert len(drawn) == trajectories.DRAWN_TRIALS
+    assert {7, 499} < set(drawn)
+    assert drawn == sorted(drawn)
+    assert max(b - a for a, b in itertools.pairwise(drawn)) <= 4
+
+
+def test_rungs_that_a_trial_passed_are_rings_with_their_reason(sweep):
+    went_on = {"trial": "t0000", "epoch": 3, "goes_on": True, "reason": "rank 1 of <3>: goes on"}
+    ended = {"trial": "t0005", "epoch": 8, "goes_on": False, "reason": "rank 11 of 12"}
+    data = replace(sweep, decisions=(went_on | {"reason": "asked first"}, went_on, ended))
+    info = trajectories.info(data)
+    (rungs,) = (trace for trace in trajectories.plot(info).data if trace.name == "went on at a rung")
+    first = next(t for t in info.trajectories if t.trial == "t0000")
+    assert (list(rungs.x), list(rungs.y)) == ([first.epsilons[2]], [first.values[2]])
+    assert "rank 1 of &lt;3&gt;: goes on" in rungs.text[0]
+    rows = {(row["trial"], row["epoch"]): row for row in trajectories.rows(info)}
+    assert rows["t0005", 8]["decision"] == "rank 11 of 12"
+    assert rows["t0000", 3]["decision"] == "rank 1 of <3>: goes on"
+    assert rows["t0000", 2]["decision"] == ""
 
 
 def test_hypervolume_never_falls_and_ends_at_that_of_all_points(sweep):
@@ -120,6 +145,26 @@ def test_hypervolume_never_falls_and_ends_at_that_of_all_points(sweep):
     assert list(info.values) == sorted(info.values)
     whole = measure(sweep.points, sweep.result.objectives, sweep.result.box)
     assert info.values[-1] == pytest.approx(whole, rel=1e-12)
+
+
+def test_hypervolume_counts_the_epochs_that_were_paid_for(sweep):
+    info = hypervolume.info(sweep)
+    assert info.counts == tuple(range(1, 25))
+    assert info.epochs[-1] == len(sweep.points)
+    assert hypervolume.rows(info)[5]["epochs"] == 5 * 20 + 8  # the sixth was stopped
+
+
+def test_of_many_trials_the_hypervolume_is_measured_so_often_and_no_oftener(small, monkeypatch):
+    count = 1001
+    values = [{"epsilon": 1.0, "accuracy": i / (2 * count)} for i in range(count)]
+    data = small([Point(trial=f"t{i:04d}", epoch=1, values=v) for i, v in enumerate(values)])
+    measured = []
+    monkeypatch.setattr(pareto, "_volume", lambda rows: measured.append(len(rows)) or float(len(measured)))
+    info = hypervolume.info(data)
+    assert len(measured) == hypervolume.DRAWN_STEPS  # every step brought a better point
+    assert max(measured) == 1  # and was measured on the front alone
+    assert info.counts[-1] == count
+    assert list(info.counts) == sorted(set(info.counts))
 
 
 def test_hypervolume_of_one_point_is_its_box(small):
@@ -202,6 +247,15 @@ def test_no_figure_lets_a_name_become_markup(make_front, load, name):
     text = str(as_json(FIGURES[name](load(front), LIGHT)))
     assert not re.search(r"<(i|u|script)>|<b>x", text)
     assert "&lt;script&gt;" in text
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_has_its_numbers_as_flat_rows(sweep, small, name):
+    rows = NUMBERS[name](sweep)
+    assert rows
+    assert all(row.keys() == rows[0].keys() for row in rows)
+    assert all(isinstance(value, str | int | float | None) for row in rows for value in row.values())
+    assert NUMBERS[name](small([])) == []
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -128,6 +128,39 @@ def test_many_dominated_points_are_thinned_evenly(small):
     assert gaps <= {2, 3}
 
 
+def test_repeats_are_error_bars_of_one_standard_deviation(sweep, small):
+    (trace,) = (t for t in front.plot(front.info(sweep)).data if t.name == "points of the front")
+    assert trace.error_y.array == pytest.approx([0.03 / 3**0.5] * len(trace.x))
+    assert " ± 1.7 % (test " in front.info(sweep).front_hover[0]
+    single = front.plot(front.info(small([point("a", 1, 1.0, 0.5), point("a", 2, 2.0, 0.6)])))
+    assert all(t.error_y.array is None for t in single.data)
+
+
+def test_the_knee_is_ringed(sweep):
+    info = front.info(sweep)
+    knee, text = info.knee
+    assert knee == sweep.result.knee
+    (ring,) = (trace for trace in front.plot(info).data if trace.name == "knee of the front")
+    assert (ring.x, ring.y) == ((knee.values["epsilon"],), (knee.values["accuracy"],))
+    assert ring.customdata[0] == text
+    assert [(row["trial"], row["epoch"]) for row in front.rows(info) if row["knee"]] == [knee.key]
+
+
+def test_a_front_without_a_knee_has_no_ring(small):
+    info = front.info(small([point("a", 1, 1.0, 0.5)]))
+    assert info.knee is None
+    assert "knee of the front" not in [trace.name for trace in front.plot(info).data]
+
+
+def test_many_points_are_drawn_smaller(small):
+    def sizes(count):
+        points = [point("a", i, 1.0 + i, 0.5 + i / 1000, 0.1 + i / 1000) for i in range(count)]
+        (trace,) = (t for t in front.plot(front.info(small(points))).data if t.name == "points of the front")
+        return trace.marker.size
+
+    assert max(sizes(300)) == max(sizes(30)) / 2
+
+
 def test_a_sweep_without_points_says_so(small):
     figure = front.plot(front.info(small([])))
     assert [a.text for a in figure.layout.annotations] == ["no points yet"]

@@ -1,0 +1,132 @@
+"""One front per architecture: which kind of network to take at which epsilon.
+
+Where every trial has the same architecture, per method, else per loss. Every curve picks its own models.
+"""
+
+from dataclasses import dataclass
+from html import escape
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData, finite
+from dashboards.figures._common import (
+    FigureInfo,
+    Rows,
+    Step,
+    curve_line,
+    epsilon_axis,
+    header,
+    label,
+    new_figure,
+    staircase,
+    value_axis,
+)
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.text import setting, show
+from sweeper.records import Point
+
+KINDS = {"model.architecture": "architecture", "training.method": "method", "training.loss.name": "loss"}
+MOST_CURVES = 6  # as many as there are colours; the others go together
+OTHERS = "others"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The staircase of the trials that share one setting."""
+
+    name: str
+    trials: int
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchitecturesInfo(FigureInfo):
+    """Numbers of the architectures figure.
+
+    Attributes:
+        utility: name of the objective on the vertical axis.
+        setting: dotted name of the setting that tells the curves apart.
+        kinds: those with most trials first; none where no such setting differs between trials.
+        right_end: largest epsilon of any point.
+    """
+
+    utility: str
+    setting: str
+    kinds: tuple[Kind, ...]
+    right_end: float
+
+
+def info(data: SweepData, *, by: str | None = None) -> ArchitecturesInfo:
+    """Compute one front per architecture over all points.
+
+    Args:
+        data: the sweep.
+        by: dotted name of another setting to tell the curves apart by.
+    """
+    by = by or next((name for name in KINDS if name in data.varying), "model.architecture")
+    groups: dict[str, set[str]] = {}
+    for id_, settings in data.settings.items():
+        if settings.get(by) is not None:
+            groups.setdefault(setting(settings[by]), set()).add(id_)
+    usable = [point for point in data.points if finite(point, "epsilon", data.utility)]
+    kinds = [_kind(data, name, ids, usable) for name, ids in _merged(groups).items()]
+    kinds = [kind for kind in kinds if kind.steps]
+    return ArchitecturesInfo(
+        **header(data, f"one front per {KINDS.get(by, escape(by))}"),
+        utility=data.utility,
+        setting=by,
+        kinds=tuple(kinds) if len(kinds) > 1 else (),
+        right_end=max((point.values["epsilon"] for point in usable), default=1.0),
+    )
+
+
+def rows(info: ArchitecturesInfo) -> Rows:
+    """The numbers of the figure: one row per step of each curve."""
+    return [
+        {
+            info.setting: kind.name,
+            "trials": kind.trials,
+            "epsilon": step.epsilon,
+            info.utility: step.value,
+            "trial": step.trial,
+            "epoch": step.epoch,
+        }
+        for kind in info.kinds
+        for step in kind.steps
+    ]
+
+
+def plot(info: ArchitecturesInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the architectures figure."""
+    epsilons = [step.epsilon for kind in info.kinds for step in kind.steps]
+    figure = new_figure(
+        info,
+        theme,
+        empty=not epsilons,
+        height=440,
+        xaxis=epsilon_axis(info.epsilon_title, [*epsilons, *([info.right_end] if epsilons else [])]),
+        yaxis=value_axis(info.utility),
+    )
+    for i, kind in enumerate(info.kinds):
+        texts = [
+            f"{escape(kind.name)}: {escape(step.trial)}, epoch {step.epoch}<br>"
+            f"epsilon {show('epsilon', step.epsilon)}: {label(info.utility)} {show(info.utility, step.value)}"
+            for step in kind.steps
+        ]
+        name = f"{escape(kind.name)} ({kind.trials} trials)"
+        figure.add_trace(curve_line(kind.steps, info.right_end, theme, i, name=name, texts=texts))
+    return figure
+
+
+def _merged(groups: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Largest first; what is beyond the colours goes together."""
+    ordered = dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
+    if len(ordered) <= MOST_CURVES:
+        return ordered
+    kept = dict(list(ordered.items())[: MOST_CURVES - 1])
+    return {**kept, OTHERS: set().union(*list(ordered.values())[MOST_CURVES - 1 :])}
+
+
+def _kind(data: SweepData, name: str, ids: set[str], points: list[Point]) -> Kind:
+    chosen = [point for point in points if point.trial in ids]
+    return Kind(name, len(ids), staircase(chosen, data.utility, data.direction(data.utility)))

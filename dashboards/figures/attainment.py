@@ -1,0 +1,178 @@
+"""Attainment bands: what the best, the median and the worst run reach at every epsilon.
+
+Runs are the sweeps of one spec in a comparison, or the repeats of every configuration in one sweep.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from html import escape
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData
+from dashboards.figures._common import FigureInfo, Rows, epsilon_axis, header, label, new_figure, value_axis
+from dashboards.figures._compared import colors, compared
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.text import show
+from sweeper.attainment import Surface, attainment
+from sweeper.comparison import Comparison
+from sweeper.records import Objective, Point
+
+_OPACITY = 0.18
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The surfaces of one spec."""
+
+    spec: str
+    runs: int
+    surfaces: tuple[Surface, ...]
+
+    def surface(self, name: str) -> Surface | None:
+        """The best, the median or the worst one."""
+        return next((surface for surface in self.surfaces if surface.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttainmentInfo(FigureInfo):
+    """Numbers of the attainment figure: one band per spec with at least two runs.
+
+    Attributes:
+        utility: name on the vertical axis.
+        bands: by spec.
+        runs: what the runs are, in words.
+        right_end: largest epsilon of any surface.
+    """
+
+    utility: str
+    bands: tuple[Band, ...]
+    runs: str
+    right_end: float
+
+
+def info(comparison: Comparison) -> AttainmentInfo:
+    """Compute the attainment bands."""
+    runs = {group.name: len(group.runs) for group in comparison.groups}
+    bands = tuple(Band(name, runs[name], surfaces) for name, surfaces in comparison.surfaces().items())
+    return AttainmentInfo(
+        **compared(comparison, "what the runs attain"),
+        utility=comparison.utility.name,
+        bands=bands,
+        runs="runs",
+        right_end=_right_end(bands),
+    )
+
+
+def info_of_repeats(data: SweepData) -> AttainmentInfo:
+    """Compute what the repeats of one sweep attain: its first, second, ... training of every configuration."""
+    outcomes = [point for point in data.points if len(point.repeats.get(data.utility, ())) > 1]
+    count = min((len(point.repeats[data.utility]) for point in outcomes), default=0)
+    runs = [[_outcome(point, data.utility, number) for point in outcomes] for number in range(count)]
+    surfaces = attainment(runs, Objective(data.utility, data.direction(data.utility)))
+    bands = (Band(data.name, count, surfaces),) if surfaces else ()
+    return AttainmentInfo(
+        **header(data, "what the repeats attain"),
+        utility=data.utility,
+        bands=bands,
+        runs="repeats",
+        right_end=_right_end(bands),
+    )
+
+
+def _outcome(point: Point, name: str, number: int) -> Point:
+    """The point as one of its repeats alone would be."""
+    return replace(point, values={**point.values, name: point.repeats[name][number]})
+
+
+def _right_end(bands: Sequence[Band]) -> float:
+    ends = [step[0] for band in bands for surface in band.surfaces for step in surface.steps]
+    return max(ends, default=1.0)
+
+
+def rows(info: AttainmentInfo) -> Rows:
+    """The numbers of the figure: one row per step of each surface."""
+    return [
+        {"name": band.spec, "runs": band.runs, "surface": surface.name, "at_least": surface.count}
+        | {"epsilon": epsilon, info.utility: value}
+        for band in info.bands
+        for surface in band.surfaces
+        for epsilon, value in surface.steps
+    ]
+
+
+def plot(info: AttainmentInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the bands between best and worst, and the medians as lines."""
+    epsilons = [step[0] for band in info.bands for surface in band.surfaces for step in surface.steps]
+    figure = new_figure(
+        info,
+        theme,
+        empty=not epsilons,
+        height=460,
+        xaxis=epsilon_axis(info.epsilon_title, epsilons),
+        yaxis=value_axis(info.utility),
+    )
+    if not epsilons:
+        figure.update_annotations(selector={"text": "no points yet"}, text=f"no spec with two {info.runs}")
+    palette = colors(theme)
+    for i, band in enumerate(info.bands):
+        color = palette[i % len(palette)]
+        figure.add_traces(_band(band, color, info.right_end))
+        for name, dash, width in (("best", "dot", 1.0), ("worst", "dot", 1.0), ("median", "solid", 2.2)):
+            surface = band.surface(name)
+            if surface is not None:
+                figure.add_trace(_line(info, band, surface, color, dash, width))
+    return figure
+
+
+def _path(surface: Surface, right_end: float) -> tuple[list[float], list[float]]:
+    """The corners of a staircase, to the right end."""
+    xs: list[float] = []
+    ys: list[float] = []
+    for epsilon, value in surface.steps:
+        xs += [epsilon] * (2 if ys else 1)
+        ys += [*ys[-1:], value]
+    return [*xs, right_end], [*ys, ys[-1]]
+
+
+def _band(band: Band, color: str, right_end: float) -> list[go.Scatter]:
+    """The area between best and worst; where no worst surface is yet, the band is not filled."""
+    best, worst = band.surface("best"), band.surface("worst")
+    if best is None or worst is None:
+        return []
+    start = worst.steps[0][0]
+    inside = Surface(best.name, best.count, ((start, best.at(start) or 0.0), *(s for s in best.steps if s[0] > start)))
+    (low_x, low_y), (high_x, high_y) = _path(worst, right_end), _path(inside, right_end)
+    return [
+        go.Scatter(
+            x=[*high_x, *low_x[::-1]],
+            y=[*high_y, *low_y[::-1]],
+            mode="lines",
+            fill="toself",
+            line={"width": 0, "color": color},
+            fillcolor=color,
+            opacity=_OPACITY,
+            hoverinfo="skip",
+            showlegend=False,
+            legendgroup=escape(band.spec),
+        )
+    ]
+
+
+def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, dash: str, width: float) -> go.Scatter:
+    xs, ys = _path(surface, info.right_end)
+    return go.Scatter(
+        x=xs,
+        y=ys,
+        mode="lines",
+        line={"color": color, "dash": dash, "width": width},
+        text=[
+            f"<b>{escape(band.spec)}</b>, {surface.name}: attained by {surface.count} of {band.runs} {info.runs}<br>"
+            f"epsilon {show('epsilon', x)}: {label(info.utility)} {show(info.utility, y)}"
+            for x, y in zip(xs, ys, strict=True)
+        ],
+        hovertemplate="%{text}<extra></extra>",
+        name=f"{escape(band.spec)}: median of {band.runs} {info.runs}, band from worst to best",
+        legendgroup=escape(band.spec),
+        showlegend=surface.name == "median",
+    )

@@ -1,0 +1,133 @@
+"""Which hyperparameters mattered: one panel per objective, one bar per parameter."""
+
+from dataclasses import dataclass
+from html import escape
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData
+from dashboards.figures._common import FigureInfo, Rows, header, label, new_figure, short_names
+from dashboards.figures._theme import LIGHT, Theme
+from sweeper.importance import FRONT, LEAST_TRIALS, Importance, importances
+
+UNEXPLAINED = 0.1  # below this share of the variance a panel is drawn pale
+_BAR_PIXELS = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportancesInfo(FigureInfo):
+    """Numbers of the importances figure.
+
+    Attributes:
+        parameters: dotted names, the one that matters most in any panel first.
+        importances: one for each panel; none with too few trials.
+    """
+
+    parameters: tuple[str, ...]
+    importances: tuple[Importance, ...]
+
+
+def info(data: SweepData) -> ImportancesInfo:
+    """Compute the importances; empty with fewer than `sweeper.importance.LEAST_TRIALS` trials."""
+    found = importances(data.result)
+    names = dict.fromkeys(name for importance in found for name in importance.shares)
+    largest = {name: max(importance.shares[name] for importance in found) for name in names}
+    return ImportancesInfo(
+        **header(data, "what mattered"),
+        parameters=tuple(sorted(names, key=lambda name: -largest[name])),
+        importances=found,
+    )
+
+
+def rows(info: ImportancesInfo) -> Rows:
+    """The numbers of the figure: one row per panel and parameter."""
+    return [
+        {
+            "target": importance.target,
+            "explained": importance.explained,
+            "parameter": name,
+            "share": importance.shares[name],
+        }
+        for importance in info.importances
+        for name in info.parameters
+    ]
+
+
+def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the importances side by side, on one scale; a panel whose results are not explained is pale."""
+    figure = new_figure(
+        info,
+        theme,
+        empty=not info.importances,
+        height=170 + _BAR_PIXELS * max(4, len(info.parameters)),
+        showlegend=False,
+        margin={"t": 84, "b": 76},
+    )
+    if not info.importances:
+        figure.update_annotations(
+            selector={"text": "no points yet"}, text=f"fewer than {LEAST_TRIALS} trials to learn from"
+        )
+        return figure
+    labels = short_names(info.parameters, [importance.target for importance in info.importances])
+    largest = max(max(importance.shares.values()) for importance in info.importances)
+    width = 1.0 / len(info.importances)
+    for i, importance in enumerate(info.importances, start=1):
+        figure.add_trace(_bars(info, importance, [labels[name] for name in info.parameters], i, theme))
+        domain = [(i - 1) * width, i * width - (0.03 if i < len(info.importances) else 0.0)]
+        axis = {"domain": domain, "range": [0.0, 1.08 * (largest or 1.0)], "tickformat": ".0%", "nticks": 4}
+        figure.update_layout({f"xaxis{i}": axis})
+        figure.add_annotation(
+            text=f"{_title(importance)}<br><sup>{_explained(importance)}</sup>",
+            x=domain[0],
+            xanchor="left",
+            y=1.02,
+            yanchor="bottom",
+            xref="paper",
+            yref="paper",
+            align="left",
+            showarrow=False,
+            font={"size": 13, "color": theme.ink},
+        )
+    figure.update_layout(
+        yaxis={"autorange": "reversed", "type": "category", "showgrid": False, "ticks": "", "ticklabelstandoff": 6},
+        bargap=0.35,
+    )
+    figure.add_annotation(
+        text="share of the variance that goes with the parameter",
+        x=0.5,
+        y=0.0,
+        yshift=-40,
+        yanchor="top",
+        xref="paper",
+        yref="paper",
+        showarrow=False,
+        font={"size": 13, "color": theme.muted},
+    )
+    return figure
+
+
+def _title(importance: Importance) -> str:
+    return "front of the trial" if importance.target == FRONT else label(importance.target)
+
+
+def _explained(importance: Importance) -> str:
+    if importance.explained < UNEXPLAINED:
+        return "not explained by the configuration"
+    return f"{importance.explained:.0%} explained"
+
+
+def _bars(info: ImportancesInfo, importance: Importance, labels: list[str], panel: int, theme: Theme) -> go.Bar:
+    shares = [importance.shares[name] for name in info.parameters]
+    return go.Bar(
+        x=shares,
+        y=[escape(text) for text in labels],
+        orientation="h",
+        marker={"color": theme.faint if importance.explained < UNEXPLAINED else theme.blue},
+        text=[
+            f"<b>{escape(name)}</b><br>{_title(importance)}: {share:.1%}"
+            for name, share in zip(info.parameters, shares, strict=True)
+        ],
+        textposition="none",
+        hovertemplate="%{text}<extra></extra>",
+        xaxis=f"x{panel}" if panel > 1 else "x",
+    )

@@ -1,0 +1,74 @@
+"""Hypervolumes of several sweeps: one mark per run, one line per spec for the mean of its runs."""
+
+from dataclasses import dataclass
+from html import escape
+
+import plotly.graph_objects as go
+
+from dashboards.figures._common import SYMBOLS, FigureInfo, Rows, new_figure
+from dashboards.figures._compared import colors, compared
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.text import number
+from sweeper.comparison import Comparison, Group
+
+_ROW_PIXELS = 56
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumesInfo(FigureInfo):
+    """Numbers of the hypervolumes figure."""
+
+    groups: tuple[Group, ...]
+
+
+def info(comparison: Comparison) -> VolumesInfo:
+    """Take the hypervolumes of the comparison."""
+    return VolumesInfo(**compared(comparison, "hypervolume of each run"), groups=comparison.groups)
+
+
+def rows(info: VolumesInfo) -> Rows:
+    """The numbers of the figure: one row per run."""
+    return [
+        {"name": group.name, "sweep": run.label, "hypervolume": run.hypervolume, "mean_of_name": group.mean}
+        for group in info.groups
+        for run in group.runs
+    ]
+
+
+def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the hypervolumes."""
+    figure = new_figure(
+        info,
+        theme,
+        empty=False,
+        height=150 + _ROW_PIXELS * max(2, len(info.groups)),
+        showlegend=False,
+        xaxis={"title": {"text": "hypervolume (share of the box)"}},
+        yaxis={"autorange": "reversed", "type": "category", "ticks": "", "showgrid": False, "ticklabelstandoff": 6},
+    )
+    palette = colors(theme)
+    for i, group in enumerate(info.groups):
+        color = palette[i % len(palette)]
+        name = escape(group.name)
+        figure.add_trace(
+            go.Scatter(
+                x=list(group.volumes),
+                y=[name] * len(group.runs),
+                mode="markers",
+                marker={"size": 10, "color": color, "symbol": SYMBOLS[i % len(SYMBOLS)], "opacity": 0.8},
+                text=[f"<b>{escape(run.label)}</b><br>hypervolume {number(run.hypervolume, 4)}" for run in group.runs],
+                hovertemplate="%{text}<extra></extra>",
+            )
+        )
+        if len(group.runs) > 1:
+            figure.add_trace(
+                go.Scatter(
+                    x=[group.mean],
+                    y=[name],
+                    mode="markers",
+                    marker={"size": 26, "symbol": "line-ns-open", "color": color, "line": {"width": 2}},
+                    text=[f"mean of {len(group.runs)} runs: {number(group.mean, 4)}"],
+                    hovertemplate="%{text}<extra></extra>",
+                )
+            )
+    return figure

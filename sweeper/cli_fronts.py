@@ -1,0 +1,78 @@
+"""The commands that draw: the front of a sweep, and several sweeps side by side. Each is one function call."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeper.errors import ExportError
+
+app = typer.Typer()
+
+SweepFolderArgument = Annotated[Path, typer.Argument(help="The folder of a sweep.", show_default=False)]
+Figure = Annotated[str | None, typer.Option(help="One figure of the report instead of all of it.", show_default=False)]
+
+
+@app.command()
+def front(
+    sweep: SweepFolderArgument,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="html (the default), png, svg, pdf, csv or json.", show_default=False),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write.")] = None,
+    figure: Figure = None,
+) -> None:
+    """Write the front of a sweep, its report, or one of its figures to a file."""
+    from sweeper.exporters import exporter
+    from sweeper.sweep import load
+
+    load(sweep)
+    path = output or sweep / f"{figure or 'front'}.{format_ or 'html'}"
+    if format_ is not None and path.suffix != f".{format_}":
+        raise ExportError(f"Expected a file name that ends in .{format_}, got {path}: change --output or --format")
+    exporter("front")(sweep, path, figure)
+    typer.echo(str(path))
+
+
+@app.command()
+def compare(
+    sweeps: Annotated[list[Path], typer.Argument(help="The folders of two sweeps or more.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file to write: html, png, svg, pdf, csv or json.")
+    ] = None,
+    figure: Figure = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Compare sweeps of different delta, relation, data or objectives.")
+    ] = False,
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(help='Worst value that counts in the hypervolume, "epsilon=10"; repeatable.'),
+    ] = None,
+    linear_epsilon: Annotated[
+        bool, typer.Option("--linear-epsilon", help="Measure epsilon itself, not its logarithm.")
+    ] = False,
+) -> None:
+    """Compare sweeps: hypervolume of each, and differences between specs with their confidence."""
+    from sweeper.comparison import compare as compare_fronts
+    from sweeper.exporters import exporter
+    from sweeper.overview import comparison_view, print_view
+    from sweeper.sweep import load
+
+    found = compare_fronts(
+        [(str(sweep), load(sweep).front()) for sweep in sweeps],
+        anyway=anyway,
+        reference=dict(_reference(text) for text in reference or []),
+        log_epsilon=not linear_epsilon,
+    )
+    print_view(comparison_view(found))
+    if output is not None:
+        typer.echo(str(exporter("comparison")(found, output, figure)))
+
+
+def _reference(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise ExportError(f"Expected OBJECTIVE=NUMBER such as epsilon=10, got {text!r} (--reference)") from None

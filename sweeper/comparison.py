@@ -1,0 +1,271 @@
+"""Sweeps side by side: hypervolume of each in one box, and the difference between specs over their runs.
+
+Sweeps of one name are runs of one spec. Between two specs with several runs each, the difference of the mean
+hypervolumes comes with Welch's 95 % interval and the p-value of Mann and Whitney's rank test; with one run of either
+there is no telling a difference from luck, and none is claimed.
+
+Epsilons of different delta or relation mean different things, and scores on different data are not comparable: such
+sweeps are refused unless asked for, and then every difference between them is listed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from sweeper.attainment import EPSILON, Surface, attainment
+from sweeper.errors import SweeperError
+from sweeper.front import Front
+from sweeper.pareto import Box, hypervolume
+from sweeper.records import Objective
+
+CONFIDENCE = 0.95
+PRICE = (
+    "Whoever chooses between sweeps by these numbers has looked at all of them: that costs the composition of their "
+    "ledgers, not the price of one."
+)
+ONE_RUN = "one run of either spec: no confidence can be given, and the difference may be luck"
+
+
+class ComparisonError(SweeperError, ValueError):
+    """Sweeps that cannot be compared, or should not be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One sweep: what to call it, its front, and its hypervolume in the common box."""
+
+    label: str
+    front: Front
+    hypervolume: float
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The runs of one spec."""
+
+    name: str
+    runs: tuple[Run, ...]
+
+    @property
+    def volumes(self) -> tuple[float, ...]:
+        """Hypervolume of each run."""
+        return tuple(run.hypervolume for run in self.runs)
+
+    @property
+    def mean(self) -> float:
+        """Mean hypervolume."""
+        return float(np.mean(self.volumes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Mean hypervolume of one spec minus that of another.
+
+    Attributes:
+        first: name of the one.
+        second: name of the other.
+        mean: the difference.
+        low: lower end of its interval; None, like ``high`` and ``p``, with one run of either.
+        high: upper end.
+        p: two-sided p-value of the rank test.
+    """
+
+    first: str
+    second: str
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+
+    def __str__(self) -> str:
+        said = f"hypervolume of {self.first} minus {self.second}: {self.mean:+.4f}"
+        if self.low is None or self.high is None or self.p is None:
+            return f"{said} ({ONE_RUN})"
+        return f"{said}, {CONFIDENCE:.0%} interval {self.low:+.4f} to {self.high:+.4f}, p = {self.p:.2g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Several sweeps, side by side.
+
+    Attributes:
+        objectives: the axes that all of them have.
+        box: where every hypervolume was measured.
+        groups: the runs by spec, in the order given.
+        differences: one for each pair of specs.
+        conflicts: why the sweeps are not comparable, in sentences; empty unless that was asked for.
+    """
+
+    objectives: tuple[Objective, ...]
+    box: Box
+    groups: tuple[Group, ...]
+    differences: tuple[Difference, ...]
+    conflicts: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Every run."""
+        return tuple(run for group in self.groups for run in group.runs)
+
+    @property
+    def exploratory(self) -> bool:
+        """Whether a sweep among them has no guarantee."""
+        return any(run.front.claim.exploratory for run in self.runs)
+
+    @property
+    def utility(self) -> Objective:
+        """The first objective that is not epsilon."""
+        return next(objective for objective in self.objectives if objective != EPSILON)
+
+    def surfaces(self) -> Mapping[str, tuple[Surface, ...]]:
+        """Return what the runs of each spec attain, for specs with several runs."""
+        found = {g.name: attainment([run.front.points for run in g.runs], self.utility) for g in self.groups}
+        return {name: surfaces for name, surfaces in found.items() if surfaces}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one flat row per run."""
+        return [
+            {
+                "name": group.name,
+                "sweep": run.label,
+                "trials": len(run.front.trials),
+                "points": len(run.front.points),
+                "on_front": len(run.front.on_front),
+                "hypervolume": run.hypervolume,
+                "delta": ", ".join(_deltas(run.front)),
+                "relation": ", ".join(_relations(run.front)),
+                "data": run.front.claim.data,
+            }
+            for group in self.groups
+            for run in group.runs
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "objectives": [{"name": o.name, "direction": o.direction.value} for o in self.objectives],
+            "box": {
+                "reference": dict(self.box.reference),
+                "ideal": dict(self.box.ideal),
+                "log_epsilon": self.box.log_epsilon,
+            },
+            "runs": self.rows(),
+            "differences": [{key: getattr(d, key) for key in Difference.__slots__} for d in self.differences],
+            "attainment": {
+                name: [{"name": s.name, "runs": s.count, "steps": [list(step) for step in s.steps]} for s in surfaces]
+                for name, surfaces in self.surfaces().items()
+            },
+            "conflicts": list(self.conflicts),
+            "price": PRICE,
+        }
+
+
+def compare(
+    fronts: Sequence[tuple[str, Front]],
+    *,
+    anyway: bool = False,
+    reference: Mapping[str, float] | None = None,
+    log_epsilon: bool = True,
+) -> Comparison:
+    """Compare sweeps.
+
+    Args:
+        fronts: what to call each sweep, and its front; at least two.
+        anyway: compare sweeps that differ in delta, relation, data or objectives, by the objectives they share.
+        reference: worst values that count, by objective; those of ``Box.default`` for the others.
+        log_epsilon: epsilon is measured in its logarithm.
+
+    Raises:
+        ComparisonError: fewer than two sweeps, sweeps that are not comparable, no shared objective beside epsilon, or
+            a reference that is no value of the box.
+    """
+    if len({label for label, _ in fronts}) < 2:
+        raise ComparisonError(f"Expected at least two different sweeps, got {len(fronts)}; name another folder")
+    conflicts = _conflicts(fronts)
+    if conflicts and not anyway:
+        raise ComparisonError(f"{conflicts[0]}; --anyway compares them all the same, and says so")
+    objectives = _shared([front for _, front in fronts])
+    box = _box(objectives, reference or {}, log_epsilon=log_epsilon)
+    by_name: dict[str, list[Run]] = {}
+    for label, front in fronts:
+        run = Run(label, front, hypervolume(front.points, objectives, box))
+        by_name.setdefault(front.sweep, []).append(run)
+    groups = tuple(Group(name, tuple(runs)) for name, runs in by_name.items())
+    return Comparison(
+        objectives=objectives,
+        box=box,
+        groups=groups,
+        differences=tuple(_difference(a, b) for a, b in combinations(groups, 2)),
+        conflicts=conflicts,
+    )
+
+
+def _conflicts(fronts: Sequence[tuple[str, Front]]) -> tuple[str, ...]:
+    """Return what the sweeps disagree in, one sentence each."""
+    facts: dict[str, Callable[[Front], str]] = {
+        "one delta": lambda front: ", ".join(_deltas(front)) or "none",
+        "one relation": lambda front: ", ".join(_relations(front)) or "none",
+        "the same data": _data,
+        "the same objectives": lambda front: ", ".join(sorted(o.name for o in front.objectives)),
+    }
+    said = []
+    for what, fact in facts.items():
+        first, value = fronts[0][0], fact(fronts[0][1])
+        other = next(((label, found) for label, front in fronts if (found := fact(front)) != value), None)
+        if other is not None:
+            said.append(f"Expected sweeps of {what}, got {value} ({first}) and {other[1]} ({other[0]})")
+    return tuple(said)
+
+
+def _data(front: Front) -> str:
+    claim = front.claim
+    return f"{claim.data} with {claim.population} training rows, unit {claim.unit}, evaluation {claim.evaluation}"
+
+
+def _deltas(front: Front) -> list[str]:
+    return [f"{delta:g}" for delta in sorted({t.delta for t in front.trials.values() if t.delta is not None})]
+
+
+def _relations(front: Front) -> list[str]:
+    return sorted({trial.relation for trial in front.trials.values() if trial.relation})
+
+
+def _shared(fronts: Sequence[Front]) -> tuple[Objective, ...]:
+    shared = tuple(o for o in fronts[0].objectives if all(o in front.objectives for front in fronts))
+    if EPSILON not in shared or len(shared) < 2:
+        names = ", ".join(o.name for o in shared) or "none"
+        raise ComparisonError(f"Expected epsilon and another objective in every sweep, got {names} shared by them")
+    return shared
+
+
+def _box(objectives: Sequence[Objective], reference: Mapping[str, float], *, log_epsilon: bool) -> Box:
+    box = Box.default(objectives, log_epsilon=log_epsilon)
+    for name, value in reference.items():
+        if name not in box.reference:
+            known = ", ".join(box.reference)
+            raise ComparisonError(f"Expected a reference for one of {known}, got {name!r} (--reference)")
+        worse = value > box.ideal[name] if name == "epsilon" else value < box.ideal[name]
+        if not (isfinite(value) and worse):
+            ideal = f"a finite reference worse than the ideal {box.ideal[name]:g}"
+            raise ComparisonError(f"Expected {ideal}, got {name}={value:g} (--reference)")
+    return Box(reference={**box.reference, **reference}, ideal=box.ideal, log_epsilon=log_epsilon)
+
+
+def _difference(first: Group, second: Group) -> Difference:
+    """Compare the means of two specs; an interval and a p-value need two runs of each."""
+    one, other = np.asarray(first.volumes), np.asarray(second.volumes)
+    found = Difference(first=first.name, second=second.name, mean=first.mean - second.mean)
+    if min(len(one), len(other)) < 2:
+        return found
+    if np.ptp(one) == 0 and np.ptp(other) == 0:  # no spread: nothing to estimate an interval from
+        return found
+    from scipy import stats
+
+    interval = stats.ttest_ind(one, other, equal_var=False).confidence_interval(CONFIDENCE)
+    p = float(stats.mannwhitneyu(one, other, alternative="two-sided").pvalue)
+    low, high = float(interval.low), float(interval.high)
+    return Difference(first=first.name, second=second.name, mean=found.mean, low=low, high=high, p=p)

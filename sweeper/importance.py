@@ -1,0 +1,138 @@
+"""Which hyperparameters mattered, for each objective: what a forest loses when one of them is shuffled.
+
+A random forest learns each trial's result from its configuration; the importance of a parameter is by how much the
+forest errs more, on trials that it has not seen, when the parameter's values are permuted (Breiman 2001,
+https://doi.org/10.1023/A:1010933404324). Half of that, over the variance of the results, is the parameter's share of
+the variance, alone and together with others (the total effect of Homma and Saltelli 1996,
+https://doi.org/10.1016/0951-8320(96)00002-6). A parameter that only some trials have (a choice's own) is permuted
+among those that have it: which choice was made is credited to the choice, not to its parameters.
+
+These are numbers about the trials of this sweep, which a sampler chose, not about the whole search space: a sampler
+that stays where results are good leaves little variance to explain there.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sweeper.config import flatten
+from sweeper.front import Front
+from sweeper.pareto import Floats, costs, hypervolume
+from sweeper.records import Objective, Point
+
+LEAST_TRIALS = 20
+MOST_TRIALS = 400
+FRONT = "hypervolume"
+_TREES, _FOLDS, _SHUFFLES = 32, 3, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """What mattered for one result.
+
+    Attributes:
+        target: an objective, at the last epoch of a trial; or ``hypervolume``, that of all points of a trial.
+        explained: share of the variance over unseen trials that the forest explains (R squared); where it is near or
+            below 0, the importances mean nothing.
+        shares: by parameter, the share of the variance that goes with it, not below 0; what goes with two together
+            counts for both, so that they may add up to more than ``explained``.
+    """
+
+    target: str
+    explained: float
+    shares: Mapping[str, float]
+
+
+def importances(front: Front, *, seed: int = 0) -> tuple[Importance, ...]:
+    """Return what mattered for each objective and for the hypervolume of a trial.
+
+    Args:
+        front: of a sweep; of many trials, `MOST_TRIALS` evenly spread ones count.
+        seed: of the forest and the permutations.
+
+    Returns:
+        Nothing with fewer than `LEAST_TRIALS` trials that have every objective, or where no parameter varies.
+    """
+    by_trial = _results(front)
+    trials = [id_ for id_ in front.trials if id_ in by_trial]
+    if len(trials) > MOST_TRIALS:
+        trials = [trials[i * len(trials) // MOST_TRIALS] for i in range(MOST_TRIALS)]
+    names, features = encode([flatten(front.trials[id_].config) for id_ in trials])
+    if len(trials) < LEAST_TRIALS or not names:
+        return ()
+    targets = [*(objective.name for objective in front.objectives), FRONT]
+    results = np.array([by_trial[id_] for id_ in trials])
+    spread = results.std(axis=0)
+    kept = spread > 0
+    explained, shares = _explained(features, results[:, kept] / spread[kept], np.random.default_rng(seed))
+    found = [name for name, keep in zip(targets, kept, strict=True) if keep]
+    return tuple(
+        Importance(target, float(explained[i]), dict(zip(names, np.maximum(shares[:, i], 0.0).tolist(), strict=True)))
+        for i, target in enumerate(found)
+    )
+
+
+def encode(configurations: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], Floats]:
+    """Return the names that vary, and a row of numbers per configuration.
+
+    A number is its place among the numbers of that name, which is all a forest looks at; anything else the place of
+    its text. NaN stands for a value that a configuration lacks.
+    """
+    names, columns = [], []
+    for name in dict.fromkeys(name for configuration in configurations for name in configuration):
+        values = [configuration.get(name) for configuration in configurations]
+        if len({repr(value) for value in values}) < 2:
+            continue
+        numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values if v is not None)
+        kind: Callable[[Any], Any] = float if numeric else str
+        places = {value: i for i, value in enumerate(sorted({kind(v) for v in values if v is not None}))}
+        names.append(name)
+        columns.append([np.nan if v is None else places[kind(v)] for v in values])
+    return tuple(names), np.array(columns, dtype=np.float64).reshape(len(names), len(configurations)).T
+
+
+def _results(front: Front) -> dict[str, list[float]]:
+    """Return by trial its objectives at the last epoch that has them all, finite, and the hypervolume of its points."""
+    points: dict[str, list[Point]] = {}
+    for point, row in zip(front.points, costs(front.points, front.objectives), strict=True):
+        if np.isfinite(row).all():
+            points.setdefault(point.trial, []).append(point)
+    return {id_: _result(found, front.objectives, front) for id_, found in points.items()}
+
+
+def _result(points: Sequence[Point], objectives: Sequence[Objective], front: Front) -> list[float]:
+    last = max(points, key=lambda point: point.epoch)
+    return [*(last.values[o.name] for o in objectives), hypervolume(points, objectives, front.box)]
+
+
+def _explained(features: Floats, targets: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
+    """Return for targets of unit variance the share that is explained, and the share that goes with each feature."""
+    from sklearn.ensemble import RandomForestRegressor
+
+    folds = generator.permutation(len(features)) % _FOLDS
+    error = np.zeros(targets.shape[1])
+    shuffled = np.zeros((features.shape[1], targets.shape[1]))
+    for fold in range(_FOLDS):
+        seen, unseen = folds != fold, folds == fold
+        state = int(generator.integers(2**31))
+        forest = RandomForestRegressor(_TREES, min_samples_leaf=2, random_state=state)
+        forest.fit(features[seen], targets[seen].squeeze())
+        inputs, truth = features[unseen], targets[unseen]
+        columns = [column for column in range(features.shape[1]) for _ in range(_SHUFFLES)]
+        copies = [inputs, *(_permuted(inputs, column, generator) for column in columns)]
+        predicted = forest.predict(np.concatenate(copies)).reshape(len(copies), *truth.shape)  # at once: calls cost
+        squares: Floats = np.square(predicted - truth).sum(axis=1)
+        error += squares[0]
+        shuffled += squares[1:].reshape(len(shuffled), _SHUFFLES, -1).mean(axis=1)
+    count = len(features)
+    return 1.0 - error / count, (shuffled - error) / (2 * count)
+
+
+def _permuted(inputs: Floats, column: int, generator: np.random.Generator) -> Floats:
+    """Return the inputs with one column permuted among the rows that have a value there."""
+    shuffled = inputs.copy()
+    having = np.flatnonzero(~np.isnan(inputs[:, column]))
+    shuffled[having, column] = inputs[generator.permutation(having), column]
+    return shuffled

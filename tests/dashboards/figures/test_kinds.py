@@ -1,0 +1,91 @@
+"""One front per architecture, and what mattered."""
+
+from dataclasses import replace
+
+import pytest
+
+from dashboards.figures import LIGHT, architectures, importances
+from sweeper.importance import FRONT
+from sweeper.records import Point, Trial, TrialStatus
+
+
+@pytest.fixture
+def of_kinds(small):
+    """A sweep with one point per configuration; later ones are better and cost more."""
+
+    def build(*configs):
+        trials = tuple(Trial(id=f"t{i}", config=c, status=TrialStatus.COMPLETED) for i, c in enumerate(configs))
+        points = [
+            Point(trial=t.id, epoch=1, values={"epsilon": 1.0 + i, "accuracy": 0.5 + 0.01 * i})
+            for i, t in enumerate(trials)
+        ]
+        return small(points, trials=trials)
+
+    return build
+
+
+def test_each_kind_has_the_best_of_its_own_trials(sweep):
+    info = architectures.info(sweep)
+    assert info.setting == "model.architecture"
+    assert {kind.name for kind in info.kinds} == {"mlp", "patch-net"}
+    for kind in info.kinds:
+        ids = {id_ for id_, settings in sweep.settings.items() if settings["model.architecture"] == kind.name}
+        assert kind.trials == len(ids)
+        for step in kind.steps[::5]:
+            within = [p.values["accuracy"] for p in sweep.points if p.trial in ids]
+            own = [p for p in sweep.points if p.trial in ids and p.values["epsilon"] <= step.epsilon]
+            assert step.value == max(p.values["accuracy"] for p in own) <= max(within)
+
+
+def test_curves_differ_in_dash_and_mark_and_say_how_many_trials_they_had(sweep):
+    info = architectures.info(sweep)
+    figure = architectures.plot(info)
+    assert len({(trace.line.dash, trace.marker.symbol, trace.line.color) for trace in figure.data}) == 2
+    assert all(f"({kind.trials} trials)" in t.name for kind, t in zip(info.kinds, figure.data, strict=True))
+
+
+def test_where_the_architecture_is_the_same_the_method_tells_kinds_apart_and_then_the_loss(of_kinds):
+    base = {"model": {"architecture": "mlp"}, "training": {"method": "clipless", "loss": {"name": "hkr"}}}
+    dp = {**base, "training": {"method": "dp-sgd", "loss": {"name": "hkr"}}}
+    cce = {**base, "training": {"method": "clipless", "loss": {"name": "tau-cce"}}}
+    assert architectures.info(of_kinds(base, dp)).setting == "training.method"
+    assert [kind.name for kind in architectures.info(of_kinds(base, cce)).kinds] == ["hkr", "tau-cce"]
+    assert architectures.info(of_kinds(base, base)).kinds == ()
+
+
+def test_kinds_beyond_the_colours_go_together(of_kinds):
+    configs = [{"model": {"architecture": f"net-{i}"}} for i in range(9)]
+    info = architectures.info(of_kinds(*configs, configs[0]))
+    assert [kind.name for kind in info.kinds] == ["net-0", "net-1", "net-2", "net-3", "net-4", "others"]
+    assert sum(kind.trials for kind in info.kinds) == 10
+
+
+def test_another_setting_can_tell_kinds_apart(sweep):
+    info = architectures.info(sweep, by="model.width")
+    assert {kind.name for kind in info.kinds} == {"64", "128", "256"}
+
+
+def test_what_matters_most_stands_first_and_every_panel_has_every_parameter(sweep):
+    info = importances.info(sweep)
+    assert [importance.target for importance in info.importances] == ["epsilon", "accuracy", "certified@0.25", FRONT]
+    largest = [max(i.shares[name] for i in info.importances) for name in info.parameters]
+    assert largest == sorted(largest, reverse=True)
+    figure = importances.plot(info)
+    assert [len(bars.x) for bars in figure.data] == [len(info.parameters)] * 4
+    assert "privacy.epsilon" in figure.data[0].y  # not to be taken for the objective
+
+
+def test_a_panel_whose_results_are_not_explained_is_pale(sweep):
+    info = importances.info(sweep)
+    first, *others = info.importances
+    info = replace(info, importances=(replace(first, explained=-0.2), *(replace(o, explained=0.9) for o in others)))
+    figure = importances.plot(info)
+    assert [bars.marker.color for bars in figure.data] == [LIGHT.faint, *[LIGHT.blue] * 3]
+    assert "not explained" in figure.layout.annotations[0].text
+    assert "90% explained" in figure.layout.annotations[1].text
+
+
+def test_few_trials_say_so(of_kinds):
+    figure = importances.plot(importances.info(of_kinds({"a": 1}, {"a": 2})))
+    assert [a.text for a in figure.layout.annotations] == ["fewer than 20 trials to learn from"]
+    assert len(figure.data) == 0

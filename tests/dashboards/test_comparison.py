@@ -1,0 +1,144 @@
+"""Sweeps side by side: figures, page and files."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+from importlib.metadata import entry_points
+
+import pytest
+
+from dashboards import commands
+from dashboards.comparison import build_comparison
+from dashboards.export import export_comparison
+from dashboards.figures import (
+    COMPARISON_FIGURES,
+    COMPARISON_NUMBERS,
+    DARK,
+    LIGHT,
+    as_json,
+    attainment,
+    overlay,
+    volumes,
+)
+from dashboards.figures._common import WATERMARK
+from sweeper.comparison import ONE_RUN, PRICE, compare
+from sweeper.errors import ExportError
+
+
+@pytest.fixture(scope="module")
+def fronts(sweep):
+    """Three runs of one spec and two of another that reaches less."""
+
+    def worse(front, by, name):
+        points = tuple(replace(p, values=p.values | {"accuracy": p.values["accuracy"] - by}) for p in front.points)
+        return replace(front, sweep=name, points=points)
+
+    shifts = {"digits": (0.0, 0.01, 0.02), "<b>cold": (0.1, 0.12)}
+    return [(f"{n}-{by}", worse(sweep.result, by, n)) for n, each in shifts.items() for by in each]
+
+
+@pytest.fixture(scope="module")
+def comparison(fronts):
+    return compare(fronts)
+
+
+def test_every_run_is_a_line_and_every_spec_a_legend_entry(comparison):
+    figure = overlay.plot(overlay.info(comparison))
+    assert [trace.name for trace in figure.data if trace.showlegend] == ["digits", "&lt;b&gt;cold"]
+    assert len(figure.data) == 5
+    assert len({(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in figure.data}) == 2
+
+
+def test_a_line_is_what_its_run_achieves(fronts, comparison):
+    for line, (label, front) in zip(overlay.info(comparison).lines, fronts, strict=True):
+        assert line.run == label
+        assert line.steps[-1].value == max(p.values["accuracy"] for p in front.points)
+
+
+def test_the_bands_lie_between_what_all_and_what_one_attain(comparison):
+    info = attainment.info(comparison)
+    assert [(band.spec, band.runs) for band in info.bands] == [("digits", 3), ("<b>cold", 2)]
+    best, median, worst = (info.bands[0].surface(name) for name in ("best", "median", "worst"))
+    for epsilon, value in median.steps:
+        assert worst.at(epsilon) == pytest.approx(value - 0.01)
+        assert best.at(epsilon) == pytest.approx(value + 0.01)
+
+
+def test_a_band_is_filled_from_where_every_run_has_a_point(comparison):
+    info = attainment.info(comparison)
+    filled = [trace for trace in attainment.plot(info).data if trace.fill == "toself"]
+    assert len(filled) == 2
+    worst = info.bands[0].surface("worst")
+    assert min(filled[0].x) == worst.steps[0][0]
+    assert min(filled[0].y) == worst.steps[0][1]
+
+
+def test_the_repeats_of_a_sweep_are_runs_too(sweep, small):
+    info = attainment.info_of_repeats(sweep)
+    ((spec, runs, (best, median, worst)),) = [(band.spec, band.runs, band.surfaces) for band in info.bands]
+    assert (spec, runs, info.runs) == ("digits", 3, "repeats")
+    highest = max(point.values["accuracy"] for point in sweep.points)
+    assert [s.steps[-1][1] for s in (best, median, worst)] == pytest.approx([highest + d for d in (0.01, 0.01, -0.02)])
+    assert attainment.info_of_repeats(small([])).bands == ()
+
+
+def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
+    runs, mean, *_ = volumes.plot(volumes.info(comparison)).data
+    assert list(runs.x) == list(comparison.groups[0].volumes)
+    assert mean.x == (pytest.approx(sum(runs.x) / 3),)
+
+
+def test_single_runs_have_no_bands_and_no_ticks(fronts):
+    alone = compare([fronts[0], fronts[3]])
+    assert attainment.info(alone).bands == ()
+    assert [a.text for a in attainment.plot(attainment.info(alone)).layout.annotations] == ["no spec with two runs"]
+    assert len(volumes.plot(volumes.info(alone)).data) == 2
+    assert ONE_RUN in build_comparison(alone)
+
+
+@pytest.mark.parametrize("name", COMPARISON_FIGURES)
+def test_every_figure_has_numbers_and_a_watermark_where_it_is_due(fronts, comparison, name):
+    rows = COMPARISON_NUMBERS[name](comparison)
+    assert {row["name"] for row in rows} == {"digits", "<b>cold"}
+    assert all(row.keys() == rows[0].keys() for row in rows)
+    label, front = fronts[0]
+    marked = compare([(label, replace(front, claim=replace(front.claim, exploratory=True))), *fronts[1:]])
+    for theme in (LIGHT, DARK):
+        assert WATERMARK in [a.text for a in COMPARISON_FIGURES[name](marked, theme).layout.annotations]
+        assert WATERMARK not in [a.text for a in COMPARISON_FIGURES[name](comparison, theme).layout.annotations]
+    assert "<b>cold" not in str(as_json(COMPARISON_FIGURES[name](comparison, LIGHT)))
+
+
+def test_the_page_says_what_can_be_said(comparison):
+    page = build_comparison(comparison)
+    assert "95% interval" in page
+    assert PRICE in page
+    assert "not comparable" not in page
+    assert "<b>cold" not in page.replace("&lt;b&gt;cold", "")
+    assert all(f'id="plot-{name}"' in page for name in COMPARISON_FIGURES)
+    assert page.count("<tr>") == 1 + 5
+
+
+def test_what_was_compared_all_the_same_is_named_first(fronts):
+    label, front = fronts[0]
+    other = replace(front, claim=replace(front.claim, data="mnist"))
+    page = build_comparison(compare([(label, front), ("o", other)], anyway=True))
+    assert page.index("Expected sweeps of the same data, got digits") < page.index("Differences")
+
+
+def test_a_comparison_is_a_page_a_table_or_numbers(comparison, tmp_path):
+    (exporter,) = entry_points(group="sweeper.exporters", name="comparison")
+    assert exporter.load() is commands.export_compared
+    assert commands.export_compared(comparison, tmp_path / "c.html").read_text().startswith("<!DOCTYPE html>")
+    table = commands.export_compared(comparison, tmp_path / "c.csv").read_text()
+    assert [row["name"] for row in csv.DictReader(io.StringIO(table))] == ["digits"] * 3 + ["<b>cold"] * 2
+    content = json.loads(export_comparison(comparison, tmp_path / "c.json").read_text())
+    assert len(content["runs"]) == 5
+    steps = export_comparison(comparison, tmp_path / "a.csv", figure="attainment").read_text()
+    assert steps.startswith("name,runs,surface,at_least,epsilon,accuracy")
+
+
+def test_an_unknown_figure_of_a_comparison_is_refused(comparison, tmp_path):
+    with pytest.raises(ExportError, match="Expected a figure out of fronts, attainment, hypervolumes, got 'front'"):
+        export_comparison(comparison, tmp_path / "c.html", figure="front")

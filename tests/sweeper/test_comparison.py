@@ -1,0 +1,144 @@
+import json
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from sweeper.comparison import ONE_RUN, ComparisonError, compare
+from sweeper.front import build_front
+from sweeper.pareto import Box, hypervolume
+from sweeper.records import Objective
+
+
+@pytest.fixture
+def front(trial, make_point, objectives, claim):
+    """Make the front of one run that reaches ``accuracy`` at epsilon 1."""
+
+    def make(accuracy, name="digits", *, plan=None, claimed=None, names=None):
+        chosen = objectives if names is None else tuple(map(Objective.named, names))
+        return build_front(
+            sweep=name,
+            objectives=chosen,
+            trials=[replace(trial, plan={**trial.plan, **(plan or {})})],
+            points=[make_point("t0001", 1, 1.0, accuracy, 0.5)],
+            ledger={},
+            claim=replace(claim, **(claimed or {})),
+        )
+
+    return make
+
+
+def labelled(*fronts):
+    return [(f"sweep-{i}", front) for i, front in enumerate(fronts)]
+
+
+def test_every_hypervolume_is_measured_in_one_box(front, objectives):
+    fronts = [front(0.5), front(0.75, "other")]
+    found = compare(labelled(*fronts))
+    assert [run.hypervolume for run in found.runs] == [hypervolume(f.points, objectives) for f in fronts]
+    assert [group.name for group in found.groups] == ["digits", "other"]
+    assert found.conflicts == ()
+
+
+def test_with_one_run_of_each_no_confidence_is_claimed(front):
+    (difference,) = compare(labelled(front(0.5), front(0.75, "other"))).differences
+    assert difference.mean == pytest.approx(0.5 * 0.5 * (0.5 - 0.75))
+    assert (difference.low, difference.high, difference.p) == (None, None, None)
+    assert ONE_RUN in str(difference)
+    (difference,) = compare(labelled(front(0.5), front(0.6), front(0.75, "other"))).differences
+    assert difference.p is None
+
+
+def test_with_several_runs_the_interval_is_welchs_and_the_p_value_mann_and_whitneys(front):
+    runs = [front(a) for a in (0.5, 0.52, 0.55)] + [front(a, "other") for a in (0.7, 0.75, 0.71, 0.72)]
+    found = compare(labelled(*runs))
+    (difference,) = found.differences
+    one, other = (group.volumes for group in found.groups)
+    interval = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
+    assert (difference.low, difference.high) == pytest.approx((interval.low, interval.high))
+    assert difference.low < difference.mean < difference.high < 0
+    assert difference.p == pytest.approx(2 / 35)  # exact: of 35 rankings, two are as extreme
+    assert "95% interval" in str(difference)
+
+
+def test_runs_without_spread_give_no_interval(front):
+    (difference,) = compare(labelled(front(0.5), front(0.5), front(0.6, "o"), front(0.6, "o"))).differences
+    assert difference.low is None
+
+
+def test_runs_of_one_spec_have_bands_and_no_difference(front):
+    found = compare(labelled(front(0.5), front(0.6), front(0.7)))
+    assert found.differences == ()
+    best, median, worst = found.surfaces()["digits"]
+    assert [s.steps for s in (best, median, worst)] == [((1.0, 0.7),), ((1.0, 0.6),), ((1.0, 0.5),)]
+
+
+CONFLICTS = [
+    ({"plan": {"delta": 1e-5}}, "one delta, got 0.0001 (sweep-0) and 1e-05 (sweep-1)"),
+    ({"plan": {"relation": "replace-one"}}, "one relation, got add-or-remove-one (sweep-0) and replace-one (sweep-1)"),
+    ({"claimed": {"population": 999}}, "the same data, got digits with 1000 training rows"),
+    ({"claimed": {"data": "mnist"}}, "the same data"),
+    ({"claimed": {"evaluation": "private"}}, "the same data"),
+    ({"claimed": {"unit": "patient"}}, "the same data"),
+    ({"names": ["epsilon", "accuracy"]}, "the same objectives, got accuracy, certified@1/4, epsilon (sweep-0)"),
+]
+
+
+@pytest.mark.parametrize(("other", "said"), CONFLICTS)
+def test_sweeps_that_are_not_comparable_are_refused_unless_asked_for(front, other, said):
+    fronts = labelled(front(0.5), front(0.6, "other", **other))
+    with pytest.raises(ComparisonError) as caught:
+        compare(fronts)
+    assert said in str(caught.value)
+    assert "--anyway" in str(caught.value)
+    (conflict,) = compare(fronts, anyway=True).conflicts
+    assert said in conflict
+
+
+def test_different_objectives_are_compared_by_those_they_share(front):
+    found = compare(labelled(front(0.5), front(0.6, "o", names=["epsilon", "accuracy"])), anyway=True)
+    assert [o.name for o in found.objectives] == ["epsilon", "accuracy"]
+    with pytest.raises(ComparisonError, match="epsilon and another objective in every sweep, got epsilon shared"):
+        compare(labelled(front(0.5), front(0.6, names=["epsilon", "certified@1/2"])), anyway=True)
+
+
+def test_one_sweep_twice_is_no_comparison(front):
+    with pytest.raises(ComparisonError, match="at least two different sweeps"):
+        compare([("a", front(0.5)), ("a", front(0.5))])
+
+
+def test_the_box_can_be_chosen(front, objectives):
+    fronts = [front(0.5), front(0.75)]
+    found = compare(labelled(*fronts), reference={"epsilon": 10.0, "accuracy": 0.25}, log_epsilon=False)
+    reference = {"epsilon": 10.0, "accuracy": 0.25, "certified@1/4": 0.0}
+    box = Box(reference=reference, ideal=Box.default(objectives).ideal, log_epsilon=False)
+    assert [run.hypervolume for run in found.runs] == [hypervolume(f.points, objectives, box) for f in fronts]
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ({"auroc": 0.5}, "a reference for one of epsilon, accuracy, certified@1/4, got 'auroc'"),
+        ({"epsilon": 0.001}, "a finite reference worse than the ideal 0.01, got epsilon=0.001"),
+        ({"accuracy": 1.0}, "worse than the ideal 1, got accuracy=1"),
+        ({"accuracy": float("nan")}, "got accuracy=nan"),
+    ],
+)
+def test_a_reference_that_is_none_is_refused(front, reference, said):
+    with pytest.raises(ComparisonError, match=said):
+        compare(labelled(front(0.5), front(0.6)), reference=reference)
+
+
+def test_an_exploratory_sweep_makes_the_comparison_exploratory(front):
+    assert not compare(labelled(front(0.5), front(0.6))).exploratory
+    assert compare(labelled(front(0.5, claimed={"exploratory": True}), front(0.6))).exploratory
+
+
+def test_the_comparison_is_plain_values(front):
+    found = compare(labelled(front(0.5), front(0.6), front(0.7, "other")))
+    content = json.loads(json.dumps(found.to_json()))
+    assert [row["sweep"] for row in content["runs"]] == ["sweep-0", "sweep-1", "sweep-2"]
+    assert content["differences"][0]["first"] == "digits"
+    assert content["attainment"]["digits"][0]["steps"] == [[1.0, 0.6]]
+    assert content["box"]["log_epsilon"] is True
+    assert "composition of their ledgers" in content["price"]

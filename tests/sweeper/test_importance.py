@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+from sweeper.front import build_front
+from sweeper.importance import LEAST_TRIALS, encode, importances
+from sweeper.records import Objective, Point, Trial, TrialStatus
+
+OBJECTIVES = tuple(map(Objective.named, ("epsilon", "accuracy")))
+
+
+@pytest.fixture
+def front_of(claim):
+    """Make the front of trials with these configurations and accuracies."""
+
+    def make(configs, accuracies):
+        ids = [f"t{i:04d}" for i in range(len(configs))]
+        trials = [Trial(id=i, config=c, status=TrialStatus.COMPLETED) for i, c in zip(ids, configs, strict=True)]
+        points = [
+            Point(trial=i, epoch=e, values={"epsilon": 1.0, "accuracy": a if e == 2 else 0.0})
+            for i, a in zip(ids, accuracies, strict=True)
+            for e in (1, 2)
+        ]
+        return build_front(sweep="s", objectives=OBJECTIVES, trials=trials, points=points, ledger={}, claim=claim)
+
+    return make
+
+
+def test_what_matters_is_told_from_what_does_not(front_of):
+    generator = np.random.default_rng(0)
+    rate, width = generator.uniform(size=(2, 120))
+    configs = [{"rate": float(r), "width": float(w), "same": 1} for r, w in zip(rate, width, strict=True)]
+    found = {i.target: i for i in importances(front_of(configs, 0.2 + 0.6 * rate))}
+    assert set(found) == {"accuracy", "hypervolume"}  # epsilon is the same everywhere
+    accuracy = found["accuracy"]
+    assert accuracy.explained > 0.9
+    assert accuracy.shares["rate"] == pytest.approx(1.0, abs=0.2)
+    assert accuracy.shares["width"] < 0.02
+    assert "same" not in accuracy.shares
+
+
+def test_noise_is_not_explained(front_of):
+    generator = np.random.default_rng(1)
+    configs = [{"rate": float(r)} for r in generator.uniform(size=80)]
+    assert importances(front_of(configs, generator.uniform(size=80)))[0].explained < 0.1
+
+
+def test_a_choice_is_credited_and_not_the_parameter_that_comes_with_it(front_of):
+    generator = np.random.default_rng(2)
+    configs = [
+        {"loss": {"name": "hkr", "alpha": float(generator.uniform())} if i % 2 else {"name": "cce"}} for i in range(80)
+    ]
+    accuracies = [0.8 if "alpha" in c["loss"] else 0.3 for c in configs]
+    shares = importances(front_of(configs, np.array(accuracies) + generator.normal(0, 0.01, 80)))[0].shares
+    assert shares["loss.alpha"] < 0.02
+    # Whether alpha is there says as much as the name does, so the forest may look at either.
+    assert set(shares) == {"loss.name", "loss.alpha"}
+
+
+def test_a_parameter_of_a_choice_that_matters_there_is_found(front_of):
+    generator = np.random.default_rng(3)
+    configs = [
+        {"loss": {"name": "hkr", "alpha": float(generator.uniform())} if i % 2 else {"name": "cce"}, "x": i % 7}
+        for i in range(120)
+    ]
+    accuracies = [c["loss"].get("alpha", 0.5) for c in configs]
+    (importance, *_) = importances(front_of(configs, accuracies))
+    assert importance.shares["loss.alpha"] > 0.7
+    assert max(importance.shares["x"], importance.shares["loss.name"]) < 0.05
+
+
+def test_few_trials_or_nothing_that_varies_say_nothing(front_of):
+    few = [{"rate": float(i)} for i in range(LEAST_TRIALS - 1)]
+    assert importances(front_of(few, np.linspace(0, 1, len(few)))) == ()
+    assert importances(front_of([{"rate": 1.0}] * 30, np.linspace(0, 1, 30))) == ()
+    assert importances(front_of([], [])) == ()
+
+
+def test_a_seed_gives_the_same_numbers(front_of):
+    front = front_of([{"rate": float(i % 9)} for i in range(30)], [i % 9 / 10 for i in range(30)])
+    assert importances(front, seed=3) == importances(front, seed=3)
+
+
+def test_a_configuration_becomes_numbers_and_what_it_lacks_is_nan():
+    names, rows = encode(
+        [
+            {"a": 10, "b": "x", "c": True},
+            {"a": 2.5, "b": "y", "c": True},
+            {"b": "x", "c": True},
+            {"a": 1e300, "c": True},
+        ]
+    )
+    assert names == ("a", "b")
+    assert rows.tolist()[:2] == [[1.0, 0.0], [0.0, 1.0]]
+    assert np.isnan(rows[2, 0])
+    assert np.isnan(rows[3, 1])
+    assert encode([])[0] == ()
+
+
+def test_a_value_that_one_trial_has_and_values_of_any_size_do_no_harm(front_of):
+    configs = [{"rate": 10.0 ** (30 * (i % 9)), "mixed": "a" if i % 2 else i} for i in range(30)]
+    configs[4]["rare"] = float("inf")
+    found = importances(front_of(configs, [i % 9 / 10 for i in range(30)]))
+    assert found[0].shares["rate"] > 0.5
+    assert found[0].shares["rare"] < 0.1
