@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 
 from sweeper.cluster import cluster
-from sweeper.runner import Options, run
+from sweeper.runner import run
 from sweeper.spec import Spec
+from sweeper.sweep_run import Options
 
 SWEEPS = Path(__file__).resolve().parents[1] / "sweeps"
 TABLES = ("aloi", "campaign", "magic", "shuttle", "yeast")

@@ -108,3 +108,95 @@ def test_paired_runs_are_compared_by_signed_ranks(script):
     theirs = [0.80 + 0.001 * i for i in range(10)]
     assert thesis.p_value([x + 0.01 + 0.001 * i for i, x in enumerate(theirs)], theirs) == pytest.approx(2 / 2**10)
     assert thesis.shown([0.5, 0.7]) == f"60.0 +- {100 * statistics.stdev([0.5, 0.7]):.1f}"
+
+
+@pytest.fixture
+def search(script):
+    return script("search")
+
+
+def trained(epsilon, accuracies):
+    rows = [{"epsilon": epsilon * e, "accuracy": a, "certified@0.25": a / 2} for e, a in enumerate(accuracies, start=1)]
+    return tuple(rows)
+
+
+class Given:
+    """Configurations whose values by epoch are given."""
+
+    def __init__(self, rows):
+        self.rows = list(rows)
+
+    def space(self, trial):
+        return {"x": trial.suggest_float("x", 0, 1)}
+
+    def start(self, search):
+        return (search.ask(), self.rows.pop(0)) if self.rows else None
+
+
+class Until:
+    """Ends the trials that it is told at their first epoch."""
+
+    def __init__(self, ended):
+        self.ended, self.begun = ended, {}
+
+    def begin(self, trial, curve):
+        self.begun[trial] = curve
+
+    def goes_on(self, point):
+        return point.trial not in self.ended
+
+
+def test_a_replay_runs_trials_side_by_side_and_starts_the_next_where_one_ends(search):
+    stopper = Until({"t0002"})
+    task = Given(trained(1.0 + i, [0.3, 0.4]) for i in range(5))
+    made = search.Search(task.space, search.AXES, sampler=search.Sampler.RANDOM, seed=0)
+    points = search.replay(task, stopper, made, 7)
+    order = ["t0001", "t0002", "t0003", "t0001", "t0004", "t0003", "t0005"]
+    assert [point.trial for point in points] == order
+    assert stopper.begun["t0002"] == [2.0, 4.0]
+    assert list(made.open) == ["t0004", "t0005"], "the others were told to the sampler"
+
+
+def test_volumes_count_every_epoch_and_stay_where_configurations_run_out(search):
+    points = [search.Point(trial="t", epoch=e, values={"epsilon": 1.0, "accuracy": a}) for e, a in ((1, 0.2), (2, 0.6))]
+    assert search.volumes(points, search.AXES[:2], 4) == pytest.approx([0.1, 0.3, 0.3, 0.3])
+
+
+def test_an_arm_is_better_when_the_difference_by_seed_is_more_than_its_error(search):
+    ours, theirs = search.np.array([0.5, 0.6, 0.7]), search.np.array([0.51, 0.61, 0.715])
+    assert search.better(theirs, ours)
+    assert not search.better(ours, theirs)
+    assert not search.better(search.np.array([0.6, 0.5, 0.75]), ours), "differences as large as their error are a tie"
+    found = search.np.array([[0.1, 0.4, 0.5, 0.6], [0.1, 0.2, 0.5, 0.6]])
+    assert search.reached(found, 0.3) == 0.5
+    assert search.reached(found, 0.7) == float("inf")
+
+
+def test_simulated_luck_depends_on_seed_and_number_only(search):
+    task, rows = search.Simulated(), []
+    for seed in (3, 3, 4):
+        fresh = task.fresh(seed)
+        made = search.Search(fresh.space, search.AXES, sampler=search.Sampler.RANDOM, seed=3)
+        made.enqueue({"epsilon": 2.0, "batch": 2048, "rate": 0.2, "fraction": 0.1, "temperature": 0.3})
+        rows.append(fresh.start(made)[1])
+    assert rows[0] == rows[1] != rows[2]
+    epsilons = search.curve(rows[0])
+    assert len(epsilons) == search.EPOCHS
+    assert epsilons == sorted(epsilons)
+    assert epsilons[-1] == pytest.approx(2.0, rel=0.2), "RDP alone, of the nearest of the calibrated noises"
+
+
+def test_a_recorded_configuration_is_the_nearest_one_not_tried_yet(search, tmp_path):
+    curves = importlib.import_module("_search_curves")
+    spec = search.digits_spec()
+    trials = [{"params": p, "rows": list(trained(1.0, [i / 9]))} for i, p in enumerate(curves.sample(spec, 3))]
+    (tmp_path / "r.json").write_text(curves.json.dumps(trials))
+    task = search.Recorded.read(tmp_path / "r.json").fresh(1)
+    made = search.Search(task.space, search.AXES, sampler=search.Sampler.RANDOM, seed=0)
+    made.enqueue(trials[1]["params"])
+    name, rows = task.start(made)
+    assert rows == tuple(trials[1]["rows"])
+    assert made.open[name] == trials[1]["params"]
+    left = [task.start(made)[1] for _ in range(2)]
+    assert {row[0]["accuracy"] for row in left} == {0.0, 2 / 9}
+    assert task.start(made) is None

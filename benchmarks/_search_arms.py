@@ -1,0 +1,81 @@
+"""What `search.py` compares the package's schedulers with: no stopping, stopping by chance, by accuracy, by rank.
+
+All decide at the same rungs, ``grace * eta**k``, and let one in eta of those that have reached a rung go on.
+"""
+
+from collections.abc import Callable, Sequence
+from math import ceil
+
+import numpy as np
+
+from sweeper.pareto import costs, nondominated
+from sweeper.records import Objective, Point
+from sweeper.rungs import crowding
+
+ETA, GRACE = 3, 1
+
+
+class Halving:
+    """Asynchronous successive halving by any order of the points of a rung, best first."""
+
+    def __init__(self, order: Callable[[Sequence[Point]], Sequence[int]]) -> None:
+        self._order = order
+        self._rungs: dict[int, list[Point]] = {}
+        self._planned: dict[str, int] = {}
+
+    def begin(self, trial: str, curve: Sequence[float]) -> None:
+        """Take in a trial."""
+        self._planned[trial] = len(curve)
+
+    def goes_on(self, point: Point) -> bool:
+        """Decide after an epoch."""
+        if point.epoch not in rung_epochs(self._planned[point.trial]):
+            return True
+        rung = self._rungs.setdefault(point.epoch, [])
+        rung.append(point)
+        return list(self._order(rung)).index(len(rung) - 1) < ceil(len(rung) / ETA)
+
+
+class ByChance:
+    """Ends a trial at a rung with probability ``1 - 1 / eta``."""
+
+    def __init__(self, seed: int) -> None:
+        self._luck = np.random.default_rng(seed)
+        self._planned: dict[str, int] = {}
+
+    def begin(self, trial: str, curve: Sequence[float]) -> None:
+        """Take in a trial."""
+        self._planned[trial] = len(curve)
+
+    def goes_on(self, point: Point) -> bool:
+        """Decide after an epoch."""
+        return point.epoch not in rung_epochs(self._planned[point.trial]) or self._luck.random() * ETA < 1
+
+
+def rung_epochs(epochs: int) -> set[int]:
+    """The rungs of a trial of so many epochs; its last epoch is none."""
+    found, epoch = set(), GRACE
+    while epoch < epochs:
+        found.add(epoch)
+        epoch *= ETA
+    return found
+
+
+def by_accuracy(points: Sequence[Point]) -> list[int]:
+    """Most accurate first."""
+    return sorted(range(len(points)), key=lambda i: -points[i].values["accuracy"])
+
+
+def by_rank(objectives: Sequence[Objective]) -> Callable[[Sequence[Point]], list[int]]:
+    """Non-dominated rank, ties by crowding distance (Deb et al. 2002), as multi-objective ASHA is meant."""
+
+    def order(points: Sequence[Point]) -> list[int]:
+        matrix, left, found = costs(points, objectives), np.arange(len(points)), []
+        while len(left):
+            front = nondominated(matrix[left])
+            crowded = crowding(matrix[left[front]])
+            found += [int(left[front][i]) for i in np.argsort(-crowded, kind="stable")]
+            left = left[~front]
+        return found
+
+    return order

@@ -1,0 +1,121 @@
+"""What does the machinery cost? A sweep of many short trials against the same trainings in a bare two-process loop.
+
+    python benchmarks/overhead.py [--trials 64] [--epochs 20] [--rounds 2]
+
+Both train the same configurations on scikit-learn's digits, one thread each, and score every epoch. The bare loop keeps
+nothing; the sweep proposes, decides, keeps models, states and records, prices by two accountants and tracks in MLflow.
+Prints the wall time of each in turn, from the first training to the end of the last, and apart from it what comes
+before and after: starting Ray, reading data, pricing, test scores, the report.
+"""
+
+import argparse
+import multiprocessing
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import clipless
+from sweeper.config import TrialConfig
+from sweeper.recorder import Recorder
+from sweeper.runner import run_sweep
+from sweeper.spec import Spec
+from sweeper.sweep_run import Options
+from sweeper.trainable import initial_seed
+from sweeper.training import TrialRun
+
+PROCESSES = 2
+
+
+def spec(trials: int, epochs: int) -> Spec:
+    """Return a sweep of short trials."""
+    return Spec.from_mapping(
+        {
+            "name": "overhead",
+            "data": {"name": "digits"},
+            "model": {"architecture": "mlp", "width": 64},
+            "training": {"epochs": epochs, "batch_size": 128, "learning_rate": {"log": [0.005, 0.2]}},
+            "privacy": {"epsilon": 3.0, "delta": 1e-4},
+            "search": {"objectives": ["epsilon", "accuracy", "certified@0.25"], "trials": trials, "sampler": "tpe"},
+            "resources": {"concurrent": PROCESSES},
+        }
+    )
+
+
+class Clock:
+    """Notes when the first trial had its plan and when the last one had ended."""
+
+    def __init__(self) -> None:
+        self.first = self.last = 0.0
+        on_plan, on_end = Recorder.on_plan, Recorder.on_end
+
+        def planned(recorder: Recorder, *told: Any) -> str | None:
+            self.first = self.first or time.monotonic()
+            return on_plan(recorder, *told)
+
+        def ended(recorder: Recorder, *told: Any) -> None:
+            on_end(recorder, *told)
+            self.last = time.monotonic()
+
+        Recorder.on_plan, Recorder.on_end = planned, ended  # type: ignore[method-assign]
+
+
+def swept(settings: Spec, out: Path, clock: Clock) -> tuple[float, float, dict[str, TrialConfig]]:
+    """Run the sweep; return the seconds of its trials, those before and after them, and the configurations."""
+    clock.first, start = 0.0, time.monotonic()
+    ended = run_sweep(settings, Options(out=out))
+    rest = time.monotonic() - start - (clock.last - clock.first)
+    trials = ended.sweep.folder.trials().values()
+    return clock.last - clock.first, rest, {trial.id: TrialConfig.from_json(trial.config) for trial in trials}
+
+
+def bare(settings: Spec, configs: dict[str, TrialConfig]) -> float:
+    """Train the same configurations in a loop of two processes; return the seconds."""
+    spawning = multiprocessing.get_context("spawn")
+    ready, left = spawning.Barrier(PROCESSES + 1), spawning.Queue()
+    for one in configs.items():
+        left.put(one)
+    processes = [spawning.Process(target=train, args=(settings, left, ready)) for _ in range(PROCESSES)]
+    for process in processes:
+        left.put(None)
+        process.start()
+    ready.wait()
+    start = time.monotonic()
+    for process in processes:
+        process.join()
+    return time.monotonic() - start
+
+
+def train(settings: Spec, left: Any, ready: Any) -> None:
+    """Train one configuration after the other, and score every epoch."""
+    torch.set_num_threads(1)
+    data = clipless.datasets.load(**settings.data_options())
+    ready.wait()
+    for trial, config in iter(left.get, None):
+        seed = initial_seed(settings.search.seed, trial)
+        run = TrialRun(trial=trial, config=config, data=data, objectives=settings.objectives, seed=seed)
+        for _ in run.epoch_rows():
+            pass
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=2)
+    options = parser.parse_args()
+    settings, clock = spec(options.trials, options.epochs), Clock()
+    print(f"{options.trials} trials of {options.epochs} epochs, {PROCESSES} at a time\n")
+    print("| round | sweep, trials (s) | bare loop (s) | ratio | sweep, before and after (s) |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(1, options.rounds + 1):
+            trials, rest, configs = swept(settings, Path(folder), clock)
+            loop = bare(settings, configs)
+            print(f"| {number} | {trials:.1f} | {loop:.1f} | {trials / loop:.2f} | {rest:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
