@@ -7,10 +7,8 @@ suffix names; ``comparison`` does so for several sweeps; ``diagnostics`` writes 
 from pathlib import Path
 
 from dashboards.data import read
-from dashboards.diagnostics import build_page
 from dashboards.export import export_comparison, export_front
 from sweeper.comparison import Comparison
-from sweeper.diagnosis import read_diagnosis
 from sweeper.rows import replace_file
 
 
@@ -39,5 +37,8 @@ def export_diagnostics(record: Path, path: Path) -> Path:
     Raises:
         RecordError: no readable diagnosis, or a page that cannot be written.
     """
+    from dashboards.diagnostics import build_page  # needs what trains, which takes seconds to import
+    from sweeper.diagnosis import read_diagnosis
+
     replace_file(path, build_page(read_diagnosis(record)))
     return path

@@ -2,7 +2,8 @@
 
 from dashboards._html import Html, each, tag
 from dashboards._page import document, panel
-from dashboards.figures import DIAGNOSTIC_FIGURES, LIGHT, is_empty
+from dashboards.figures import LIGHT, is_empty
+from dashboards.figures.diagnostics import FIGURES
 from dashboards.text import MISSING, number, show
 from sweeper.diagnosis import Diagnosis
 
@@ -53,7 +54,7 @@ PANELS = (
 
 def build_page(diagnosis: Diagnosis) -> str:
     """The page of a diagnosis as one HTML document."""
-    drawn = {name: draw(diagnosis, LIGHT) for name, draw in DIAGNOSTIC_FIGURES.items()}
+    drawn = {name: draw(diagnosis, LIGHT) for name, draw in FIGURES.items()}
     figures = {name: figure for name, figure in drawn.items() if not is_empty(figure)}
     parts = (
         _head(diagnosis),

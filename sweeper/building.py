@@ -15,10 +15,11 @@ from clipless.freezing import Freezing
 from clipless.layers import ClipGradient, ScaleByQuantile, Standardise
 from clipless.losses import LOSSES, Loss
 from clipless.network import Network
-from clipless.optimizers import Optimizer, Schedule
+from clipless.optimizers import Optimizer
 from clipless.plan import Plan
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.projections import build_constraint
+from clipless.schedules import Schedule
 from sweeper.config import TrialConfig
 from sweeper.errors import SpecError
 from sweeper.settings import ADAPTIVE

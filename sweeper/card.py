@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clipless.privacy.accounting import claim as price_claim
 from clipless.privacy.events import PoissonGaussian
 from sweeper.card_text import markdown
 from sweeper.claims import Claim
@@ -16,6 +15,7 @@ from sweeper.errors import RecordError
 from sweeper.pricing import Answer, steps_by, whole_event
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.rows import replace_file, to_text
+from sweeper.score_noise import planned_scores
 
 CARD_VERSION = 1
 
@@ -114,6 +114,7 @@ def make_card(
                 for name, sensitivity in plan["sensitivities"].items()
             ],
             "data": {"name": claim.data, "evaluation": claim.evaluation, "radius_unit": claim.radius_unit},
+            "score_noise": _score_noise(plan),
             "public": list(claim.public),
             "ledger": {question: answer.to_json() for question, answer in ledger.items()},
             "conditions": list(claim.conditions),
@@ -129,11 +130,19 @@ def _selected(ledger: Mapping[str, Answer]) -> float | None:
     return None if all(answer.released for answer in ledger.values()) else ledger["winner"].epsilon
 
 
+def _score_noise(plan: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the noise of scores of private rows, and what a trial's own cost; ``None`` where scores are free."""
+    paid = planned_scores(plan)
+    return None if paid is None else {**plan["scores"], "of_the_trial": _priced(paid.event, plan["delta"])}
+
+
 def _is_where_it_ended(trial: Trial, point: Point, last_epoch: int | None) -> bool:
     """Whether the point is the last one of a trial that was ended early, so that scores chose its epoch."""
     return trial.status is TrialStatus.STOPPED and last_epoch in (None, point.epoch)
 
 
 def _priced(event: PoissonGaussian, delta: float) -> dict[str, Any]:
-    priced = price_claim(event, delta)
+    from clipless.privacy.accounting import claim  # takes seconds, and few who read sweeps make cards
+
+    priced = claim(event, delta)
     return {"epsilon": priced.epsilon, "rdp": priced.rdp, "pld": priced.pld, "steps": event.steps}

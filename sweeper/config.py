@@ -6,11 +6,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from clipless.methods import Method
-from clipless.optimizers import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
+from clipless.schedules import Schedule
 from sweeper.errors import SpecError
-from sweeper.hyperparameters import Scalar
 from sweeper.mistakes import sentence
 from sweeper.settings import Optimizer
 
@@ -110,31 +109,3 @@ class TrialConfig(_Part):
             return cls.model_validate(dict(content))
         except ValidationError as error:
             raise SpecError(sentence(error, "the trial's configuration", cls)) from None
-
-
-def flatten(config: Mapping[str, Any] | TrialConfig) -> dict[str, Scalar]:
-    """Return a configuration with dotted keys, as tracking and tables want it.
-
-    >>> flatten({"training": {"loss": {"name": "tau-cce", "temperature": 2.0}}})
-    {'training.loss.name': 'tau-cce', 'training.loss.temperature': 2.0}
-    """
-    content = config.to_json() if isinstance(config, TrialConfig) else config
-    flat: dict[str, Scalar] = {}
-    for key, value in content.items():
-        if isinstance(value, Mapping):
-            flat.update({f"{key}.{below}": leaf for below, leaf in flatten(value).items()})
-        else:
-            flat[key] = str(list(value)) if isinstance(value, list | tuple) else value
-    return flat
-
-
-def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Undo ``flatten``."""
-    nested: dict[str, Any] = {}
-    for name, value in flat.items():
-        *sections, key = name.split(".")
-        inner = nested
-        for section in sections:
-            inner = inner.setdefault(section, {})
-        inner[key] = value
-    return nested

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeper.config import flatten
+from sweeper.dotted import flatten
 from sweeper.front import Front
 from sweeper.pareto import Floats, costs, hypervolume
 from sweeper.records import Objective, Point

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import optuna
 
-from sweeper.config import TrialConfig, unflatten
+from sweeper.config import TrialConfig
+from sweeper.dotted import unflatten
 from sweeper.hyperparameters import Choices, Range, Scalar
 from sweeper.mistakes import did_you_mean_or_known
 from sweeper.slots import Slot, grid_size

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeper.config import flatten
+from sweeper.dotted import flatten
 from sweeper.errors import RecordError
 from sweeper.ledger import Entry, Ledger
 from sweeper.records import Point, Trial
@@ -48,7 +48,11 @@ def _head(trial: Trial) -> Iterator[str]:
 def _training(entry: Entry) -> str:
     steps = "not known how many" if entry.steps is None else str(entry.steps)
     kept = f", from step {entry.kept} on" if entry.kept else ""
-    return f"training {entry.attempt}{kept}: {entry.event.steps} steps planned, {steps} run"
+    said = f"training {entry.attempt}{kept}: {entry.event.steps} steps planned, {steps} run"
+    if entry.scores is None:
+        return said
+    scored = "not known how many" if entry.scored is None else str(entry.scored)
+    return f"{said}; {entry.scores.event.steps} releases of scores planned, {scored} made"
 
 
 def _epoch(point: Point, decision: dict[str, Any] | None) -> str:

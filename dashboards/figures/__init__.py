@@ -1,6 +1,7 @@
-"""Every figure of a sweep, of a comparison and of a diagnosis: ``info`` computes, ``plot(info, theme)`` draws it.
+"""Every figure of a sweep and of a comparison: ``info`` computes, ``plot(info, theme)`` draws it.
 
-``rows(info)`` are the same numbers as a table, for a file. This package is the only door to Plotly.
+``rows(info)`` are the same numbers as a table, for a file. Those of a diagnosis, which need what
+trains, are in ``diagnostics``. This package is the only door to Plotly.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,31 +14,25 @@ from dashboards.data import SweepData
 from dashboards.figures import (
     architectures,
     attainment,
-    clipping,
     configurations,
     front,
     front3d,
     hypervolume,
     importances,
-    noise,
-    norm_panels,
     overlay,
     robustness,
     temperature,
-    tightness,
     trajectories,
     volumes,
 )
-from dashboards.figures._common import Rows
+from dashboards.figures._common import Rows, linear_epsilon
 from dashboards.figures._theme import DARK, FONT, LIGHT, MONOSPACE, Theme, exchange
 from sweeper.comparison import Comparison
-from sweeper.diagnosis import Diagnosis
 
 __all__ = [
     "COMPARISON_FIGURES",
     "COMPARISON_NUMBERS",
     "DARK",
-    "DIAGNOSTIC_FIGURES",
     "FIGURES",
     "FONT",
     "LIGHT",
@@ -49,6 +44,7 @@ __all__ = [
     "as_json",
     "exchange",
     "is_empty",
+    "linear_epsilon",
     "plotly_js",
 ]
 
@@ -88,15 +84,6 @@ FIGURES: Mapping[str, Draw[SweepData]] = {name: draw for name, (draw, _) in _OF_
 NUMBERS: Mapping[str, Count[SweepData]] = {name: count for name, (_, count) in _OF_SWEEPS.items()}
 COMPARISON_FIGURES: Mapping[str, Draw[Comparison]] = {name: draw for name, (draw, _) in _OF_COMPARISONS.items()}
 COMPARISON_NUMBERS: Mapping[str, Count[Comparison]] = {name: count for name, (_, count) in _OF_COMPARISONS.items()}
-
-DIAGNOSTIC_FIGURES: Mapping[str, Callable[[Diagnosis, Theme], Figure]] = {
-    "tightness": lambda diagnosis, theme: tightness.plot(tightness.info(diagnosis), theme),
-    "gradients": lambda diagnosis, theme: norm_panels.plot(norm_panels.gradient_info(diagnosis), theme),
-    "noise": lambda diagnosis, theme: noise.plot(noise.info(diagnosis), theme),
-    "clipping": lambda diagnosis, theme: clipping.plot(clipping.info(diagnosis), theme),
-    "clipping-parameters": lambda diagnosis, theme: clipping.plot(clipping.parameter_info(diagnosis), theme),
-    "inputs": lambda diagnosis, theme: norm_panels.plot(norm_panels.input_info(diagnosis), theme),
-}
 
 
 def is_empty(figure: Figure) -> bool:

@@ -10,35 +10,43 @@ Build a network, choose a budget, fit::
     )
     for epoch in clipless.fit(model, loss, data.train, plan):
         print(epoch, clipless.evaluate(model, data.validation, radii=["0.25"]))
+
+Names are imported when they are first used: what only reads records need not wait for torch.
 """
 
 if __name__ != "clipless":  # e.g. ``models.clipless``: a second copy of every class
     raise ImportError(f"import this package as 'clipless', not {__name__!r}")
 
-from clipless import attacks, datasets, layers, losses, projections, zoo
-from clipless.certificates import certified_auroc, certified_radii, certify, float64_logits
-from clipless.evaluation import attacked_accuracy, evaluate
-from clipless.losses import (
-    HKR,
-    KR,
-    MAE,
-    ClassWeighted,
-    CrammerSinger,
-    KCosine,
-    MulticlassHinge,
-    MultilabelBCE,
-    TauBCE,
-    TauCCE,
-    WestonWatkins,
-)
-from clipless.methods import Method
-from clipless.network import Network
-from clipless.optimizers import SGD, Adam, Schedule
-from clipless.plan import Plan, make_plan
-from clipless.privacy.allocation import NoiseAllocation
-from clipless.privacy.events import Relation
-from clipless.saving import load, save
-from clipless.training import Epoch, fit
+from typing import TYPE_CHECKING
+
+from clipless.lazy import by_need
+
+if TYPE_CHECKING:
+    from clipless import attacks, datasets, layers, losses, projections, zoo
+    from clipless.certificates import certified_auroc, certified_radii, certify, float64_logits
+    from clipless.evaluation import attacked_accuracy, evaluate
+    from clipless.losses import (
+        HKR,
+        KR,
+        MAE,
+        ClassWeighted,
+        CrammerSinger,
+        KCosine,
+        MulticlassHinge,
+        MultilabelBCE,
+        TauBCE,
+        TauCCE,
+        WestonWatkins,
+    )
+    from clipless.methods import Method
+    from clipless.network import Network
+    from clipless.optimizers import SGD, Adam
+    from clipless.plan import Plan, make_plan
+    from clipless.privacy.allocation import NoiseAllocation
+    from clipless.privacy.events import Relation
+    from clipless.saving import load, save
+    from clipless.schedules import Schedule
+    from clipless.training import Epoch, fit
 
 __all__ = [
     "HKR",
@@ -78,3 +86,39 @@ __all__ = [
     "save",
     "zoo",
 ]
+
+_MODULES = ("attacks", "datasets", "layers", "losses", "projections", "zoo")
+_HOME = {
+    "Adam": "clipless.optimizers",
+    "ClassWeighted": "clipless.losses",
+    "CrammerSinger": "clipless.losses",
+    "Epoch": "clipless.training",
+    "HKR": "clipless.losses",
+    "KCosine": "clipless.losses",
+    "KR": "clipless.losses",
+    "MAE": "clipless.losses",
+    "Method": "clipless.methods",
+    "MulticlassHinge": "clipless.losses",
+    "MultilabelBCE": "clipless.losses",
+    "Network": "clipless.network",
+    "NoiseAllocation": "clipless.privacy.allocation",
+    "Plan": "clipless.plan",
+    "Relation": "clipless.privacy.events",
+    "SGD": "clipless.optimizers",
+    "Schedule": "clipless.schedules",
+    "TauBCE": "clipless.losses",
+    "TauCCE": "clipless.losses",
+    "WestonWatkins": "clipless.losses",
+    "attacked_accuracy": "clipless.evaluation",
+    "certified_auroc": "clipless.certificates",
+    "certified_radii": "clipless.certificates",
+    "certify": "clipless.certificates",
+    "evaluate": "clipless.evaluation",
+    "fit": "clipless.training",
+    "float64_logits": "clipless.certificates",
+    "load": "clipless.saving",
+    "make_plan": "clipless.plan",
+    "save": "clipless.saving",
+}
+
+__getattr__ = by_need(__name__, _HOME, _MODULES)

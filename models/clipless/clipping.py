@@ -17,7 +17,7 @@ from torch import nn
 
 from clipless.errors import PlanError
 from clipless.layers import ClipGradient
-from clipless.optimizers import Schedule
+from clipless.schedules import Schedule
 
 # Norms and sensitivities that fall stop at this share of the planned ones: noise that underflows would hide nothing.
 LEAST_SHARE = 1e-3

@@ -21,11 +21,11 @@ from clipless.inspection import check_trainable
 from clipless.losses import Loss, loss_lipschitz
 from clipless.methods import Method
 from clipless.network import Network
-from clipless.optimizers import Schedule
 from clipless.privacy.accounting import pld_curve, rdp_curve
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.schedules import Schedule
 from clipless.statistics import releases
 
 # Relative increase of the noise that covers the rounding of float32 sums: removing one example of 8192 was

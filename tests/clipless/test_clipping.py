@@ -11,9 +11,9 @@ from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.layers import ClipGradient
 from clipless.methods import Method
-from clipless.optimizers import Schedule
 from clipless.plan import NOISE_INFLATION
 from clipless.privacy.allocation import NoiseAllocation
+from clipless.schedules import Schedule
 from clipless.testing import RecordingSource, SeededSource
 
 ADAPTIVE = AdaptiveClipping(quantile=0.5, share=0.1, rate=0.5)

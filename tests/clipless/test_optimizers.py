@@ -8,7 +8,8 @@ from torch import nn
 
 from clipless import SGD, Adam
 from clipless.errors import UnsupportedError
-from clipless.optimizers import MovingAverage, Schedule, build_optimizer
+from clipless.optimizers import MovingAverage, build_optimizer
+from clipless.schedules import Schedule
 
 
 def parameter(value=1.0, gradient=0.5):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import clipless
-from clipless import bounds, layers, losses, projections, zoo
+from clipless import bounds, datasets, layers, losses, projections, zoo
 
 EXPORTED = {
     clipless: """Adam ClassWeighted CrammerSinger Epoch HKR KCosine KR MAE Method MulticlassHinge MultilabelBCE Network
@@ -51,6 +51,16 @@ def test_every_loss_is_at_hand_in_the_package_itself():
 
 def test_importing_the_package_leaves_slow_optional_libraries_alone():
     """Those of attacks and of orchestration, which training and certificates do not need."""
-    code = "import sys, clipless; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    code = "import sys; from clipless import *; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {"art", "ray", "mlflow", "optuna", "plotly", "sweeper", "dashboards"}.isdisjoint(done.stdout.split())
+
+
+def test_names_are_imported_when_they_are_used_and_are_those_that_are_listed():
+    code = "import sys, clipless.datasets; print('torch' in sys.modules); clipless.fit; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
+    for package in (clipless, datasets):
+        assert all(getattr(package, name).__name__.rpartition(".")[2] == name for name in package.__all__)
+        with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nothing'"):
+            _ = package.nothing

@@ -7,7 +7,7 @@ from clipless import SGD, Adam, Epoch, TauCCE, fit, make_plan, training, zoo
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import GroupSort
-from clipless.optimizers import Schedule
+from clipless.schedules import Schedule
 from clipless.testing import RecordingSource, SeededSource
 
 STILL = SGD(1e-30)  # weights stay where they are

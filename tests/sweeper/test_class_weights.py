@@ -6,7 +6,8 @@ import pytest
 
 from clipless.losses import HKR, KR, ClassWeighted, TauCCE, loss_lipschitz
 from sweeper.building import build_loss
-from sweeper.config import TrialConfig, flatten
+from sweeper.config import TrialConfig
+from sweeper.dotted import flatten
 from sweeper.errors import SpecError
 from sweeper.space import resolve, suggest
 from sweeper.spec import Spec, schema
@@ -76,7 +77,7 @@ def test_they_are_fixed_for_the_sweep_and_survive_every_form_of_the_spec(content
     plain = json.loads(json.dumps(spec.to_plain()))
     assert Spec.from_mapping(plain).to_plain() == plain == spec.with_search(seed=0).to_plain()
     assert "priors" in spec.to_yaml()
-    flat = flatten(resolve(spec, {}))
+    flat = flatten(resolve(spec, {}).to_json())
     assert flat["training.loss.class_weights"] == "[1.0, 2.0]"
     assert flat["training.loss.priors"] == "[0.5, 0.5]"
 

@@ -4,7 +4,8 @@ import pytest
 from clipless.methods import Method
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
-from sweeper.config import TrialConfig, flatten, unflatten
+from sweeper.config import TrialConfig
+from sweeper.dotted import flatten, unflatten
 from sweeper.errors import SpecError
 from sweeper.settings import Optimizer
 from sweeper.space import configurations, open_dimensions, resolve, sample, suggest
@@ -53,7 +54,7 @@ def test_what_optuna_proposes_becomes_a_configuration(spec, study):
         assert ("hidden" in config.model.options) == (config.model.architecture == "convnet")
         assert ("training.loss.tau-cce.temperature" in suggested) == (config.training.loss.name == "tau-cce")
         assert TrialConfig.from_json(config.to_json()) == config
-        assert unflatten(flatten(config)) == config.to_json()
+        assert unflatten(flatten(config.to_json())) == config.to_json()
         seen.add((config.training.optimizer, config.model.architecture, config.training.loss.name))
     assert len(seen) == 8
 
@@ -99,7 +100,7 @@ def test_a_configuration_says_everything(spec):
     assert config.privacy.relation is Relation.ADD_OR_REMOVE_ONE
     assert config.model.options == {"width": 32, "hidden": 34}
     assert config.training.loss.parameters == {"temperature": 1.0}
-    assert flatten(config)["training.loss.name"] == "tau-bce"
+    assert flatten(config.to_json())["training.loss.name"] == "tau-bce"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clipless.datasets import load
 from sweeper import warm_start
 from sweeper.claims import WARM_START, Claim
-from sweeper.config import unflatten
+from sweeper.dotted import unflatten
 from sweeper.errors import RecordError
 from sweeper.mlflow_names import flatten, metric_names
 from sweeper.outcomes import parse_constraint

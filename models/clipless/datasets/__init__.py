@@ -1,17 +1,24 @@
 """Data sets: tensors beside the public facts that a privacy guarantee rests on.
 
-Nothing here downloads at import, and nothing computes a statistic of private rows.
+Nothing here downloads at import, and nothing computes a statistic of private rows. Names are imported when they
+are first used.
 """
 
-from clipless.datasets.catalog import available, load
-from clipless.datasets.declarations import Categorical, Drop, Numeric, Ranges
-from clipless.datasets.input_format import input_format
-from clipless.datasets.metadata import Dataset, Evaluation, Metadata, Split
-from clipless.datasets.new_rows import InputFormat, NewRows
-from clipless.datasets.preparation import ColourSpace, Preparation, prepare
-from clipless.datasets.ranges import load_ranges
-from clipless.datasets.splits import ColumnSplit, HashSplit
-from clipless.datasets.template import write_ranges_template
+from typing import TYPE_CHECKING
+
+from clipless.lazy import by_need
+
+if TYPE_CHECKING:
+    from clipless.datasets.catalog import available, load
+    from clipless.datasets.declarations import Categorical, Drop, Numeric, Ranges
+    from clipless.datasets.input_formats import input_format
+    from clipless.datasets.kinds import ColourSpace, Evaluation
+    from clipless.datasets.metadata import Dataset, Metadata, Split
+    from clipless.datasets.new_rows import InputFormat, NewRows
+    from clipless.datasets.preparation import Preparation, prepare
+    from clipless.datasets.ranges import load_ranges
+    from clipless.datasets.splits import ColumnSplit, HashSplit
+    from clipless.datasets.template import write_ranges_template
 
 __all__ = [
     "Categorical",
@@ -35,3 +42,28 @@ __all__ = [
     "prepare",
     "write_ranges_template",
 ]
+
+_HOME = {
+    "Categorical": "clipless.datasets.declarations",
+    "ColourSpace": "clipless.datasets.kinds",
+    "ColumnSplit": "clipless.datasets.splits",
+    "Dataset": "clipless.datasets.metadata",
+    "Drop": "clipless.datasets.declarations",
+    "Evaluation": "clipless.datasets.kinds",
+    "HashSplit": "clipless.datasets.splits",
+    "InputFormat": "clipless.datasets.new_rows",
+    "Metadata": "clipless.datasets.metadata",
+    "NewRows": "clipless.datasets.new_rows",
+    "Numeric": "clipless.datasets.declarations",
+    "Preparation": "clipless.datasets.preparation",
+    "Ranges": "clipless.datasets.declarations",
+    "Split": "clipless.datasets.metadata",
+    "available": "clipless.datasets.catalog",
+    "input_format": "clipless.datasets.input_formats",
+    "load": "clipless.datasets.catalog",
+    "load_ranges": "clipless.datasets.ranges",
+    "prepare": "clipless.datasets.preparation",
+    "write_ranges_template": "clipless.datasets.template",
+}
+
+__getattr__ = by_need(__name__, _HOME)

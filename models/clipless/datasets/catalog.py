@@ -11,8 +11,9 @@ from typing import Any
 from clipless.datasets.declarations import Ranges
 from clipless.datasets.embedded import load_breast_cancer, load_digits
 from clipless.datasets.images import CIFAR10, FASHION_MNIST, MNIST, load_images
+from clipless.datasets.kinds import Evaluation
 from clipless.datasets.known import KNOWN_TABLES, load_known
-from clipless.datasets.metadata import Dataset, Evaluation
+from clipless.datasets.metadata import Dataset
 from clipless.datasets.preparation import Preparation, prepare
 from clipless.datasets.splits import HashSplit, Splitting
 from clipless.datasets.tables import load_table

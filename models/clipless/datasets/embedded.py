@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from clipless.datasets.declarations import Numeric, Ranges
 from clipless.datasets.facts import ROW_COUNTS, evaluation_facts, split_fact
 from clipless.datasets.files import Table
-from clipless.datasets.metadata import Dataset, Evaluation, Metadata, Split
+from clipless.datasets.kinds import Evaluation
+from clipless.datasets.metadata import Dataset, Metadata, Split
 from clipless.datasets.splits import HashSplit, Part, assign_by_hash, row_bytes
 from clipless.datasets.tables import Source, encode_table
 
@@ -68,6 +69,7 @@ def load_digits(*, evaluation: Evaluation = Evaluation.PUBLIC, splitting: HashSp
         ),
         conditions=conditions,
         training_published=True,
+        split_by_row=True,
     )
     x_NCHW, y_N = levels_NHW[:, None].astype(np.float32) / np.float32(16), bunch.target.astype(np.int64)
     return Dataset(

@@ -1,6 +1,6 @@
 """Sentences for the privacy card that every kind of data set shares."""
 
-from clipless.datasets.metadata import Evaluation
+from clipless.datasets.kinds import Evaluation
 from clipless.datasets.splits import ColumnSplit, HashSplit, Splitting
 
 ROW_COUNTS = "The number of rows of each split is public."

@@ -20,7 +20,8 @@ import torch
 from numpy.typing import NDArray
 
 from clipless.datasets.facts import ROW_COUNTS, evaluation_facts, split_fact
-from clipless.datasets.metadata import Dataset, Evaluation, Metadata, Split
+from clipless.datasets.kinds import Evaluation
+from clipless.datasets.metadata import Dataset, Metadata, Split
 from clipless.datasets.openml import Arrays, cached, download
 from clipless.datasets.splits import HashSplit, Part, assign_by_hash, row_bytes
 from clipless.errors import DataError
@@ -144,6 +145,7 @@ def _metadata(images: ImageSet, evaluation: Evaluation, splitting: HashSplit) ->
         ),
         conditions=conditions,
         training_published=True,
+        split_by_row=True,
     )
 
 

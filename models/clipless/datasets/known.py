@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from clipless.datasets.declarations import Numeric, Ranges
 from clipless.datasets.files import Table, read_table
-from clipless.datasets.metadata import Dataset, Evaluation
+from clipless.datasets.kinds import Evaluation
+from clipless.datasets.metadata import Dataset
 from clipless.datasets.openml import Arrays, cached, download
 from clipless.datasets.ranges import parse_ranges
 from clipless.datasets.splits import HashSplit

@@ -5,39 +5,17 @@ of a `Split` are the sensitive values; nothing here summarises them. Checks on t
 ends the run.
 """
 
-import enum
 from dataclasses import dataclass
 from math import isfinite
 
 import torch
 from torch import Tensor
 
+from clipless.datasets.kinds import Evaluation
 from clipless.errors import DataError
 
 # Relative rounding of a float32 norm at the declared bound.
 NORM_ROUNDING = 1e-5
-
-
-class Evaluation(enum.Enum):
-    """What the rows held back for validation and test are."""
-
-    PUBLIC = "public"  # their scores cost nothing
-    PRIVATE = "private"  # every score computed on them is a release that has to be paid
-    EXPLORATORY = "exploratory"  # unpaid: watermarked, no guarantee
-
-    @classmethod
-    def parse(cls, value: "Evaluation | str") -> "Evaluation":
-        """Return the member for ``value``.
-
-        Raises:
-            DataError: not one of the three.
-        """
-        try:
-            return cls(value)
-        except ValueError:
-            raise DataError(
-                f"Expected evaluation to be public, private or exploratory, got {value!r} (data.evaluation)"
-            ) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +34,8 @@ class Metadata:
         public_facts: sentences for the privacy card: what was taken as public, and why.
         conditions: sentences for the privacy card: what the guarantee does not cover.
         training_published: whether the training rows are published too, so that attacks may read them.
+        split_by_row: whether the split of each row is a function of that row and of public constants alone, so that
+            one row more or less changes one split.
     """
 
     name: str
@@ -69,6 +49,7 @@ class Metadata:
     public_facts: tuple[str, ...]
     conditions: tuple[str, ...]
     training_published: bool = False
+    split_by_row: bool = False
 
     def __post_init__(self) -> None:
         for field in ("name", "unit", "radius_unit"):
@@ -84,7 +65,8 @@ class Metadata:
             _require(isfinite(value) and value > 0, field, "a finite number > 0", self)
         for field in ("public_facts", "conditions"):
             _require(_are_texts(getattr(self, field)), field, "a tuple of sentences", self)
-        _require(type(self.training_published) is bool, "training_published", "True or False", self)
+        for field in ("training_published", "split_by_row"):
+            _require(type(getattr(self, field)) is bool, field, "True or False", self)
 
     @property
     def training_is_open(self) -> bool:

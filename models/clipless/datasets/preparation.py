@@ -10,7 +10,6 @@ Linear maps act on the three colours of each pixel: the constant is the spectral
 Shape letters: N examples, C channels, H height, W width.
 """
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf, isfinite, sqrt
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from clipless.datasets.images import PIXEL_UNIT
+from clipless.datasets.kinds import ColourSpace
 from clipless.datasets.metadata import Dataset, Metadata, Split
 from clipless.errors import DataError
 from clipless.norms import spectral_norm_upper
@@ -27,16 +27,6 @@ from clipless.norms import spectral_norm_upper
 _CHUNK = 4096
 # One rounding of a float32 pixel, relative.
 _ROUNDING = 1e-6
-
-
-class ColourSpace(enum.Enum):
-    """In which coordinates the three colours of a pixel are given."""
-
-    RGB = "rgb"
-    GRAY = "gray"
-    YIQ = "yiq"
-    YUV = "yuv"
-    HSV = "hsv"
 
 
 # Luma of Rec. 601; YIQ as in FCC 1953 (to three digits) and YUV as in BT.470.

@@ -20,7 +20,8 @@ from clipless.datasets.declarations import Column, Drop, Ranges
 from clipless.datasets.encoding import encode_columns, encode_labels, input_norm, match_texts
 from clipless.datasets.facts import ROW_COUNTS, UNPAID_RANGES, evaluation_facts, split_fact
 from clipless.datasets.files import Table, read_table
-from clipless.datasets.metadata import Dataset, Evaluation, Metadata, Split
+from clipless.datasets.kinds import Evaluation
+from clipless.datasets.metadata import Dataset, Metadata, Split
 from clipless.datasets.ranges import class_names, load_ranges
 from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash
 from clipless.errors import DataError
@@ -243,6 +244,7 @@ def _metadata(
             *conditions,
         ),
         training_published=source.training_published,
+        split_by_row=True,
     )
 
 

@@ -23,7 +23,6 @@ from dashboards.diagnostics import PANELS, build_page
 from dashboards.export import find_browser
 from dashboards.figures import (
     DARK,
-    DIAGNOSTIC_FIGURES,
     LIGHT,
     as_json,
     clipping,
@@ -35,6 +34,7 @@ from dashboards.figures import (
     tightness,
 )
 from dashboards.figures._common import WATERMARK
+from dashboards.figures.diagnostics import FIGURES
 from sweeper.diagnosis import Diagnosis, Snapshot
 from sweeper.errors import RecordError
 
@@ -152,7 +152,7 @@ def test_tightness_is_the_share_of_each_bound_at_both_moments():
 def test_without_any_bound_there_is_no_tightness_to_draw():
     seen = once(parameters=(parameter("a", 1.0, worst_case=None),), layers=(layer("layers.0", None, 3.0, None),))
     assert tightness.info(seen).families == ()
-    assert is_empty(DIAGNOSTIC_FIGURES["tightness"](seen, LIGHT))
+    assert is_empty(FIGURES["tightness"](seen, LIGHT))
 
 
 def test_a_gradient_panel_has_both_moments_the_guard_and_its_lines():
@@ -191,9 +191,9 @@ def test_noise_is_shown_for_each_parameter_and_for_all():
 def test_without_noise_there_is_nothing_to_compare():
     seen = once(parameters=(parameter("a", 1.0, noise_std=0.0),), noise_to_gradient=0.0, clipping=())
     assert noise.info(seen).ratios == ()
-    assert is_empty(DIAGNOSTIC_FIGURES["noise"](seen, LIGHT))
-    assert is_empty(DIAGNOSTIC_FIGURES["clipping"](seen, LIGHT))
-    assert is_empty(DIAGNOSTIC_FIGURES["clipping-parameters"](seen, LIGHT))
+    assert is_empty(FIGURES["noise"](seen, LIGHT))
+    assert is_empty(FIGURES["clipping"](seen, LIGHT))
+    assert is_empty(FIGURES["clipping-parameters"](seen, LIGHT))
 
 
 def test_clipping_lines_go_from_little_noise_to_much_at_angles_in_degrees():
@@ -221,23 +221,23 @@ def test_an_angle_that_is_not_defined_is_not_drawn():
     assert list(drawn[1].y) == [None, None]
 
 
-@pytest.mark.parametrize("name", DIAGNOSTIC_FIGURES)
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_uses_colours_of_its_theme_only(name):
     for theme, other in ((LIGHT, DARK), (DARK, LIGHT)):
-        text = json.dumps(as_json(DIAGNOSTIC_FIGURES[name](diagnosis(), theme)))
+        text = json.dumps(as_json(FIGURES[name](diagnosis(), theme)))
         used = set(re.findall(r"#[0-9a-f]{6}\b", text))
         assert used <= set(exchange(theme, other))
 
 
-@pytest.mark.parametrize("name", DIAGNOSTIC_FIGURES)
+@pytest.mark.parametrize("name", FIGURES)
 def test_an_exploratory_diagnosis_is_watermarked(name):
-    texts = [note.text for note in DIAGNOSTIC_FIGURES[name](diagnosis(exploratory=True), LIGHT).layout.annotations]
+    texts = [note.text for note in FIGURES[name](diagnosis(exploratory=True), LIGHT).layout.annotations]
     assert WATERMARK in texts
-    assert WATERMARK not in [n.text for n in DIAGNOSTIC_FIGURES[name](diagnosis(), LIGHT).layout.annotations]
+    assert WATERMARK not in [n.text for n in FIGURES[name](diagnosis(), LIGHT).layout.annotations]
 
 
 def test_a_legend_names_everything_once():
-    for draw in DIAGNOSTIC_FIGURES.values():
+    for draw in FIGURES.values():
         shown = [trace.name for trace in draw(diagnosis(), LIGHT).data if trace.showlegend is not False]
         assert len(shown) == len(set(shown)) > 0
 
@@ -245,8 +245,8 @@ def test_a_legend_names_everything_once():
 def test_the_page_has_every_figure_the_terms_and_the_numbers():
     page = build_page(diagnosis())
     own = page.replace(plotly_js(), "")
-    assert {name for name, *_ in PANELS} == set(DIAGNOSTIC_FIGURES)
-    for name in DIAGNOSTIC_FIGURES:
+    assert {name for name, *_ in PANELS} == set(FIGURES)
+    for name in FIGURES:
         assert f'id="plot-{name}"' in own
     for words in ("t0007, epoch 30", "2.99", "delta = 1e-4", "clipless", "100 of digits", "91.0 %", "validation"):
         assert words in own
@@ -300,4 +300,4 @@ def test_in_a_browser_every_figure_is_drawn(tmp_path):
     command = [str(find_browser()), *options, path.as_uri()]
     dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     seen = json.loads(re.search(r'\{"drawn".*?\}', dom).group(0))
-    assert set(seen["drawn"]) == {f"plot-{name}" for name in DIAGNOSTIC_FIGURES}
+    assert set(seen["drawn"]) == {f"plot-{name}" for name in FIGURES}
