@@ -14,6 +14,7 @@ from sweeper.agenda import Agenda
 from sweeper.claims import Claim
 from sweeper.desk import Desk, Hooks
 from sweeper.engine import Outcome
+from sweeper.paid_scores import planned_scores
 from sweeper.preview import can_be_planned
 from sweeper.pricing import whole_event
 from sweeper.recorder import Recorder
@@ -160,7 +161,8 @@ class Candidates:
         if trial in self._planned:
             self.selection.begin(trial)
         self._planned.add(trial)
-        self.selection.plan(trial, whole_event(row["plan"]))
+        scores = planned_scores(row["plan"])
+        self.selection.plan(trial, whole_event(row["plan"]), None if scores is None else scores.event)
         return self.recorder.on_plan(trial, row)
 
     def _on_epoch(self, trial: str, row: Mapping[str, Any]) -> str | None:

@@ -12,10 +12,10 @@ from clipless.privacy.events import PoissonGaussian
 from sweeper.card_text import markdown
 from sweeper.claims import Claim
 from sweeper.errors import RecordError
+from sweeper.paid_scores import planned_scores
 from sweeper.pricing import Answer, steps_by, whole_event
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.rows import replace_file, to_text
-from sweeper.score_noise import planned_scores
 
 CARD_VERSION = 1
 

@@ -5,10 +5,10 @@ from math import exp
 from typing import Any
 
 from clipless.methods import Method
-from clipless.optimizers import Schedule
 from clipless.privacy.events import Relation
+from clipless.schedules import Schedule
 from sweeper.claims import EXPLORATORY
-from sweeper.config import flatten
+from sweeper.dotted import flatten
 from sweeper.pricing import Answer, round_up
 
 _RELATIONS = {
@@ -17,7 +17,7 @@ _RELATIONS = {
 }
 _EVALUATIONS = {
     "public": "declared public: scores on them cost nothing.",
-    "private": "private: a score on them is a release of its own, which the epsilon above does not cover.",
+    "private": "private: a score on them is a release of its own, with noise, which the epsilon above does not cover.",
     "exploratory": "of the same people and looked at without paying for it: this card claims no guarantee.",
 }
 _QUESTIONS = {
@@ -199,6 +199,7 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     data, scores = card["data"], card["scores"]
     yield "## The data"
     yield f"Training data: {data['name']}. Validation and test rows are {_EVALUATIONS[data['evaluation']]}"
+    yield from _noise_of_scores(card)
     yield "Taken as public, without payment:"
     yield _bullets(card["public"])
     yield "## Not guaranteed"
@@ -212,6 +213,8 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     ]
     yield _table(("objective", "validation", "test"), rows)
     yield f"Radii are in {data['radius_unit']}. The point was chosen on validation, never on the test column."
+    if card["score_noise"] is not None:
+        yield "Every score carries the noise stated above, so that a certified accuracy may exceed the accuracy."
     if (repeats := card["guarantee"]["repeats"]) > 1:
         yield (
             f"The validation column holds means over {repeats} trainings of this configuration; the model, and the "
@@ -220,6 +223,27 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     yield _table(("setting", "value"), [(name, f"`{value}`") for name, value in flatten(card["config"]).items()])
     if card["model"]:
         yield f"Model file: `{card['model']}`."
+
+
+def _noise_of_scores(card: Mapping[str, Any]) -> Iterator[str]:
+    """Say what noise scores of private rows carry, and what they cost."""
+    noise, facts = card["score_noise"], card["guarantee"]
+    if noise is None:
+        return
+    own, std = noise["of_the_trial"], noise["std"]
+    together = (
+        "A row is in one split only, so that training and scores together cost the larger of their prices"
+        if noise["apart"] and facts["relation"] == Relation.ADD_OR_REMOVE_ONE.value
+        else "A neighbouring data set may differ in two splits, so that training and scores together cost their "
+        "composition"
+    )
+    yield (
+        f"Scores were released as counts with Gaussian noise of multiplier {noise['noise_multiplier']:g}, "
+        f"{len(noise['names'])} together: a standard deviation of {std['validation']:.3g} for a validation score and "
+        f"{std['test']:.3g} for a test score. The {own['steps']} releases of validation scores that this trial planned "
+        f"cost the validation rows epsilon {round_up(own['epsilon'])} at delta {facts['delta']:g}. {together}: *What "
+        f"the sweep cost* holds both."
+    )
 
 
 def _unit(unit: str) -> str:

@@ -32,7 +32,31 @@ WARM_START = (
     "Proposals were steered by the trials of an earlier sweep, {source}. What that sweep spent is in its own ledger "
     "and not in this one: if both read the same data, they cost the composition of both."
 )
+NOISY_SCORES = (
+    "Scores of validation and test rows, which are private, carry Gaussian noise: of standard deviation "
+    "{validation:.3g} on validation rows and {test:.3g} on test rows, before they are cut to [0, 1]. A certified "
+    "accuracy may exceed the accuracy by it. Each release is in the ledger, whose prices are of training and scores "
+    "together; the epsilon of a point is of its training alone."
+)
+SPLITS_TOGETHER = (
+    "The data set does not say that the split of each row depends on that row alone: training and scores are charged "
+    "as their composition, and the guarantee is for data whose other rows stay in their splits."
+)
 EXPLORATORY = "Exploratory: no guarantee"
+
+
+class DeclaredNoise(Protocol):
+    """The part of ``ScoreNoise`` that a claim repeats."""
+
+    @property
+    def stds(self) -> dict[str, float]:
+        """Of the noise of each score, by split."""
+        ...
+
+    @property
+    def apart(self) -> bool:
+        """Whether a row is in one split by a rule of its own."""
+        ...
 
 
 class DeclaredData(Protocol):
@@ -106,6 +130,7 @@ class Claim:
         reads_training_rows: bool = False,
         ends_trials_early: bool = False,
         warm_start: str | None = None,
+        noise: DeclaredNoise | None = None,
     ) -> "Claim":
         """Return the claim of a sweep on declared data.
 
@@ -117,10 +142,14 @@ class Claim:
             reads_training_rows: whether a metric is computed from training rows.
             ends_trials_early: whether a scheduler looks at scores while trials run.
             warm_start: the earlier sweep that proposals learn from, if any.
+            noise: of scores of private rows, if any.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
         if reads_training_rows:
             marks.append(MEMBERSHIP)
+        if noise is not None:
+            marks.append(NOISY_SCORES.format(**noise.stds))
+            marks += [] if noise.apart else [SPLITS_TOGETHER]
         if ends_trials_early:
             marks.append(EARLY_ENDS)
         if warm_start is not None:

@@ -11,7 +11,6 @@ from sweeper.mistakes import mistake
 from sweeper.sections import ONE_POSITIVE, Section
 
 _SHARE = Number(above=0, below=1, fixed=True)
-_EVALUATION = Name(names=Evaluation, refused=("private",), fixed=True)
 
 
 class Classes(Domain):
@@ -107,7 +106,7 @@ class DataSettings(Section):
     name: str | None = None
     path: str | None = None
     target: str | None = None
-    evaluation: Annotated[Evaluation, _EVALUATION] | None = None
+    evaluation: Annotated[Evaluation, Name(names=Evaluation, fixed=True)] | None = None
     unit: str | None = None
     ranges: str | None = None
     classes: Annotated[tuple[str, ...], Classes()] | None = None

@@ -151,12 +151,10 @@ class Name(Domain):
 
     Attributes:
         names: what may stand there; an enumeration makes a fixed field hold its member.
-        refused: members of the enumeration that are not available in this version.
         fixed: no list of them.
     """
 
     names: type[Enum] | tuple[str, ...]
-    refused: tuple[str, ...] = ()
     fixed: bool = False
 
     def parse(self, value: Any) -> Open | Enum:
@@ -175,14 +173,11 @@ class Name(Domain):
         if isinstance(value, str) and value in known:
             return value
         expected = f"{{name}} {' or '.join(known)}"
-        if value in self.refused:
-            raise mistake(expected, got=value, remedy=f"{value} is not available in this version")
         raise mistake(expected, got=value, remedy=did_you_mean(value, known))
 
     def known(self) -> tuple[str, ...]:
         """Return the names."""
-        names = tuple(member.value for member in self.names) if isinstance(self.names, type) else self.names
-        return tuple(name for name in names if name not in self.refused)
+        return tuple(member.value for member in self.names) if isinstance(self.names, type) else self.names
 
     def json_schema(self) -> JsonSchemaValue:
         """One name, or a list of them."""

@@ -27,3 +27,21 @@ class RefutedError(SweeperError, RuntimeError):
 
 class ExportError(SweeperError, RuntimeError):
     """A figure or file that could not be written."""
+
+
+class UnknownSweepError(SweeperError, LookupError):
+    """The service knows no sweep, trial or file of that name."""
+
+
+class RefusalError(SweeperError, PermissionError):
+    """The service does not do what a request asks: who asks may not, too much is asked, or the request is odd.
+
+    Attributes:
+        status: of the HTTP answer.
+        headers: of the answer.
+    """
+
+    def __init__(self, sentence: str, status: int, headers: dict[str, str] | None = None) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.headers = headers or {}

@@ -6,11 +6,16 @@ after looking at its own iterates, and only the planned length covers that decis
 is entered again, and both are charged. One that goes on from a checkpoint is entered with the steps that are left;
 the attempt before it is then charged the steps it drew, those that the checkpoint does not hold included.
 
+Where scores of rows held back are noisy releases, a training is entered and closed with those of its validation rows
+too, under the same rules: a score whose row was lost is released again and charged again. Those of the test rows are
+entered one by one, each before its noise is drawn, and charged once for each row of the file.
+
 Of a private selection there is one row more: its terms. Where its conditions held it is the only row, because the
-number of rows would give the number of candidates away; a file that says otherwise is refused.
+number of trainings would give the number of candidates away; a file that says otherwise is refused. What test scores
+of the winner cost is entered behind it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +23,9 @@ from typing import Any
 from clipless.errors import AccountingError
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
-from sweeper.prices import answers
-from sweeper.pricing import Answer, price
+from sweeper.paid_scores import PaidScores
+from sweeper.prices import answers, composed
+from sweeper.pricing import Answer
 from sweeper.rows import RowFile
 from sweeper.selection import Terms
 
@@ -35,6 +41,8 @@ class Entry:
         steps: what was run, ``None`` while the entry is open.
         kept: steps of earlier attempts that this one goes on from.
         goes_on: whether a later attempt goes on from this one, and plans the steps that it did not run.
+        scores: what was planned for scores of private validation rows, ``None`` where they are free.
+        scored: releases of scores that were made, ``None`` while that is not known.
     """
 
     trial: str
@@ -43,12 +51,22 @@ class Entry:
     steps: int | None = None
     kept: int = 0
     goes_on: bool = False
+    scores: PaidScores | None = None
+    scored: int | None = None
 
     @property
     def charged(self) -> PoissonGaussian:
         """What is charged: the planned steps, more if more were run; only those run if another attempt goes on."""
         planned = 0 if self.goes_on else self.event.steps
         return self.event.with_steps(max(planned, self.steps or 0))
+
+    @property
+    def charged_scores(self) -> tuple[PoissonGaussian, ...]:
+        """What is charged for scores: all that were planned, or those made if another attempt makes the others."""
+        if self.scores is None:
+            return ()
+        planned = 0 if self.goes_on and self.scored is not None else self.scores.event.steps
+        return (self.scores.event.with_steps(max(planned, self.scored or 0)),)
 
 
 class Ledger:
@@ -66,6 +84,7 @@ class Ledger:
         """
         self._file = RowFile(Path(path), durable=True)
         self._entries: dict[tuple[str, int], Entry] = {}
+        self._tests: list[PaidScores] = []
         self.selection: Terms | None = None
         for number, row in enumerate(self._file.read(), start=1):
             try:
@@ -77,19 +96,29 @@ class Ledger:
     @property
     def relation(self) -> Relation | None:
         """The neighbouring relation of every event, ``None`` before the first."""
-        return next((entry.event.relation for entry in self._entries.values()), None)
+        selected = () if self.selection is None else (self.selection.event,)
+        events = (*selected, *(entry.event for entry in self._entries.values()), *(paid.event for paid in self._tests))
+        return next((event.relation for event in events), None)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return every training, in the order in which they were opened."""
         return tuple(self._entries.values())
 
-    def open(self, trial: str, event: PoissonGaussian | Mapping[str, Any], *, kept: int = 0) -> int:
+    def open(
+        self,
+        trial: str,
+        event: PoissonGaussian | Mapping[str, Any],
+        *,
+        kept: int = 0,
+        scores: PaidScores | None = None,
+    ) -> int:
         """Enter a training before its first noise is drawn.
 
         Args:
             trial: id of the trial.
             event: everything the whole training plans to spend, as an event or its JSON.
             kept: steps of its earlier attempts that it goes on from; the rest of the event is entered.
+            scores: what this attempt plans to spend on scores of private validation rows.
 
         Returns:
             The attempt: 1, or more if this trial was entered before.
@@ -103,6 +132,7 @@ class Ledger:
         row = {"record": "open", "trial": trial, "attempt": len(earlier) + 1}
         left = planned.with_steps(planned.steps - kept) if 0 <= kept <= planned.steps else planned
         row |= {"event": left.to_json()} | ({"kept": kept} if kept else {})
+        row |= {} if scores is None else {"scores": scores.to_json()}
         self._check_open(row)
         self._file.append(row)
         self._take(row)
@@ -119,18 +149,42 @@ class Ledger:
         self._file.append(row)
         self._take(row)
 
-    def epsilon_with(self, trial: str, planned: PoissonGaussian, delta: float, *, kept: int = 0) -> float:
+    def epsilon_with(
+        self, trial: str, planned: PoissonGaussian, delta: float, *, kept: int = 0, scores: PaidScores | None = None
+    ) -> float:
         """Return what everything would cost if a training were entered as ``open`` does."""
         last = self._attempts(trial)[-1:] if kept else []
-        charged = [replace(e, goes_on=True).charged if e in last else e.charged for e in self._entries.values()]
-        return price([*charged, planned.with_steps(planned.steps - kept)], delta).epsilon
+        entries = [replace(e, goes_on=True) if e in last else e for e in self._entries.values()]
+        left = planned.with_steps(planned.steps - kept)
+        entries.append(Entry(trial=trial, attempt=0, event=left, scores=scores))
+        splits, apart = _charged(entries, self._tests)
+        return composed(splits, delta, apart=apart).epsilon
 
-    def close(self, trial: str, reached: int) -> None:
+    def epsilon_with_test(self, paid: PaidScores, delta: float) -> float:
+        """Return what everything would cost if scores of test rows were entered too."""
+        splits, apart = _charged(self._entries.values(), [*self._tests, paid])
+        return composed(splits, delta, apart=apart).epsilon
+
+    def enter_test(self, trial: str, epoch: int, paid: PaidScores) -> None:
+        """Enter the scores of private test rows of one point before their noise is drawn.
+
+        Raises:
+            RecordError: not written, of another relation than the others, or, behind a private selection, of rows whose
+                splits are not their own matter.
+        """
+        row = {"record": "test", "trial": trial, "epoch": epoch, "scores": paid.to_json()}
+        self._check_test(paid)
+        self._file.append(row)
+        self._take(row)
+
+    def close(self, trial: str, reached: int, *, scored: int = 0) -> None:
         """Record how far the last training of a trial came; a second call may only raise the number.
 
         Args:
             trial: id of the trial.
             reached: steps of the whole training, those that its last attempt went on from included.
+            scored: releases of scores of the whole training, counted likewise; the last attempt is charged for all that
+                it planned if they do not go beyond those that it kept.
 
         Raises:
             RecordError: not written, no such training, or not a number of steps.
@@ -140,6 +194,8 @@ class Ledger:
             raise RecordError(f"Expected a trial that was entered in {self._file.path}, got {trial!r}")
         steps = reached - attempts[-1].kept if type(reached) is int else reached
         row = {"record": "close", "trial": trial, "attempt": attempts[-1].attempt, "steps": steps}
+        scores = attempts[-1].scores
+        row |= {"scored": scored - scores.kept} if scores is not None and scored > scores.kept else {}
         _check_close(attempts[-1], steps)
         self._file.append(row)
         self._take(row)
@@ -158,8 +214,16 @@ class Ledger:
             delta: at which epsilon is stated.
             tight: take seconds for a smaller epsilon, see ``price``.
         """
-        charged = [entry.charged for entry in self._entries.values()]
-        return answers(charged, delta, tight=tight, selection=self.selection)
+        (charged, validation, test), apart = _charged(self._entries.values(), self._tests)
+        return answers(
+            charged,
+            delta,
+            tight=tight,
+            selection=self.selection,
+            validation=validation,
+            test=test,
+            apart=apart,
+        )
 
     def _joined(self, row: Mapping[str, Any]) -> Terms:
         """Return the terms of a row with what was broken before."""
@@ -179,6 +243,8 @@ class Ledger:
         """Refuse an entry of another relation, or one that goes on from steps that were not run."""
         event, kept = PoissonGaussian.from_json(row["event"]), row.get("kept", 0)
         self._check_relation(event)
+        if (scores := _scores(row)) is not None and scores.event.relation is not event.relation:
+            raise RecordError(f"Expected scores under {event.relation.value} as their training, of {row['trial']}")
         if self.selection is not None and not self.selection.broken:
             raise RecordError(f"Expected no training behind the private selection that {self._file.path} has priced")
         if kept == 0:
@@ -188,6 +254,14 @@ class Ledger:
             raise RecordError(f"Expected kept={kept!r} steps that trial {row['trial']} has run in a closed attempt")
         if event.with_steps(0) != before[0].event.with_steps(0):
             raise RecordError(f"Expected the mechanism that trial {row['trial']} began with; begin it anew")
+
+    def _check_test(self, paid: PaidScores) -> None:
+        self._check_relation(paid.event)
+        if self.selection is not None and not self.selection.broken and not paid.apart:
+            raise RecordError(
+                f"Expected rows whose split depends on themselves alone for scores behind the private selection that "
+                f"{self._file.path} has priced"
+            )
 
     def _check_relation(self, event: PoissonGaussian) -> None:
         if self.relation not in (None, event.relation):
@@ -201,6 +275,11 @@ class Ledger:
         if row.get("record") == "selection":
             self.selection = self._joined(row)
             return
+        if row.get("record") == "test":
+            paid = PaidScores.from_json(row["scores"])
+            self._check_test(paid)
+            self._tests.append(paid)
+            return
         key = (str(row["trial"]), int(row["attempt"]))
         if row["record"] == "open":
             self._check_open(row)
@@ -208,10 +287,11 @@ class Ledger:
             if kept:
                 before = self._attempts(key[0])[-1]
                 self._entries[(before.trial, before.attempt)] = replace(before, goes_on=True)
-            self._entries[key] = Entry(trial=key[0], attempt=key[1], event=event, kept=kept)
+            self._entries[key] = Entry(trial=key[0], attempt=key[1], event=event, kept=kept, scores=_scores(row))
         elif row["record"] == "close":
             _check_close(self._entries[key], row["steps"])
-            self._entries[key] = replace(self._entries[key], steps=row["steps"])
+            scored = _scored(self._entries[key], row)
+            self._entries[key] = replace(self._entries[key], steps=row["steps"], scored=scored)
         else:
             raise RecordError(f"record is {row['record']!r}")
 
@@ -219,3 +299,28 @@ class Ledger:
 def _check_close(entry: Entry, steps: Any) -> None:
     if isinstance(steps, bool) or not isinstance(steps, int) or not steps >= (entry.steps or 0):
         raise RecordError(f"steps of trial {entry.trial} must be a count >= {entry.steps or 0}, got {steps!r}")
+
+
+def _scores(row: Mapping[str, Any]) -> PaidScores | None:
+    return PaidScores.from_json(row["scores"]) if "scores" in row else None
+
+
+def _scored(entry: Entry, row: Mapping[str, Any]) -> int | None:
+    """Return how many releases of scores an attempt is known to have made, never less than was known before."""
+    scored = row.get("scored")
+    if scored is None:
+        return entry.scored
+    if entry.scores is None or type(scored) is not int or not scored >= 1:
+        raise RecordError(f"scored of trial {entry.trial} must be a count >= 1 of releases it planned, got {scored!r}")
+    return max(scored, entry.scored or 0)
+
+
+def _charged(
+    entries: Iterable[Entry], tests: Sequence[PaidScores]
+) -> tuple[tuple[list[PoissonGaussian], list[PoissonGaussian], list[PoissonGaussian]], bool]:
+    """Return what is charged on training, validation and test rows, and whether these are apart."""
+    entries = list(entries)
+    validation = [event for entry in entries for event in entry.charged_scores]
+    paid = [*(entry.scores for entry in entries if entry.scores is not None), *tests]
+    splits = ([entry.charged for entry in entries], validation, [one.event for one in tests])
+    return splits, all(one.apart for one in paid)

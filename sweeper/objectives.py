@@ -49,6 +49,11 @@ def reads_training_rows(names: Iterable[str]) -> bool:
     return any(name in MEMBERSHIP for name in names) or bool(reading_metrics(names))
 
 
+def is_share_of_rows(name: str) -> bool:
+    """Whether the name is one of shares of rows that each row decides alone: accuracy and ``certified@R``."""
+    return name == "accuracy" or radius_text(name) is not None
+
+
 def needs_two_classes(name: str) -> bool:
     """Whether the objective is one of binary tasks only."""
     return name == "auroc" or auroc_radius_text(name) is not None

@@ -47,6 +47,8 @@ def sweep_view(sweep: Sweep) -> RenderableType:
     parts.append(Text("trials: " + (", ".join(f"{n} {status}" for status, n in ends.items()) or "none yet")))
     parts += [_points_table(front), *_knee(front), Text("")]
     parts += _reasons(front.trials)
+    placed = Counter(" ".join(trial.placed.values()) for trial in sweep.folder.trials().values() if trial.placed)
+    parts += [Text("trained on: " + "; ".join(f"{place}: {n}" for place, n in placed.items()))] if placed else []
     parts += [Text(f"{trial}: {notes}") for trial, notes in read_notes(sweep.directory).items()]
     parts += [Text(answer.statement) for answer in front.ledger.values()]
     return Group(*parts)

@@ -1,6 +1,6 @@
 """Picking one point of a front."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf, log
 
 from sweeper import objectives as names
@@ -23,17 +23,43 @@ def pick(front: Front, max_epsilon: float | None = None, minimum: Mapping[str, f
         PickError: no such objective, a condition that is no number, or no point that meets them; names the
             nearest.
     """
-    floors = {_objective(front, name): _number(name, value) for name, value in (minimum or {}).items()}
-    ceiling = inf if max_epsilon is None else _number("max_epsilon", max_epsilon)
+    ceiling, floors = _conditions(front, max_epsilon, minimum)
     candidates = front.front_points
     if not candidates:
         raise PickError(f"The front of {front.sweep} has no point yet; let a trial finish its first epoch")
-    allowed = [point for point in candidates if _missed(point, ceiling, floors) == 0.0]
+    allowed = _meeting(candidates, ceiling, floors)
     if not allowed:
         nearest = min(candidates, key=lambda point: _missed(point, ceiling, floors))
         raise PickError(_nearest(nearest, ceiling, floors))
     utility = next(o.name for o in front.objectives if o.name != "epsilon")
     return max(allowed, key=lambda point: (point.values[utility], -point.values.get("epsilon", inf)))
+
+
+def meeting(
+    front: Front, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None
+) -> tuple[Point, ...]:
+    """Return the points of the front that meet the conditions, smallest epsilon first.
+
+    Args:
+        front: of a sweep.
+        max_epsilon: largest epsilon (fixed in advance) to accept.
+        minimum: smallest values to accept, by objective.
+
+    Raises:
+        PickError: no such objective, or a condition that is no number.
+    """
+    return _meeting(front.front_points, *_conditions(front, max_epsilon, minimum))
+
+
+def _conditions(
+    front: Front, max_epsilon: float | None, minimum: Mapping[str, float] | None
+) -> tuple[float, dict[str, float]]:
+    floors = {_objective(front, name): _number(name, value) for name, value in (minimum or {}).items()}
+    return inf if max_epsilon is None else _number("max_epsilon", max_epsilon), floors
+
+
+def _meeting(points: Iterable[Point], ceiling: float, floors: Mapping[str, float]) -> tuple[Point, ...]:
+    return tuple(point for point in points if _missed(point, ceiling, floors) == 0.0)
 
 
 def _number(name: str, value: float) -> float:

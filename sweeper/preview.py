@@ -12,13 +12,17 @@ from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from clipless.plan import Plan
 from clipless.privacy.accounting import Claim, claim
+from clipless.privacy.events import PoissonGaussian
+from clipless.privacy.selection import Repetitions
 from sweeper.building import build_loss, build_model, build_plan
-from sweeper.config import TrialConfig, flatten
+from sweeper.config import TrialConfig
+from sweeper.dotted import flatten
 from sweeper.errors import SpecError
 from sweeper.hyperparameters import Scalar
 from sweeper.metrics import check_metrics
-from sweeper.prices import answers
+from sweeper.prices import answers, composed
 from sweeper.pricing import Answer, price, round_up
+from sweeper.score_noise import ScoreNoise
 from sweeper.selection import Terms
 from sweeper.space import open_dimensions, resolve, sample
 from sweeper.spec import Spec
@@ -103,19 +107,40 @@ def can_be_planned(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) ->
     return True
 
 
-def sweep_cost(spec: Spec, previews: Sequence[Preview]) -> Answer:
+def sweep_cost(spec: Spec, previews: Sequence[Preview], noise: ScoreNoise | None = None) -> Answer:
     """Price all trials of the sweep as if each spent what one of the previewed ones would.
 
     Every trial is taken to spend the event of a previewed configuration in turn; random configurations make
-    this an estimate, a single configuration makes it exact.
+    this an estimate, a single configuration makes it exact. Scores of test rows, whose number nobody knows before,
+    are not in it.
     """
-    events = [previews[i % len(previews)].plan.event() for i in range(spec.trials)]
-    return price(events, spec.privacy.delta)
+    return composed(_planned(spec, previews, noise), spec.privacy.delta, apart=noise is None or noise.apart)
+
+
+def _planned(
+    spec: Spec, previews: Sequence[Preview], noise: ScoreNoise | None
+) -> tuple[list[PoissonGaussian], list[PoissonGaussian]]:
+    """Return what all trials spend on training rows, and on scores of private validation rows."""
+    plans, repeats = [previews[i % len(previews)].plan for i in range(spec.trials)], spec.search.repeats
+    events = [plan.event().with_steps(repeats * plan.event().steps) for plan in plans]
+    return events, [] if noise is None else [noise.paid(repeats * plan.epochs).event for plan in plans]
+
+
+def priced_terms(spec: Spec, data: Dataset, plan: Plan, repetitions: Repetitions) -> Terms:
+    """Return the terms of a private selection among candidates that spend what one with this plan does.
+
+    Raises:
+        SpecError: scores of private rows that cannot be paid for.
+    """
+    noise = ScoreNoise.of(spec, data)
+    scores = None if noise is None else noise.paid(plan.epochs).event
+    return Terms(event=plan.event(), repetitions=repetitions, scores=scores)
 
 
 def _validate(spec: Spec, data: Dataset) -> None:
     spec.validate_against(len(data.train), len(data.metadata.classes))
     check_metrics(spec.search.metrics, data.metadata, spec.source)
+    ScoreNoise.of(spec, data)
 
 
 def _build(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> tuple[TrialConfig, Plan]:
@@ -159,15 +184,18 @@ def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Renderable
     ]
     for one in previews:
         parts += [Text(""), *_render_one(one)]
+    noise = ScoreNoise.of(spec, data)
+    if noise is not None:
+        parts.append(Text(f"\n{_render_scores(spec, noise, previews)}"))
     if spec.search.repetitions is not None:
-        terms = Terms(event=previews[0].plan.event(), repetitions=spec.search.repetitions)
+        terms = priced_terms(spec, data, previews[0].plan, spec.search.repetitions)
         winner = answers([], spec.privacy.delta, selection=terms)["winner"]
         price_ = f"epsilon {round_up(winner.epsilon)} at delta {winner.delta:g}"
         said = (
             f"The winner of the sweep, and nothing else, can leave at {price_}, if the conditions of private selection"
         )
         return Group(*parts, Text(f"\n{said} hold."))
-    cost = sweep_cost(spec, previews)
+    cost = sweep_cost(spec, previews, noise)
     parts.append(
         Text(
             f"\nEverything the sweep releases: about epsilon {cost.epsilon:.3g} at delta {cost.delta:g}, if its "
@@ -182,9 +210,26 @@ def _number_of_trials(spec: Spec) -> str:
     return f"{spec.trials} trials" if law is None else f"a secret number of trials, {law.mean:g} on average"
 
 
+def _render_scores(spec: Spec, noise: ScoreNoise, previews: Sequence[Preview]) -> str:
+    """Say what noise scores of private rows have, and what those of validation rows cost."""
+    delta, stds = spec.privacy.delta, noise.stds
+    count = spec.search.repeats * previews[0].plan.epochs
+    one, trial = (round_up(price([noise.paid(releases).event], delta).epsilon) for releases in (1, count))
+    said = (
+        f"Scores of private rows ({', '.join(noise.names)}): noise multiplier {noise.noise_multiplier:g} in each "
+        f"release, a standard deviation of {stds['validation']:.3g} on {noise.validation} validation rows and "
+        f"{stds['test']:.3g} on {noise.test} test rows. One release costs epsilon {one}, the {count} of validation "
+        f"rows that a trial makes {trial}"
+    )
+    if spec.search.repetitions is None:
+        _, scores = _planned(spec, previews, noise)
+        said += f", all {sum(event.steps for event in scores)} of the sweep {round_up(price(scores, delta).epsilon)}"
+    return f"{said}; each point of the front is one release of test rows more."
+
+
 def _render_one(one: Preview) -> list[RenderableType]:
     plan = one.plan
-    chosen = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in flatten(one.config).items())
+    chosen = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in flatten(one.config.to_json()).items())
     table = Table(box=None, title_justify="left")
     for column in ("parameter", "entries", "sensitivity", "noise std", "noise / gradient"):
         table.add_column(column, justify="left" if column == "parameter" else "right")

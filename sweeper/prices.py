@@ -3,7 +3,8 @@
 Without private selection all three are the composition of everything charged. Under private selection the winner's
 price is that of the best of a secret random number of independent candidates, if every condition held. A row of data
 is in one split only: where a neighbouring data set changes one split, training and scores of private rows together
-cost the largest price of a split (``clipless.privacy.counts``), otherwise their composition.
+cost the largest price of a split (``clipless.privacy.counts``), otherwise their composition. That it does takes
+add-or-remove-one, and data whose rows are assigned to splits one by one.
 """
 
 import math
@@ -37,6 +38,7 @@ def answers(
     selection: Terms | None = None,
     validation: Sequence[PoissonGaussian] = (),
     test: Sequence[PoissonGaussian] = (),
+    apart: bool = True,
 ) -> dict[str, Answer]:
     """Say what releasing the winner, the front, or everything costs.
 
@@ -47,6 +49,7 @@ def answers(
         selection: of a sweep that selected privately, with the conditions that were broken.
         validation: what every training is charged for scores of private validation rows.
         test: what is charged for scores of private test rows; under private selection those of the winner alone.
+        apart: whether the split of a row depends on that row alone, where there are private scores.
 
     Returns:
         An answer each for ``winner``, ``front`` and ``everything``. Behind a private selection whose conditions held,
@@ -54,10 +57,10 @@ def answers(
     """
     if selection is not None and not selection.broken:
         return _selected(selection, test, delta)
-    everything = _composed([charged, validation, test], delta, tight=tight)
+    everything = composed([charged, validation, test], delta, tight=tight, apart=apart)
     cost = (
         f"epsilon {round_up(everything.epsilon)} at delta {delta:g}, the composition of every training of the sweep "
-        f"({everything.events}){_with_scores([*validation, *test])}"
+        f"({everything.events}){_with_scores([*validation, *test], apart)}"
     )
     why = f"{_EVERY_TRIAL}: {_WHY_COMPOSED}" if selection is None else _broken(selection)
     statements = {
@@ -74,7 +77,7 @@ def _selected(selection: Terms, test: Sequence[PoissonGaussian], delta: float) -
         0.0 if selection.scores is None else selection_epsilon(selection.scores, selection.repetitions, delta),
         price(test, delta).epsilon,
     )
-    single = price([selection.event], delta).epsilon
+    single = max(price([event], delta).epsilon for event in (selection.event, selection.scores) if event)
     winner = (
         f"Releasing the winner and nothing else: epsilon {round_up(epsilon)} at delta {delta:g}, the price of the best "
         f"of a secret random number of independent trials ({_law(selection.repetitions)}), of which each spends "
@@ -88,16 +91,28 @@ def _selected(selection: Terms, test: Sequence[PoissonGaussian], delta: float) -
     }
 
 
-def _composed(splits: Sequence[Sequence[PoissonGaussian]], delta: float, *, tight: bool) -> Answer:
+def composed(
+    splits: Sequence[Sequence[PoissonGaussian]], delta: float, *, tight: bool = False, apart: bool = True
+) -> Answer:
+    """Price what was spent on training, validation and test rows together.
+
+    Args:
+        splits: the events of each split, those of the training rows first.
+        delta: at which epsilon is stated.
+        tight: see ``pricing.price``.
+        apart: as ``answers`` takes it.
+    """
     every = [event for events in splits for event in events]
-    parts = splits if _one_split(every) else [every]
+    parts = splits if apart and _one_split(every) else [every]
     epsilon = max(price(events, delta, tight=tight).epsilon for events in parts)
     return Answer(epsilon=epsilon, delta=delta, events=len(splits[0]))
 
 
-def _with_scores(scores: Sequence[PoissonGaussian]) -> str:
+def _with_scores(scores: Sequence[PoissonGaussian], apart: bool) -> str:
     if not scores:
         return ""
+    if not apart:
+        return " and of every score of private rows, for the data do not say that the split of a row is its own matter"
     if _one_split(scores):
         return " or of every score of the private rows of a split, whichever is more, for a row is in one split only"
     return " and of every score of private rows, for replacing a row can reach two splits"

@@ -6,7 +6,6 @@ from decimal import ROUND_CEILING, Context
 from math import isfinite
 from typing import Any
 
-from clipless.privacy.accounting import claim, rdp_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 
 
@@ -87,6 +86,8 @@ def price(events: Sequence[PoissonGaussian], delta: float, *, tight: bool = Fals
     """
     if not events:
         return Answer(epsilon=0.0, delta=delta, events=0)
+    from clipless.privacy.accounting import claim, rdp_epsilon  # takes seconds, and what shows a sweep prices nothing
+
     composed = Composed(tuple(events))
     if tight or composed.relation is not Relation.ADD_OR_REMOVE_ONE:
         epsilon = claim(composed, delta).epsilon

@@ -33,7 +33,7 @@ from sweeper.errors import RecordError
 from sweeper.front import build_front, read_front
 from sweeper.ledger import Ledger
 from sweeper.pareto import FrontArchive
-from sweeper.preview import first_plan
+from sweeper.preview import first_plan, priced_terms
 from sweeper.recorder import Recorder
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.rows import replace_file
@@ -100,7 +100,7 @@ def select(
     if repetitions is None:
         raise RecordError(f"Expected search.selection: private in {spec.source}, got none")
     selection = PrivateSelection(
-        terms=Terms(event=first_plan(spec, data).event(), repetitions=repetitions),
+        terms=priced_terms(spec, data, first_plan(spec, data), repetitions),
         objectives=spec.objectives,
         constraints=spec.search.outcomes,
         evaluation=data.metadata.evaluation,

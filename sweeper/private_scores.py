@@ -1,58 +1,76 @@
-"""Scores of private rows as paid releases: accuracy and certified accuracy, with noise, and nothing else.
+"""Scores of models on rows held back: exact where these are public or exploratory, noisy where they are private.
 
-One release is a vector of shares of rows (`clipless.privacy.counts`). What is no share of rows that each row decides
-alone is refused by name: AUROCs compare pairs, membership inference reads training rows, the attacks draw the starts
-of all rows from one generator, and nobody knows what a plug-in computes.
+One release is a vector of shares of rows (`clipless.privacy.counts`), accuracy and certified accuracy with noise, and
+nothing else: what else there could be is refused in `score_rules`.
 
 Where scores are noisy, ``certified <= accuracy`` may fail by the noise: nothing may raise, stop or be logged because
-it does, and the exact scores may reach nothing that leaves.
+it does, and the exact scores may reach nothing that leaves. `scorer` is the one door through which trials and the
+front's points are scored: behind it nobody chooses.
 
 Shape letters: B rows, M scores.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+import clipless
 from clipless.certificates import certified_radii, decisions, float64_logits, measured_bounds
-from clipless.datasets import Split
+from clipless.datasets import Evaluation, Metadata, Split
 from clipless.network import Network
-from clipless.privacy.counts import release_scores, scores_event
-from clipless.privacy.events import PoissonGaussian, Relation
-from clipless.privacy.randomness import RandomSource
+from clipless.privacy.counts import release_scores
+from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.radii import parse_radius
 from sweeper.errors import SpecError
 from sweeper.objectives import radius_text
+from sweeper.score_noise import ScoreNoise
 
-ACCURACY = "accuracy"
+Scorer = Callable[[Network, Split, Tensor], dict[str, float]]
+"""Scores a model on rows, given their `clipless.certificates.float64_features`."""
 
 
-def score_names(names: Iterable[str], source: str = "the spec") -> tuple[str, ...]:
-    """Return the scores that are released together, accuracy first, out of the names of objectives and metrics.
+def scorer(
+    declared: Metadata,
+    radii: Sequence[str],
+    noise: ScoreNoise | None,
+    *,
+    test: bool = False,
+    source: RandomSource | None = None,
+) -> Scorer:
+    """Return what scores models on a split, which has to be paid for before where there is noise.
 
     Args:
-        names: objectives and metrics; epsilon is none of the rows'.
-        source: names the spec in the message.
+        declared: what is known of the data.
+        radii: to certify, as written; where there is noise, its names say what is scored.
+        noise: of the scores, ``None`` where they are free.
+        test: whether the split is that of the test rows, instead of the validation rows.
+        source: of the noise; by default, and for any guarantee, a fresh secure one.
 
     Raises:
-        SpecError: a name that is no share of rows.
+        SpecError: the rows are private and there is no noise.
     """
-    wanted = [name for name in names if name != "epsilon"]
-    for name in wanted:
-        if name != ACCURACY and radius_text(name) is None:
-            raise SpecError(
-                f"Expected accuracy and certified@R only with evaluation: private, whose scores are noisy counts of "
-                f"rows, got {name} (search in {source}); leave it out, or declare the rows public"
-            )
-    return tuple(dict.fromkeys([ACCURACY, *wanted]))
+    if declared.evaluation is Evaluation.PRIVATE and noise is None:
+        raise SpecError(
+            f"Expected noise for scores of the private rows of {declared.name}, got none; set privacy.score_noise"
+        )
+    gain = declared.input_gain
+    if noise is None:
+        return lambda model, split, features: clipless.evaluate(model, split, radii, gain, features=features)
+    private = PrivateScores(
+        noise.names,
+        population=noise.test if test else noise.validation,
+        noise_multiplier=noise.noise_multiplier,
+        source=source or SecureSource(),
+    )
+    return lambda model, split, features: private.release(model, split, gain, features=features)
 
 
 class PrivateScores:
     """Releases the scores of models on one private split.
 
     Args:
-        names: of the scores, by `score_names`.
+        names: of the scores, each a share of rows.
         population: N, the number of rows of the split; public.
         noise_multiplier: sigma of each release.
         source: of the noise, secret.
@@ -63,10 +81,6 @@ class PrivateScores:
     ) -> None:
         self._names, self._population = names, population
         self._noise_multiplier, self._source = noise_multiplier, source
-
-    def event(self, releases: int, relation: Relation) -> PoissonGaussian:
-        """Return what that many releases spend on the split; it goes into the ledger before the first of them."""
-        return scores_event(self._noise_multiplier, releases, relation)
 
     def release(
         self, model: Network, split: Split, input_gain: float, *, features: Tensor | None = None
@@ -80,7 +94,7 @@ class PrivateScores:
             features: `clipless.certificates.float64_features` of the rows.
 
         Guarantees:
-            One call is one release of ``event``: each answer is one row's own, given the model.
+            One call is one release of `ScoreNoise.paid`: each answer is one row's own, given the model.
         """
         hits_BM = answers_of_rows(model, split, self._names, input_gain, features=features)
         scores = release_scores(hits_BM, self._population, self._noise_multiplier, self._source)

@@ -53,6 +53,7 @@ class Trial:
         config: the resolved spec values of this trial, nested as in the spec.
         plan: JSON form of the training plan: event, delta, relation, accountant data, sensitivities.
         run_id: MLflow run, when tracking is on.
+        placed: the ``node`` and ``device`` that trained it last; empty before its first plan.
         status: how the trial stands or ended, and ``reason`` in one sentence.
     """
 
@@ -60,6 +61,7 @@ class Trial:
     config: Mapping[str, Any]
     plan: Mapping[str, Any] | None = None
     run_id: str | None = None
+    placed: Mapping[str, str] = field(default_factory=dict)
     status: TrialStatus = TrialStatus.RUNNING
     reason: str = ""
 

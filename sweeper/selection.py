@@ -188,11 +188,13 @@ class PrivateSelection:
             self._break(f"Candidate {candidate} was started again, so that one of its trainings was thrown away.")
         self._candidates.setdefault(candidate, _Candidate())
 
-    def plan(self, candidate: str, event: PoissonGaussian) -> None:
-        """Take what a candidate is about to spend."""
+    def plan(self, candidate: str, event: PoissonGaussian, scores: PoissonGaussian | None = None) -> None:
+        """Take what a candidate is about to spend, on training rows and on scores of private validation rows."""
         self._candidates[candidate].planned = True
         if not same_event(self.terms.event, event):
             self._break(f"Candidate {candidate} planned another event than the one that is priced.")
+        if scores != self.terms.scores:
+            self._break(f"Candidate {candidate} planned other releases of scores than those that are priced.")
 
     def score(self, point: Point) -> None:
         """Take one epoch of a candidate; the best one is what it will be compared by."""

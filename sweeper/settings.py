@@ -11,10 +11,10 @@ from typing import Annotated, Any, Self
 from pydantic import model_validator
 
 from clipless.methods import Method
-from clipless.optimizers import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from clipless.projections import CONSTRAINTS
+from clipless.schedules import Schedule
 from sweeper.choices import (
     ACTIVATION,
     ARCHITECTURES,
@@ -171,6 +171,7 @@ class PrivacySettings(Section):
     relation: Annotated[Relation, Name(names=Relation, fixed=True)] = Relation.ADD_OR_REMOVE_ONE
     accept_large_delta: bool = False
     sweep_epsilon: Annotated[float, ONE_POSITIVE] | None = None
+    score_noise: Annotated[float, ONE_POSITIVE] | None = None
 
 
 class ResourceSettings(Section):

@@ -160,7 +160,7 @@ def _plain(section: str, settings: Any, leave_out: tuple[str, ...] = ()) -> Iter
 
 
 def _privacy(privacy: PrivacySettings) -> Iterator[Slot]:
-    for slot in _plain("privacy", privacy, leave_out=("sweep_epsilon",)):
+    for slot in _plain("privacy", privacy, leave_out=("sweep_epsilon", "score_noise")):
         yield replace(slot, when=_BY_METHOD.get(slot.name))
 
 

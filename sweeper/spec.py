@@ -21,6 +21,7 @@ from sweeper.hyperparameters import Choices, Range, Scalar, largest
 from sweeper.mistakes import locate, mistake, sentence, show
 from sweeper.objectives import needs_two_classes, radii
 from sweeper.records import Objective
+from sweeper.score_rules import broken_score_rules
 from sweeper.search_settings import Sampler, SearchSettings
 from sweeper.sections import Section, SweepName
 from sweeper.selection_rules import check_private_selection
@@ -90,6 +91,13 @@ class Spec(Section):
     @model_validator(mode="after")
     def _conditions_of_private_selection(self) -> Self:
         check_private_selection(self.search, self.privacy, self.data, self.slots)
+        return self
+
+    @model_validator(mode="after")
+    def _scores_that_can_be_paid(self) -> Self:
+        if self.data.evaluation is not None:  # left out, the data set says it
+            for field, got, expected, remedy in broken_score_rules(self.search, self.privacy, self.data.evaluation):
+                raise mistake(expected, path=field, got=got, remedy=remedy)
         return self
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ read at any time. Running trials keep their state under ``checkpoints``, from wh
 privately run in a hidden folder, which is nobody's to read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
@@ -133,7 +133,7 @@ class SweepFolder:
         Raises:
             RecordError: the file is broken.
         """
-        return {trial.id: trial for trial in self._records(self._trials, _TRIAL)}
+        return {trial.id: trial for trial in trials_of(self._trials.read(), self._trials.path)}
 
     def points(self) -> dict[tuple[str, int], Point]:
         """Return the points by trial and epoch, in the order in which they arrived.
@@ -141,7 +141,7 @@ class SweepFolder:
         Raises:
             RecordError: the file is broken.
         """
-        return {point.key: point for point in self._records(self._points, _POINT)}
+        return {point.key: point for point in points_of(self._points.read(), self._points.path)}
 
     def write_sweep(self, content: Mapping[str, Any]) -> None:
         """Replace ``sweep.json``."""
@@ -151,19 +151,36 @@ class SweepFolder:
         """Return ``sweep.json``."""
         return read_object(self.path / "sweep.json")
 
-    @staticmethod
-    def _records(file: RowFile, adapter: TypeAdapter[R]) -> list[R]:
-        records = []
-        for number, row in enumerate(file.read(), start=1):
-            try:
-                records.append(adapter.validate_python(row))
-            except ValidationError as error:
-                first = error.errors(include_url=False)[0]
-                field = ".".join(map(str, first["loc"]))
-                raise RecordError(
-                    f"{first['msg']} ({field} on line {number} of {file.path}); restore the file"
-                ) from None
-        return records
+
+def trials_of(rows: Iterable[Mapping[str, Any]], path: Path, first: int = 1) -> list[Trial]:
+    """Return rows of ``trials.jsonl`` as trials.
+
+    Args:
+        rows: of the file.
+        path: of the file, for errors.
+        first: number of the first row, for errors.
+
+    Raises:
+        RecordError: a row that is no trial.
+    """
+    return _records(rows, _TRIAL, path, first)
+
+
+def points_of(rows: Iterable[Mapping[str, Any]], path: Path, first: int = 1) -> list[Point]:
+    """Return rows of ``points.jsonl`` as points; the arguments and errors are those of `trials_of`."""
+    return _records(rows, _POINT, path, first)
+
+
+def _records(rows: Iterable[Mapping[str, Any]], adapter: TypeAdapter[R], path: Path, first: int) -> list[R]:
+    records = []
+    for number, row in enumerate(rows, start=first):
+        try:
+            records.append(adapter.validate_python(row))
+        except ValidationError as error:
+            wrong = error.errors(include_url=False)[0]
+            field = ".".join(map(str, wrong["loc"]))
+            raise RecordError(f"{wrong['msg']} ({field} on line {number} of {path}); restore the file") from None
+    return records
 
 
 def list_sweeps(parent: str | Path) -> list[SweepFolder]:

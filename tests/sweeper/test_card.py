@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from clipless.privacy.accounting import claim as price_claim
-from clipless.privacy.events import Relation
+from clipless.privacy.counts import scores_event
+from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.card import make_card
 from sweeper.errors import RecordError
 from sweeper.pricing import Answer, round_up
@@ -175,3 +176,51 @@ def test_a_point_of_several_repeats_says_whose_numbers_it_has(trial, point, clai
         card.to_markdown()
     )
     assert "repeats" not in one.to_markdown()
+
+
+# --- scores of private rows
+
+
+@pytest.fixture
+def noisy(trial, claim):
+    """A trial whose scores are noisy, and the claim of its sweep."""
+    std = {"validation": 0.0123, "test": 0.0456}
+    scores = {"names": ["accuracy", "certified@1/4"], "noise_multiplier": 30.0, "apart": True, "std": std}
+    return replace(trial, plan=trial.plan | {"scores": scores, "repeats": 2}), replace(claim, evaluation="private")
+
+
+def test_the_card_of_noisy_scores_says_how_noisy_they_are_and_what_they_cost(noisy, point):
+    trial, claim = noisy
+    card = make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=LEDGER)
+    paid = price_claim(scores_event(30.0, 20, Relation.ADD_OR_REMOVE_ONE), 1e-4)
+    content, text = card.to_json(), card.to_markdown()
+    assert content["score_noise"]["of_the_trial"]["epsilon"] == paid.epsilon
+    assert content["score_noise"]["of_the_trial"]["steps"] == 20
+    advance = price_claim(PoissonGaussian.from_json(trial.plan["event"]).with_steps(20), 1e-4)
+    assert content["guarantee"]["fixed_in_advance"]["epsilon"] == advance.epsilon  # that of the training, as ever
+    for fact in (
+        "private: a score on them is a release of its own, with noise, which the epsilon above does not cover.",
+        "Gaussian noise of multiplier 30, 2 together: a standard deviation of 0.0123 for a validation score and 0.0456",
+        f"The 20 releases of validation scores that this trial planned cost the validation rows epsilon "
+        f"{round_up(paid.epsilon)} at delta 0.0001.",
+        "A row is in one split only, so that training and scores together cost the larger of their prices",
+        "Every score carries the noise stated above",
+    ):
+        assert fact in text
+
+
+@pytest.mark.parametrize("changes", [{"apart": False}, {"relation": "replace-one"}])
+def test_the_card_says_when_training_and_scores_are_charged_together(noisy, point, changes):
+    trial, claim = noisy
+    plan = dict(trial.plan)
+    if "relation" in changes:
+        plan |= changes | {"event": plan["event"] | changes}
+    else:
+        plan["scores"] = plan["scores"] | changes
+    made = make_card(sweep="d", trial=replace(trial, plan=plan), point=point, claim=claim, ledger=LEDGER)
+    assert "so that training and scores together cost their composition" in made.to_markdown()
+
+
+def test_the_card_of_free_scores_says_nothing_of_their_noise(card):
+    assert card.to_json()["score_noise"] is None
+    assert "Every score carries" not in card.to_markdown()

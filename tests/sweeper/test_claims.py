@@ -3,7 +3,9 @@ from dataclasses import replace
 import pytest
 
 from clipless.datasets import Evaluation, Metadata
-from sweeper.claims import INJECTED_GENERATOR, STANDARD_CONDITIONS, Claim
+from clipless.privacy.events import Relation
+from sweeper.claims import INJECTED_GENERATOR, SPLITS_TOGETHER, STANDARD_CONDITIONS, Claim
+from sweeper.score_noise import ScoreNoise
 
 
 @pytest.fixture
@@ -43,3 +45,20 @@ def test_an_injected_generator_makes_it_exploratory(metadata):
 def test_an_accepted_large_delta_is_told(metadata):
     claim = Claim.about(metadata, 10, delta=0.1)
     assert claim.conditions[0].startswith("The accepted delta = 0.1 is not below 1/N for N = 10")
+
+
+def test_noisy_scores_are_told_with_their_deviation(metadata):
+    noise = ScoreNoise(
+        names=("accuracy",),
+        noise_multiplier=20.0,
+        relation=Relation.ADD_OR_REMOVE_ONE,
+        apart=True,
+        validation=100,
+        test=50,
+    )
+    claim = Claim.about(replace(metadata, evaluation=Evaluation.PRIVATE), 1438, delta=1e-5, noise=noise)
+    assert "of standard deviation 0.1 on validation rows and 0.2 on test rows" in claim.conditions[0]
+    assert claim.conditions[1:] == ("The split is by hash.", *STANDARD_CONDITIONS)
+    assert not claim.exploratory
+    together = Claim.about(metadata, 1438, delta=1e-5, noise=replace(noise, apart=False))
+    assert together.conditions[1] == SPLITS_TOGETHER

@@ -259,7 +259,7 @@ AGES = "".join(f"{n},{'yes' if n % 2 else 'no'}\n" for n in range(60))
         ("age,left\n" + AGES, {"path": "nowhere.csv"}, "No such file"),
         ("age,left\n" + AGES, {"path": "broken.parquet"}, "broken.parquet"),
         ("age,left\nold,no\n" + AGES, {}, "Expected a number, got 'old' in row 1"),
-        ("age,left\n" + AGES, {"evaluation": "private"}, "private is not available in this version"),
+        ("age,left\n" + AGES, {"evaluation": "private"}, "Expected score_noise, the noise multiplier of the scores"),
         ("age,left\n" + AGES, {"evaluation": ...}, "add it"),
     ],
 )

@@ -9,10 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipless.privacy.accounting import pld_epsilon, rdp_epsilon
-from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.privacy.counts import scores_event
+from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from clipless.privacy.selection import Distribution, Repetitions
 from sweeper.errors import RecordError
 from sweeper.ledger import Ledger
+from sweeper.paid_scores import PaidScores
 from sweeper.pricing import price, round_up
+from sweeper.selection import Terms
 
 DELTA = 1e-5
 
@@ -269,3 +273,163 @@ def test_one_training_repeated_costs_what_soundness_says(path):
     for n in range(9):
         ledger.open(f"b{n}", one)
     assert ledger.answers(DELTA)["everything"].epsilon == pytest.approx(13.6, rel=0.01)
+
+
+# --- scores of private rows
+
+
+def paid(releases, noise=5.0, *, apart=True, kept=0, relation=Relation.ADD_OR_REMOVE_ONE):
+    return PaidScores(event=scores_event(noise, releases, relation), apart=apart, kept=kept)
+
+
+def scores_of(ledger):
+    return [event.steps for entry in ledger.entries() for event in entry.charged_scores]
+
+
+def test_scores_are_on_the_disk_with_their_training(path, event, monkeypatch):
+    synced = []
+    monkeypatch.setattr("sweeper.rows.os.fsync", lambda _: synced.append(json.loads(path.read_text())))
+    Ledger(path).open("t1", event, scores=paid(10))
+    assert synced[0]["scores"] == paid(10).to_json()
+
+
+def test_scores_are_charged_as_planned_whether_closed_stopped_or_lost(path, event):
+    ledger = Ledger(path)
+    for trial in ("done", "stopped", "lost"):
+        ledger.open(trial, event, scores=paid(10))
+    ledger.close("done", 50, scored=10)
+    ledger.close("stopped", 5, scored=1)
+    assert scores_of(ledger) == [10, 10, 10]
+    assert [entry.scored for entry in ledger.entries()] == [10, 1, None]
+    assert ledger.answers(DELTA)["everything"].epsilon == max(
+        rdp_epsilon(event.with_steps(150), DELTA), rdp_epsilon(scores_event(5.0, 30, event.relation), DELTA)
+    )
+    assert Ledger(path).entries() == ledger.entries()
+
+
+def test_scores_that_were_lost_are_charged_again_when_the_trial_goes_on(path, event):
+    """Killed in the third epoch, of which rows have come of one: those of the second are released once more."""
+    ledger = Ledger(path)
+    ledger.open("t", event, scores=paid(10))
+    ledger.close("t", 15, scored=3)
+    ledger.open("t", event, kept=10, scores=paid(9, kept=1))
+    assert scores_of(ledger) == [3, 9]
+    ledger.close("t", 20, scored=4)
+    ledger.open("t", event, kept=20, scores=paid(7, kept=3))
+    assert scores_of(ledger) == [3, 3, 7]
+    assert scores_of(Ledger(path)) == [3, 3, 7]
+
+
+def test_scores_of_a_training_that_begins_anew_are_charged_beside_all_of_the_first(path, event):
+    ledger = Ledger(path)
+    ledger.open("t", event, scores=paid(10))
+    ledger.close("t", 15, scored=3)
+    ledger.open("t", event, scores=paid(8, kept=2))
+    assert scores_of(ledger) == [10, 8]
+
+
+@pytest.mark.parametrize("scored", [0, 4, 5])
+def test_an_attempt_that_may_have_scored_anything_is_charged_all_that_it_planned(path, event, scored):
+    """Rows were lost with the machine: how many scores were made since is not known."""
+    ledger = Ledger(path)
+    ledger.open("t", event)
+    ledger.close("t", 25)
+    ledger.open("t", event, kept=25, scores=paid(5, kept=5))
+    ledger.close("t", 30, scored=scored)
+    ledger.open("t", event, kept=30, scores=paid(4, kept=6))
+    assert scores_of(ledger) == [5, 4]
+
+
+def test_what_is_known_of_scores_never_falls(path, event):
+    ledger = Ledger(path)
+    ledger.open("t", event, scores=paid(10))
+    for scored in (7, 3, 0):
+        ledger.close("t", 40, scored=scored)
+    assert ledger.entries()[0].scored == 7
+
+
+@pytest.mark.parametrize("scored", [0, -1, "3", True, 1.5])
+def test_a_wrong_number_of_scores_is_refused(path, event, scored):
+    ledger = Ledger(path)
+    ledger.open("t", event, scores=paid(10))
+    with path.open("a") as file:
+        file.write(json.dumps({"record": "close", "trial": "t", "attempt": 1, "steps": 3, "scored": scored}) + "\n")
+    with pytest.raises(RecordError, match="scored of trial t must be a count >= 1"):
+        Ledger(path)
+
+
+def test_scores_that_nobody_planned_are_refused(path, event):
+    Ledger(path).open("t", event)
+    with path.open("a") as file:
+        file.write(json.dumps({"record": "close", "trial": "t", "attempt": 1, "steps": 3, "scored": 2}) + "\n")
+    with pytest.raises(RecordError, match="of releases it planned, got 2"):
+        Ledger(path)
+
+
+def test_scores_are_of_the_relation_of_their_training(path, event):
+    with pytest.raises(RecordError, match="Expected scores under add-or-remove-one as their training, of t"):
+        Ledger(path).open("t", event, scores=paid(1, relation=Relation.REPLACE_ONE))
+    assert not path.exists() or path.read_text() == ""
+
+
+def test_each_test_score_is_entered_before_it_is_drawn_and_charged_each_time(path, event, monkeypatch):
+    ledger = Ledger(path)
+    ledger.open("t", event, scores=paid(10, 500.0))
+    for _ in range(2):
+        ledger.enter_test("t", 3, paid(1, 0.7))
+    expected = rdp_epsilon(scores_event(0.7, 2, event.relation), DELTA)
+    assert ledger.answers(DELTA)["winner"].epsilon == Ledger(path).answers(DELTA)["winner"].epsilon == expected
+    assert expected > rdp_epsilon(event, DELTA)
+    monkeypatch.setattr("sweeper.rows.os.pwrite", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    with pytest.raises(RecordError, match="Cannot write"):
+        ledger.enter_test("t", 4, paid(1, 0.7))
+
+
+def test_test_scores_are_of_the_relation_of_the_others(path, event):
+    ledger = Ledger(path)
+    ledger.open("t", event)
+    with pytest.raises(RecordError, match="relation add-or-remove-one"):
+        ledger.enter_test("t", 1, paid(1, relation=Relation.REPLACE_ONE))
+    assert len(path.read_text().splitlines()) == 1
+
+
+def test_rows_that_are_not_apart_cost_the_composition_of_everything(path, event):
+    ledger = Ledger(path)
+    ledger.open("t", event, scores=paid(10, apart=False))
+    ledger.enter_test("t", 1, paid(1, apart=True))
+    every = price([event, scores_event(5.0, 11, event.relation)], DELTA).epsilon
+    assert ledger.answers(DELTA)["everything"].epsilon == pytest.approx(every)
+    assert every > rdp_epsilon(event, DELTA)
+    assert "do not say" in ledger.answers(DELTA)["everything"].statement
+
+
+def test_a_budget_counts_scores(path, event):
+    ledger = Ledger(path)
+    ledger.open("t", event, scores=paid(10, 1.0))
+    after = ledger.epsilon_with("u", event, DELTA, scores=paid(10, 1.0))
+    tested = ledger.epsilon_with_test(paid(40, 1.0), DELTA)
+    ledger.open("u", event, scores=paid(10, 1.0))
+    assert after == ledger.answers(DELTA)["everything"].epsilon
+    assert after == rdp_epsilon(scores_event(1.0, 20, event.relation), DELTA)
+    assert tested == rdp_epsilon(scores_event(1.0, 40, event.relation), DELTA)
+
+
+def test_behind_a_winner_that_was_priced_only_test_scores_are_entered(path, event):
+    repetitions = Repetitions(distribution=Distribution.GEOMETRIC, mean=10.0)
+    ledger = Ledger(path)
+    ledger.select(Terms(event=event, repetitions=repetitions, scores=scores_event(300.0, 10, event.relation)))
+    before = ledger.answers(DELTA)["winner"].epsilon
+    ledger.enter_test("t0001", 2, paid(1, 300.0))
+    assert ledger.answers(DELTA)["winner"].epsilon == before
+    ledger.enter_test("t0001", 3, paid(1, 0.3))
+    assert Ledger(path).answers(DELTA)["winner"].epsilon == rdp_epsilon(
+        Composed((scores_event(300.0, 1, event.relation), scores_event(0.3, 1, event.relation))), DELTA
+    )
+    for wrong, said in (
+        (paid(1, apart=False), "depends on themselves"),
+        (paid(1, relation=Relation.REPLACE_ONE), "rel"),
+    ):
+        with pytest.raises(RecordError, match=said):
+            ledger.enter_test("t0001", 4, wrong)
+    with pytest.raises(RecordError, match="Expected no training behind the private selection"):
+        ledger.open("t0002", event, scores=paid(1))

@@ -12,8 +12,9 @@ from clipless.privacy.accounting import claim, rdp_epsilon, selection_epsilon
 from clipless.privacy.events import Composed
 from sweeper import preview as module
 from sweeper.errors import SpecError
-from sweeper.preview import can_be_planned, check_plans, preview, render, sweep_cost
-from sweeper.pricing import round_up
+from sweeper.preview import can_be_planned, check_plans, preview, priced_terms, render, sweep_cost
+from sweeper.pricing import price, round_up
+from sweeper.score_noise import ScoreNoise
 from sweeper.spec import Spec
 
 
@@ -153,3 +154,63 @@ def test_whether_a_configuration_can_be_planned_is_said_without_training(content
     content["model"] = {"architecture": "convnet", "depth": [1, 6]}
     spec = Spec.from_mapping(content, "digits.yaml")
     assert [can_be_planned(spec, digits, {"model.depth": depth}) for depth in (1, 6)] == [True, False]
+
+
+# --- scores of private rows
+
+
+@pytest.fixture
+def private(content):
+    content["data"] |= {"evaluation": "private"}
+    content["model"] |= {"width": 16}
+    content["training"] |= {"batch_size": 256}
+    content["privacy"] = {"noise_multiplier": 3.0, "delta": 1e-4, "score_noise": 2.0}
+    content["search"] = {"objectives": ["epsilon", "accuracy", "certified@1/4"], "repeats": 3, "trials": 1}
+    return content
+
+
+@pytest.fixture(scope="module")
+def hidden():
+    return clipless.datasets.load("digits", evaluation="private")
+
+
+def test_scores_of_private_rows_are_shown_with_their_noise_and_their_price(private, hidden):
+    spec = Spec.from_mapping(private)
+    previews, noise = preview(spec, hidden), ScoreNoise.of(spec, hidden)
+    one, all_ = (price([noise.paid(releases).event], 1e-4).epsilon for releases in (1, 30))
+    shown = " ".join(text(spec, hidden, previews).split())
+    std = 2.0 * sqrt(2) / 2 / len(hidden.validation)
+    assert f"a standard deviation of {std:.3g} on {len(hidden.validation)} validation rows and" in shown
+    assert (
+        f"One release costs epsilon {round_up(one)}, the 30 of validation rows that a trial makes {round_up(all_)},"
+        in (shown)
+    )
+    assert f"all 30 of the sweep {round_up(all_)}; each point of the front is one release of test rows more." in shown
+    assert f"Everything the sweep releases: about epsilon {all_:.3g}" in shown
+    assert sweep_cost(spec, previews).epsilon < all_
+
+
+def test_every_repeat_is_in_the_cost(private, hidden):
+    spec = Spec.from_mapping(private)
+    previews = preview(spec, hidden)
+    whole = previews[0].plan.event()
+    assert sweep_cost(spec, previews).epsilon == price([whole.with_steps(3 * whole.steps)], 1e-4).epsilon
+
+
+def test_a_private_selection_by_private_scores_is_priced_with_them(private, hidden):
+    private["search"] = {"selection": "private", "sampler": "random", "selection_mean": 5}
+    spec = Spec.from_mapping(private)
+    previews = preview(spec, hidden)
+    terms = priced_terms(spec, hidden, previews[0].plan, spec.search.repetitions)
+    assert terms.scores == ScoreNoise.of(spec, hidden).paid(10).event
+    expected = selection_epsilon(terms.scores, spec.search.repetitions, 1e-4)
+    assert expected > selection_epsilon(terms.event, spec.search.repetitions, 1e-4)
+    shown = " ".join(text(spec, hidden, previews).split())
+    assert f"can leave at epsilon {round_up(expected)}" in shown
+    assert "of the sweep" not in shown.partition("The winner")[0]
+
+
+def test_private_rows_that_cannot_be_paid_for_are_refused_before_anything_is_planned(spec, hidden):
+    for check in (check_plans, preview):
+        with pytest.raises(SpecError, match="Expected score_noise, the noise multiplier of the scores"):
+            check(spec, hidden)

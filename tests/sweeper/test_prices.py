@@ -110,3 +110,17 @@ def test_private_scores_are_selected_by_too_and_the_dearer_side_is_the_price(eve
     alone = answers([], DELTA, selection=TERMS)["winner"].epsilon
     assert answers([], DELTA, selection=replace(TERMS, scores=cheap))["winner"].epsilon == alone < by_scores
     assert answers([], DELTA, selection=TERMS, test=[dear])["winner"].epsilon == price([dear], DELTA).epsilon > alone
+
+
+def test_splits_that_rows_do_not_choose_alone_cost_their_composition(event):
+    scored = scores_event(30.0, 10, event.relation)
+    both = answers([event], DELTA, validation=[scored], test=[scored], apart=False)["front"]
+    assert both.epsilon == price([event, scored, scored], DELTA).epsilon > price([event], DELTA).epsilon
+    assert "the data do not say that the split of a row is its own matter" in both.statement
+    assert answers([event], DELTA, apart=False) == answers([event], DELTA)
+
+
+def test_a_candidate_spends_the_dearer_of_training_and_scores(event):
+    dear = scores_event(0.5, 10, event.relation)
+    said = answers([], DELTA, selection=replace(TERMS, scores=dear))["winner"].statement
+    assert f"of which each spends epsilon {round_up(price([dear], DELTA).epsilon)};" in said

@@ -37,6 +37,7 @@ from sweeper.private_run import hide, outcome_of, recover, recover_all, select
 from sweeper.records import TrialStatus
 from sweeper.requests import ask_to_stop, enqueue
 from sweeper.runner import resume_sweep, run_sweep
+from sweeper.score_noise import ScoreNoise
 from sweeper.space import resolve
 from sweeper.spec import Spec
 from sweeper.store import HIDDEN, SweepFolder, hidden_sweeps, list_sweeps
@@ -619,6 +620,12 @@ def test_a_cluster_of_others_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_storage_of_others_is_refused(tmp_path):
+    with pytest.raises(SweeperError, match="no storage for a private selection"):
+        run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path, storage="memory://somewhere"))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_resuming_a_hidden_folder_concludes_it_as_a_broken_sweep(whole, tmp_path):
     kill, copy = killed(tmp_path)
     whole.does = {"t0003": kill}
@@ -654,3 +661,45 @@ def test_a_real_sweep_selects_privately(tmp_path, monkeypatch):
     assert len(folder.ledger.read_text().splitlines()) == 1
     assert not list(path.rglob("t0002*"))
     assert not (path / "ray").exists()
+
+
+# --- scores of private rows
+
+
+PRIVATE = SPEC | {
+    "data": {"name": "digits", "evaluation": "private"},
+    "privacy": SPEC["privacy"] | {"score_noise": 2.0},
+}
+
+
+@pytest.fixture
+def noise():
+    return ScoreNoise.of(Spec.from_mapping(PRIVATE), clipless.datasets.load("digits", evaluation="private"))
+
+
+def test_a_winner_by_noisy_scores_costs_the_dearer_of_trainings_scores_and_its_own_test_scores(whole, tmp_path, noise):
+    whole.plan = whole.plan | {"scores": noise.to_json()}
+    ended = run_sweep(Spec.from_mapping(PRIVATE), Options(out=tmp_path))
+    folder = ended.sweep.folder
+    check_only_the_winner(everything_in(folder.path) + repr(Calls.told).encode(), whole)
+    kinds = [json.loads(row)["record"] for row in folder.ledger.read_text().splitlines()]
+    tested = [point for point in ended.front.points if point.test is not None]
+    assert kinds == ["selection", *["test"] * len(tested)]
+    assert tested == list(ended.front.front_points)
+    law, event = Spec.from_mapping(PRIVATE).search.repetitions, PoissonGaussian.from_json(whole.plan["event"])
+    by_scores = selection_epsilon(noise.paid(2).event, law, DELTA)
+    assert by_scores > max(selection_epsilon(event, law, DELTA), price([noise.paid(len(tested)).event], DELTA).epsilon)
+    assert ended.front.ledger["winner"].epsilon == by_scores
+    assert "its conditions held" in said(folder)
+    assert ended.sweep.pick().card.to_json()["guarantee"]["selected"] == by_scores
+    assert ("tag", "t0001") in [call[:2] for call in Calls.told]
+
+
+def test_a_candidate_without_the_noise_that_is_priced_breaks_the_conditions(whole, tmp_path, noise):
+    whole.plan = whole.plan | {"scores": noise.to_json() | {"noise_multiplier": 1.9}}
+    ended = run_sweep(Spec.from_mapping(PRIVATE), Options(out=tmp_path))
+    statement = ended.front.ledger["winner"].statement
+    assert "Candidate t0001 planned other releases of scores than those that are priced." in statement
+    assert "or of every score of the private rows of a split, whichever is more" in statement
+    ledger = Ledger(ended.sweep.folder.ledger)
+    assert [event.noise_multiplier for entry in ledger.entries() for event in entry.charged_scores] == [1.9]

@@ -1,14 +1,18 @@
 """Paid scores of private rows: what is one, that each row answers for itself, and that noise is all that leaves."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import clipless
-from clipless.datasets import Split
+from clipless.certificates import float64_features
+from clipless.datasets import Evaluation, Split
 from clipless.privacy.events import Relation
 from clipless.testing import RecordingSource, SeededSource
 from sweeper.errors import SpecError
-from sweeper.private_scores import PrivateScores, answers_of_rows, score_names
+from sweeper.private_scores import PrivateScores, answers_of_rows, scorer
+from sweeper.score_noise import ScoreNoise
 
 NAMES = ("accuracy", "certified@0.1", "certified@1/2")
 
@@ -26,23 +30,6 @@ def split(model):
     y = model(x).argmax(dim=1)
     y[::4] = (y[::4] + 1) % 3
     return Split(x=x, y=y)
-
-
-def test_scores_are_accuracy_and_certificates_each_once():
-    assert score_names(["epsilon", "certified@1/2", "accuracy", "certified@0.1"]) == (
-        "accuracy",
-        "certified@1/2",
-        "certified@0.1",
-    )
-    assert score_names(["epsilon", "certified@1/2"])[0] == "accuracy"
-
-
-@pytest.mark.parametrize(
-    "name", ["auroc", "certified-auroc@0.1", "attacked@0.1", "autoattacked@0.1", "membership-auroc", "my-metric"]
-)
-def test_what_is_no_count_of_rows_is_refused_by_name(name):
-    with pytest.raises(SpecError, match=rf"accuracy and certified@R only .* got {name} \(search in s\.yaml\); leave"):
-        score_names(["epsilon", "accuracy", name], "s.yaml")
 
 
 def test_answers_are_those_that_public_rows_are_scored_by(model, split):
@@ -76,8 +63,51 @@ def test_one_release_is_one_noisy_vector_of_the_declared_rows(model, split):
     assert list(released.values()) == pytest.approx(expected.clamp(0, 1).tolist(), abs=1e-6)
 
 
-def test_as_many_releases_are_charged_as_are_made(model, split):
+def test_no_two_releases_share_their_noise(model, split):
     scores = PrivateScores(NAMES, population=60, noise_multiplier=5.0, source=SeededSource(0))
-    event = scores.event(30, Relation.ADD_OR_REMOVE_ONE)
-    assert (event.noise_multiplier, event.sampling_rate, event.steps) == (5.0, 1.0, 30)
     assert scores.release(model, split, 1.0) != scores.release(model, split, 1.0)
+
+
+# --- the door
+
+
+def declared(evaluation):
+    return replace(clipless.datasets.load("digits").metadata, evaluation=evaluation, input_gain=0.3)
+
+
+NOISE = ScoreNoise(
+    names=NAMES, noise_multiplier=2.0, relation=Relation.ADD_OR_REMOVE_ONE, apart=True, validation=60, test=30
+)
+
+
+def test_free_rows_are_scored_exactly(model, split):
+    features = float64_features(model, split.x)
+    for evaluation in (Evaluation.PUBLIC, Evaluation.EXPLORATORY):
+        found = scorer(declared(evaluation), ["0.1", "1/2"], None)(model, split, features)
+        assert found == clipless.evaluate(model, split, ["0.1", "1/2"], 0.3)
+
+
+def test_private_rows_without_noise_are_not_scored():
+    with pytest.raises(SpecError, match=r"Expected noise for scores of the private rows of digits, got none; set priv"):
+        scorer(declared(Evaluation.PRIVATE), ["0.1"], None)
+
+
+@pytest.mark.parametrize(("test", "population"), [(False, 60), (True, 30)])
+def test_private_rows_are_scored_with_the_noise_of_their_split(model, split, monkeypatch, test, population):
+    monkeypatch.setattr(clipless, "evaluate", lambda *_, **__: pytest.fail("scored exactly"))
+    source = RecordingSource(4)
+    score = scorer(declared(Evaluation.PRIVATE), ["0.1", "1/2"], NOISE, test=test, source=source)
+    rows = Split(x=split.x[:population], y=split.y[:population])
+    released = score(model, rows, float64_features(model, rows.x))
+    exact = answers_of_rows(model, rows, NAMES, 0.3).double().mean(dim=0)
+    (noise,) = source.normals
+    expected = exact + 2.0 * 3**0.5 / 2 / population * noise.double()
+    assert list(released.values()) == pytest.approx(expected.clamp(0, 1).tolist(), abs=1e-6)
+
+
+def test_noise_comes_from_the_secure_generator_unless_one_is_injected(monkeypatch, model, split):
+    made = []
+    monkeypatch.setattr("sweeper.private_scores.SecureSource", lambda: made.append(RecordingSource(0)) or made[-1])
+    score = scorer(declared(Evaluation.PRIVATE), [], NOISE)
+    score(model, split, float64_features(model, split.x))
+    assert len(made) == len(made[0].normals) == 1

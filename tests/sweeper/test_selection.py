@@ -57,7 +57,7 @@ def run(begin, event, make_point):
         for i, epochs in enumerate(accuracies):
             name = f"t{i + 1:04d}"
             selection.begin(name)
-            selection.plan(name, event)
+            selection.plan(name, event, selection.terms.scores)
             for epoch, accuracy in enumerate(epochs, start=1):
                 selection.score(make_point(name, epoch, float(epoch), accuracy))
             selection.end(name, Ending.COMPLETED)
@@ -226,6 +226,14 @@ def test_scores_of_private_rows_have_to_be_paid(run, event):
     assert "private rows without noise" in run(FOUR, evaluation=Evaluation.PRIVATE).broken()[0]
     paid = Terms(event=event, repetitions=GEOMETRIC, scores=event)
     assert run(FOUR, evaluation=Evaluation.PRIVATE, terms=paid).broken() == ()
+
+
+@pytest.mark.parametrize("planned", [None, 49, 51])
+def test_other_releases_of_scores_than_those_that_are_priced_break_the_conditions(begin, event, planned):
+    selection = begin(evaluation=Evaluation.PRIVATE, terms=Terms(event=event, repetitions=GEOMETRIC, scores=event))
+    selection.begin("t0001")
+    selection.plan("t0001", event, None if planned is None else event.with_steps(planned))
+    assert selection.trouble == "Candidate t0001 planned other releases of scores than those that are priced."
 
 
 def test_an_injected_generator_breaks_the_conditions(begin):

@@ -28,14 +28,15 @@ the starts of all rows from one generator, so that a row more moves the others: 
 
 import math
 from collections.abc import Iterable, Sequence
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from clipless.errors import AccountingError
-from clipless.privacy.accounting import claim
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
-from clipless.privacy.randomness import RandomSource
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from clipless.privacy.randomness import RandomSource
 
 _ROUNDING = 1e-6  # relative, of float32 normals
 
@@ -48,7 +49,7 @@ def counts_sensitivity(scores: int) -> float:
 
 
 def release_scores(
-    hits_BM: Tensor, population: int, noise_multiplier: float, source: RandomSource
+    hits_BM: "Tensor", population: int, noise_multiplier: float, source: "RandomSource"
 ) -> tuple[float, ...]:
     """Return the noisy share of each column of answers, in [0, 1].
 
@@ -65,6 +66,8 @@ def release_scores(
     Raises:
         AccountingError: answers that are not booleans in two dimensions, no rows declared, or no positive noise.
     """
+    import torch  # prices are read without it
+
     if hits_BM.dtype != torch.bool or hits_BM.ndim != 2:
         raise AccountingError(f"Expected booleans (rows, scores), got {hits_BM.dtype} of shape {tuple(hits_BM.shape)}")
     if not population >= 1:
@@ -101,6 +104,8 @@ def epsilon_of_splits(splits: Iterable[Sequence[PoissonGaussian]], delta: float)
     Raises:
         AccountingError: delta is not in (0, 1), nothing was spent, or two relations.
     """
+    from clipless.privacy.accounting import claim  # seconds that whoever only names an event need not pay
+
     spent = [tuple(events) for events in splits if events]
     both = Composed(tuple(event for events in spent for event in events))
     parts = map(Composed, spent) if in_one_split(both.relation) else (both,)

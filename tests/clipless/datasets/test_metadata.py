@@ -58,6 +58,7 @@ def test_nothing_can_be_reassigned():
         ("public_facts", "one sentence"),
         ("conditions", ("",)),
         ("training_published", 1),
+        ("split_by_row", None),
     ],
 )
 def test_metadata_refuse_what_cannot_be_true(field, value):

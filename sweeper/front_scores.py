@@ -1,0 +1,49 @@
+"""The one look at the test split: scores of the points of the final front, paid for where its rows are private."""
+
+from collections.abc import Callable, Iterator
+
+from torch import Tensor
+
+import clipless
+from clipless.certificates import float64_features
+from clipless.datasets import Dataset
+from clipless.errors import CliplessError
+from sweeper.private_scores import scorer
+from sweeper.recorder import Recorder
+from sweeper.score_noise import ScoreNoise
+from sweeper.spec import Spec
+from sweeper.store import SweepFolder
+
+
+def score_front(
+    spec: Spec, data: Dataset, folder: SweepFolder, recorder: Recorder, is_over: Callable[[], bool]
+) -> Iterator[str]:
+    """Score every point of the front that has no test scores yet, and yield why one has none, in one sentence each.
+
+    Args:
+        spec: of the sweep.
+        data: that it is about.
+        folder: with the models.
+        recorder: takes the scores, and before that what they cost.
+        is_over: asked before each point; true ends it.
+    """
+    noise = ScoreNoise.of(spec, data)
+    score = scorer(data.metadata, spec.radii, noise, test=True)
+    features: dict[str, Tensor] = {}  # of one trial: its models share their fixed front
+    front = [recorder.points[point.key] for point in recorder.archive.points]
+    for point in sorted((point for point in front if point.test is None), key=lambda point: point.key):
+        if is_over():
+            return
+        none = f"No test scores for trial {point.trial}, epoch {point.epoch}"
+        try:
+            model = clipless.load(folder.path / str(point.model))
+        except CliplessError as error:
+            yield f"{none}: {error}"
+            continue
+        refused = None if noise is None else recorder.pay_test(point, noise.paid(1))
+        if refused is not None:
+            yield f"{none}: {refused}"
+            continue
+        if point.trial not in features:
+            features = {point.trial: float64_features(model, data.test.x)}
+        recorder.add_test(point, score(model, data.test, features[point.trial]))
