@@ -41,7 +41,7 @@ from sweeper.ledger import Ledger
 from sweeper.pareto import front_mask
 
 SPEC = """\
-name: kills
+name: {name}
 data: {{name: digits}}
 model: {{architecture: mlp, width: 32}}
 training:
@@ -72,6 +72,7 @@ class Campaign:
         epochs: of a trial.
         random: of the moments.
         served: whether runs are tracked by a server, not in the sweep's own file.
+        name: of the sweep.
         killed: how often who was.
     """
 
@@ -80,15 +81,25 @@ class Campaign:
     epochs: int
     random: random.Random
     served: bool = True
+    name: str = "kills"
     killed: Counter = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        (self.folder / "noise").mkdir(parents=True, exist_ok=True)
-        spec = SPEC.format(trials=self.trials, epochs=self.epochs)
-        (self.folder / "spec.yaml").write_text(spec, encoding="utf-8")
+        self.noise.mkdir(parents=True, exist_ok=True)
+        (self.folder / "spec.yaml").write_text(self.spec, encoding="utf-8")
         self.port = _free_port()
         self.server: subprocess.Popen | None = None
         self.driver: subprocess.Popen | None = None
+
+    @property
+    def spec(self) -> str:
+        """The sweep's spec."""
+        return SPEC.format(name=self.name, trials=self.trials, epochs=self.epochs)
+
+    @property
+    def noise(self) -> Path:
+        """The folder in which draws of noise are counted."""
+        return self.folder / "noise"
 
     @property
     def tracking(self) -> str:
@@ -136,7 +147,7 @@ class Campaign:
             self.trials += 5 * (status == "completed")
             arguments = ["resume", str(self.sweep), str(self.trials)]
         with (self.folder / "driver.log").open("a", encoding="utf-8") as log:
-            command = [sys.executable, str(HERE / "_noise_log.py"), str(self.folder / "noise"), *arguments]
+            command = [sys.executable, str(HERE / "_noise_log.py"), str(self.noise), *arguments]
             self.driver = subprocess.Popen(command, stdout=log, stderr=log)
 
     def _kill(self, who: str) -> None:
@@ -174,8 +185,8 @@ class Campaign:
 
     def _wait(self, seconds: float) -> None:
         """Wait so long after noise is drawn, or until the driver has ended."""
-        drawn, until = sum(drawn_steps(self.folder / "noise").values()), time.monotonic() + PATIENCE_SECONDS
-        while sum(drawn_steps(self.folder / "noise").values()) == drawn and time.monotonic() < until:
+        drawn, until = sum(drawn_steps(self.noise).values()), time.monotonic() + PATIENCE_SECONDS
+        while sum(drawn_steps(self.noise).values()) == drawn and time.monotonic() < until:
             time.sleep(0.05)
         until = time.monotonic() + seconds
         while time.monotonic() < until and self.driver is not None and self.driver.poll() is None:
@@ -226,7 +237,7 @@ class Campaign:
         return "" if models == kept else f"models besides those of the front: {models - kept}"
 
     def _check_ledger(self) -> str:
-        drawn = drawn_steps(self.folder / "noise")
+        drawn = drawn_steps(self.noise)
         entries = Ledger(self.sweep / "ledger.jsonl").entries()
         trials = sweeper.load(self.sweep).folder.trials()
         for trial in trials.values():
@@ -241,7 +252,7 @@ class Campaign:
 
     def _check_tracking(self) -> str:
         client = MlflowClient(tracking_uri=self.tracking)
-        experiment = client.get_experiment_by_name("kills")
+        experiment = client.get_experiment_by_name(self.name)
         runs = client.search_runs([experiment.experiment_id], max_results=1000)
         names = Counter(run.data.tags.get("sweeper.trial") for run in runs)
         if set(names.values()) != {1} or len(names) != self.trials + 1:

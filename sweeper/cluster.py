@@ -12,15 +12,24 @@ import os
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import ray
+from ray.exceptions import AuthenticationError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sweeper.desk import one_line
 from sweeper.errors import SweeperError
+from sweeper.nodes import facts_of_this_code, node_facts, unlike_nodes
 
-OBJECT_STORE_BYTES = 100_000_000  # results are small; a big store only asks for more shared memory
+OBJECT_STORE_BYTES = 100_000_000  # beside the rows: results are small; a big store only asks for more shared memory
 NO_TELEMETRY = {"RAY_USAGE_STATS_ENABLED": "0"}
+QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+JOIN_SECONDS, JOIN_PAUSE_SECONDS = 60.0, 2.0
+PROBE_SECONDS = 60.0
+WORKERS_SECONDS = 120.0
 
 
 def worker_environment(threads: int) -> dict[str, str]:
@@ -45,10 +54,12 @@ def cluster(
     gpus: int | None = None,
     threads: int = 1,
     secret: bool = False,
-) -> Iterator[None]:
+    rows_bytes: int = 0,
+) -> Iterator[tuple[str, ...]]:
     """A running Ray for the time of a ``with`` block.
 
-    A Ray that this process already started or joined is used as it is, and left running.
+    A Ray that this process already started or joined is used as it is, and left running. To nodes of a cluster that
+    have another version of this code, or none, this one's is sent.
 
     Args:
         address: of a cluster to join instead of starting a local Ray; ``cpus`` and ``gpus`` are its own then.
@@ -56,10 +67,16 @@ def cluster(
         gpus: likewise.
         threads: OpenMP threads of one trial process.
         secret: start a Ray whose session, logs included, only its owner can read and is removed afterwards.
+        rows_bytes: of the data that a Ray that is started here is to hold.
+
+    Yields:
+        What there is to say about the cluster, one sentence each.
 
     Raises:
-        SweeperError: what is to be secret would run on a cluster of others, or on a Ray that stays.
+        SweeperError: what is to be secret would run on a cluster of others, or on a Ray that stays; a cluster cannot be
+            joined, or its nodes lack what trials need.
     """
+    store_bytes = OBJECT_STORE_BYTES + rows_bytes
     if secret:
         if address or ray.is_initialized():
             raise SweeperError(
@@ -67,40 +84,112 @@ def cluster(
                 "away; leave --cluster out"
             )
         folder = tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)
-        with folder as session, _started(None, cpus, gpus, threads, {"_temp_dir": session}):
-            yield
+        with folder as session, _started(cpus, gpus, threads, store_bytes, {"_temp_dir": session}):
+            yield ()
         return
     if ray.is_initialized():
-        yield
+        yield ()
         return
-    with _started(address, cpus, gpus, threads, {}):
-        yield
+    if address is None:
+        with _started(cpus, gpus, threads, store_bytes, {}):
+            yield ()
+        return
+    with _joined(address, threads) as said:
+        yield said
 
 
 @contextlib.contextmanager
 def _started(
-    address: str | None, cpus: int | None, gpus: int | None, threads: int, more: Mapping[str, Any]
+    cpus: int | None, gpus: int | None, threads: int, store_bytes: int, more: Mapping[str, Any]
 ) -> Iterator[None]:
-    workers = worker_environment(threads)
-    telemetry = {name: value for name, value in NO_TELEMETRY.items() if name not in os.environ}
-    with environment(telemetry if address else telemetry | workers), _kept_sigterm():
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        if address:
-            ray.init(address, runtime_env={"env_vars": workers}, **quiet)
-        else:
-            ray.init(
-                num_cpus=cpus,
-                num_gpus=gpus,
-                include_dashboard=False,
-                object_store_memory=OBJECT_STORE_BYTES,
-                **quiet,
-                **more,
-            )
+    with environment(_telemetry() | worker_environment(threads)), _kept_sigterm():
+        ray.init(
+            num_cpus=cpus,
+            num_gpus=gpus,
+            include_dashboard=False,
+            object_store_memory=store_bytes,
+            **QUIET,
+            **more,
+        )
     try:
         yield
     finally:
-        gc.collect()  # handles that die after the shutdown still call Ray, which then ends the process
-        ray.shutdown()
+        _leave()
+
+
+@contextlib.contextmanager
+def _joined(address: str, threads: int) -> Iterator[tuple[str, ...]]:
+    runtime: dict[str, Any] = {"env_vars": worker_environment(threads)}
+    with environment(_telemetry()), _kept_sigterm():
+        try:
+            _join(address, runtime)
+            _wait_for_workers()
+            unlike = unlike_nodes(facts_of_this_code(), _facts_of_nodes())
+            if unlike.packages:
+                ray.shutdown()
+                _join(address, runtime | {"py_modules": list(unlike.packages), "excludes": ["**/__pycache__/**"]})
+        except BaseException:
+            _leave()
+            raise
+    try:
+        yield unlike.sentences
+    finally:
+        _leave()
+
+
+def _join(address: str, runtime: Mapping[str, Any]) -> None:
+    """Join a cluster; one whose head was started again a moment ago is waited for."""
+    until = time.monotonic() + JOIN_SECONDS
+    while True:
+        try:
+            ray.init(address, runtime_env=dict(runtime), **QUIET)
+            return
+        except (ConnectionError, RayError, RuntimeError, ValueError) as error:
+            if time.monotonic() > until or isinstance(error, AuthenticationError):
+                raise SweeperError(
+                    f"Cannot join the Ray cluster at {address}: {one_line(error)}; is its head running, and does "
+                    "RAY_AUTH_TOKEN_PATH name its token?"
+                ) from error
+        time.sleep(JOIN_PAUSE_SECONDS)
+
+
+def _wait_for_workers() -> None:
+    """Wait until a node has joined that runs trials, for no longer than workers take to come back to a new head."""
+    until = time.monotonic() + WORKERS_SECONDS
+    while not _workers() and time.monotonic() < until:
+        time.sleep(JOIN_PAUSE_SECONDS)
+
+
+def _workers() -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return [node for node in nodes if node["Alive"] and node["Resources"].get("CPU")]
+
+
+def _facts_of_nodes() -> dict[str, dict[str, str]]:
+    """Return, by address, what code each node has that runs trials; a node that does not answer is left out."""
+    probe = ray.remote(num_cpus=0, max_retries=0)(node_facts())
+    asked = {
+        node["NodeManagerAddress"]: probe.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        ).remote()
+        for node in _workers()
+    }
+    ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=PROBE_SECONDS) if asked else ([], [])
+    found = {}
+    for address, answer in asked.items():
+        if answer in ready:
+            with contextlib.suppress(RayError):
+                found[address] = ray.get(answer)
+    return found
+
+
+def _telemetry() -> dict[str, str]:
+    return {name: value for name, value in NO_TELEMETRY.items() if name not in os.environ}
+
+
+def _leave() -> None:
+    gc.collect()  # handles that die after the shutdown still call Ray, which then ends the process
+    ray.shutdown()
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from sweeper.errors import RecordError
 
 NAME = "driver.json"
+LOOKS, LOOK_SECONDS = 10, 0.01
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -36,13 +38,9 @@ def driving(folder: Path) -> Iterator[bool]:
         raise RecordError(f"Cannot write {path}: {error.strerror or error}; check permissions") from error
     try:
         before = _read(handle)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _locked(handle):
             who = f"process {before.get('pid')} on {before.get('host')}"
-            raise RecordError(
-                f"Expected a sweep that is not running, but {who} drives {folder}; wait or stop it"
-            ) from None
+            raise RecordError(f"Expected a sweep that is not running, but {who} drives {folder}; wait or stop it")
         moved = (before.get("boot"), before.get("host")) != (me["boot"], me["host"])
         rebooted = not is_first and (moved or before.get("rebooted") is not False)
         try:
@@ -56,6 +54,18 @@ def driving(folder: Path) -> Iterator[bool]:
             _write(handle, me | {"rebooted": False})
     finally:
         os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    """Take the lock, past those who only look for a moment whether somebody has it."""
+    for _ in range(LOOKS):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(LOOK_SECONDS)
+        else:
+            return True
+    return False
 
 
 def is_driven(folder: Path) -> bool:

@@ -44,6 +44,7 @@ GRACE_SECONDS = 2.0  # how long a stopped trial may finish its epoch before its 
 
 TUNE_ENVIRONMENT = {
     "TUNE_RESULT_BUFFER_LENGTH": "1",  # one row at a time: the ledger depends on it
+    "TUNE_GLOBAL_CHECKPOINT_S": "inf",  # Tune's own state is not what a sweep is resumed from
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no CSV, JSON or TensorBoard files
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # interruption.py has it
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
@@ -313,6 +314,9 @@ def _packing(trainable: type[tune.Trainable], resources: Mapping[str, float]) ->
         def step(self) -> dict[str, Any]:
             row = super().step()
             return {ROW: json.dumps(row), "done": bool(row.get("done"))}
+
+        def get_auto_filled_metrics(self, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
+            return {}  # the whole configuration with every row: it would travel, be flattened and be kept
 
         @classmethod
         def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:  # noqa: ARG003

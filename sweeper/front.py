@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from sweeper.claims import Claim
-from sweeper.config import flatten
+from sweeper.dotted import flatten
 from sweeper.errors import RecordError
 from sweeper.knee import knee
 from sweeper.pareto import Box, box_from_json, front_mask, hypervolume
 from sweeper.pricing import Answer
 from sweeper.records import Objective, Point, Trial
-from sweeper.rows import read_object, replace_file, to_text
+from sweeper.rows import read_object, replace_file, to_lines
 from sweeper.store import point_to_json
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Front:
         Raises:
             RecordError: it could not be written.
         """
-        replace_file(Path(path), to_text(self.to_json(), indent=1) + "\n")
+        replace_file(Path(path), to_lines(self.to_json()))
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:

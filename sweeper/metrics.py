@@ -21,7 +21,15 @@ from clipless.evaluation import attacked_accuracy
 from clipless.losses import Loss
 from clipless.network import Network
 from sweeper.errors import RefutedError, SpecError
-from sweeper.objectives import AUTOATTACKED, attack_radius, attack_radius_text, radius, radius_text, reads_training_rows
+from sweeper.objectives import (
+    AUTOATTACKED,
+    attack_radius,
+    attack_radius_text,
+    is_share_of_rows,
+    radius,
+    radius_text,
+    reads_training_rows,
+)
 from sweeper.plugins import find_metric, is_metric
 from sweeper.records import MEMBERSHIP
 
@@ -75,7 +83,7 @@ class TrialMetrics:
             found |= {name: known[name] for name in self._membership}
         for name, metric in self._own.items():
             rows = train if metric.reads_training_rows else validation
-            found[name] = metric.compute(name, deepcopy(model), rows, self._declared)
+            found[name] = metric.compute(name, deepcopy(model), deepcopy(rows), self._declared)
         return found
 
     def _accuracy_under(self, name: str, model: Network, scores: Mapping[str, float], validation: Split) -> float:
@@ -99,16 +107,17 @@ def check_metrics(names: Sequence[str], declared: Metadata, source: str = "the s
         source: names the spec in the message.
 
     Raises:
-        SpecError: any metric on private evaluation rows, or membership inference on training rows that are not
-            published, unless everything is marked exploratory.
+        SpecError: a metric that is no certified accuracy on private evaluation rows, or membership inference on
+            training rows that are not published, unless everything is marked exploratory.
         clipless.errors.UnsupportedError: AutoAttack without the toolbox that it needs.
     """
     said = f"evaluation: {declared.evaluation.value} on {declared.name} (search.metrics in {source})"
     remedy = "set data.evaluation: exploratory, which marks everything as without guarantee"
-    if names and declared.evaluation is Evaluation.PRIVATE:
+    unpaid = next((name for name in names if not is_share_of_rows(name)), None)
+    if unpaid is not None and declared.evaluation is Evaluation.PRIVATE:
         raise SpecError(
-            f"Expected no metrics on private evaluation rows, whose every score has to be paid for, got {names[0]} "
-            f"with {said}; remove search.metrics, or {remedy}"
+            f"Expected certificates alone as metrics of private evaluation rows, whose scores are paid for as noisy "
+            f"counts, got {unpaid} with {said}; leave it out, or {remedy}"
         )
     reading = next((name for name in names if reads_training_rows([name])), None)
     if reading is not None and not declared.training_is_open:

@@ -17,7 +17,7 @@ from typing import Any
 from sweeper.desk import one_line
 from sweeper.rows import RowFile
 
-FLUSH_SECONDS = 1.0
+FLUSH_SECONDS = 3.0  # between two deliveries: the store takes many rows at hardly more than the cost of one
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 60.0
 

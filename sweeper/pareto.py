@@ -11,6 +11,7 @@ References:
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from math import log, nan
 from types import MappingProxyType
 from typing import Any
@@ -200,12 +201,12 @@ class FrontArchive:
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
         self._objectives = tuple(objectives)
-        self._front: dict[tuple[str, int], Point] = {}
+        self._front: dict[tuple[str, int], tuple[Point, Floats]] = {}
 
     @property
     def points(self) -> tuple[Point, ...]:
         """The front."""
-        return tuple(self._front.values())
+        return tuple(point for point, _ in self._front.values())
 
     def add(self, points: Iterable[Point]) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
         """Take points in.
@@ -214,12 +215,15 @@ class FrontArchive:
             The points of this call that are on the front now and whose key was not before, and the points
             that were on the front and whose key no longer is.
         """
-        before = dict(self._front)
-        candidates = list((before | {point.key: point for point in points}).values())
-        mask = front_mask(candidates, self._objectives)
-        self._front = {point.key: point for point, on_front in zip(candidates, mask, strict=True) if on_front}
-        entered = tuple(point for key, point in self._front.items() if key not in before)
-        left = tuple(point for key, point in before.items() if key not in self._front)
+        before, new = self._front, list(points)
+        if not new:
+            return (), ()
+        rows = zip(new, costs(new, self._objectives), strict=True)
+        candidates = before | {point.key: (point, row) for point, row in rows}
+        mask = nondominated(np.stack([row for _, row in candidates.values()]))
+        self._front = dict(compress(candidates.items(), mask))
+        entered = tuple(point for key, (point, _) in self._front.items() if key not in before)
+        left = tuple(point for key, (point, _) in before.items() if key not in self._front)
         return entered, left
 
     def hypervolume(self, box: Box | None = None) -> float:

@@ -35,7 +35,7 @@ class Metric:
     """A number computed from a model and rows, to be recorded beside the objectives.
 
     Attributes:
-        function: gets a copy of the model, rows, and the public facts about the data; returns a finite number.
+        function: gets copies of the model and of rows, and the public facts about the data; returns a finite number.
         direction: which way it improves.
         reads_training_rows: whether the rows it gets are those that the model was trained on. Its numbers are then
             releases that no epsilon covers: refused unless those rows are published or everything is exploratory.

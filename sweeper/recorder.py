@@ -22,6 +22,7 @@ from sweeper.errors import RecordError, TrialError
 from sweeper.front import Front, build_front
 from sweeper.ledger import Ledger
 from sweeper.mlflow_names import metric_names
+from sweeper.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.pareto import FrontArchive
 from sweeper.pricing import drawn_by, round_up, whole_event
 from sweeper.records import Point, Trial, TrialStatus
@@ -102,7 +103,7 @@ class Recorder:
             if trial.plan is None:
                 continue
             if self._ledger.is_open(trial.id):
-                self._ledger.close(trial.id, self._most_steps(trial, rebooted))
+                self._close_at(trial, self._most_epochs(trial, rebooted))
             if self._scheduler is not None:
                 self._scheduler.begin(trial.id, trial.plan["epsilon_curve"])
         last: dict[str, str] = {}  # why a trial ended that was decided on last
@@ -134,13 +135,17 @@ class Recorder:
             self._tracker.end_trial(trial.id, trial.status, trial.reason)
         self._search.finish(trial.id, failed=trial.status is TrialStatus.FAILED)
 
-    def _most_steps(self, trial: Trial, rebooted: bool) -> int:
-        """Return how many steps a trial can have drawn when the driver died."""
-        plan = trial.plan
-        if plan is None:  # it had not been let go
+    def _most_epochs(self, trial: Trial, rebooted: bool) -> int:
+        """Return how many epochs a trial can have begun when the driver died."""
+        if trial.plan is None:  # it had not been let go
             return 0
-        epochs = int(plan["epochs"])
-        return drawn_by(plan, epochs if rebooted else min(epochs, self._last_epoch.get(trial.id, 0) + 1))
+        epochs = int(trial.plan["epochs"])
+        return epochs if rebooted else min(epochs, self._last_epoch.get(trial.id, 0) + 1)
+
+    def _close_at(self, trial: Trial, begun: int) -> None:
+        """Close the last training of a trial, with the noise that it can have drawn in so many epochs."""
+        plan = trial.plan or {}
+        self._ledger.close(trial.id, drawn_by(plan, begun), scored=scored_by(plan, begun))
 
     def on_start(self, trial: str, config: Mapping[str, Any]) -> None:
         """A trial has begun, or begins again."""
@@ -164,7 +169,7 @@ class Recorder:
         for trial in self.trials.values():
             self._start_run(trial.id, trial.config)
             if trial.plan is not None:
-                self._tracker.log(trial.id, 0, metric_names({}, sensitivities=trial.plan["sensitivities"]))
+                self._track_plan(trial.id, trial.plan)
         for point in self.points.values():
             if point.key not in self._pending:
                 self._tracker.log(point.trial, point.epoch, _metrics(point))
@@ -175,23 +180,32 @@ class Recorder:
         """A trial is ready to train: its event goes into the ledger first, if the sweep's budget has room for it."""
         plan, kept = row["plan"], int(row["kept"])
         event = whole_event(plan)
+        scores = planned_scores(plan, int(row.get("scores_kept", 0)))
         if self._ledger.is_open(trial):  # it ran out of memory
-            self._ledger.close(trial, self._most_steps(self.trials[trial], rebooted=False))
+            self._close_at(self.trials[trial], self._most_epochs(self.trials[trial], rebooted=False))
         budget = self._spec.privacy.sweep_epsilon
         if budget is not None:
-            total = self._ledger.epsilon_with(trial, event, plan["delta"], kept=kept)
+            total = self._ledger.epsilon_with(trial, event, plan["delta"], kept=kept, scores=scores)
             if not total <= budget:
                 return (
                     f"with this trial the sweep would cost epsilon {round_up(total)}, more than privacy.sweep_epsilon ="
                     f" {budget:g}; it is not trained"
                 )
-        self._ledger.open(trial, event, kept=kept)
+        self._ledger.open(trial, event, kept=kept, scores=scores)
         self._repricer.order(trial, plan)
-        self._tracker.log(trial, 0, metric_names({}, sensitivities=plan["sensitivities"]))
-        self._save(replace(self.trials[trial], plan=plan))
+        self._track_plan(trial, plan)
+        placed = dict(row.get("placed", {}))
+        self._tracker.tag(trial, {f"sweeper.{name}": text for name, text in placed.items()})
+        self._save(replace(self.trials[trial], plan=plan, placed=placed))
         if self._scheduler is not None:
             self._scheduler.begin(trial, plan["epsilon_curve"])
         return None
+
+    def _track_plan(self, trial: str, plan: Mapping[str, Any]) -> None:
+        self._tracker.log(trial, 0, metric_names({}, sensitivities=plan["sensitivities"]))
+        if scores := plan.get("scores"):
+            std = {f"sweeper.score_std.{split}": f"{value:.3g}" for split, value in scores["std"].items()}
+            self._tracker.tag(trial, {"sweeper.score_noise": f"{scores['noise_multiplier']:g}", **std})
 
     def on_epoch(self, trial: str, row: Mapping[str, Any]) -> str | None:
         """An epoch is done: one point, whose second price may still be on its way, and perhaps the trial's last."""
@@ -245,10 +259,9 @@ class Recorder:
             self._folder.forget_checkpoints(trial)
 
     def _close(self, trial: str, begun: int) -> None:
-        plan = self.trials[trial].plan
-        if plan is not None:
+        if self.trials[trial].plan is not None:
             with contextlib.suppress(RecordError):  # an entry that stays open is charged in full
-                self._ledger.close(trial, drawn_by(plan, begun))
+                self._close_at(self.trials[trial], begun)
 
     @property
     def waiting(self) -> bool:
@@ -299,6 +312,14 @@ class Recorder:
                 self.front().write(self._folder.front)
             took = time.monotonic() - now
             self._write_at = now + max(FRONT_SECONDS, FRONT_PAUSES * took)
+
+    def pay_test(self, point: Point, paid: PaidScores) -> str | None:
+        """Enter what noisy test scores of a point cost before they are drawn; a text says why they may not be."""
+        budget, delta = self._spec.privacy.sweep_epsilon, self._spec.privacy.delta
+        if budget is not None and not (total := self._ledger.epsilon_with_test(paid, delta)) <= budget:
+            return f"with them the sweep would cost epsilon {round_up(total)}, more than its budget of {budget:g}"
+        self._ledger.enter_test(point.trial, point.epoch, paid)
+        return None
 
     def add_test(self, point: Point, scores: Mapping[str, float]) -> None:
         """Record the test numbers of a front point."""

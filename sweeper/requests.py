@@ -64,15 +64,20 @@ class Requests:
         return news
 
 
-def ask_to_stop(folder: Path, trial: str | None = None) -> None:
+def ask_to_stop(folder: Path, trial: str | None = None, *, driven: bool | None = None) -> None:
     """Ask the driver of a sweep to end it, or one trial after the epoch that it is in.
 
+    Args:
+        folder: of the sweep.
+        trial: to stop instead of the whole.
+        driven: whether there is a driver, from who knows; looked for on this machine by default.
+
     Raises:
-        RecordError: no driver on this machine, or no such trial that is running.
+        RecordError: no driver, or no such trial that is running.
     """
     sweep = SweepFolder(folder)
     content = sweep.read_sweep()
-    if not is_driven(folder):
+    if not (is_driven(folder) if driven is None else driven):
         raise RecordError(f"Expected a sweep that runs on this machine, but no process drives {folder}")
     if trial is not None and _selects(content):
         raise RecordError(

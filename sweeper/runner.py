@@ -25,7 +25,7 @@ from sweeper.search_settings import Selection
 from sweeper.spec import Spec
 from sweeper.store import HIDDEN, SweepFolder
 from sweeper.sweep import Sweep
-from sweeper.sweep_run import Ended, Options, SweepRun, claimed, described, threads_of, trained
+from sweeper.sweep_run import Ended, Options, SweepRun, claimed, described, size_of, threads_of, trained
 from sweeper.trainable import CliplessTrial
 from sweeper.warm_start import Earlier, observations
 
@@ -67,22 +67,53 @@ def run_sweep(spec: Spec, options: Options | None = None) -> Ended:
         recovered = recover_all(options.out)
         if spec.search.repetitions is not None:
             return _select(spec, options, data, interruption, recovered)
-        folder = SweepFolder.create(options.out, spec.name, datetime.datetime.now())
+        folder = _new_folder(spec, options)
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(driving(folder.path))
             except RecordError:
-                shutil.rmtree(folder.path, ignore_errors=True)
+                if options.into is None:
+                    shutil.rmtree(folder.path, ignore_errors=True)
                 raise
+            _check_is_new(folder)
             return SweepRun(spec, options, data, folder, interruption, earlier=earlier, troubles=recovered).run()
+
+
+def _new_folder(spec: Spec, options: Options) -> SweepFolder:
+    """Return the folder of a new sweep, made for it here or by somebody else."""
+    if options.into is None:
+        return SweepFolder.create(options.out, spec.name, datetime.datetime.now())
+    try:
+        (options.into / "models").mkdir(exist_ok=True)
+    except OSError as error:
+        raise RecordError(
+            f"Expected a folder that was made for the sweep, got {options.into}: {error.strerror or error} (--into)"
+        ) from error
+    return SweepFolder(options.into)
+
+
+def _check_is_new(folder: SweepFolder) -> None:
+    """Refuse a folder in which a sweep has begun, once nobody else can begin one there."""
+    if (folder.path / "sweep.json").exists():
+        raise RecordError(f"Expected a folder in which no sweep has begun, got {folder.path} (--into); resume it")
 
 
 def _select(spec: Spec, options: Options, data: Dataset, interruption: Interruption, troubles: Sequence[str]) -> Ended:
     """Run candidates where nobody sees them, then write and track what may leave as an ordinary sweep."""
+    if options.into is not None:
+        raise SweeperError(
+            f"Expected no folder made beforehand for a private selection, which runs in a hidden one, got "
+            f"{options.into} (--into); leave it out"
+        )
     if options.cluster is not None:
         raise SweeperError(
             f"Expected no cluster for a private selection, whose logs there would show its candidates, got "
             f"{options.cluster} (--cluster); leave it out"
+        )
+    if options.storage is not None:
+        raise SweeperError(
+            f"Expected no storage for a private selection, whose candidates would be seen there, got "
+            f"{options.storage} (--storage); leave it out"
         )
     options.show(Progress(name=spec.name, total=0, note=SELECTING))
     hidden = hide(options.out)
@@ -92,8 +123,8 @@ def _select(spec: Spec, options: Options, data: Dataset, interruption: Interrupt
         def train(
             kind: type[CliplessTrial], agenda: Agenda, desk: Desk, should_stop: Callable[[], str | None]
         ) -> Outcome:
-            with cluster(threads=threads_of(spec), secret=True):
-                return trained(kind, agenda, desk, spec, options, hidden, interruption, should_stop)
+            with cluster(threads=threads_of(spec), secret=True, rows_bytes=size_of(data)):
+                return trained(kind, agenda, desk, spec, data, hidden, interruption, should_stop)
 
         claim = claimed(spec, data)
         folder = select(spec, data, claim, hidden, train, interrupted=lambda: interruption.requested)
@@ -197,4 +228,5 @@ def _as_begun(options: Options, before: Mapping[str, Any]) -> Options:
     """Fill in what was left out with what the sweep was begun with."""
     data_dir = options.data_dir or (Path(before["data_dir"]) if before["data_dir"] else None)
     tracking, cluster_ = options.tracking or before["tracking"], options.cluster or before["cluster"]
-    return replace(options, data_dir=data_dir, tracking=tracking, cluster=cluster_)
+    storage = options.storage or before.get("storage")
+    return replace(options, data_dir=data_dir, tracking=tracking, cluster=cluster_, storage=storage)

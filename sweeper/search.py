@@ -3,11 +3,16 @@
 Everything that is asked and told is written down first, so that a search can be rebuilt exactly: a proposal depends on
 the seed, on its number, and on what was asked and told before it, on nothing else. Spaces are not defined here
 (``space.py``).
+
+A Gaussian process takes up to a second for a proposal, in which a free place would wait, and the rows of the other
+trials with it. Its next proposal is therefore asked for in a thread as soon as the one before it is handed out, and
+whatever is told in the meantime is told after it: when a trial ends, the one that takes its place does not know how.
 """
 
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from math import isnan
 from pathlib import Path
 from typing import Any, Protocol, assert_never
@@ -115,6 +120,7 @@ class Search:
         constraints: what outcomes should meet; they steer TPE, GP, NSGA-II and NSGA-III towards those that do.
         earlier: outcomes of earlier sweeps to learn from.
         journal: the file of what was asked and told; what it holds is taken up again, before what is earlier.
+        trials: how many there will be in all; before the last one, slow proposals are prepared.
     """
 
     def __init__(
@@ -128,15 +134,20 @@ class Search:
         constraints: Sequence[Constraint] = (),
         earlier: Sequence[Observation] = (),
         journal: Path | None = None,
+        trials: int = 0,
     ) -> None:
         self._space, self._objectives, self._constraints = space, tuple(objectives), tuple(constraints)
         self._sampler, self._seed = sampler, seed
         self._first = deque(dict(one) for one in first)
         self._archive = FrontArchive(self._objectives)
+        self._arrived: list[Point] = []  # epochs that are not in the archive yet
         self._trials: dict[str, optuna.Trial] = {}
         self._epochs: dict[str, list[Point]] = {}
-        self.asked = 0
+        self.asked = self._numbered = 0  # handed out; proposed
         self.open: dict[str, dict[str, Any]] = {}
+        self._to_come, self._thread = trials, ThreadPoolExecutor(1, thread_name_prefix="proposal")
+        self._coming: tuple[Future[tuple[optuna.Trial, dict[str, Any]]], bool] | None = None
+        self._ready: str | None = None
         with quiet_optuna():
             self.study = optuna.create_study(directions=[objective.direction.value for objective in self._objectives])
         self._journal = None
@@ -144,6 +155,7 @@ class Search:
             file = RowFile(journal, patient=True)
             for row in file.read():
                 self._replay(row)
+            self.asked = self._numbered
             self._journal = file
         for one in earlier:
             row = {"event": "learn", "params": one.params, "values": one.values, "violations": one.violations}
@@ -152,11 +164,16 @@ class Search:
 
     def ask(self) -> str:
         """Propose a configuration and return its trial's id, ``t0001`` the first; the proposal is in ``open``."""
-        return self._ask(self._own_sampler(), self._first.popleft() if self._first else None)
+        self._take_in()
+        given = self._first.popleft() if self._first and self._ready is None else None
+        name, self._ready = self._ready or self._ask(self._own_sampler(), given), None
+        self.asked = self._numbered
+        self._prepare()
+        return name
 
     def skip(self, trials: int) -> None:
         """Leave out the ids of so many trials, of which something is recorded elsewhere."""
-        self.asked = max(self.asked, trials)
+        self.asked = self._numbered = max(self._numbered, trials)
 
     def enqueue(self, params: Mapping[str, Any]) -> None:
         """Try these parameter values next; those left out are sampled."""
@@ -165,7 +182,7 @@ class Search:
     def report(self, point: Point) -> None:
         """Take in an epoch, with the epsilon that its trial reported."""
         if self._values(point) is not None:
-            self._archive.add([point])
+            self._arrived.append(point)
             if point.trial in self.open:
                 self._epochs[point.trial].append(point)
 
@@ -176,15 +193,29 @@ class Search:
         failed, or has no epoch with a number for every objective, counts as failed.
         """
         if trial in self.open:
+            self._take_in()
             told = [] if failed else [self._outcome(point) for point in self._contributing(trial)]
             self._write({"event": "tell", "trial": trial, "outcomes": told})
             self._tell(trial, told)
+
+    def _prepare(self) -> None:
+        """Begin to work out the next proposal, if there is to be one and it takes long."""
+        if self._sampler is Sampler.GP and self._numbered < self._to_come:
+            given = self._first.popleft() if self._first else None
+            work = self._thread.submit(self._suggested, self._own_sampler(), given)
+            self._coming = work, given is not None
+
+    def _take_in(self) -> None:
+        """Wait for the proposal that is being worked out, before anything else is asked or told."""
+        if self._coming is not None:
+            (work, given), self._coming = self._coming, None
+            self._ready = self._opened(*work.result(), given=given)
 
     def _own_sampler(self) -> optuna.samplers.BaseSampler:
         """A sampler for the next trial alone."""
         seed = self._seed
         if self._sampler is not Sampler.QUASI_RANDOM:  # the points of one sequence share its seed
-            seed = int(np.random.SeedSequence([self._seed, self.asked + 1]).generate_state(1)[0])
+            seed = int(np.random.SeedSequence([self._seed, self._numbered + 1]).generate_state(1)[0])
         return make_sampler(self._sampler, seed)
 
     def _ask(self, sampler: optuna.samplers.BaseSampler, given: Mapping[str, Any] | None) -> str:
@@ -205,8 +236,8 @@ class Search:
             raise
 
     def _opened(self, trial: optuna.Trial, proposal: dict[str, Any], *, given: bool) -> str:
-        self.asked += 1
-        name = f"t{self.asked:04d}"
+        self._numbered += 1
+        name = f"t{self._numbered:04d}"
         self._write({"event": "ask", "trial": name, "params": dict(trial.params), "given": given})
         self._trials[name], self.open[name], self._epochs[name] = trial, proposal, []
         return name
@@ -247,6 +278,8 @@ class Search:
 
     def _contributing(self, trial: str) -> list[Point]:
         epochs = self._epochs[trial]
+        self._archive.add(self._arrived)
+        self._arrived.clear()
         front = list(self._archive.points)
         mine = [i for i, point in enumerate(front) if point.trial == trial]
         if not mine:

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clipless.datasets import InputFormat
 from clipless.errors import CliplessError
 from sweeper.card import Card, make_card
 from sweeper.errors import RecordError, SweeperError
 from sweeper.front import Front, read_front
-from sweeper.inputs import input_of_sweep, write_input
 from sweeper.pick import pick
 from sweeper.records import Point, Trial
 from sweeper.rows import replace_file, to_text
@@ -19,6 +17,7 @@ from sweeper.store import SweepFolder
 
 if TYPE_CHECKING:
     from clipless import Network
+    from clipless.datasets import InputFormat
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,8 @@ class Picked:
             ) from error
         self.card.write(folder)
         replace_file(folder / "config.json", to_text(self.trial.config, indent=2) + "\n")
+        from sweeper.inputs import write_input
+
         try:
             write_input(folder, self.sweep.input_format(data_dir))
         except (SweeperError, CliplessError) as error:
@@ -91,12 +92,14 @@ class Sweep:
         """
         return self.folder.read_sweep()
 
-    def input_format(self, data_dir: Path | None = None) -> InputFormat:
+    def input_format(self, data_dir: Path | None = None) -> "InputFormat":
         """Return how new rows become the input of this sweep's models.
 
         Raises:
             SweeperError: the sweep does not say, and the data of its spec cannot be found.
         """
+        from sweeper.inputs import input_of_sweep
+
         return input_of_sweep(self.directory, self.info(), data_dir)
 
     def front(self) -> Front:

@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-import clipless
-from clipless.certificates import float64_features
 from clipless.datasets import Dataset
-from clipless.errors import CliplessError
 from sweeper import space
 from sweeper.agenda import Agenda
 from sweeper.candidates import STOPPED_BY_REQUEST
@@ -24,6 +19,7 @@ from sweeper.engine import Outcome, run_trials
 from sweeper.errors import RecordError, SweeperError
 from sweeper.exporters import exporter
 from sweeper.front import Front
+from sweeper.front_scores import score_front
 from sweeper.inputs import describe, write_input
 from sweeper.interruption import Interruption
 from sweeper.mlflow_names import version_tags
@@ -34,13 +30,15 @@ from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus
 from sweeper.requests import Requests
 from sweeper.rows import replace_file
+from sweeper.score_noise import ScoreNoise
 from sweeper.search import Search
 from sweeper.search_settings import Scheduler
 from sweeper.spec import Spec
+from sweeper.storage import Storage, fetching, of_sweep
 from sweeper.store import SweepFolder
 from sweeper.sweep import Sweep
 from sweeper.tracking import Tracker, how_to_look
-from sweeper.trainable import CliplessTrial
+from sweeper.trainable import CliplessTrial, place
 from sweeper.warm_start import Earlier
 from sweeper.yaml_file import parse_mapping
 
@@ -57,16 +55,20 @@ class Options:
 
     Attributes:
         out: where the sweep's folder is made.
+        into: the folder itself, where somebody has made it already for a new sweep.
         data_dir: local copies of data sets.
         tracking: MLflow tracking URI; by default a SQLite file in the sweep's folder.
         cluster: address of a Ray cluster; by default one is started on this machine.
+        storage: URL through which nodes that do not share ``out`` exchange checkpoints and models.
         show: is given the state of the sweep about twice a second.
     """
 
     out: Path = Path("sweeps-out")
+    into: Path | None = None
     data_dir: Path | None = None
     tracking: str | None = None
     cluster: str | None = None
+    storage: str | None = None
     show: Callable[[Progress], None] = lambda _: None
 
 
@@ -163,7 +165,7 @@ class SweepRun:
                 replace_file(self._folder.spec, _as_given(self._spec))
                 write_input(self._folder.path, describe(self._spec, self._options.data_dir))
         except RecordError:
-            if self._begun is None and self._selected is None:
+            if self._begun is None and self._selected is None and self._options.into is None:
                 shutil.rmtree(self._folder.path, ignore_errors=True)
             raise
         tags = version_tags() | {"sweeper.exploratory": str(self._claim.exploratory).lower()}
@@ -184,6 +186,7 @@ class SweepRun:
             constraints=settings.outcomes,
             earlier=() if self._earlier is None else self._earlier.observations,
             journal=self._folder.proposals,
+            trials=self._spec.trials,
         )
         self._recorder = Recorder(
             self._spec, self._folder, self._claim, self._tracker, self._search, rebooted=self._rebooted
@@ -198,14 +201,16 @@ class SweepRun:
         while self._recorder.waiting and not self._interruption.requested:
             time.sleep(POLL_SECONDS)
             self._between()
-        self._test_front()
+        given = self._spec, self._data, self._folder, self._recorder
+        self._troubles += score_front(*given, is_over=self._tests_are_over)
         return Outcome(True, INTERRUPTED) if self._interruption.requested else outcome
 
     def _train_on_ray(self) -> Outcome:
         """Train on a Ray, and on another one if it dies."""
         outcome = Outcome()
         for _ in range(MOST_CLUSTERS):
-            with cluster(self._options.cluster, threads=threads_of(self._spec)):
+            with cluster(self._options.cluster, threads=threads_of(self._spec), rows_bytes=size_of(self._data)) as said:
+                self._troubles += [sentence for sentence in said if sentence not in self._troubles]
                 if self._interruption.requested:
                     break
                 outcome = self._train()
@@ -216,9 +221,11 @@ class SweepRun:
     def _train(self) -> Outcome:
         unfinished = self._recorder.unfinished
         agenda = Agenda(self._search, self._spec.trials, unfinished)
-        desk = Desk(self._recorder.hooks, unfinished)
-        given = self._spec, self._options, self._folder, self._interruption
-        return trained(CliplessTrial, agenda, desk, *given, self._between)
+        hooks, storage = self._recorder.hooks, of_sweep(self._options.storage, self._folder.path)
+        if storage is not None:
+            hooks = fetching(hooks, Storage(storage), self._folder.path)
+        given = self._spec, self._data, self._folder, self._interruption
+        return trained(CliplessTrial, agenda, Desk(hooks, unfinished), *given, self._between, storage)
 
     def _propose(self, trial: space.Proposer) -> dict[str, Any]:
         return dict(space.suggest(trial, self._spec))
@@ -239,29 +246,10 @@ class SweepRun:
             self._recorder.stop(trial, STOPPED_BY_REQUEST)
         return STOPPED_BY_REQUEST if news.stop else None
 
-    def _test_front(self) -> None:
-        """Touch the test split, once: for the points of the final front."""
-        features: dict[str, Tensor] = {}  # of one trial: its models share their fixed front
-        untested = [point for point in self._recorder.archive.points if point.test is None]
-        for point in sorted(untested, key=lambda point: point.key):
-            if self._interruption.requested:
-                return
+    def _tests_are_over(self) -> bool:
+        if not self._interruption.requested:
             self._between()
-            try:
-                model = clipless.load(self._folder.path / str(point.model))
-            except CliplessError as error:
-                self._troubles.append(f"No test scores for trial {point.trial}, epoch {point.epoch}: {error}")
-                continue
-            if point.trial not in features:
-                features = {point.trial: float64_features(model, self._data.test.x)}
-            scores = clipless.evaluate(
-                model,
-                self._data.test,
-                self._spec.radii,
-                self._data.metadata.input_gain,
-                features=features[point.trial],
-            )
-            self._recorder.add_test(point, scores)
+        return self._interruption.requested
 
     def _finish(self, status: TrialStatus, reason: str) -> tuple[Front, Left]:
         """Write everything that there is, after an interruption or an error too."""
@@ -333,6 +321,7 @@ def claimed(spec: Spec, data: Dataset) -> Claim:
         reads_training_rows=reads_training_rows(spec.search.metrics),
         ends_trials_early=spec.search.scheduler is not Scheduler.NONE,
         warm_start=spec.search.warm_start,
+        noise=ScoreNoise.of(spec, data),
     )
 
 
@@ -353,6 +342,7 @@ def described(
         "data_dir": None if options.data_dir is None else str(options.data_dir.resolve()),
         "tracking": options.tracking,
         "cluster": options.cluster,
+        "storage": options.storage,
     }
 
 
@@ -361,12 +351,13 @@ def trained(
     agenda: Agenda,
     desk: Desk,
     spec: Spec,
-    options: Options,
+    data: Dataset,
     folder: SweepFolder,
     interruption: Interruption,
     should_stop: Callable[[], str | None],
+    storage: str | None = None,
 ) -> Outcome:
-    """Run trials as the spec says."""
+    """Run trials as the spec says, on data that are put once into the memory of each node."""
     resources = spec.resources
     return run_trials(
         trainable,
@@ -379,13 +370,19 @@ def trained(
             "spec": spec.to_plain(),
             "source": str(Path(spec.source).resolve()),
             "folder": str(folder.path.resolve()),
-            "data_dir": None if options.data_dir is None else str(options.data_dir.resolve()),
+            "data": place(data),
+            "storage": storage,
         },
         hours=spec.search.hours,
         trial_hours=spec.search.trial_hours,
         should_stop=should_stop,
         interruption=interruption,
     )
+
+
+def size_of(data: Dataset) -> int:
+    """Return the bytes of a data set's rows."""
+    return sum(split.x.nbytes + split.y.nbytes for split in (data.train, data.validation, data.test))
 
 
 def threads_of(spec: Spec) -> int:

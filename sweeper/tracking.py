@@ -163,31 +163,26 @@ class Store:
         self.refused: list[str] = []
 
     def deliver(self, rows: Rows) -> None:
-        """Write rows in order; metrics in batches.
+        """Write rows in order; metrics and tags together, run by run; files last, which a store may have no room for.
 
         Raises:
             Exception: whatever MLflow raises when the store cannot be used; the rows must come again.
         """
-        metrics: dict[str | None, list[Any]] = defaultdict(list)
+        told: dict[str | None, list[Mapping[str, Any]]] = defaultdict(list)
         try:
             client = self._client or self._connect()
             for row in rows:
-                match row["op"]:
-                    case "metrics":
-                        metrics[row["trial"]] += _metrics(row)
-                    case "run":
-                        self._start(client, row)
-                    case "tags":
-                        self._write(client, row)
-                    case "end":
-                        self._write(client, row)
-                        client.set_terminated(self._run(client, row), row["status"], row["at"])
-                    case "artifact":
-                        self._attach(client, row)
-            for trial, batch in metrics.items():
-                run = self._run(client, {"trial": trial, "at": batch[0].timestamp})
-                for part in _chunks(batch, METRICS_PER_BATCH):
-                    self._log(client, run, metrics=part)
+                if row["op"] == "run":
+                    self._start(client, row)
+                elif row["op"] == "end":
+                    client.set_terminated(self._run(client, row), row["status"], row["at"])
+                if row["op"] != "artifact":
+                    told[row["trial"]].append(row)
+            for about in told.values():
+                self._write(client, about)
+            for row in rows:
+                if row["op"] == "artifact":
+                    self._attach(client, row)
         except BaseException:
             self._client = None  # look again at what is there: a call may have failed after it was heard
             raise
@@ -224,22 +219,26 @@ class Store:
         return self.run_ids[trial]
 
     def _start(self, client: "MlflowClient", row: Mapping[str, Any]) -> None:
+        from mlflow.entities import Param
+
         known = row["trial"] in self.run_ids
         run = self._run(client, row)
         if known:
             client.update_run(run, status="RUNNING")
-        self._write(client, row)
-
-    def _write(self, client: "MlflowClient", row: Mapping[str, Any]) -> None:
-        from mlflow.entities import Param, RunTag
-
-        run = self._run(client, row)
-        params = [Param(key, value) for key, value in row.get("params", {}).items()]
-        for part in _chunks(params, PARAMS_PER_BATCH):
+        for part in _chunks([Param(key, value) for key, value in row["params"].items()], PARAMS_PER_BATCH):
             self._log(client, run, params=part)
-        tags = [RunTag(clean(key), str(value)[:MAX_TAG_LENGTH]) for key, value in row["tags"].items()]
-        for part in _chunks(tags, PARAMS_PER_BATCH):
-            self._log(client, run, tags=part)
+
+    def _write(self, client: "MlflowClient", rows: Rows) -> None:
+        """Write the metrics and tags of one run."""
+        from mlflow.entities import RunTag
+
+        metrics = [metric for row in rows for metric in _metrics(row)]
+        last = {clean(key): str(value) for row in rows for key, value in row.get("tags", {}).items()}
+        tags = [RunTag(key, value[:MAX_TAG_LENGTH]) for key, value in last.items()]
+        run = self._run(client, rows[0])
+        for part in _chunks(metrics, METRICS_PER_BATCH) if metrics else [[]]:
+            self._log(client, run, metrics=part, tags=tags)
+            tags = []
 
     def _attach(self, client: "MlflowClient", row: Mapping[str, Any]) -> None:
         if Path(row["path"]).exists():
@@ -264,7 +263,11 @@ class Store:
         except MlflowException as error:
             if error.error_code != "INVALID_PARAMETER_VALUE":
                 raise
-            self.refused.append(one_line(error))
+            if metrics and tags:
+                self._log(client, run, metrics=metrics)
+                self._log(client, run, tags=tags)
+            else:
+                self.refused.append(one_line(error))
 
 
 def replay_spool(path: Path, uri: str | None = None) -> int:
@@ -321,7 +324,7 @@ def _not_from_an_outbox(record: logging.LogRecord) -> bool:
 def _metrics(row: Mapping[str, Any]) -> list[Any]:
     from mlflow.entities import Metric
 
-    return [Metric(name, float(value), row["at"], row["step"]) for name, value in row["metrics"].items()]
+    return [Metric(name, float(value), row["at"], row["step"]) for name, value in row.get("metrics", {}).items()]
 
 
 def _chunks(items: Sequence[Any], size: int) -> Iterator[list[Any]]:

@@ -1,31 +1,71 @@
-"""The class that Ray Tune runs: a thin shell around `TrialRun`. Never computes anything itself."""
+"""The class that Ray Tune runs: a thin shell around `TrialRun`. Never computes anything itself.
+
+The driver puts the rows of the data set into Ray's object store once; the trial processes of a node see them there,
+without copies of their own. Nothing may write to them.
+"""
 
 import gc
-import json
+import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import ray
 import torch
+from numpy.typing import NDArray
 from ray import tune
 
-from clipless.datasets import Dataset, load
+from clipless.datasets import Dataset, Metadata, Split
 from clipless.privacy.randomness import RandomSource
 from clipless.training import default_micro_batch
+from sweeper.devices import cap_memory, placement
 from sweeper.errors import TrialError
+from sweeper.score_noise import ScoreNoise
 from sweeper.space import resolve
 from sweeper.spec import Spec
+from sweeper.storage import SharedFolder
 from sweeper.training import TrialRun
 
-_LOADED: dict[tuple[str, str, str | None], Dataset] = {}  # the last data set: processes are reused within one sweep
+Arrays = tuple[NDArray[np.float32], NDArray[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A data set as Ray carries it without copying: arrays and public facts."""
+
+    metadata: Metadata
+    train: Arrays
+    validation: Arrays
+    test: Arrays
+
+    @classmethod
+    def of(cls, data: Dataset) -> "Rows":
+        """Return the arrays of a data set, which share its memory."""
+        train, validation, test = ((s.x.numpy(), s.y.numpy()) for s in (data.train, data.validation, data.test))
+        return cls(metadata=data.metadata, train=train, validation=validation, test=test)
+
+    def dataset(self) -> Dataset:
+        """Return the data set, which shares the memory of the arrays."""
+        train, validation, test = (_split(*arrays) for arrays in (self.train, self.validation, self.test))
+        return Dataset(metadata=self.metadata, train=train, validation=validation, test=test)
+
+
+_AT_HAND: list[tuple["ray.ObjectRef[Rows] | Rows", Dataset]] = []  # the last one: processes are reused in one sweep
+
+
+def place(data: Dataset) -> "ray.ObjectRef[Rows]":
+    """Put a data set where the trials of a running Ray find it, for as long as the result is kept."""
+    return ray.put(Rows.of(data))
 
 
 class CliplessTrial(tune.Trainable):
     """One trial; its process is reused for the next one, which starts from nothing.
 
     Its configuration holds ``trial``, ``proposal`` (values of the open slots), ``recorded`` (the last epoch that the
-    driver has) and the constants ``spec``, ``source``, ``folder`` and ``data_dir``. A trial that runs out of memory
-    goes on from its last epoch with micro-batches of half the size.
+    driver has) and the constants ``spec``, ``source``, ``folder`` and ``data``, from `place`. A trial that runs out of
+    memory goes on from its last epoch with micro-batches of half the size.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -34,6 +74,7 @@ class CliplessTrial(tune.Trainable):
         self._recorded = int(config["recorded"])
         self._micro_batch_size: int | None = None
         self._rows: Iterator[dict[str, Any]] | None = None
+        self._shared = self._shared_folder()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Start another trial in this process."""
@@ -51,17 +92,32 @@ class CliplessTrial(tune.Trainable):
                 raise
             row = self._begin_smaller()
         self._recorded = max(self._recorded, int(row["epoch"]))
+        if self._shared is not None and row["kind"] == "epoch":
+            self._shared.share(row.get("model"))
         return row
 
     def cleanup(self) -> None:
         """Let go of model and data."""
         self._rows = None
+        if self._shared is not None:
+            self._shared.close()
+
+    def _shared_folder(self) -> SharedFolder | None:
+        before = getattr(self, "_shared", None)
+        if before is not None:
+            before.close()
+        url = self._config.get("storage")
+        return None if url is None else SharedFolder(url, str(self._config["trial"]))
 
     def _begin(self) -> dict[str, Any]:
+        gpus = Spec.from_mapping(self._config["spec"], source=self._config["source"]).resources.gpus
+        cap_memory(gpus)
+        if self._shared is not None:
+            self._shared.fetch()
         run = self._build()
         self._batch_size = max(1, int(run.plan.batch_size))
         self._rows = run.epoch_rows()
-        return run.plan_row()
+        return run.plan_row() | {"placed": placement(gpus)}
 
     def _begin_smaller(self) -> dict[str, Any]:
         spec = Spec.from_mapping(self._config["spec"], source=self._config["source"])
@@ -79,7 +135,7 @@ class CliplessTrial(tune.Trainable):
     def _build(self) -> TrialRun:
         config = self._config
         spec = Spec.from_mapping(config["spec"], source=config["source"])
-        data = _loaded(json.dumps(config["spec"]["data"], sort_keys=True), config["source"], config["data_dir"], spec)
+        data = _at_hand(config["data"])
         trial = str(config["trial"])
         torch.set_num_threads(max(1, int(spec.resources.cpus)))
         return TrialRun(
@@ -89,12 +145,13 @@ class CliplessTrial(tune.Trainable):
             objectives=spec.objectives,
             metrics=spec.search.metrics,
             seed=self.seed(spec, trial),
-            folder=Path(config["folder"]),
+            folder=Path(config["folder"]) if self._shared is None else self._shared.path,
             device="cuda" if spec.resources.gpus else "cpu",
             source=self.source(),
             repeats=spec.search.repeats,
             recorded=self._recorded,
             micro_batch_size=self._micro_batch_size,
+            noise=ScoreNoise.of(spec, data),
         )
 
     def seed(self, spec: Spec, trial: str) -> int:
@@ -117,9 +174,14 @@ def initial_seed(seed: int, trial: str) -> int:
     return seed * 1_000_003 + int(trial.removeprefix("t"))
 
 
-def _loaded(settings: str, source: str, data_dir: str | None, spec: Spec) -> Dataset:
-    key = (settings, source, data_dir)
-    if key not in _LOADED:
-        _LOADED.clear()
-        _LOADED[key] = load(**spec.data_options(None if data_dir is None else Path(data_dir)))
-    return _LOADED[key]
+def _at_hand(placed: "ray.ObjectRef[Rows] | Rows") -> Dataset:
+    if not (_AT_HAND and _AT_HAND[0][0] == placed):
+        _AT_HAND.clear()
+        _AT_HAND.append((placed, (ray.get(placed) if isinstance(placed, ray.ObjectRef) else placed).dataset()))
+    return _AT_HAND[0][1]
+
+
+def _split(x: NDArray[np.float32], y: NDArray[np.int64]) -> Split:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nor is it written to
+        return Split(torch.from_numpy(x), torch.from_numpy(y))

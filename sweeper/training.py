@@ -27,9 +27,12 @@ from sweeper.building import build_augmentation, build_loss, build_model, build_
 from sweeper.config import TrialConfig
 from sweeper.metrics import TrialMetrics
 from sweeper.objectives import radii
+from sweeper.paid_scores import scored_by
 from sweeper.pareto import FrontArchive
 from sweeper.pricing import steps_by
+from sweeper.private_scores import Scorer, scorer
 from sweeper.records import Objective, Point
+from sweeper.score_noise import ScoreNoise
 from sweeper.store import SweepFolder
 
 
@@ -50,11 +53,11 @@ class Repeat:
         state = None if self.checkpoint is None else load_state(self.checkpoint, self.plan)
         return 0 if state is None else state.epoch
 
-    def scores(self, split: Split, radii: Sequence[str], gain: float) -> dict[str, float]:
+    def scores(self, split: Split, scorer: Scorer) -> dict[str, float]:
         """Return accuracy and certificates of the model as it is now, always on the same rows."""
         if self._features is None:
             self._features = float64_features(self.model, split.x)
-        return clipless.evaluate(self.model, split, radii, gain, features=self._features)
+        return scorer(self.model, split, self._features)
 
 
 class TrialRun:
@@ -75,9 +78,11 @@ class TrialRun:
             holds their means; the model that is kept is always the first one's, so that none is chosen.
         recorded: the last epoch that was reported by an earlier attempt; it and those before it are not reported again.
         micro_batch_size: instead of the configuration's.
+        noise: of the scores, where the validation rows are private. The scores of each epoch that is reported are then
+            one release for each repeat, and nothing else that depends on these rows is looked at.
 
     Raises:
-        SpecError: a configuration that cannot be trained.
+        SpecError: a configuration that cannot be trained, or private validation rows without noise.
         clipless.errors.CliplessError: one that cannot be planned.
     """
 
@@ -96,9 +101,12 @@ class TrialRun:
         repeats: int = 1,
         recorded: int = 0,
         micro_batch_size: int | None = None,
+        noise: ScoreNoise | None = None,
     ) -> None:
         self._trial, self._config, self._data = trial, config, data
-        self._radii = radii([*objectives, *map(Objective.named, metrics)])
+        named = radii([*objectives, *map(Objective.named, metrics)])
+        self._noise = noise
+        self._score = scorer(data.metadata, named, noise, source=source)
         self._archive = FrontArchive(objectives)
         self._folder, self._device, self._source = folder, device, source
         self._recorded = recorded
@@ -129,7 +137,15 @@ class TrialRun:
             "repeats": len(self._repeats),
         }
         kept = sum(steps_by(plan, held) for repeat in self._repeats if (held := repeat.held()))
-        return {"kind": "plan", "epoch": 0, "attempt": uuid4().hex, "plan": plan, "kept": kept}
+        row = {"kind": "plan", "epoch": 0, "attempt": uuid4().hex, "plan": plan, "kept": kept}
+        if self._noise is not None:
+            plan["scores"] = self._noise.to_json()
+            row["scores_kept"] = scored_by(plan, self._first() - 1)
+        return row
+
+    def _first(self) -> int:
+        """Return the first epoch that is scored and reported."""
+        return max(self._recorded + 1, *(repeat.held() for repeat in self._repeats))
 
     def epoch_rows(self) -> Iterator[dict[str, Any]]:
         """Train, and yield the row of each epoch; its model is saved if no earlier one of this attempt was better."""
@@ -137,13 +153,12 @@ class TrialRun:
             on_device(self._data.train, self._device),
             on_device(self._data.validation, self._device),
         )
-        first = max(self._recorded + 1, *(repeat.held() for repeat in self._repeats))
+        first = self._first()
         trainings = [self._training(repeat, train) for repeat in self._repeats]
         for number in range(first, self.plan.epochs + 1):
             for training in trainings:
                 epoch = next(epoch for epoch in training if epoch.epoch == number)
-            gain = self._data.metadata.input_gain
-            found = [repeat.scores(validation, self._radii, gain) for repeat in self._repeats]
+            found = [repeat.scores(validation, self._score) for repeat in self._repeats]
             values = {"epsilon": epoch.epsilon, **_means(found)}
             point = Point(trial=self._trial, epoch=number, values=values)
             entered, _ = self._archive.add([point])

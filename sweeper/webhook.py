@@ -14,43 +14,19 @@ from collections import Counter
 from collections.abc import Mapping
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+from sweeper.addresses import NoRedirection, check_url
 from sweeper.errors import SweeperError
 from sweeper.front import Front
 from sweeper.records import TrialStatus
-
-if TYPE_CHECKING:
-    from email.message import Message
 
 TIMEOUT_SECONDS = 10.0
 TRIES = 3
 PAUSE_SECONDS = 1.0  # before the second try; twice that before the third
 CONTENT_VERSION = 1
 _TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
-
-
-def check_url(url: str) -> str:
-    """Return the address.
-
-    Raises:
-        SweeperError: not http or https, no host, or a user and password in it.
-    """
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        parts = urlsplit("")
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or any(c.isspace() or not c.isprintable() for c in url)
-    ):
-        raise SweeperError("Expected an address that begins with http:// or https:// and names a host (--webhook)")
-    if parts.username is not None or parts.password is not None:
-        raise SweeperError(f"Expected an address without user and password, for {parts.hostname} (--webhook)")
-    return url
 
 
 def summary(front: Front, *, status: str, reason: str, folder: Path, winner_only: bool = False) -> dict[str, Any]:
@@ -77,6 +53,14 @@ def summary(front: Front, *, status: str, reason: str, folder: Path, winner_only
     }
 
 
+def failure(sweep: str, error: BaseException) -> dict[str, Any]:
+    """Return what is told of a sweep that ended with an error: as `summary`, with no number in it."""
+    reason = type(error).__name__  # its text may quote data
+    nothing = dict.fromkeys(("folder", "trials", "points", "front_points", "hypervolume"))
+    told = {"webhook_version": CONTENT_VERSION, "sweep": sweep, "status": TrialStatus.FAILED.value, "reason": reason}
+    return told | nothing
+
+
 def announce(url: str, content: Mapping[str, Any]) -> str | None:
     """POST ``content`` as JSON, three times at most, ten seconds each.
 
@@ -94,17 +78,10 @@ def announce(url: str, content: Mapping[str, Any]) -> str | None:
             headers={"Content-Type": "application/json", "User-Agent": "sweeper"},
             method="POST",
         )
-        opener = urllib.request.build_opener(_NoRedirection)
+        opener = urllib.request.build_opener(NoRedirection)
         return _tried(opener, request, urlsplit(url).hostname or "")
     except Exception as error:  # an announcement fails nothing
         return f"The webhook was not called: {_reason(error)}"
-
-
-class _NoRedirection(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: "Message", newurl: str
-    ) -> None:
-        """Leave a redirection as the error that it then is."""
 
 
 def _tried(opener: urllib.request.OpenerDirector, request: urllib.request.Request, host: str) -> str | None:

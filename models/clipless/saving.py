@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import safe_open
+from safetensors.torch import save as to_bytes
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -17,6 +18,7 @@ from clipless.network import Network
 from clipless.projections import CONSTRAINTS, Constraint
 
 FORMAT = "clipless-network-1"
+_AT_ONCE_BYTES = 2**24  # up to which a copy in memory is written: in half the time
 _LAYERS: Mapping[str, type[nn.Module]] = {name: getattr(layers, name) for name in layers.__all__}
 
 
@@ -48,7 +50,10 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], h
     partial = target.with_name(target.name + ".partial")
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
-        save_file(on_cpu, partial, metadata=dict(header))
+        if sum(tensor.nbytes for tensor in on_cpu.values()) <= _AT_ONCE_BYTES:
+            partial.write_bytes(to_bytes(on_cpu, metadata=dict(header)))
+        else:
+            save_file(on_cpu, partial, metadata=dict(header))
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)

@@ -24,11 +24,12 @@ from clipless.inspection import check_arithmetic, check_trainable
 from clipless.losses import Loss
 from clipless.methods import Method
 from clipless.network import Network
-from clipless.optimizers import Adam, MovingAverage, Optimizer, Schedule, build_optimizer
+from clipless.optimizers import Adam, MovingAverage, Optimizer, build_optimizer
 from clipless.per_example import accumulate_clipped
 from clipless.plan import NOISE_INFLATION, Plan, check_plan
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
+from clipless.schedules import Schedule
 from clipless.statistics import settle
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.

@@ -3,6 +3,7 @@
 import json
 import pickle
 import struct
+from pathlib import Path
 
 import pytest
 import torch
@@ -111,18 +112,30 @@ def test_an_existing_file_is_replaced(model, path):
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-def test_a_write_that_fails_leaves_the_earlier_file(model, path, monkeypatch):
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_write_that_fails_leaves_the_earlier_file(at_once, model, path, monkeypatch):
     clipless.save(model, path)
     before = path.read_bytes()
 
-    def full_disk(_, partial, **__):
-        partial.write_bytes(b"half")
+    def full_disk(*given, **_):
+        partial = next(one for one in given if isinstance(one, Path))
+        partial.write_text("half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(saving, "save_file", full_disk)
+    monkeypatch.setattr(saving, "_AT_ONCE_BYTES", 2**30 if at_once else 0)
+    monkeypatch.setattr(*((Path, "write_bytes") if at_once else (saving, "save_file")), full_disk)
     with pytest.raises(OSError, match="No space left"):
         clipless.save(NETWORKS["convnet"](), path)
     assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_large_files_are_written_as_small_ones_are(model, path, monkeypatch):
+    clipless.save(model, path)
+    small = path.read_bytes()
+    monkeypatch.setattr(saving, "_AT_ONCE_BYTES", 0)
+    clipless.save(model, path)
+    assert path.read_bytes() == small
 
 
 def test_a_path_may_be_a_string(model, path):

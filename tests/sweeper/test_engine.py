@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import ray
 from ray import cloudpickle, tune
-from ray.exceptions import ActorDiedError, RayTaskError
+from ray.exceptions import ActorDiedError, AuthenticationError, RayTaskError
 
 from sweeper import cluster as cluster_module
 from sweeper import engine
@@ -336,6 +336,8 @@ def test_a_cluster_is_started_or_joined_quietly_and_left_as_it_was_found(address
         calls.append((args, options, os.environ["RAY_USAGE_STATS_ENABLED"], os.environ["OMP_NUM_THREADS"]))
 
     monkeypatch.setattr(cluster_module.ray, "init", init)
+    monkeypatch.setattr(cluster_module.ray, "nodes", lambda: NODES)
+    monkeypatch.setattr(cluster_module, "_facts_of_nodes", dict)
     handler = signal.getsignal(signal.SIGTERM)
     with cluster(address, cpus=2, threads=3):
         assert signal.getsignal(signal.SIGTERM) is handler
@@ -353,6 +355,73 @@ def test_a_cluster_is_started_or_joined_quietly_and_left_as_it_was_found(address
     else:
         assert options["num_cpus"] == 2
         assert options["include_dashboard"] is False
+
+
+NODES = [
+    {"Alive": True, "NodeID": "a" * 56, "NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 2.0}},
+    {"Alive": True, "NodeID": "b" * 56, "NodeManagerAddress": "10.0.0.2", "Resources": {}},
+]
+
+
+@pytest.fixture
+def joining(monkeypatch):
+    """How Ray is joined, led by a test."""
+    calls = {"init": [], "errors": [], "nodes": [NODES]}
+
+    def init(*_args, **options):
+        calls["init"].append(options["runtime_env"])
+        if calls["errors"]:
+            raise calls["errors"].pop(0)
+
+    def nodes():
+        return calls["nodes"].pop(0) if len(calls["nodes"]) > 1 else calls["nodes"][0]
+
+    monkeypatch.setattr(cluster_module.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster_module.ray, "shutdown", lambda: None)
+    monkeypatch.setattr(cluster_module.ray, "init", init)
+    monkeypatch.setattr(cluster_module.ray, "nodes", nodes)
+    monkeypatch.setattr(cluster_module, "JOIN_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(cluster_module, "_facts_of_nodes", dict)
+    return calls
+
+
+def test_a_head_that_was_started_again_a_moment_ago_is_waited_for_and_its_workers_too(joining):
+    joining["errors"] = [ConnectionError("refused"), RuntimeError("not yet")]
+    joining["nodes"] = [NODES[1:], NODES[1:], NODES]
+    with cluster("head:6379") as said:
+        assert said == ()
+    assert len(joining["init"]) == 3
+    assert len(joining["nodes"]) == 1
+
+
+def test_a_cluster_that_cannot_be_joined_is_one_sentence(joining, monkeypatch):
+    monkeypatch.setattr(cluster_module, "JOIN_SECONDS", 0.0)
+    joining["errors"] = [ConnectionError("refused")]
+    with pytest.raises(SweeperError, match="Cannot join the Ray cluster at head:6379: ConnectionError: refused"):
+        cluster("head:6379").__enter__()
+
+
+def test_a_wrong_token_is_not_tried_again(joining):
+    joining["errors"] = [AuthenticationError("wrong token")]
+    with pytest.raises(SweeperError, match="does RAY_AUTH_TOKEN_PATH name its token"):
+        cluster("head:6379").__enter__()
+    assert len(joining["init"]) == 1
+
+
+def test_nodes_with_other_code_are_sent_this_one_and_it_is_said(joining, monkeypatch):
+    here = cluster_module.facts_of_this_code()
+    monkeypatch.setattr(cluster_module, "_facts_of_nodes", lambda: {"10.0.0.1": here | {"code": ""}})
+    with cluster("head:6379") as said:
+        assert "10.0.0.1" in said[0]
+    first, second = joining["init"]
+    assert "py_modules" not in first
+    assert second["py_modules"] == [here["clipless"], here["sweeper"], here["dashboards"]]
+    assert second["env_vars"] == first["env_vars"]
+
+
+def test_every_node_that_trains_says_what_code_it_has():
+    (facts,) = cluster_module._facts_of_nodes().values()
+    assert facts == cluster_module.facts_of_this_code()
 
 
 class Failed:

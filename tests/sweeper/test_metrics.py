@@ -323,20 +323,18 @@ def test_bundled_sets_say_that_their_training_rows_are_published(digits):
 def test_membership_on_private_evaluation_rows_is_refused(declare, name):
     private = declare(evaluation=Evaluation.PRIVATE)
     with pytest.raises(
-        SpecError, match=r"Expected no metrics on private evaluation rows.*evaluation: private on digits "
+        SpecError, match=r"Expected certificates alone as metrics of private .*evaluation: private on digits "
     ):
         check_metrics([name], private, "f.yaml")
     with pytest.raises(SpecError, match="private"):
         TrialMetrics([name], private, TauCCE(), seed=0)
 
 
-def test_every_metric_on_private_evaluation_rows_is_refused(declare):
-    for name in ("attacked@1", "certified@1"):
-        with pytest.raises(
-            SpecError, match=r"got .*@1 with .*\(search\.metrics in f\.yaml\); remove search\.metrics, or"
-        ):
-            check_metrics([name], declare(evaluation=Evaluation.PRIVATE), "f.yaml")
-    check_metrics([], declare(evaluation=Evaluation.PRIVATE))
+def test_every_metric_of_private_evaluation_rows_but_certified_accuracy_is_refused(declare):
+    for name in ("attacked@1", "autoattacked@1", "certified-auroc@1", "my-own"):
+        with pytest.raises(SpecError, match=rf"got {name} with .*\(search\.metrics in f\.yaml\); leave it out, or"):
+            check_metrics(["certified@1", name], declare(evaluation=Evaluation.PRIVATE), "f.yaml")
+    check_metrics(["certified@1"], declare(evaluation=Evaluation.PRIVATE))
 
 
 @pytest.mark.parametrize("name", MEMBERSHIP)

@@ -134,6 +134,13 @@ def test_a_plan_is_in_the_ledger_before_anything_else_is_told(kept, plan_row, mo
     assert (entry.trial, entry.event.to_json(), entry.steps) == ("t0001", plan_row["plan"]["event"], None)
 
 
+def test_where_a_trial_is_trained_is_recorded_and_tagged(kept, plan_row):
+    begin(kept, plan_row | {"placed": {"node": "10.0.0.7", "device": "cpu"}})
+    assert kept.folder.trials()["t0001"].placed == {"node": "10.0.0.7", "device": "cpu"}
+    tags = [call for call in kept.tracker.calls if call[0] == "tag"]
+    assert ("tag", "t0001", {"sweeper.node": "10.0.0.7", "sweeper.device": "cpu"}) in tags
+
+
 def test_a_trial_whose_plan_cannot_be_written_down_never_trains(kept, plan_row, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -173,7 +180,7 @@ def test_a_trial_that_never_planned_has_nothing_in_the_ledger(kept):
 
 
 def test_an_entry_that_cannot_be_closed_stays_open_and_is_charged_in_full(kept, plan_row, monkeypatch):
-    def full(*_):
+    def full(*_, **__):
         raise RecordError("disk full")
 
     begin(kept, plan_row)

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from clipless.privacy.counts import scores_event
 from sweeper.cli import main
 from sweeper.driving import driving
 from sweeper.errors import RecordError, SpecError
+from sweeper.ledger import Ledger
+from sweeper.paid_scores import PaidScores
 from sweeper.requests import News, Requests, ask_to_stop, enqueue
 from sweeper.store import SweepFolder
 from sweeper.trial_log import trial_log
@@ -105,3 +108,15 @@ def test_a_log_tells_what_happened_in_order(folder):
     assert lines[-5].endswith("rank 1 of 1")
     with pytest.raises(RecordError, match=r"a trial of .*, got 't9'; it has t0001, t0002, t0003"):
         trial_log(folder, "t9")
+
+
+def test_a_log_tells_of_scores_that_were_paid_for(folder, event):
+    sweep = SweepFolder(folder)
+    sweep.ledger.unlink()
+    ledger = Ledger(sweep.ledger)
+    ledger.open("t0001", event, scores=PaidScores(event=scores_event(5.0, 10, event.relation), apart=True))
+    assert "50 steps planned, not known how many run; 10 releases of scores planned, not known how many made" in (
+        trial_log(folder, "t0001")
+    )
+    ledger.close("t0001", 20, scored=4)
+    assert "50 steps planned, 20 run; 10 releases of scores planned, 4 made" in trial_log(folder, "t0001")

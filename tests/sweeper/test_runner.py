@@ -5,6 +5,7 @@ Six sweeps are run in all, the fixture ``ran`` among them; three share one Ray, 
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +27,7 @@ from sweeper import engine, repricing, rows, sweep_run
 from sweeper.cli import main
 from sweeper.driving import driving, is_driven
 from sweeper.engine import Outcome
-from sweeper.errors import RecordError, SpecError
+from sweeper.errors import RecordError, SpecError, SweeperError
 from sweeper.front import read_front
 from sweeper.ledger import Ledger
 from sweeper.outbox import stored_rows
@@ -480,6 +482,47 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RecordError, match="--out"):
         run_sweep(small(), Options(out=tmp_path / "file"))
+
+
+def test_a_sweep_is_begun_in_a_folder_that_was_made_for_it_once(tmp_path, monkeypatch):
+    began = []
+    monkeypatch.setattr("sweeper.runner.SweepRun.run", lambda run: began.append(run._folder.path))
+    into = tmp_path / "reserved"
+    options = Options(out=tmp_path, into=into)
+    with pytest.raises(RecordError, match=r"Expected a folder that was made for the sweep, got .*reserved.*\(--into\)"):
+        run_sweep(small(), options)
+    into.mkdir()
+    run_sweep(small(), options)
+    assert began == [into]
+    assert (into / "models").is_dir()
+    with driving(into), pytest.raises(RecordError, match="drives"):
+        run_sweep(small(), options)
+    (into / "sweep.json").write_text("{}")
+    with pytest.raises(RecordError, match=r"Expected a folder in which no sweep has begun, .*; resume it"):
+        run_sweep(small(), options)
+    assert began == [into]
+    assert (into / "sweep.json").read_text() == "{}", "what somebody else made is not removed"
+
+
+def test_a_private_selection_runs_in_no_folder_that_others_know(tmp_path):
+    private = {"selection": "private", "sampler": "random", "trials": None}
+    content = {**SMALL, "search": {k: v for k, v in (SMALL["search"] | private).items() if v is not None}}
+    content["privacy"] = {"noise_multiplier": 1.0, "delta": 1e-4}
+    with pytest.raises(SweeperError, match=r"Expected no folder made beforehand for a private selection.*\(--into\)"):
+        run_sweep(Spec.from_mapping(content), Options(out=tmp_path, into=tmp_path / "x"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_look_at_the_lock_does_not_keep_a_driver_out(tmp_path):
+    """Somebody who looks holds it for a moment; a driver that comes then waits for that."""
+    (tmp_path / "driver.json").write_text("{}")
+    handle = os.open(tmp_path / "driver.json", os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    letting_go = threading.Timer(0.03, os.close, [handle])
+    letting_go.start()
+    with driving(tmp_path):
+        assert is_driven(tmp_path)
+    letting_go.join()
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,70 @@ def test_whenever_it_is_killed_the_journal_holds_what_was_asked_and_told(order, 
     assert [t.params for t in again.study.trials] == [t.params for t in search.study.trials[: min(cut, 6)]]
 
 
+def gaussian(**more):
+    return make(sampler=Sampler.GP, **more)
+
+
+def journalled(path):
+    return [(row["event"], row["trial"]) for row in map(json.loads, path.read_text().splitlines())]
+
+
+def test_a_slow_proposal_is_worked_out_when_the_one_before_it_is_handed_out(tmp_path):
+    ahead, plain = gaussian(trials=14, journal=tmp_path / "j"), gaussian()
+    found = run(ahead, 14)
+    expected, waiting = [], plain.ask()
+    for number in range(2, 16):  # the same, with nothing in a thread
+        trial, waiting = waiting, plain.ask() if number <= 14 else ""
+        expected.append(plain.open[trial])
+        rate = expected[-1].get("rate", 0.1)
+        values = {"epsilon": rate, "accuracy": 1 - rate, "certified@36/255": len(expected[-1]) / 3}
+        plain.report(Point(trial=trial, epoch=1, values=values))
+        plain.finish(trial)
+    assert found == expected
+    told = journalled(tmp_path / "j")
+    assert told[:4] == [("ask", "t0001"), ("ask", "t0002"), ("tell", "t0001"), ("ask", "t0003")]
+    assert [trial for event, trial in told if event == "ask"] == [f"t{number:04d}" for number in range(1, 15)]
+
+
+@pytest.mark.parametrize("killed_after", [1, 12])
+def test_a_proposal_that_nobody_was_handed_is_the_next_one_after_a_kill(killed_after, tmp_path):
+    whole = run(gaussian(trials=14), 14)
+    run(gaussian(trials=14, journal=tmp_path / "j"), killed_after)
+    search = gaussian(trials=14, journal=tmp_path / "j")
+    (waiting,) = search.open
+    assert search.open[waiting] == whole[killed_after]
+    assert search.asked == killed_after + 1
+    assert journalled(tmp_path / "j")[-1] == ("tell", f"t{killed_after:04d}")
+
+
+def test_there_are_as_many_as_were_asked_for_while_one_is_prepared():
+    search = gaussian(trials=2)
+    first = search.ask()
+    search.finish(first, failed=True)
+    assert search.asked == 1
+    assert search.ask() == "t0002"
+    assert search.asked == 2
+
+
+def test_what_goes_wrong_in_a_proposal_that_is_prepared_is_not_lost():
+    def space_of_one(trial):
+        if trial.number:
+            raise ValueError("no second trial")
+        return space(trial)
+
+    search = gaussian(space=space_of_one, trials=2)
+    search.ask()
+    with pytest.raises(ValueError, match="no second trial"):
+        search.ask()
+
+
+@pytest.mark.parametrize("sampler", [Sampler.TPE, Sampler.RANDOM])
+def test_quick_samplers_know_of_every_trial_that_has_ended(sampler, tmp_path):
+    search = make(sampler=sampler, trials=5, journal=tmp_path / "j")
+    search.finish(search.ask(), failed=True)
+    assert journalled(tmp_path / "j") == [("ask", "t0001"), ("tell", "t0001")]
+
+
 def test_tpe_learns_from_the_results():
     late = [proposal["rate"] for proposal in run(make(), 60)[-20:]]
     uniform = [proposal["rate"] for proposal in run(make(sampler=Sampler.RANDOM), 60)[-20:]]

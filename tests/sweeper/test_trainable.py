@@ -1,19 +1,25 @@
 """The class that Ray runs, without Ray: rows in order, nothing kept from one trial to the next."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+import ray
 import torch
+from ray import cloudpickle
 
 import clipless
+from clipless.datasets import HashSplit
 from clipless.projections import Orthogonal, SpectralBall
 from sweeper import trainable as module
 from sweeper.errors import SpecError, TrialError
 from sweeper.space import resolve
 from sweeper.spec import Spec
-from sweeper.trainable import CliplessTrial, initial_seed
+from sweeper.trainable import CliplessTrial, Rows, initial_seed, place
 from sweeper.training import TrialRun
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +43,7 @@ def config(content, tmp_path):
         "spec": Spec.from_mapping(content).to_plain(),
         "source": str(tmp_path / "digits.yaml"),
         "folder": str(tmp_path),
-        "data_dir": None,
+        "data": Rows.of(clipless.datasets.load("digits")),
     }
 
 
@@ -73,6 +79,22 @@ def test_the_plan_is_the_first_row_and_epochs_follow(trial, tmp_path):
     assert rows[0]["plan"]["secure_generator"] is True
     assert rows[-1]["done"] is True
     assert clipless.load(tmp_path / rows[1]["model"]).input_shape == (1, 8, 8)
+
+
+def test_the_plan_comes_with_the_node_and_the_device(trial):
+    placed = trial.step()["placed"]
+    assert placed["device"] == "cpu"
+    assert placed["node"].count(".") == 3
+
+
+def test_a_part_of_a_gpu_is_capped_before_anything_is_built_on_it(trial, config, monkeypatch):
+    calls = []
+    monkeypatch.setattr("sweeper.trainable.cap_memory", calls.append)
+    monkeypatch.setattr("sweeper.trainable.TrialRun", lambda **options: calls.append(options["device"]) or 1 / 0)
+    trial.reset_config(config | {"spec": config["spec"] | {"resources": {"gpus": 0.5}}})
+    with pytest.raises(ZeroDivisionError):
+        trial.step()
+    assert calls == [0.5, "cuda"]
 
 
 def test_nothing_is_trained_for_the_plan(trial, monkeypatch):
@@ -117,20 +139,41 @@ def test_every_trial_of_a_sweep_and_every_seed_has_initial_weights_of_its_own():
         torch.Generator().manual_seed(seed)
 
 
-def test_data_are_loaded_once_per_process_and_forgotten_for_others(trial, config, monkeypatch):
-    loaded = []
-    real = module.load
-    monkeypatch.setattr(module, "load", lambda **options: loaded.append(options) or real(**options))
-    monkeypatch.setattr(module, "_LOADED", {})
+def test_rows_are_unpacked_once_per_process_and_forgotten_for_others(trial, config, built):
     for _ in range(2):
         trial.reset_config(config)
         trial.step()
-    assert len(loaded) == 1
-    other = config["spec"] | {"data": {"name": "digits", "splits": {"salt": "another"}}}
-    trial.reset_config(config | {"spec": other})
+    trial.reset_config(config | {"data": Rows.of(clipless.datasets.load("digits", splits=HashSplit(salt="another")))})
     trial.step()
-    assert len(loaded) == 2
-    assert len(module._LOADED) == 1
+    first, second, other = (options["data"] for options, *_ in built)
+    assert first is second is not other
+    assert len(module._AT_HAND) == 1
+
+
+def test_a_trial_sees_the_rows_and_has_no_copy_of_them():
+    data = clipless.datasets.load("digits")
+    rows = Rows.of(data)
+    for array in (*rows.train, *rows.validation, *rows.test):
+        array.flags.writeable = False  # as Ray hands them over
+    seen = rows.dataset()
+    assert seen.metadata == data.metadata
+    for name in ("train", "validation", "test"):
+        given, got = getattr(data, name), getattr(seen, name)
+        assert got.x.data_ptr() == given.x.data_ptr()
+        assert got.y.data_ptr() == given.y.data_ptr()
+
+
+def told_of(placed):
+    """What a trial's process has of a data set."""
+    data = module._at_hand(placed[0])
+    return data.metadata.name, data.train.x.sum().item(), ray.get(placed[0]).train[0].flags.writeable
+
+
+def test_trial_processes_see_the_rows_that_the_driver_has_placed(ray_running):  # noqa: ARG001
+    data = clipless.datasets.load("digits")
+    placed = place(data)
+    said = ray.get(ray.remote(told_of).remote([placed]))
+    assert said == ("digits", data.train.x.sum().item(), False)
 
 
 def test_what_cannot_be_trained_fails_in_its_first_step_and_not_before(trial, config):

@@ -205,7 +205,7 @@ def drive(monkeypatch, front, tmp_path):
         )
         monkeypatch.setattr("sweeper.progress.closing_summary", lambda *_, notes, **__: "\n".join(notes))
         driven = []
-        cli._drive(Options(), lambda _: driven.append(1) or ended, url)
+        cli._drive(Options(), lambda _: driven.append(1) or ended, url, "digits")
         return driven
 
     return drive
@@ -220,6 +220,18 @@ def test_the_command_tells_and_reports_what_went_wrong(server, drive, capsys):
     server.answers = [404]
     assert drive(server.url)
     assert "The webhook was not delivered: 127.0.0.1 answered 404" in capsys.readouterr().out
+
+
+def test_an_error_is_told_without_its_text(server, front):
+    def fails(_):
+        raise SweeperError("row 17 says: secret")
+
+    with pytest.raises(SweeperError, match="row 17"):
+        cli._drive(Options(), fails, server.url, "digits")
+    (told,) = (told for *_, told in server.seen)
+    assert {"sweep": "digits", "status": "failed", "reason": "SweeperError", "points": None}.items() <= told.items()
+    assert "secret" not in str(told)
+    assert told.keys() == summary(front, status="failed", reason="", folder=Path("x")).keys()
 
 
 def test_an_address_that_cannot_be_told_is_refused_before_the_sweep(drive):

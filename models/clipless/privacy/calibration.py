@@ -8,7 +8,7 @@ and of the steps, so the searches are in logarithms.
 import math
 from collections.abc import Callable, Container
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 from scipy import optimize
 
@@ -22,6 +22,7 @@ _SMALLEST, _LARGEST = 1e-9, 1e6  # stand for no and infinite epsilon in logarith
 _FLATTEST, _STEEPEST = 0.5, 50.0  # powers of the noise that epsilon can follow
 
 
+@lru_cache(maxsize=1024, typed=True)
 def noise_multiplier_for(
     epsilon: float,
     delta: float,
@@ -110,6 +111,7 @@ def _noise_by_rdp(event: PoissonGaussian, epsilon: float, delta: float) -> tuple
     return min(max(math.exp(log_noise), LEAST_NOISE_MULTIPLIER), MOST_NOISE_MULTIPLIER), slope
 
 
+@lru_cache(maxsize=1024, typed=True)
 def steps_for(
     epsilon: float,
     delta: float,

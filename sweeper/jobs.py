@@ -1,0 +1,185 @@
+"""Drivers as jobs of a Ray cluster: they run on its head, and whoever submitted them may go.
+
+The head needs this package installed, and sees the sweeps' folders under the same paths as whoever submits. Ray is
+imported when it is first used: that takes seconds.
+"""
+
+import shlex
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from sweeper.desk import one_line
+from sweeper.errors import SweeperError
+
+if TYPE_CHECKING:
+    from ray.job_submission import JobSubmissionClient
+
+    from sweeper.interruption import Interruption
+    from sweeper.spec import Spec
+
+INSIDE = "auto"  # how a driver that is a job names the cluster it runs on
+STOP_SECONDS = 600  # for a driver that is told to stop to end its epochs and write the front
+LOOK_SECONDS = 1.0
+FORGET_SECONDS = 2.0  # how long an answer about a job is good for
+_PROGRAM = "from sweeper.cli import main; main()"
+_ENVIRONMENT = {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS)}}
+_UNKNOWN_JOB = "does not exist"
+
+
+def is_job_server(address: str | None) -> bool:
+    """Whether an address is that of a cluster's job server, ``http://HOST:8265``, not of the cluster itself."""
+    return address is not None and address.startswith(("http://", "https://"))
+
+
+class RayJobLauncher:
+    """Starts drivers as jobs; a launcher as the service wants one.
+
+    Args:
+        address: of the job server.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._made: JobSubmissionClient | None = None
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, bool]] = {}
+
+    def start(self, arguments: Sequence[str], folder: Path, *, runtime: dict[str, Any] | None = None) -> str:
+        """Start ``sweeper ARGUMENTS`` on the cluster and return the job's name.
+
+        Args:
+            arguments: of the program; a ``--cluster`` among them becomes the cluster that it runs on.
+            folder: of the sweep; names the job.
+            runtime: more of Ray's ``runtime_env``.
+
+        Raises:
+            SweeperError: the job server cannot be reached, or does not take it.
+        """
+        job = f"{folder.name}-{uuid4().hex[:8]}"
+        command = shlex.join(["python", "-c", _PROGRAM, *_inside(arguments)])
+        try:
+            self._client().submit_job(entrypoint=command, submission_id=job, runtime_env=_ENVIRONMENT | (runtime or {}))
+        except Exception as error:
+            raise self._unreachable(error) from error
+        return job
+
+    def is_alive(self, job: str) -> bool:
+        """Return whether a driver has not ended; as long as the cluster's head does not answer, it may not have."""
+        asked, alive = self._known.get(job, (0.0, True))
+        if not alive or time.monotonic() - asked < FORGET_SECONDS:
+            return alive
+        try:
+            alive = not self._client().get_job_status(job).is_terminal()
+        except Exception as error:
+            alive = _UNKNOWN_JOB not in str(error)  # a head that was started again knows no job of before
+        self._known[job] = (time.monotonic(), alive)
+        return alive
+
+    def log(self, job: str) -> str:
+        """Return what a driver has written so far, empty if nobody knows."""
+        try:
+            return str(self._client().get_job_logs(job))
+        except Exception:
+            return ""
+
+    def last_words(self, job: str, folder: Path) -> str:
+        """Return the last line that a driver wrote, empty if there is none."""
+        del folder
+        return next((line.strip() for line in reversed(self.log(job).splitlines()) if line.strip()), "")
+
+    def has_succeeded(self, job: str) -> bool:
+        """Whether a driver has ended well."""
+        try:
+            return str(self._client().get_job_status(job).value) == "SUCCEEDED"
+        except Exception:
+            return False
+
+    def kill(self, job: str) -> None:
+        """Tell a driver to stop; one that is gone, or out of reach, is no error."""
+        try:
+            self._client().stop_job(job)
+        except Exception:
+            return
+
+    def _client(self) -> "JobSubmissionClient":
+        with self._lock:
+            if self._made is None:
+                from ray.job_submission import JobSubmissionClient
+
+                self._made = JobSubmissionClient(self._address)
+            return self._made
+
+    def _unreachable(self, error: Exception) -> SweeperError:
+        return SweeperError(
+            f"Cannot submit to the Ray cluster at {self._address}: {one_line(error)}; is its head running, with "
+            "ray[default], and does RAY_AUTH_TOKEN_PATH name its token?"
+        )
+
+
+def run_as_job(
+    spec: "Spec", address: str, arguments: Sequence[str], say: Callable[[str], None], interruption: "Interruption"
+) -> bool:
+    """Run a sweep as a job of a cluster, and say what it says until it has ended.
+
+    Args:
+        spec: of the sweep; files that it names must be where they are here on the cluster's nodes too.
+        address: of the job server.
+        arguments: of ``sweeper run``, behind the spec.
+        say: is given new text of the driver.
+        interruption: once requested, the driver is told to stop, and waited for.
+
+    Returns:
+        Whether it ended well.
+
+    Raises:
+        SweeperError: the job server cannot be reached, or does not take it.
+        KeyboardInterrupt: on a second Ctrl-C; the driver goes on to stop.
+    """
+    launcher = RayJobLauncher(address)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "spec.yaml").write_text(whole_paths(spec).to_yaml(), encoding="utf-8")
+        job = launcher.start(["run", "spec.yaml", *arguments], Path(spec.name), runtime={"working_dir": folder})
+    say(f"job {job} at {address}\n")
+    said, told = 0, False
+    while launcher.is_alive(job):
+        if interruption.requested and not told:
+            told = True
+            launcher.kill(job)
+        time.sleep(LOOK_SECONDS)
+        said = _say_news(launcher.log(job), said, say)
+    _say_news(launcher.log(job), said, say)
+    return launcher.has_succeeded(job)
+
+
+def whole_paths(spec: "Spec") -> "Spec":
+    """Return a spec that names the same files from wherever it is read."""
+    content, options = spec.to_plain(), spec.data_options()
+    if spec.data.path is not None:
+        content["data"]["path"] = str(Path(options["source"]).resolve())
+    if spec.data.ranges is not None:
+        content["data"]["ranges"] = str(Path(options["ranges"]).resolve())
+    earlier = spec.search.warm_start
+    if earlier is not None and (beside := Path(spec.source).parent / earlier).exists():
+        content["search"]["warm_start"] = str(beside.resolve())
+    return type(spec).from_mapping(content, spec.source)
+
+
+def _say_news(text: str, said: int, say: Callable[[str], None]) -> int:
+    if len(text) > said:
+        say(text[said:])
+    return max(said, len(text))
+
+
+def _inside(arguments: Sequence[str]) -> list[str]:
+    """Return arguments of a driver that runs on the cluster which it was to be sent to."""
+    inside, given = list(arguments), "--cluster" in arguments
+    if given:
+        inside[inside.index("--cluster") + 1] = INSIDE
+    elif inside[0] == "run":
+        inside += ["--cluster", INSIDE]
+    return inside

@@ -1,0 +1,181 @@
+"""Drivers as jobs of a cluster: what is submitted, what is known of them, and what happens when the head is gone."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from sweeper import jobs
+from sweeper.cli import main
+from sweeper.errors import SweeperError
+from sweeper.interruption import Interruption
+from sweeper.jobs import RayJobLauncher, is_job_server, run_as_job, whole_paths
+from sweeper.service.launcher import Launcher
+from sweeper.spec import Spec
+
+
+class Server:
+    """A job server that a test leads."""
+
+    def __init__(self):
+        self.submitted, self.stopped, self.asked = [], [], 0
+        self.statuses, self.log, self.error = ["RUNNING"], "", None
+
+    def submit_job(self, **job):
+        self._answer()
+        self.submitted.append(job)
+        return job["submission_id"]
+
+    def get_job_status(self, _job):
+        self._answer()
+        self.asked += 1
+        value = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+        return SimpleNamespace(value=value, is_terminal=lambda: value in ("SUCCEEDED", "FAILED", "STOPPED"))
+
+    def get_job_logs(self, _job):
+        self._answer()
+        return self.log
+
+    def stop_job(self, job):
+        self._answer()
+        self.stopped.append(job)
+        self.statuses = ["STOPPED"]
+
+    def _answer(self):
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def server(monkeypatch):
+    made = Server()
+    monkeypatch.setattr(RayJobLauncher, "_client", lambda _self: made)
+    monkeypatch.setattr(jobs, "FORGET_SECONDS", 0.0)
+    monkeypatch.setattr(jobs, "LOOK_SECONDS", 0.0)
+    return made
+
+
+@pytest.fixture
+def launcher(server):  # noqa: ARG001
+    launcher: Launcher = RayJobLauncher("http://head:8265")
+    return launcher
+
+
+@pytest.mark.parametrize(
+    ("address", "found"),
+    [("http://head:8265", True), ("https://head", True), ("head:6379", False), ("auto", False), (None, False)],
+)
+def test_a_job_server_is_told_from_a_cluster_by_its_address(address, found):
+    assert is_job_server(address) is found
+
+
+def test_a_driver_runs_on_the_cluster_that_it_is_sent_to(launcher, server, tmp_path):
+    arguments = ["run", "a b.yaml", "--cluster", "http://head:8265", "--into", str(tmp_path)]
+    job = launcher.start(arguments, tmp_path)
+    (made,) = server.submitted
+    assert made["submission_id"] == job
+    assert job.startswith(tmp_path.name)
+    assert made["entrypoint"].startswith("python -c ")
+    assert made["entrypoint"].endswith(f"run 'a b.yaml' --cluster auto --into {tmp_path}")
+
+
+def test_a_sweep_that_goes_on_keeps_the_cluster_that_it_began_with(launcher, server, tmp_path):
+    launcher.start(["resume", str(tmp_path)], tmp_path)
+    assert server.submitted[0]["entrypoint"].endswith(f"resume {tmp_path}")
+
+
+def test_two_drivers_of_a_sweep_have_different_names(launcher, tmp_path):
+    assert launcher.start(["resume", "x"], tmp_path) != launcher.start(["resume", "x"], tmp_path)
+
+
+def test_a_job_is_alive_until_it_has_ended(launcher, server):
+    server.statuses = ["PENDING", "RUNNING", "FAILED"]
+    assert [launcher.is_alive("j") for _ in range(4)] == [True, True, False, False]
+    assert server.asked == 3, "a job that has ended is not asked about again"
+
+
+def test_answers_are_shared_for_a_while(launcher, server, monkeypatch):
+    monkeypatch.setattr(jobs, "FORGET_SECONDS", 600.0)
+    assert all(launcher.is_alive("j") for _ in range(5))
+    assert server.asked == 1
+
+
+def test_while_the_head_does_not_answer_nobody_is_declared_dead(launcher, server):
+    server.error = ConnectionError("refused")
+    assert launcher.is_alive("j")
+    assert launcher.last_words("j", None) == ""
+    assert not launcher.has_succeeded("j")
+    launcher.kill("j")
+    server.error = RuntimeError("Request failed with status code 404: Job j does not exist.")
+    assert not launcher.is_alive("j"), "a head that was started again knows no job of before"
+
+
+def test_the_last_line_is_what_a_driver_said_last(launcher, server):
+    server.log = "first\nsweeper: Expected more\n\n"
+    assert launcher.last_words("j", None) == "sweeper: Expected more"
+
+
+def test_a_server_that_cannot_be_reached_is_one_sentence(launcher, server, tmp_path):
+    server.error = ConnectionError("Failed to connect to Ray")
+    with pytest.raises(SweeperError, match="Cannot submit to the Ray cluster at http://head:8265: ConnectionError"):
+        launcher.start(["resume", "x"], tmp_path)
+
+
+def test_no_client_is_made_for_an_address_where_nobody_listens(tmp_path):
+    with pytest.raises(SweeperError, match=r"127\.0\.0\.1:9"):
+        RayJobLauncher("http://127.0.0.1:9").start(["resume", "x"], tmp_path)
+
+
+@pytest.fixture
+def spec(content, tmp_path):
+    return Spec.from_mapping(content, str(tmp_path / "spec.yaml"))
+
+
+def test_the_text_of_a_job_is_told_once(server, spec):
+    server.statuses, server.log, said = ["RUNNING", "RUNNING", "SUCCEEDED"], "tiny: 1 of 3\n", []
+    assert run_as_job(spec, "http://head:8265", ["--out", "/sweeps"], said.append, Interruption())
+    assert said[1:] == ["tiny: 1 of 3\n"]
+    (made,) = server.submitted
+    assert made["entrypoint"].endswith("run spec.yaml --out /sweeps --cluster auto")
+    assert "working_dir" in made["runtime_env"]
+
+
+def test_a_job_that_fails_is_told(server, spec):
+    server.statuses = ["FAILED"]
+    assert not run_as_job(spec, "http://head:8265", [], lambda _: None, Interruption())
+
+
+def test_an_interruption_tells_the_driver_to_stop_and_waits_for_it(server, spec):
+    interruption = Interruption()
+    interruption.requested = True
+    assert not run_as_job(spec, "http://head:8265", [], lambda _: None, interruption)
+    assert len(server.stopped) == 1
+
+
+@pytest.mark.parametrize(("well", "code"), [(True, 0), (False, 2)])
+def test_the_program_runs_a_sweep_as_a_job_with_paths_that_mean_the_same_there(
+    content, tmp_path, monkeypatch, well, code
+):
+    given = []
+    monkeypatch.setattr(jobs, "run_as_job", lambda spec, *rest: given.append((spec, *rest)) or well)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spec.yaml").write_text(Spec.from_mapping(content).to_yaml())
+    arguments = ["run", "spec.yaml", "--cluster", "http://head:8265", "--tracking", "http://m:5000", "--seed", "7"]
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert (ended.value.code or 0) == code
+    ((spec, address, more, _, _),) = given
+    assert spec.search.seed == 7
+    assert address == "http://head:8265"
+    assert more == ["--out", str(tmp_path / "sweeps-out"), "--tracking", "http://m:5000"]
+
+
+def test_a_spec_names_the_same_files_from_everywhere(content, tmp_path):
+    (tmp_path / "patients.csv").write_text("a,y\n1,0\n")
+    (tmp_path / "ranges.yaml").write_text("a: [0, 1]\n")
+    (tmp_path / "earlier").mkdir()
+    content["data"] = {"path": "patients.csv", "target": "y", "ranges": "ranges.yaml", "evaluation": "public"}
+    content["search"] = {"warm_start": "earlier"}
+    found = whole_paths(Spec.from_mapping(content, str(tmp_path / "spec.yaml")))
+    assert found.data.path == str(tmp_path / "patients.csv")
+    assert found.data.ranges == str(tmp_path / "ranges.yaml")
+    assert found.search.warm_start == str(tmp_path / "earlier")
