@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-_VOID = frozenset({"meta", "br", "col"})
+_VOID = frozenset({"meta", "br", "col", "input"})
 
 
 class Html(str):

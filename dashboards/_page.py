@@ -12,6 +12,7 @@ from typing import Any
 from dashboards._html import Html, json_script, tag
 from dashboards.figures import DARK, FONT, LIGHT, MONOSPACE, Figure, Theme, as_json, exchange, plotly_js
 
+SCRIPTS = ("figures.js", "tables.js", "report.js")
 COMPLETE = "This page is complete: it loads nothing from elsewhere."
 # No network; plotly's WebGL figures compile their shaders' drivers with Function().
 POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'"
@@ -26,8 +27,8 @@ def document(title: str, parts: tuple[Html, ...], figures: Mapping[str, Figure])
         figures: by name, in the light theme.
     """
     assets = files("dashboards") / "assets"
-    style = _variables() + (assets / "report.css").read_text(encoding="utf-8")
-    script = (assets / "report.js").read_text(encoding="utf-8")
+    style = variables() + (assets / "report.css").read_text(encoding="utf-8")
+    script = "".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS)
     page = tag(
         "html",
         tag(
@@ -42,7 +43,7 @@ def document(title: str, parts: tuple[Html, ...], figures: Mapping[str, Figure])
         tag(
             "body",
             *parts,
-            json_script("figures", {f"plot-{name}": _untitled(as_json(figure)) for name, figure in figures.items()}),
+            json_script("figures", {f"plot-{name}": untitled(as_json(figure)) for name, figure in figures.items()}),
             json_script("dark-colors", exchange(LIGHT, DARK)),
             tag("script", Html(plotly_js())),
             tag("script", Html(script)),
@@ -60,8 +61,11 @@ def panel(name: str, heading: str, caption: str, *, wide: bool = False) -> Html:
     return tag("section", tag("h2", heading), tag("figure", inner, words), id=name)
 
 
-def _untitled(figure: dict[str, Any]) -> dict[str, Any]:
-    """The page has headings: the figure's own title and the space for it go; so do digits that nobody sees."""
+def untitled(figure: dict[str, Any]) -> dict[str, Any]:
+    """Return a figure as JSON for a page that has headings.
+
+    The figure's own title and the space for it go; so do digits that nobody sees.
+    """
     layout = {**figure["layout"]}
     layout.pop("title", None)
     layout["margin"] = {"l": 0, "r": 16, "t": 40, "b": 52, **layout.get("margin", {})}
@@ -79,16 +83,22 @@ def _rounded(value: Any) -> Any:
     return value
 
 
-def _variables() -> str:
-    """Both themes as CSS variables."""
+def variables(*, switch: bool = False) -> str:
+    """Both themes as CSS variables.
+
+    Args:
+        switch: let ``data-theme`` of the root element overrule what the system prefers.
+    """
     fonts = f"--sans: {FONT}; --mono: {MONOSPACE};"
+    preferred = ':root:not([data-theme="light"])' if switch else ":root"
+    chosen = f':root[data-theme="dark"] {{ {_colors(DARK)} }}\n' if switch else ""
     return (
         f":root {{ {fonts} {_colors(LIGHT)} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root {{ {_colors(DARK)} }} }}\n"
-        f"@media print {{ :root {{ {_colors(LIGHT)} }} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ {preferred} {{ {_colors(DARK)} }} }}\n"
+        f"{chosen}@media print {{ :root {{ {_colors(LIGHT)} }} }}\n"
     )
 
 
 def _colors(theme: Theme) -> str:
-    names = ("paper", "panel", "ink", "muted", "line", "grid", "blue", "orange")
+    names = ("paper", "panel", "ink", "muted", "line", "grid", "blue", "orange", "green", "purple", "red")
     return " ".join(f"--{name}: {getattr(theme, name)};" for name in names)

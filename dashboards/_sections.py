@@ -14,7 +14,7 @@ from sweeper.records import Point
 _ANSWERS = {"winner": "The winner leaves", "front": "The front leaves", "everything": "Everything leaves"}
 
 
-def head(data: SweepData) -> Html:
+def head(data: SweepData, eyebrow: Html | str = "Sweep report") -> Html:
     """Name, data, and the terms under which every epsilon of the page is stated."""
     claim = data.result.claim
     facts = {
@@ -37,7 +37,7 @@ def head(data: SweepData) -> Html:
         )
     return tag(
         "header",
-        tag("p", "Sweep report", class_="eyebrow"),
+        tag("p", eyebrow, class_="eyebrow"),
         tag("h1", data.name),
         banner,
         tag(

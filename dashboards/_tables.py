@@ -1,7 +1,7 @@
 """The tables of the report: the points of the front, why trials ended early, and the trials."""
 
 from collections import Counter
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from typing import Any
 
 from dashboards._html import Html, each, join, tag
@@ -64,8 +64,13 @@ def _cell(name: str, value: Any, numeric: bool) -> Html:
     return tag("td", text, class_="number" if numeric else None, data_value=value if numeric else text)
 
 
-def trials_table(data: SweepData) -> Html:
-    """The trials and how they ended; of very many, those on the front and others, evenly spread."""
+def trials_table(data: SweepData, run_link: Callable[[str], Html | None] = lambda _: None) -> Html:
+    """The trials and how they ended; of very many, those on the front and others, evenly spread.
+
+    Args:
+        data: the sweep.
+        run_link: from the id of a trial's tracking run to a link that leads there, if one can.
+    """
     names = data.varying
     epochs = Counter(point.trial for point in data.points)
     shown = chosen_trials(data, list(data.trials), SHOWN_TRIALS)
@@ -74,8 +79,10 @@ def trials_table(data: SweepData) -> Html:
         trial, flat = data.trials[id_], data.settings[id_]
         texts = [id_, trial.status, trial.reason, str(epochs[id_])]
         texts += [setting(flat[name]) if flat.get(name) is not None else MISSING for name in names]
-        rows.append(tag("tr", each("td", texts)))
-    heads = each("th", ["trial", "ended", "why", "epochs", *names], scope="col")
+        link = run_link(trial.run_id) if trial.run_id else None
+        rows.append(tag("tr", each("td", [*texts, *([link] if link else [])])))
+    linked = any(run_link(trial.run_id) for trial in data.trials.values() if trial.run_id)
+    heads = each("th", ["trial", "ended", "why", "epochs", *names, *(["run"] if linked else [])], scope="col")
     return tag(
         "details",
         tag("summary", f"All {len(data.trials)} trials"),

@@ -5,7 +5,7 @@ from dashboards._page import COMPLETE, document, panel
 from dashboards.figures import COMPARISON_FIGURES, LIGHT, is_empty
 from sweeper.comparison import PRICE, Comparison, Run
 
-_PANELS = {
+PANELS = {
     "fronts": (
         "The fronts",
         "One line per sweep: what is achievable at epsilon ≤ x. Sweeps of one name share colour, dash and mark.",
@@ -30,19 +30,20 @@ def build_comparison(comparison: Comparison) -> str:
     }
     title = " and ".join(group.name for group in comparison.groups)
     parts = (
-        _head(comparison, title),
+        head(comparison, title),
         tag(
             "main",
-            _differences(comparison),
-            *(panel(name, *_PANELS[name]) for name in figures),
-            _table(comparison),
+            differences(comparison),
+            *(panel(name, *PANELS[name]) for name in figures),
+            table(comparison),
         ),
         tag("footer", tag("div", tag("p", COMPLETE))),
     )
     return document(f"{title}: comparison of sweeps", parts, figures)
 
 
-def _head(comparison: Comparison, title: str) -> Html:
+def head(comparison: Comparison, title: str) -> Html:
+    """Name the sweeps, and what speaks against comparing them."""
     marks = list(comparison.conflicts)
     if comparison.exploratory:
         marks.insert(0, "Exploratory: no guarantee. One of these sweeps used something that was not paid for.")
@@ -50,7 +51,8 @@ def _head(comparison: Comparison, title: str) -> Html:
     return tag("header", tag("p", "Comparison of sweeps", class_="eyebrow"), tag("h1", title), banner)
 
 
-def _differences(comparison: Comparison) -> Html:
+def differences(comparison: Comparison) -> Html:
+    """What can be said of the difference of each pair of names, and what looking at it costs."""
     said = [str(difference) for difference in comparison.differences]
     if len(said) > 1:
         said.append("The p-values are not corrected for the number of pairs.")
@@ -63,11 +65,12 @@ def _differences(comparison: Comparison) -> Html:
     )
 
 
-def _table(comparison: Comparison) -> Html:
+def table(comparison: Comparison) -> Html:
+    """One row per sweep."""
     heads = each("th", ["name", "sweep", "trials", "points", "on the front", "hypervolume"], scope="col")
     rows = [_row(group.name, run) for group in comparison.groups for run in group.runs]
-    table = tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows))
-    return tag("section", tag("h2", "Sweeps"), tag("div", table, class_="scroll", tabindex=0), id="sweeps")
+    body = tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows))
+    return tag("section", tag("h2", "Sweeps"), tag("div", body, class_="scroll", tabindex=0), id="sweeps")
 
 
 def _row(name: str, run: Run) -> Html:

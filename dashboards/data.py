@@ -10,7 +10,7 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sweeper.config import flatten
+from sweeper.dotted import flatten
 from sweeper.front import Front, FrontTrial, read_front
 from sweeper.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
 from sweeper.records import Direction, Objective, Point, TrialStatus

@@ -33,6 +33,15 @@ def epsilon_axis(title: str, epsilons: Iterable[float]) -> dict[str, Any]:
     return {"type": "log", "title": {"text": title}, **log_ticks(epsilons, extra=(8,))}
 
 
+def linear_epsilon(figure: go.Figure) -> go.Figure:
+    """Give the epsilon axis of a figure that has one a linear scale from 0, and return the figure."""
+    linear = {"type": "linear", "range": None, "tickvals": None, "ticktext": None, "rangemode": "tozero"}
+    for axis in (figure.layout.xaxis, figure.layout.scene.xaxis):
+        if axis.type == "log":
+            axis.update(linear)
+    return figure
+
+
 def log_ticks(values: Iterable[float], *, steps: Sequence[int] = _TICKS, extra: Sequence[float] = ()) -> dict[str, Any]:
     """Ticks and range of a logarithmic axis over the finite positive values.
 
@@ -165,6 +174,11 @@ def short_names(names: Sequence[str], taken: Sequence[str] = ()) -> dict[str, st
     labels = {name: name.rpartition(".")[2] for name in names}
     found = [*labels.values(), *taken]
     return {name: name if found.count(label) > 1 else label for name, label in labels.items()}
+
+
+def point_name(point: Point) -> str:
+    """A point's identity as one text, by which a page knows what was clicked."""
+    return f"{point.trial}.{point.epoch}"
 
 
 Rows = list[dict[str, Any]]  # the numbers of a figure as a table

@@ -9,20 +9,10 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
-from dashboards.figures._common import (
-    FigureInfo,
-    Rows,
-    Step,
-    curve_line,
-    epsilon_axis,
-    header,
-    label,
-    new_figure,
-    staircase,
-    value_axis,
-)
+from dashboards.figures._common import FigureInfo, Rows, Step, header, staircase, value_axis
+from dashboards.figures._curves import Stairs, draw, last_epsilon, step_row
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.text import setting, show
+from dashboards.text import setting
 from sweeper.records import Point
 
 KINDS = {"model.architecture": "architecture", "training.method": "method", "training.loss.name": "loss"}
@@ -76,21 +66,14 @@ def info(data: SweepData, *, by: str | None = None) -> ArchitecturesInfo:
         utility=data.utility,
         setting=by,
         kinds=tuple(kinds) if len(kinds) > 1 else (),
-        right_end=max((point.values["epsilon"] for point in usable), default=1.0),
+        right_end=last_epsilon(usable),
     )
 
 
 def rows(info: ArchitecturesInfo) -> Rows:
     """The numbers of the figure: one row per step of each curve."""
     return [
-        {
-            info.setting: kind.name,
-            "trials": kind.trials,
-            "epsilon": step.epsilon,
-            info.utility: step.value,
-            "trial": step.trial,
-            "epoch": step.epoch,
-        }
+        {info.setting: kind.name, "trials": kind.trials} | step_row(step, info.utility)
         for kind in info.kinds
         for step in kind.steps
     ]
@@ -98,24 +81,11 @@ def rows(info: ArchitecturesInfo) -> Rows:
 
 def plot(info: ArchitecturesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the architectures figure."""
-    epsilons = [step.epsilon for kind in info.kinds for step in kind.steps]
-    figure = new_figure(
-        info,
-        theme,
-        empty=not epsilons,
-        height=440,
-        xaxis=epsilon_axis(info.epsilon_title, [*epsilons, *([info.right_end] if epsilons else [])]),
-        yaxis=value_axis(info.utility),
-    )
-    for i, kind in enumerate(info.kinds):
-        texts = [
-            f"{escape(kind.name)}: {escape(step.trial)}, epoch {step.epoch}<br>"
-            f"epsilon {show('epsilon', step.epsilon)}: {label(info.utility)} {show(info.utility, step.value)}"
-            for step in kind.steps
-        ]
-        name = f"{escape(kind.name)} ({kind.trials} trials)"
-        figure.add_trace(curve_line(kind.steps, info.right_end, theme, i, name=name, texts=texts))
-    return figure
+    curves = [
+        Stairs(f"{escape(kind.name)} ({kind.trials} trials)", info.utility, kind.steps, f"{escape(kind.name)}: ")
+        for kind in info.kinds
+    ]
+    return draw(info, theme, curves, info.right_end, height=440, yaxis=value_axis(info.utility))
 
 
 def _merged(groups: dict[str, set[str]]) -> dict[str, set[str]]:

@@ -14,6 +14,7 @@ from dashboards.figures._common import (
     label,
     log_ticks,
     new_figure,
+    point_name,
     point_rows,
     value_axis,
 )
@@ -40,14 +41,20 @@ class Front3dInfo(FigureInfo):
     hover: tuple[str, ...]
 
 
-def info(data: SweepData) -> Front3dInfo:
-    """Compute the three-dimensional front."""
-    names = ("epsilon", data.utility, data.certificate or "")
+def info(data: SweepData, *, certificate: str | None = None) -> Front3dInfo:
+    """Compute the three-dimensional front.
+
+    Args:
+        data: the sweep.
+        certificate: the value on the third axis; the sweep's first certified accuracy by default.
+    """
+    certificate = certificate or data.certificate
+    names = ("epsilon", data.utility, certificate or "")
     front = tuple(point for point in data.front_points if finite(point, *names))
     return Front3dInfo(
         **header(data, "privacy, utility and robustness"),
         utility=data.utility,
-        certificate=data.certificate,
+        certificate=certificate,
         front=front,
         hover=hover_texts(data, front),
     )
@@ -92,6 +99,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
                 "colorscale": theme.colorscale(),
                 "line": {"color": theme.ink, "width": 0.5},
             },
+            customdata=[point_name(point) for point in info.front],
             text=info.hover,
             hovertemplate="%{text}<extra></extra>",
             name=label(info.certificate or ""),

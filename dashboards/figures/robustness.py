@@ -13,21 +13,11 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from dashboards.data import SweepData, finite
-from dashboards.figures._common import (
-    FigureInfo,
-    Rows,
-    Step,
-    curve_line,
-    epsilon_axis,
-    header,
-    label,
-    new_figure,
-    staircase,
-    value_axis,
-)
+from dashboards.data import SweepData
+from dashboards.figures._common import FigureInfo, Rows, Step, header, label, staircase, value_axis
+from dashboards.figures._curves import Stairs, draw, last_epsilon, step_row
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.text import radius_of, show
+from dashboards.text import radius_of
 from sweeper.objectives import radius
 from sweeper.records import Direction
 
@@ -56,21 +46,14 @@ def info(data: SweepData) -> RobustnessInfo:
     return RobustnessInfo(
         **header(data, "one front per certified radius"),
         curves=tuple(curve for curve in curves if curve.steps),
-        right_end=max((p.values["epsilon"] for p in data.points if finite(p, "epsilon")), default=1.0),
+        right_end=last_epsilon(data.points),
     )
 
 
 def rows(info: RobustnessInfo) -> Rows:
     """The numbers of the figure: one row per step of each curve."""
     return [
-        {
-            "name": curve.name,
-            "radius": curve.radius,
-            "epsilon": step.epsilon,
-            "value": step.value,
-            "trial": step.trial,
-            "epoch": step.epoch,
-        }
+        {"name": curve.name, "radius": curve.radius} | step_row(step, "value")
         for curve in info.curves
         for step in curve.steps
     ]
@@ -78,29 +61,12 @@ def rows(info: RobustnessInfo) -> Rows:
 
 def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the robustness figure."""
-    epsilons = [step.epsilon for curve in info.curves for step in curve.steps]
-    figure = new_figure(
-        info,
-        theme,
-        empty=not epsilons,
-        height=460,
-        xaxis=epsilon_axis(info.epsilon_title, [*epsilons, *([info.right_end] if epsilons else [])]),
-        yaxis={
-            **value_axis(info.curves[0].name if info.curves else "accuracy"),
-            "title": {"text": label(info.curves[0].name if info.curves else "accuracy")},
-        },
-    )
-    for i, curve in enumerate(info.curves):
-        figure.add_trace(_curve(curve, info.right_end, theme, i))
-    return figure
+    clean = info.curves[0].name if info.curves else "accuracy"
+    yaxis = {**value_axis(clean), "title": {"text": label(clean)}}
+    curves = [Stairs(_legend(curve.name), curve.name, curve.steps) for curve in info.curves]
+    return draw(info, theme, curves, info.right_end, height=460, yaxis=yaxis)
 
 
-def _curve(curve: Curve, right_end: float, theme: Theme, index: int) -> go.Scatter:
-    text = radius_of(curve.name)
-    texts = [
-        f"{escape(step.trial)}, epoch {step.epoch}<br>epsilon {show('epsilon', step.epsilon)}: "
-        f"{label(curve.name)} {show(curve.name, step.value)}"
-        for step in curve.steps
-    ]
-    legend = "clean" if text is None else f"radius {escape(text)}"
-    return curve_line(curve.steps, right_end, theme, index, name=legend, texts=texts)
+def _legend(name: str) -> str:
+    text = radius_of(name)
+    return "clean" if text is None else f"radius {escape(text)}"

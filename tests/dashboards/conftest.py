@@ -11,7 +11,7 @@ import pytest
 from dashboards.data import SweepData, read
 from sweeper.claims import Claim
 from sweeper.front import build_front
-from sweeper.records import Objective, Point, Trial
+from sweeper.records import Objective, Point, Trial, TrialStatus
 
 TRIALS, EPOCHS = 24, 20
 RADII = (0.1, 0.25, 0.5)
@@ -152,12 +152,23 @@ def _mark_front(points: list[dict[str, Any]]) -> None:
             point["model"] = f"models/{point['trial']}-{point['epoch']}.safetensors"
 
 
-def write_folder(folder: Path, front: dict[str, Any]) -> Path:
+def write_folder(folder: Path, front: dict[str, Any], **sweep: Any) -> Path:
     """A sweep folder that holds this front and what was installed when it ran."""
     folder.mkdir(parents=True)
     (folder / "front.json").write_text(json.dumps(front))
-    (folder / "sweep.json").write_text(json.dumps({"versions": {"sweeper": "0.1.0", "torch": "2.13.0"}}))
+    versions = {"sweeper": "0.1.0", "torch": "2.13.0"}
+    (folder / "sweep.json").write_text(json.dumps({"versions": versions, **sweep}))
     return folder
+
+
+@pytest.fixture
+def write_sweep() -> Callable[..., Path]:
+    """Write the folder of an ended sweep; the arguments after its place are those of `synthetic_front`."""
+
+    def write(folder: Path, *, tracking: str | None = None, status: str = "completed", **front: Any) -> Path:
+        return write_folder(folder, synthetic_front(**front), status=status, tracking=tracking)
+
+    return write
 
 
 @pytest.fixture
@@ -221,3 +232,18 @@ def small_sweep(
 def small() -> Callable[..., SweepData]:
     """A sweep of a few points, its front computed."""
     return small_sweep
+
+
+@pytest.fixture(scope="session")
+def with_configs() -> Callable[..., SweepData]:
+    """A sweep with one point per configuration; later ones are better and cost more."""
+
+    def build(*configs: dict[str, Any]) -> SweepData:
+        trials = tuple(Trial(id=f"t{i}", config=c, status=TrialStatus.COMPLETED) for i, c in enumerate(configs))
+        points = [
+            Point(trial=t.id, epoch=1, values={"epsilon": 1.0 + i, "accuracy": 0.5 + 0.01 * i})
+            for i, t in enumerate(trials)
+        ]
+        return small_sweep(points, trials=trials)
+
+    return build

@@ -25,20 +25,7 @@ from dashboards.figures._common import WATERMARK, epsilon_axis, log_ticks
 from dashboards.text import MISSING
 from sweeper import pareto
 from sweeper.pareto import hypervolume as measure
-from sweeper.records import Point, Trial, TrialStatus
-
-
-@pytest.fixture
-def with_configs(small):
-    """A sweep of one point per configuration."""
-
-    def build(*configs):
-        trials = tuple(Trial(id=f"t{i}", config=c, status=TrialStatus.COMPLETED) for i, c in enumerate(configs))
-        values = [{"epsilon": 1.0 + i, "accuracy": 0.5 + 0.01 * i} for i in range(len(trials))]
-        points = [Point(trial=t.id, epoch=1, values=v) for t, v in zip(trials, values, strict=True)]
-        return small(points, trials=trials)
-
-    return build
+from sweeper.records import Point
 
 
 @pytest.fixture

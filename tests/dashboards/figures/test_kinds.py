@@ -2,26 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
-
 from dashboards.figures import LIGHT, architectures, importances
 from sweeper.importance import FRONT
-from sweeper.records import Point, Trial, TrialStatus
-
-
-@pytest.fixture
-def of_kinds(small):
-    """A sweep with one point per configuration; later ones are better and cost more."""
-
-    def build(*configs):
-        trials = tuple(Trial(id=f"t{i}", config=c, status=TrialStatus.COMPLETED) for i, c in enumerate(configs))
-        points = [
-            Point(trial=t.id, epoch=1, values={"epsilon": 1.0 + i, "accuracy": 0.5 + 0.01 * i})
-            for i, t in enumerate(trials)
-        ]
-        return small(points, trials=trials)
-
-    return build
 
 
 def test_each_kind_has_the_best_of_its_own_trials(sweep):
@@ -44,18 +26,18 @@ def test_curves_differ_in_dash_and_mark_and_say_how_many_trials_they_had(sweep):
     assert all(f"({kind.trials} trials)" in t.name for kind, t in zip(info.kinds, figure.data, strict=True))
 
 
-def test_where_the_architecture_is_the_same_the_method_tells_kinds_apart_and_then_the_loss(of_kinds):
+def test_where_the_architecture_is_the_same_the_method_tells_kinds_apart_and_then_the_loss(with_configs):
     base = {"model": {"architecture": "mlp"}, "training": {"method": "clipless", "loss": {"name": "hkr"}}}
     dp = {**base, "training": {"method": "dp-sgd", "loss": {"name": "hkr"}}}
     cce = {**base, "training": {"method": "clipless", "loss": {"name": "tau-cce"}}}
-    assert architectures.info(of_kinds(base, dp)).setting == "training.method"
-    assert [kind.name for kind in architectures.info(of_kinds(base, cce)).kinds] == ["hkr", "tau-cce"]
-    assert architectures.info(of_kinds(base, base)).kinds == ()
+    assert architectures.info(with_configs(base, dp)).setting == "training.method"
+    assert [kind.name for kind in architectures.info(with_configs(base, cce)).kinds] == ["hkr", "tau-cce"]
+    assert architectures.info(with_configs(base, base)).kinds == ()
 
 
-def test_kinds_beyond_the_colours_go_together(of_kinds):
+def test_kinds_beyond_the_colours_go_together(with_configs):
     configs = [{"model": {"architecture": f"net-{i}"}} for i in range(9)]
-    info = architectures.info(of_kinds(*configs, configs[0]))
+    info = architectures.info(with_configs(*configs, configs[0]))
     assert [kind.name for kind in info.kinds] == ["net-0", "net-1", "net-2", "net-3", "net-4", "others"]
     assert sum(kind.trials for kind in info.kinds) == 10
 
@@ -85,7 +67,7 @@ def test_a_panel_whose_results_are_not_explained_is_pale(sweep):
     assert "90% explained" in figure.layout.annotations[1].text
 
 
-def test_few_trials_say_so(of_kinds):
-    figure = importances.plot(importances.info(of_kinds({"a": 1}, {"a": 2})))
+def test_few_trials_say_so(with_configs):
+    figure = importances.plot(importances.info(with_configs({"a": 1}, {"a": 2})))
     assert [a.text for a in figure.layout.annotations] == ["fewer than 20 trials to learn from"]
     assert len(figure.data) == 0

@@ -1,0 +1,123 @@
+"""How long the live page takes to show a first figure of 20,000 points, and what ten browsers on one live sweep cost.
+
+    python benchmarks/live_page.py [--trials 1000] [--epochs 20] [--browsers 10] [--seconds 20]
+
+Writes an imagined sweep, serves it as `sweeper serve` does, and looks at it with the Chromium of this machine. Seconds
+pass on the wall unless said otherwise: other work on the machine makes them longer.
+"""
+
+import argparse
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+from large_store import write
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from dashboards.export import find_browser
+from sweeper.records import Point
+from sweeper.service.app import create_app
+from sweeper.service.settings import Limits, ServiceSettings
+from sweeper.store import SweepFolder
+
+NAME = "imagined-20260101-120000"
+FRONT = "document.querySelector('#figure-front .js-plotly-plot')"
+DRAWN = f"({FRONT}?.querySelectorAll('.scatterlayer .point').length ?? 0) > 0"
+EPOCH = 50  # beyond those that were written
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--browsers", type=int, default=10)
+    parser.add_argument("--seconds", type=int, default=20)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as parent:
+        out = Path(parent)
+        said = write(out / NAME, options.trials, options.epochs)
+        print(f"{options.trials} trials x {options.epochs} epochs, {said}; load {os.getloadavg()[0]:.1f}\n", flush=True)
+        with serving(out) as address, sync_playwright() as playwright:
+            arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+            browser = playwright.chromium.launch(executable_path=str(find_browser()), args=arguments)
+            first_figures(browser, f"{address}/?sweep={NAME}")
+            many(browser, f"{address}/?sweep={NAME}", SweepFolder(out / NAME), options.browsers, options.seconds)
+            browser.close()
+
+
+def first_figures(browser: Browser, url: str) -> None:
+    """Open the page three times: nothing known yet, the sweep known, and the browser's cache warm too."""
+    print("| opening | seconds to the first figure | CPU seconds of the page |\n|---|---|---|")
+    context = browser.new_context()
+    for what in ("the sweep unread, the browser empty", "the sweep read, the browser empty", "both warm"):
+        if what == "the sweep read, the browser empty":
+            context.close()
+            context = browser.new_context()
+        page = context.new_page()
+        session = context.new_cdp_session(page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        started = time.monotonic()
+        page.goto(url, wait_until="commit")
+        page.wait_for_function(DRAWN, timeout=120_000)
+        took = time.monotonic() - started
+        metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+        print(f"| {what} | {took:.2f} | {metrics['ThreadTime']:.2f} |", flush=True)
+        page.close()
+    context.close()
+
+
+def many(browser: Browser, url: str, folder: SweepFolder, count: int, seconds: int) -> None:
+    """Let a sweep run on under the eyes of several browsers, and see how late they are and what they cost."""
+    folder.write_sweep({"status": "running"})
+    context = browser.new_context()
+    pages = [context.new_page() for _ in range(count)]
+    for page in pages:
+        page.goto(url, wait_until="commit")
+    for page in pages:
+        page.wait_for_function(DRAWN, timeout=300_000)
+    spent, begun = time.process_time(), time.monotonic()
+    lags = []
+    while time.monotonic() - begun < seconds:
+        lags.append(lag(pages, folder, len(lags)))
+    passed = time.monotonic() - begun
+    print(f"\n| {count} browsers on one live sweep | |\n|---|---|")
+    print(f"| rows appended, seen by all | {len(lags)} |")
+    print(f"| seconds until all had drawn it, median and worst | {sorted(lags)[len(lags) // 2]:.1f}, {max(lags):.1f} |")
+    print(f"| CPU of the service, cores | {(time.process_time() - spent) / passed:.2f} |", flush=True)
+    context.close()
+
+
+def lag(pages: list[Page], folder: SweepFolder, number: int) -> float:
+    """Append one point, better than all before, and wait until every browser has drawn it."""
+    values = {"epsilon": 0.05 - 1e-4 * number, "accuracy": 0.5, "certified@0.25": 0.4}
+    folder.save_point(Point(trial="t0000", epoch=EPOCH + number, values=values))
+    started = time.monotonic()
+    name = f"t0000.{EPOCH + number}"
+    seen = f"{FRONT}.data.some((trace) => trace.customdata?.includes('{name}'))"
+    for page in pages:
+        page.wait_for_function(seen, timeout=300_000)
+    return time.monotonic() - started
+
+
+@contextmanager
+def serving(out: Path) -> Iterator[str]:
+    """Serve the sweeps in a folder from this process, and give the address."""
+    app = create_app(ServiceSettings(out=out, limits=Limits(requests_per_second=0)))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+if __name__ == "__main__":
+    main()

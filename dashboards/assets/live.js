@@ -1,0 +1,263 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const phone = matchMedia("(max-width: 37.5rem)");
+  const byId = (id) => document.getElementById(id);
+  const setProps = (id, props) => window.dash_clientside.set_props?.(id, props);
+
+  // The theme: the system's, unless the switch says otherwise.
+  const stored = () => {
+    try {
+      return localStorage.getItem("sweeper-theme");
+    } catch {
+      return null; // storage may be forbidden
+    }
+  };
+  const theme = () => root.dataset.theme ?? (system.matches ? "dark" : "light");
+  if (["dark", "light"].includes(stored())) root.dataset.theme = stored();
+  const nameSwitch = () => {
+    const button = byId("switch");
+    if (button) button.textContent = theme() === "dark" ? "Light theme" : "Dark theme";
+  };
+  const retheme = () => {
+    nameSwitch();
+    setProps("theme", { data: `${theme()}${phone.matches ? " phone" : ""}` });
+  };
+  const switchTheme = () => {
+    const wanted = theme() === "dark" ? "light" : "dark";
+    root.dataset.theme = wanted;
+    try {
+      localStorage.setItem("sweeper-theme", wanted);
+    } catch {} // then it holds for this page only
+    retheme();
+  };
+  system.addEventListener("change", retheme);
+  phone.addEventListener("change", retheme);
+
+  // What is fetched: each address once, as long as it is shown.
+  const fetched = new Map();
+  const get = (url, read) => {
+    if (!fetched.has(url)) {
+      const answer = load(url).then((response) => response[read]());
+      answer.catch(() => fetched.delete(url));
+      fetched.set(url, answer);
+      if (fetched.size > 64) fetched.delete(fetched.keys().next().value);
+    }
+    return fetched.get(url);
+  };
+  const load = async (url, again = 3) => {
+    let response;
+    try {
+      response = await fetch(url, { credentials: "same-origin" });
+    } catch (error) {
+      if (!again) throw error; // the network may be back in a moment
+    }
+    if ((!response || response.status === 429) && again) {
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+      return load(url, again - 1);
+    }
+    if (!response.ok || response.redirected) throw new Error(await reason(response));
+    return response;
+  };
+  const reason = async (response) => {
+    if (response.status === 401 || response.redirected) return "You are signed out; load the page again.";
+    const text = await response.text();
+    try {
+      return JSON.parse(text).detail ?? text;
+    } catch {
+      return text.slice(0, 300) || `The service answered ${response.status}.`;
+    }
+  };
+  const notice = (text) => {
+    const place = byId("notice");
+    place.textContent = text;
+    place.hidden = !text;
+  };
+
+  // Figures.
+  const drawn = new Map();
+  const without = (url, name) => {
+    const address = new URL(url, location.href);
+    address.searchParams.delete(name);
+    return `${address.pathname}${address.search}`;
+  };
+  const figure = async (shown, _, id) => {
+    const { no_update } = window.dash_clientside;
+    const url = shown?.resources[id];
+    if (!url) return no_update;
+    const marksUrl = shown.resources[id.replace("figure-", "marks-")];
+    const look = `${theme()} ${phone.matches}`;
+    const wanted = `${url} ${marksUrl} ${look}`;
+    if (drawn.get(id) === wanted) return no_update;
+    drawn.set(id, wanted);
+    let parts;
+    try {
+      parts = await Promise.all([get(url, "json"), marksUrl ? get(marksUrl, "json") : null]);
+    } catch (error) {
+      drawn.delete(id);
+      notice(error.message);
+      return no_update;
+    }
+    if (drawn.get(id) !== wanted) return no_update; // something newer is on its way
+    const section = byId(id.replace("figure-", "section-"));
+    section.classList.toggle("empty", parts[0] === null);
+    if (parts[0] === null) return no_update;
+    let made = structuredClone(parts[0]);
+    made.layout.uirevision = without(url, "v");
+    if (parts[1]) mark(made, parts[1]);
+    if (theme() === "dark") made = sweeperFigures.repaint(made, SWEEPER_DARK);
+    if (phone.matches) made = sweeperFigures.narrow(made);
+    keepView(section, id, made.layout);
+    section.querySelector(".frame").style.height = `${made.layout.height ?? 450}px`;
+    return made;
+  };
+
+  // What somebody has zoomed or turned stays so, although axes that grow with the sweep come with new ends.
+  const supplied = new Map();
+  const keepView = (section, id, layout) => {
+    const before = supplied.get(id);
+    const ours = { revision: layout.uirevision, camera: JSON.stringify(layout.scene?.camera), ranges: {} };
+    const now = section.querySelector(".js-plotly-plot")?.layout ?? {};
+    const axes = Object.keys({ ...now, ...layout }).filter((name) => /^[xy]axis\d*$/.test(name));
+    for (const name of axes) ours.ranges[name] = JSON.stringify(layout[name]?.range);
+    supplied.set(id, ours);
+    if (before?.revision !== ours.revision) return;
+    for (const name of axes) {
+      const { autorange, range } = now[name] ?? {};
+      if (autorange === true || !range || JSON.stringify(range) === before.ranges[name]) continue;
+      layout[name] = { ...layout[name], range: [...range], autorange: false };
+    }
+    const camera = now.scene?.camera;
+    if (camera && layout.scene && JSON.stringify(camera) !== before.camera) layout.scene.camera = structuredClone(camera);
+  };
+
+  // The limits of the filters, what lies within them, and the point that they choose.
+  const mark = (made, marks) => {
+    const ink = SWEEPER_LIGHT;
+    const solid = made.data.some((trace) => trace.type === "scatter3d");
+    for (const trace of made.data) {
+      if (!Array.isArray(trace.customdata) || trace.name === "knee of the front") continue;
+      if (marks.allowed && !solid) {
+        const allowed = new Set(marks.allowed);
+        trace.selectedpoints = trace.customdata.flatMap((name, i) => (allowed.has(name) ? [i] : []));
+        trace.unselected = { marker: { opacity: 0.12 } };
+      }
+    }
+    if (!solid) {
+      const line = { color: ink.orange, width: 1.5, dash: "dash" };
+      const { epsilon, value } = marks.limits;
+      const shapes = (made.layout.shapes ??= []);
+      if (epsilon !== null) shapes.push({ type: "line", x0: epsilon, x1: epsilon, yref: "paper", y0: 0, y1: 1, line });
+      if (value !== null) shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line });
+    }
+    const { point } = marks;
+    if (!point) return;
+    const place = solid ? { x: [point.epsilon], y: [point.utility], z: [point.depth] } : { x: [point.epsilon], y: [point.value] };
+    made.data.push({
+      type: solid ? "scatter3d" : "scatter",
+      ...place,
+      mode: "markers",
+      marker: { symbol: solid ? "diamond-open" : "diamond-open", size: solid ? 9 : 19, color: ink.orange, line: { color: ink.orange, width: 3 } },
+      hoverinfo: "skip",
+      name: "picked point",
+    });
+  };
+
+  // Parts of the page. Markup comes from the service, which escapes every text; scripts in it would not run.
+  const placed = new Map();
+  const put = async (id, url) => {
+    const place = byId(id);
+    if (placed.get(id) === url) return;
+    placed.set(id, url);
+    let markup;
+    try {
+      markup = await get(url, "text");
+    } catch (error) {
+      placed.delete(id);
+      notice(error.message);
+      return;
+    }
+    if (placed.get(id) === url && place.dataset.markup !== markup) exchange(place, markup);
+  };
+  const exchange = (place, markup) => {
+    const inside = (what) => [...place.querySelectorAll(what)];
+    const kept = {
+      checked: inside("input:checked").map((box) => box.value),
+      open: inside("details").map((one) => one.open),
+      scrolls: inside(".scroll").map((one) => [one.scrollLeft, one.scrollTop]),
+      focus: inside("a, button, input, summary, [tabindex]").indexOf(document.activeElement),
+    };
+    const first = place.dataset.markup === undefined;
+    place.innerHTML = place.dataset.markup = markup;
+    place.dataset.markup = markup;
+    for (const box of inside("input[type=checkbox]")) box.checked = kept.checked.includes(box.value);
+    if (!first) inside("details").forEach((one, i) => (one.open = kept.open[i] ?? one.open));
+    inside(".scroll").forEach((one, i) => kept.scrolls[i] && one.scrollTo(...kept.scrolls[i]));
+    if (kept.focus >= 0) inside("a, button, input, summary, [tabindex]")[kept.focus]?.focus({ preventScroll: true });
+  };
+
+  // The page as a whole.
+  const page = (shown) => {
+    if (!shown) return "";
+    document.title = `${shown.title} · Sweeper`;
+    notice(shown.notice);
+    byId("tabs").hidden = !shown.tab;
+    for (const [tab, href] of Object.entries(shown.tabs)) {
+      const link = byId(`tab-${tab}`);
+      link.setAttribute("href", href);
+      if (tab === shown.tab) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    for (const section of document.querySelectorAll("[id^=section-]")) {
+      section.hidden = !(section.id.replace("section-", "figure-") in shown.resources);
+    }
+    for (const place of document.querySelectorAll("[id^=part-]")) {
+      place.hidden = !(place.id in shown.resources);
+      if (!place.hidden) put(place.id, shown.resources[place.id]);
+    }
+    byId("control-radius").hidden = shown.radii.length < 2;
+    document.querySelectorAll("[id^=control-minimum-]").forEach((one, i) => (one.hidden = i >= shown.names.length));
+    const pulse = byId("pulse");
+    pulse.textContent = !shown.tab ? "" : shown.running ? "live" : "ended";
+    pulse.classList.toggle("on", Boolean(shown.tab && shown.running));
+    nameSwitch();
+    nameThumbs();
+    return "";
+  };
+
+  // Sliders say what they are, and their values as people read them.
+  const nameThumbs = () => {
+    for (const label of document.querySelectorAll(".filter > label, .control > label")) {
+      const thumb = label.parentElement.querySelector("[role=slider]");
+      if (!thumb) continue;
+      thumb.setAttribute("aria-label", label.textContent);
+      thumb.setAttribute("aria-valuetext", label.textContent);
+    }
+  };
+  new MutationObserver(nameThumbs).observe(root, { childList: true, subtree: true });
+
+  // Links within the page change the address without loading it again.
+  const go = (url) => {
+    history.pushState(null, "", url);
+    dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+    scrollTo({ top: 0 });
+  };
+  document.addEventListener("click", (event) => {
+    if (event.target.closest?.("#switch")) switchTheme();
+    const link = event.target.closest?.("a[data-local]");
+    if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    go(link.href);
+  });
+  document.addEventListener("submit", (event) => {
+    if (!event.target.matches("form[data-local]")) return;
+    event.preventDefault();
+    const query = new URLSearchParams(new FormData(event.target)).toString();
+    if (query.includes("&")) go(`/?${query}`);
+    else notice("Choose at least two sweeps to compare.");
+  });
+  document.addEventListener("visibilitychange", () => setProps("tick", { disabled: document.hidden }));
+
+  window.dash_clientside = { ...window.dash_clientside, live: { figure, page } };
+})();

@@ -1,0 +1,270 @@
+"""What happens on a click, a key and a tick: one decision in Python, and drawing in the browser.
+
+`update` turns the address, the controls and the state of the sweeps into what is shown: addresses of resources that
+the browser fetches. While nothing changes nothing is sent.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import log10
+from typing import Any
+
+from dash import ClientsideFunction, Dash, Input, Output, State, no_update
+
+from dashboards.comparison import PANELS as COMPARED
+from dashboards.live._layout import FIGURES_OF, LARGEST_EPSILON, MINIMUMS, PARTS_OF, SMALLEST_EPSILON, TITLES
+from dashboards.live._snapshots import Snapshot, Snapshots
+from dashboards.live._view import PREFIX, Tab, View
+from dashboards.text import number, radius_of, show
+from sweeper.errors import SweeperError
+
+LABELLED = ("max-epsilon", *(f"minimum-{i}" for i in range(MINIMUMS)))
+CONTROLS = ("space", "axis", "radius", *LABELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the page shows: all that the browser needs to know.
+
+    Attributes:
+        resources: by the place on the page, where its content is fetched from.
+        title: of the window.
+        tab: of the sweep, empty on other pages.
+        tabs: by tab, the address that leads there.
+        running: whether more may come.
+        notice: why something is missing, in a sentence.
+        names: of the objectives that have a slider.
+        radii: names of the certificates on the radius slider, the utility first.
+        search: the address that all this belongs to, from its question mark on.
+        click: when the last click was that was answered.
+    """
+
+    resources: Mapping[str, str] = field(default_factory=dict)
+    title: str = "Sweeps"
+    tab: str = ""
+    tabs: Mapping[str, str] = field(default_factory=dict)
+    running: bool = False
+    notice: str = ""
+    names: Sequence[str] = ()
+    radii: Sequence[str] = ()
+    search: str = ""
+    click: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        content = {key: getattr(self, key) for key in self.__dataclass_fields__}
+        return content | {"names": list(self.names), "radii": list(self.radii)}
+
+
+def show_view(snapshots: Snapshots, view: View) -> Shown:
+    """Return what a view shows of the sweeps as they are."""
+    try:
+        if view.sweep:
+            return _sweep(snapshots.get(view.sweep), view)
+        if view.compared:
+            return _comparison([snapshots.get(name) for name in view.compared], view)
+    except SweeperError as error:
+        return Shown(notice=str(error), title="Not found")
+    return Shown(resources={"part-sweeps": _address("part", "sweeps", View(), snapshots.token())}, running=True)
+
+
+def _sweep(snapshot: Snapshot, view: View) -> Shown:
+    plain = View(sweep=view.sweep)
+    head = {"part-head": _address("part", "head", plain, snapshot.token)}
+    if snapshot.data is None:
+        return Shown(resources=head, title=snapshot.name, running=True)
+    filters = replace(plain, max_epsilon=view.max_epsilon, minimum=view.minimum, point=view.point)
+    resources = head
+    for name in FIGURES_OF[view.tab]:
+        asked = replace(plain, linear=view.linear)
+        drawn = name
+        if name == "front":
+            asked, drawn = replace(asked, radius=view.radius), "front-3d" if view.solid else "front"
+            marked = replace(filters, radius=view.radius)
+            resources["marks-front"] = _address("marks", "front", marked, snapshot.token)
+        resources[f"figure-{name}"] = _address("figure", drawn, asked, snapshot.token)
+    for name in PARTS_OF[view.tab]:
+        resources[f"part-{name}"] = _address("part", name, filters if name == "picked" else plain, snapshot.token)
+    return Shown(
+        resources=resources,
+        title=f"{snapshot.data.name}: {TITLES[view.tab].lower()}",
+        tab=view.tab.value,
+        tabs={tab.value: f"/{replace(view, tab=tab).query()}" for tab in Tab},
+        running=snapshot.running,
+        names=objectives(snapshot),
+        radii=radii(snapshot),
+    )
+
+
+def _comparison(snapshots: Sequence[Snapshot], view: View) -> Shown:
+    asked = View(compared=view.compared, anyway=view.anyway, linear=view.linear)
+    token = "-".join(snapshot.token[:6] for snapshot in snapshots)
+    missing = next((snapshot for snapshot in snapshots if snapshot.data is None), None)
+    if missing is not None:
+        return Shown(notice=f"{missing.name}: {missing.trouble}", title="Comparison", running=True)
+    resources = {"part-compared": _address("part", "compared", asked, token)}
+    resources |= {f"figure-{name}": _address("figure", name, asked, token) for name in COMPARED}
+    return Shown(resources=resources, title="Comparison", running=any(snapshot.running for snapshot in snapshots))
+
+
+def _address(kind: str, name: str, view: View, token: str) -> str:
+    query = view.query()
+    return f"{PREFIX}{kind}/{name}{query}{'&' if query else '?'}v={token}"
+
+
+def objectives(snapshot: Snapshot) -> tuple[str, ...]:
+    """The objectives that have a slider: what the point to pick must reach at least."""
+    if snapshot.data is None:
+        return ()
+    return tuple(o.name for o in snapshot.data.result.objectives if o.name != "epsilon")[:MINIMUMS]
+
+
+def radii(snapshot: Snapshot) -> tuple[str, ...]:
+    """What stands on the radius slider: the utility, then every certificate by radius."""
+    return () if snapshot.data is None else (snapshot.data.utility, *snapshot.data.certificates)
+
+
+def controlled(view: View, shown: Shown, values: Mapping[str, Any]) -> View:
+    """Return the view that the controls ask for; a control that stands where the view puts it asks for nothing.
+
+    Args:
+        view: as the address has it.
+        shown: what is on the page.
+        values: of every control.
+    """
+    before = values_of(view, shown)
+    moved = {name for name, value in before.items() if values[name] is not None and values[name] != value}
+    if "space" in moved:
+        view = replace(view, solid=values["space"] == "3d")
+    if "axis" in moved:
+        view = replace(view, linear="log" not in values["axis"])
+    if "radius" in moved:
+        index = int(values["radius"])
+        view = replace(view, radius=shown.radii[index] if 0 < index < len(shown.radii) else "")
+    if "max-epsilon" in moved:
+        limit = float(values["max-epsilon"])
+        view = replace(view, max_epsilon=None if limit >= LARGEST_EPSILON else float(f"{10**limit:.3g}"), point=None)
+    for number_, name in enumerate(shown.names):
+        if f"minimum-{number_}" in moved:
+            floor = float(values[f"minimum-{number_}"])
+            kept = {other: value for other, value in view.minimum.items() if other != name}
+            view = replace(view, minimum=kept | ({name: floor} if floor > 0 else {}), point=None)
+    return view
+
+
+def values_of(view: View, shown: Shown) -> dict[str, Any]:
+    """Return the value of every control for a view."""
+    epsilon = LARGEST_EPSILON
+    if view.max_epsilon is not None and view.max_epsilon > 0:
+        epsilon = min(max(round(log10(view.max_epsilon), 2), SMALLEST_EPSILON), LARGEST_EPSILON)
+    floors = {f"minimum-{i}": 0.0 for i in range(MINIMUMS)}
+    floors |= {f"minimum-{i}": min(max(view.minimum.get(n, 0.0), 0.0), 1.0) for i, n in enumerate(shown.names)}
+    return {
+        "space": "3d" if view.solid else "2d",
+        "axis": [] if view.linear else ["log"],
+        "radius": shown.radii.index(view.radius) if view.radius in shown.radii else 0,
+        "max-epsilon": epsilon,
+        **floors,
+    }
+
+
+def labels_of(view: View, shown: Shown) -> dict[str, str]:
+    """Return the words beside every filter, empty where it has no meaning."""
+    limit = "any" if view.max_epsilon is None else number(view.max_epsilon)
+    floors = [f"{name} ≥ {show(name, view.minimum[name]) if name in view.minimum else 'any'}" for name in shown.names]
+    floors += [""] * (MINIMUMS - len(floors))
+    return {"max-epsilon": f"epsilon ≤ {limit}", **{f"minimum-{i}": words for i, words in enumerate(floors)}}
+
+
+def marks_of(shown: Shown) -> dict[int, str]:
+    """Return the radii on the slider; 0 is the utility itself."""
+    return {i: (radius_of(name) or "0") if i else "0" for i, name in enumerate(shown.radii or ("",))}
+
+
+def register(page: Dash, snapshots: Snapshots) -> None:
+    """Let the page answer."""
+    outputs = [
+        Output("url", "search"),
+        Output("shown", "data"),
+        *(Output(name, "value") for name in CONTROLS),
+        Output("radius", "marks"),
+        Output("radius", "max"),
+        *(Output(f"label-{name}", "children") for name in LABELLED),
+    ]
+    inputs = [Input("url", "search"), Input("tick", "n_intervals"), Input("figure-front", "clickData")]
+
+    @page.callback(
+        outputs,
+        [*inputs, *(Input(name, "value") for name in CONTROLS)],
+        State("shown", "data"),
+    )
+    async def _update(search: str, _: int, click: Any, *rest: Any) -> list[Any]:
+        *values, known = rest
+        asked = dict(zip(CONTROLS, values, strict=True))
+        return await asyncio.to_thread(update, snapshots, search or "", click, asked, known)
+
+    for name in ("front", *(n for names in FIGURES_OF.values() for n in names if n != "front"), *COMPARED):
+        page.clientside_callback(
+            ClientsideFunction("live", "figure"),
+            Output(f"figure-{name}", "figure"),
+            Input("shown", "data"),
+            Input("theme", "data"),
+            State(f"figure-{name}", "id"),
+        )
+    page.clientside_callback(ClientsideFunction("live", "page"), Output("done", "children"), Input("shown", "data"))
+
+
+def update(
+    snapshots: Snapshots,
+    search: str,
+    click: Any,
+    values: Mapping[str, Any],
+    known: Mapping[str, Any] | None,
+) -> list[Any]:
+    """Return every output of the page, `dash.no_update` for what stays.
+
+    What was moved or clicked is seen from what the page showed before, not from what Dash says has triggered: a tick
+    that overtakes a click must not undo it.
+
+    Args:
+        snapshots: of the sweeps.
+        search: the address from its question mark on.
+        click: what was clicked in the front last.
+        values: of every control.
+        known: what the page shows now.
+    """
+    shown_before = Shown(**known) if known else None
+    view = View.parse(search)
+    if shown_before is not None and shown_before.search == search:  # otherwise somebody followed a link
+        view = controlled(view, shown_before, values)
+        if stamp_of(click) != shown_before.click:
+            view = replace(view, point=clicked(click) or view.point)
+    query = search if view == View.parse(search) else view.query()
+    shown = replace(show_view(snapshots, view), search=query, click=stamp_of(click))
+    fresh = shown.to_json() != known
+    wanted = values_of(view, shown)
+    labels = labels_of(view, shown)
+    marks = marks_of(shown)
+    return [
+        query if query != search else no_update,
+        shown.to_json() if fresh else no_update,
+        *(wanted[name] if wanted[name] != values[name] else no_update for name in CONTROLS),
+        marks if fresh else no_update,
+        len(marks) - 1 if fresh else no_update,
+        *(labels[name] if fresh else no_update for name in LABELLED),
+    ]
+
+
+def stamp_of(click: Any) -> int:
+    """Return when a click was, 0 without one."""
+    return int(click.get("timestamp") or 0) if isinstance(click, Mapping) else 0
+
+
+def clicked(click: Any) -> tuple[str, int] | None:
+    """Return the point of a click, None for another place."""
+    try:
+        name = str(click["points"][0]["customdata"])
+    except (KeyError, IndexError, TypeError):
+        return None
+    return View.parse(f"point={name}").point

@@ -1,0 +1,210 @@
+"""The skeleton of the page: every control and the place of every figure; what is in them comes later.
+
+A figure stands in its place once, whichever tab it belongs to; the page hides what its tab does not have.
+"""
+
+from typing import Any
+
+from dash import dcc, html
+
+from dashboards.comparison import PANELS as COMPARED
+from dashboards.live._view import Tab
+from dashboards.report import PANELS, Panel
+
+TICK_MILLISECONDS = 2000
+MINIMUMS = 3  # sliders for objectives beside epsilon
+LARGEST_EPSILON = 2.0  # in its logarithm; the slider's right end is no limit
+SMALLEST_EPSILON = -2.0
+FIGURES_OF: dict[Tab, tuple[str, ...]] = {
+    Tab.FRONT: ("front",),
+    Tab.ROBUSTNESS: ("robustness", "temperature"),
+    Tab.TRIALS: ("trajectories",),
+    Tab.SEARCH: ("hypervolume", "importances", "configurations", "architectures", "repeats"),
+    Tab.COST: (),
+    Tab.EXPORT: (),
+}
+PARTS_OF: dict[Tab, tuple[str, ...]] = {
+    Tab.FRONT: ("picked", "headline", "points"),
+    Tab.ROBUSTNESS: (),
+    Tab.TRIALS: ("records",),
+    Tab.SEARCH: (),
+    Tab.COST: ("cost",),
+    Tab.EXPORT: ("exports",),
+}
+TITLES = {
+    Tab.FRONT: "Front",
+    Tab.ROBUSTNESS: "Robustness",
+    Tab.TRIALS: "Trials",
+    Tab.SEARCH: "Search",
+    Tab.COST: "Cost",
+    Tab.EXPORT: "Export",
+}
+_CONFIG: Any = {
+    "displaylogo": False,
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+    "modeBarButtonsToRemove": ["lasso2d", "select2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "resetCameraLastSave3d"],
+}
+_LOCAL: Any = {"data-local": "true"}
+_MARKS = {-2: "0.01", -1: "0.1", 0: "1", 0.477: "3", 1: "10", 2: "any"}
+_SHARES = {0: "0", 0.25: "25 %", 0.5: "50 %", 0.75: "75 %", 1: "100 %"}
+
+
+def layout() -> html.Div:
+    """Return the page without its numbers."""
+    return html.Div(
+        [
+            dcc.Location(id="url", refresh=False),
+            dcc.Interval(id="tick", interval=TICK_MILLISECONDS),
+            dcc.Store(id="shown"),
+            dcc.Store(id="theme"),
+            html.Div(id="done", hidden=True),
+            html.A("Skip to the content", href="#content", className="skip"),
+            _bar(),
+            html.Main(
+                [
+                    html.P(id="notice", role="status", hidden=True, className="banner"),
+                    html.Div(id="part-sweeps"),
+                    html.Div(id="part-head"),
+                    _tabs(),
+                    _front(),
+                    *(_panel(panel.figure, panel.heading, panel.caption, wide=panel.wide) for panel in _others()),
+                    html.Div(id="part-compared"),
+                    *(_panel(name, heading, caption) for name, (heading, caption) in COMPARED.items()),
+                    *(html.Div(id=f"part-{name}") for name in ("headline", "points", "records", "cost", "exports")),
+                ],
+                id="content",
+                tabIndex=-1,
+            ),
+        ],
+        className="live",
+    )
+
+
+def _aria(**words: str) -> Any:
+    """Return the attributes of one element that tell who does not see it what it is."""
+    return {f"aria-{key}": value for key, value in words.items()}
+
+
+def _others() -> list[Panel]:
+    """The report's panels beside the front; those of one tab in the order of the tab."""
+    panels = {panel.figure: panel for panel in PANELS}
+    return [panels[name] for names in FIGURES_OF.values() for name in names if name != "front"]
+
+
+def _bar() -> html.Div:
+    return html.Div(
+        [
+            html.A("Sweeper", href="/", className="brand", **_LOCAL),
+            html.Span(id="pulse", role="status", className="pulse"),
+            html.Button("Theme", id="switch", type="button", className="button", title="Dark or light"),
+        ],
+        className="bar",
+        role="banner",
+    )
+
+
+def _tabs() -> html.Nav:
+    links = [html.A(TITLES[tab], id=f"tab-{tab.value}", href="/", **_LOCAL) for tab in Tab]
+    return html.Nav(links, id="tabs", className="tabs", hidden=True, **_aria(label="Parts of the sweep"))
+
+
+def _front() -> html.Section:
+    caption = next(panel.caption for panel in PANELS if panel.figure == "front")
+    return html.Section(
+        [
+            html.Div(
+                [
+                    html.H2("The front"),
+                    _controls(),
+                    html.Figure([_graph("front", "The front"), html.Figcaption(caption)]),
+                ],
+            ),
+            html.Aside([html.H2("Pick a point"), *_filters(), html.Div(id="part-picked")], className="pick"),
+        ],
+        id="section-front",
+        className="split",
+        hidden=True,
+    )
+
+
+def _controls() -> html.Div:
+    spaces = [{"label": "2-D", "value": "2d"}, {"label": "3-D", "value": "3d"}]
+    return html.Div(
+        [
+            _group("Dimensions", "space", dcc.RadioItems(spaces, "2d", id="space", inline=True)),
+            _group(
+                "Epsilon axis", "axis", dcc.Checklist([{"label": "logarithmic", "value": "log"}], ["log"], id="axis")
+            ),
+            html.Div(
+                [
+                    html.Label("Robust to radius", id="label-radius"),
+                    html.Div(
+                        dcc.Slider(id="radius", min=0, max=1, step=None, value=0, marks={0: "0"}, included=False),
+                        role="group",
+                        **_aria(labelledby="label-radius"),
+                    ),
+                ],
+                id="control-radius",
+                className="control grow",
+            ),
+        ],
+        className="controls",
+    )
+
+
+def _group(title: str, name: str, inner: Any) -> html.Div:
+    words = html.Span(title, id=f"label-{name}", className="label")
+    return html.Div([words, html.Div(inner, role="group", **_aria(labelledby=f"label-{name}"))], className="control")
+
+
+def _filters() -> list[Any]:
+    epsilon = dcc.Slider(
+        id="max-epsilon",
+        min=SMALLEST_EPSILON,
+        max=LARGEST_EPSILON,
+        step=0.01,
+        value=LARGEST_EPSILON,
+        marks=_MARKS,
+        included=True,
+        updatemode="mouseup",
+        allow_direct_input=False,
+    )
+    return [
+        _filter("max-epsilon", "epsilon ≤ any", epsilon),
+        *(_filter(f"minimum-{number}", "", _share(number)) for number in range(MINIMUMS)),
+    ]
+
+
+def _share(number: int) -> dcc.Slider:
+    return dcc.Slider(
+        id=f"minimum-{number}",
+        min=0,
+        max=1,
+        step=0.01,
+        value=0,
+        marks=_SHARES,
+        included=False,
+        updatemode="mouseup",
+        allow_direct_input=False,
+    )
+
+
+def _filter(name: str, words: str, slider: Any) -> html.Div:
+    return html.Div(
+        [html.Label(words, id=f"label-{name}"), html.Div(slider, role="group", **_aria(labelledby=f"label-{name}"))],
+        id=f"control-{name}",
+        className="filter",
+    )
+
+
+def _panel(name: str, heading: str, caption: str, *, wide: bool = False) -> html.Section:
+    graph = _graph(name, heading)
+    inner = html.Div(graph, className="wide", tabIndex=0) if wide else graph
+    words = [html.H2(heading), html.Figure([inner, html.Figcaption(caption)])]
+    return html.Section(words, id=f"section-{name}", hidden=True)
+
+
+def _graph(name: str, heading: str) -> html.Div:
+    graph = dcc.Graph(id=f"figure-{name}", config=_CONFIG, responsive=True, className="plot")
+    return html.Div(graph, role="img", className="frame", **_aria(label=f"Figure: {heading}"))

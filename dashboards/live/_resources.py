@@ -1,0 +1,250 @@
+"""What browsers fetch: figures as JSON, parts of the page as HTML, each made once for each state of a sweep.
+
+Figures are drawn in the light theme; the page repaints them. What an address asks for beyond what a figure depends on
+makes no second copy.
+"""
+
+import gzip
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from dashboards import _sections as sections
+from dashboards import _tables as tables
+from dashboards import comparison as compared
+from dashboards._html import Html, join, tag
+from dashboards._page import untitled
+from dashboards.data import SweepData, finite
+from dashboards.figures import (
+    COMPARISON_FIGURES,
+    FIGURES,
+    LIGHT,
+    Figure,
+    as_json,
+    front,
+    front3d,
+    is_empty,
+    linear_epsilon,
+)
+from dashboards.live import _parts as parts
+from dashboards.live._snapshots import Snapshot, Snapshots
+from dashboards.live._view import View
+from sweeper.comparison import Comparison, ComparisonError, compare
+from sweeper.errors import PickError, UnknownSweepError
+from sweeper.pick import meeting
+from sweeper.rows import plain
+
+KINDS = ("figure", "part", "marks", "file")
+KEPT_COMPARISONS = 8
+_ALWAYS = ("front", "front-3d", "trajectories", "hypervolume", "importances")  # also while they have nothing to show
+_EPSILON = ("front", "front-3d", "architectures", "repeats", "robustness", "trajectories", "fronts", "attainment")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One answer, compressed."""
+
+    content: bytes
+    media_type: str
+    filename: str = ""
+
+
+class Resources:
+    """What browsers fetch of the sweeps.
+
+    Args:
+        snapshots: of the sweeps that may be seen.
+        tracking: where browsers find the tracking server, if not under the address that sweeps report to.
+        now: tells the time.
+    """
+
+    def __init__(
+        self, snapshots: Snapshots, tracking: str | None = None, now: Callable[[], datetime] = datetime.now
+    ) -> None:
+        self._snapshots, self._tracking, self._now = snapshots, tracking, now
+        self._compared: OrderedDict[str, Snapshot] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, kind: str, name: str, view: View) -> Made:
+        """Return a figure, a part, marks or a file: ``figure/front``, ``part/head``, ``marks/front``, ``file/card.md``.
+
+        Raises:
+            SweeperError: no such sweep or resource, or a sweep without data.
+        """
+        if (kind, name) == ("part", "sweeps"):
+            return _html(parts.sweeps(self._snapshots.listed(), self._now()))
+        if view.compares:
+            return self._of_comparison(kind, name, view)
+        snapshot = self._snapshots.get(view.sweep)
+        match kind, name:
+            case "figure", _ if name in FIGURES:
+                radius, linear = _options(snapshot, name, view)
+                make = partial(_figure, name, snapshot, radius, linear)
+                return snapshot.once((kind, name, radius, linear), make)
+            case "part", "picked":
+                return _html(parts.picked(snapshot, view, self._address(snapshot)))
+            case "part", "records":
+                return snapshot.once((kind, name), lambda: _html(_records(snapshot, self._address(snapshot))))
+            case "part", _ if name in _PARTS:
+                return snapshot.once((kind, name), lambda: _html(_PARTS[name](snapshot)))
+            case "file", _ if name in parts.FILES:
+                return _file(name, snapshot, view)
+            case "marks", "front":
+                return _json(marks(snapshot.sweep(), view))
+        raise UnknownSweepError("Expected a figure or a part of the live page; got another name")
+
+    def _address(self, snapshot: Snapshot) -> str | None:
+        return None if snapshot.data is None else parts.tracking_address(snapshot.data, self._tracking)
+
+    def _of_comparison(self, kind: str, name: str, view: View) -> Made:
+        """Return a part of a comparison; the last few comparisons are kept, each for one state of its sweeps."""
+        snapshots = [self._snapshots.get(sweep) for sweep in view.compared]
+        state = "/".join([*(f"{snapshot.name}={snapshot.token}" for snapshot in snapshots), str(view.anyway)])
+        with self._lock:
+            kept = self._compared.setdefault(state, Snapshot("", state))
+            self._compared.move_to_end(state)
+            while len(self._compared) > KEPT_COMPARISONS:
+                self._compared.popitem(last=False)
+
+        def comparison() -> Comparison:
+            return kept.once("comparison", lambda: _compare(snapshots, view))
+
+        def make() -> Made:
+            return _html(_compared(comparison, view)) if kind == "part" else _overlaid(name, comparison, view)
+
+        if name not in (("compared",) if kind == "part" else COMPARISON_FIGURES):
+            raise UnknownSweepError("Expected a figure or a part of a comparison; got another name")
+        return kept.once((kind, name, view.linear), make)
+
+
+def _overlaid(name: str, comparison: Callable[[], Comparison], view: View) -> Made:
+    try:
+        drawn = COMPARISON_FIGURES[name](comparison(), LIGHT)
+    except ComparisonError:
+        return _json(None)
+    return _json(_drawn(name, drawn, linear=view.linear and name in _EPSILON))
+
+
+def _compare(snapshots: list[Snapshot], view: View) -> Comparison:
+    return compare([(snapshot.name, snapshot.sweep().result) for snapshot in snapshots], anyway=view.anyway)
+
+
+def _compared(comparison: Callable[[], Comparison], view: View) -> Html:
+    try:
+        made = comparison()
+    except ComparisonError as error:
+        return parts.refused(str(error), view)
+    title = " and ".join(group.name for group in made.groups)
+    return join([compared.head(made, title), compared.differences(made), compared.table(made)])
+
+
+def _records(snapshot: Snapshot, address: str | None) -> Html:
+    data = snapshot.sweep()
+    link = (lambda run: parts.run_link(address, run)) if address else (lambda _: None)
+    return tag(
+        "section", tag("h2", "Records"), tables.decisions_table(data), tables.trials_table(data, link), id="records"
+    )
+
+
+def _growing(snapshot: Snapshot) -> Html | None:
+    words = (
+        "This sweep runs: every further trial adds to these prices, and the trials of the last seconds may be missing."
+    )
+    return tag("p", words, class_="banner", role="note") if snapshot.running else None
+
+
+_PARTS: dict[str, Callable[[Snapshot], Html]] = {
+    "head": parts.sweep_head,
+    "headline": lambda snapshot: sections.headline(snapshot.sweep()),
+    "points": lambda snapshot: tables.front_table(snapshot.sweep()),
+    "cost": lambda snapshot: join(
+        [_growing(snapshot), sections.cost(snapshot.sweep()), sections.claim(snapshot.sweep())]
+    ),
+    "exports": lambda snapshot: join([parts.exports(snapshot.name), sections.how_to_pick(snapshot.sweep())]),
+}
+
+
+def _options(snapshot: Snapshot, name: str, view: View) -> tuple[str, bool]:
+    """Return what the figure depends on beside the sweep: a certificate that the sweep has, and the axis."""
+    known = snapshot.data is not None and view.radius in snapshot.data.certificates
+    radius = view.radius if known and name in ("front", "front-3d") else ""
+    return radius, view.linear and name in _EPSILON
+
+
+def _figure(name: str, snapshot: Snapshot, radius: str, linear: bool) -> Made:
+    data = snapshot.sweep()
+    match name:
+        case "front" if radius:
+            drawn = front.plot(front.info(data, utility=radius), LIGHT)
+        case "front-3d" if radius:
+            drawn = front3d.plot(front3d.info(data, certificate=radius), LIGHT)
+        case _:
+            drawn = FIGURES[name](data, LIGHT)
+    return _json(_drawn(name, drawn, linear=linear))
+
+
+def _drawn(name: str, drawn: Figure, *, linear: bool) -> dict[str, Any] | None:
+    if is_empty(drawn) and name not in _ALWAYS:
+        return None
+    return untitled(as_json(linear_epsilon(drawn) if linear else drawn))
+
+
+def marks(data: SweepData, view: View) -> dict[str, Any]:
+    """What the filters mark on the front: their limits, the points within them, and the point they choose.
+
+    Args:
+        data: the sweep.
+        view: with the filters.
+
+    Returns:
+        ``allowed``, names of points, None where nothing is filtered; ``limits``, of epsilon and of the value on the
+        vertical axis; ``point``, the place of the chosen one and its name, None without one.
+    """
+    axis = view.radius if view.radius in data.certificates else data.utility
+    depth = axis if view.radius else data.certificate or data.utility
+    try:
+        allowed = meeting(data.result, view.max_epsilon, view.minimum)
+        point = parts.chosen(data, view)
+    except PickError:
+        allowed, point = (), None
+    filtered = view.max_epsilon is not None or bool(view.minimum)
+    drawn = point is not None and finite(point, "epsilon", axis)
+    return {
+        "allowed": [f"{p.trial}.{p.epoch}" for p in allowed] if filtered else None,
+        "limits": {"epsilon": view.max_epsilon, "value": view.minimum.get(axis)},
+        "point": {
+            "name": f"{point.trial}.{point.epoch}",
+            "epsilon": point.values["epsilon"],
+            "value": point.values[axis],
+            "utility": point.values.get(data.utility),
+            "depth": point.values.get(depth),
+        }
+        if point is not None and drawn
+        else None,
+    }
+
+
+def _file(name: str, snapshot: Snapshot, view: View) -> Made:
+    point = parts.chosen(snapshot.sweep(), view)
+    text = parts.file(snapshot, name, point)
+    media_type = "application/json" if name.endswith("json") else "text/markdown; charset=utf-8"
+    return Made(gzip.compress(text.encode()), media_type, _safe(f"{snapshot.name}-{point.trial}-{point.epoch}-{name}"))
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)
+
+
+def _json(value: Any) -> Made:
+    text = json.dumps(plain(value), allow_nan=False, separators=(",", ":"))
+    return Made(gzip.compress(text.encode(), 4), "application/json")
+
+
+def _html(markup: Html) -> Made:
+    return Made(gzip.compress(str(markup).encode(), 4), "text/html; charset=utf-8")

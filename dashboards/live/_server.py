@@ -1,0 +1,199 @@
+"""Routes of the live page, and Dash behind them.
+
+Dash's own FastAPI backend adds a middleware to the application that it is given, answers every unknown path with the
+page, opens a web socket and runs callbacks on the event loop. Here it gets an application of its own instead, without
+the web socket, to which only the page's paths are passed: whatever stands in front of the application's routes stands
+in front of these too.
+"""
+
+import gzip
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, cast
+
+from dash import Dash
+from dash.backends._fastapi import FastAPIDashServer
+from fastapi import FastAPI, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from dashboards._page import variables
+from dashboards.figures import DARK, LIGHT, exchange
+from dashboards.live._callbacks import register
+from dashboards.live._layout import layout
+from dashboards.live._resources import KINDS, Resources
+from dashboards.live._snapshots import Catalog, Snapshots
+from dashboards.live._view import PREFIX, View
+
+_ASSETS = {
+    "page.css": ("text/css", ("report.css", "live.css")),
+    "page.js": ("text/javascript", ("figures.js", "tables.js", "live.js")),
+    "icon.svg": ("image/svg+xml", ("icon.svg",)),
+}
+_RENDERER = "renderer.js"
+_UNUSED = "/dash_table/"
+_PLOTLY = f'<link rel="preload" as="script" href="{PREFIX}_dash-component-suites/plotly/package_data/plotly.min.js">'
+_INDEX = f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+{{%metas%}}
+<meta name="color-scheme" content="light dark">
+<title>{{%title%}}</title>
+<link rel="icon" type="image/svg+xml" href="{PREFIX}icon.svg">
+{{%css%}}
+<link rel="stylesheet" href="{PREFIX}page.css?v=VERSION">
+<script src="{PREFIX}page.js?v=VERSION"></script>
+</head>
+<body>
+<noscript>This page needs JavaScript; sweeper show and sweeper front do without.</noscript>
+{{%app_entry%}}
+{{%config%}}
+{{%scripts%}}
+{{%renderer%}}
+</body>
+</html>"""
+
+
+class _Backend(FastAPIDashServer):
+    """Dash's backend without a web socket and without an answer to every path."""
+
+    websocket_capability = False
+
+    def __init__(self, server: FastAPI) -> None:
+        super().__init__(server)
+        self._packed: dict[str, Response] = {}
+
+    def setup_catchall(self, dash_app: Dash) -> None:
+        """Leave unknown paths unknown."""
+
+    def serve_component_suites(
+        self, dash_app: Dash, package_name: str, fingerprinted_path: str, request: Request
+    ) -> Response:
+        """Return a script of Dash's, compressed once; only names that Dash knows come to be kept."""
+        if "gzip" not in request.headers.get("accept-encoding", "") or "if-none-match" in request.headers:
+            return cast("Response", super().serve_component_suites(dash_app, package_name, fingerprinted_path, request))
+        name = f"{package_name}/{fingerprinted_path}"
+        if name not in self._packed:
+            plain = super().serve_component_suites(dash_app, package_name, fingerprinted_path, request)
+            headers = {key: plain.headers[key] for key in ("cache-control", "etag") if key in plain.headers}
+            headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+            self._packed[name] = Response(gzip.compress(plain.body, 6), 200, headers, plain.media_type)
+        return self._packed[name]
+
+
+class _Live(Dash):
+    """Dash whose page has no inline script, so that a policy may forbid them."""
+
+    def interpolate_index(self, *args: Any, **parts: Any) -> str:
+        """Return the page, which asks for Plotly at once and for Dash's tables not at all."""
+        filled: Any = super().interpolate_index
+        kept = [line for line in str(parts["scripts"]).splitlines() if _UNUSED not in line]
+        return str(filled(*args, **parts | {"scripts": "\n".join([_PLOTLY, *kept])}))
+
+    def _generate_renderer(self) -> str:
+        return f'<script id="_dash-renderer" src="{PREFIX}{_RENDERER}"></script>'
+
+
+class _Passed:
+    """Hands requests to the page's own application, as if they had come for another path if one is given."""
+
+    def __init__(self, inner: FastAPI, path: str | None = None) -> None:
+        self._inner, self._path = inner, path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._inner(scope if self._path is None else {**scope, "path": self._path}, receive, send)
+
+
+def mount(app: FastAPI, catalog: Catalog, *, tracking: str | None = None) -> None:
+    """Add the live page to an application, which answers the errors of its catalog itself.
+
+    Args:
+        app: gets the routes ``/`` and everything under ``/live/``, all of them for reading only.
+        catalog: of the sweeps that may be seen.
+        tracking: where browsers find the tracking server, if not under the address that sweeps report to.
+    """
+    inner = FastAPI(openapi_url=None)
+    snapshots = Snapshots(catalog)
+    _add_assets(inner)
+    inner.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=4)
+    register(_page(inner), snapshots)
+    app.router.routes.append(Route("/", _Passed(inner, PREFIX), name="live", include_in_schema=False))
+    _add_resources(app, Resources(snapshots, tracking))
+    app.router.routes.append(Route(f"{PREFIX}{{path:path}}", _Passed(inner), name="live", include_in_schema=False))
+
+
+def _page(inner: FastAPI) -> Dash:
+    page = _Live(
+        __name__,
+        server=False,
+        backend=_Backend,
+        assets_folder="",
+        include_assets_files=False,
+        url_base_pathname=PREFIX,
+        title="Sweeper",
+        update_title="",
+        index_string=_INDEX.replace("VERSION", _version()),
+        add_log_handler=False,
+    )
+    page.layout = layout()
+    renderer = page.renderer
+
+    @inner.get(PREFIX + _RENDERER)
+    def _renderer() -> Response:
+        return Response(renderer, media_type="text/javascript")
+
+    page.init_app(inner)
+    return page
+
+
+def _add_assets(inner: FastAPI) -> None:
+    for name, (kind, _) in _ASSETS.items():
+        inner.add_api_route(PREFIX + name, _asset_route(name, kind))
+
+
+def _asset_route(name: str, kind: str) -> Callable[[], Response]:
+    return lambda: Response(_asset(name), media_type=kind, headers={"Cache-Control": "public, max-age=31536000"})
+
+
+@cache
+def _asset(name: str) -> str:
+    folder = files("dashboards") / "assets"
+    texts = [(folder / part).read_text(encoding="utf-8") for part in _ASSETS[name][1]]
+    match name.rpartition(".")[2]:
+        case "css":
+            texts.insert(0, variables(switch=True))
+        case "js":
+            colors = {"LIGHT": asdict(LIGHT), "DARK": exchange(LIGHT, DARK)}
+            texts[0:0] = [f"const SWEEPER_{key} = {json.dumps(value)};" for key, value in colors.items()]
+    return "\n".join(texts)
+
+
+def _version() -> str:
+    """Return a text that changes with the assets."""
+    return sha256("".join(map(_asset, sorted(_ASSETS))).encode()).hexdigest()[:12]
+
+
+def _add_resources(app: FastAPI, resources: Resources) -> None:
+    for kind in KINDS:
+        app.add_api_route(f"{PREFIX}{kind}/{{name}}", _resource_route(resources, kind), include_in_schema=False)
+
+
+def _resource_route(resources: Resources, kind: str) -> Callable[[Request, str], Awaitable[Response]]:
+    async def resource(request: Request, name: str) -> Response:
+        made = await run_in_threadpool(resources.get, kind, name, View.parse(request.url.query))
+        headers = {"Cache-Control": "private, no-store", "Vary": "Accept-Encoding"}
+        if made.filename:
+            headers["Content-Disposition"] = f'attachment; filename="{made.filename}"'
+        if made.filename:
+            headers["Content-Disposition"] = f'attachment; filename="{made.filename}"'
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(gzip.decompress(made.content), media_type=made.media_type, headers=headers)
+        return Response(made.content, media_type=made.media_type, headers=headers | {"Content-Encoding": "gzip"})
+
+    return resource

@@ -1,0 +1,293 @@
+"""Sweeps at one moment each, shared by all browsers: read when their files changed, and not too often.
+
+A running sweep is read row by row as it grows, and its front is computed over all rows, because ``front.json`` is only
+written now and then. Whatever is made of a snapshot is kept with it. The next one is taken after a pause that grows
+with the time that making took, so that a large sweep under many eyes takes a small share of the machine.
+"""
+
+import contextlib
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any, Protocol, TypeVar, cast
+
+from dashboards.data import SweepData, read
+from sweeper.errors import RecordError, SweeperError
+from sweeper.follow import Follower
+from sweeper.front import Front, FrontTrial, read_front
+from sweeper.pareto import front_mask, hypervolume
+from sweeper.records import Trial, TrialStatus
+from sweeper.rows import read_object
+from sweeper.store import SweepFolder
+
+T = TypeVar("T")
+PAUSE_SECONDS = 1.0  # between two looks at one sweep, at least;
+PAUSES = 10.0  # and so many times the processor seconds that making what was asked for took,
+LONGEST_PAUSE_SECONDS = 30.0  # but no longer than this
+KEPT_SWEEPS = 16
+_STARTED = re.compile(r"-(\d{8}-\d{6})(?:-\d{1,3})?$")  # how the names of sweep folders end
+
+
+class Catalog(Protocol):
+    """The sweeps that may be seen; safe to use from several threads."""
+
+    def names(self) -> tuple[str, ...]:
+        """Return the folder names of the sweeps, newest first."""
+
+    def folder(self, name: str) -> SweepFolder:
+        """Return the folder of a sweep; raises a `SweeperError` for an unknown name."""
+
+    def version(self, name: str) -> str:
+        """Return a text that changes whenever what can be shown of the sweep has changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One row of the list of sweeps; numbers are None where there is no front yet."""
+
+    name: str
+    status: str
+    started: str = ""
+    trials: int | None = None
+    points: int | None = None
+    hypervolume: float | None = None
+    exploratory: bool = False
+
+
+@dataclass
+class Snapshot:
+    """A sweep at one moment.
+
+    Attributes:
+        name: of its folder.
+        token: tells this snapshot from others of the sweep.
+        data: the sweep; None before it has a front, or where it cannot be read.
+        trials: with their plans, by id.
+        trouble: why there are no data, in a sentence.
+    """
+
+    name: str
+    token: str
+    data: SweepData | None = None
+    trials: dict[str, Trial] = field(default_factory=dict)
+    trouble: str = ""
+    seconds: float = 0.0
+    _made: dict[Hashable, "_Slot"] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def running(self) -> bool:
+        """Whether more may come."""
+        return self.status in (TrialStatus.RUNNING.value, "")
+
+    @property
+    def status(self) -> str:
+        """How the sweep stands, as it says itself."""
+        return "" if self.data is None else str(self.data.sweep.get("status", ""))
+
+    def sweep(self) -> SweepData:
+        """Return the data.
+
+        Raises:
+            RecordError: there are none.
+        """
+        if self.data is None:
+            raise RecordError(self.trouble)
+        return self.data
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what was made under this key, making it the first time; what is raised is not kept."""
+        with self._lock:
+            slot = self._made.setdefault(key, _Slot())
+        with slot.lock:
+            if not slot.made:
+                started = time.thread_time()
+                slot.result = make()
+                slot.made = True
+                with self._lock:
+                    self.seconds += time.thread_time() - started
+            return cast("T", slot.result)
+
+
+@dataclass
+class _Slot:
+    """One result, and the lock of whoever makes it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    made: bool = False
+    result: object = None
+
+
+class _Watched:
+    """One sweep: its follower, its last snapshot, and when it may be looked at again."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.snapshot: Snapshot | None = None
+        self.looked = 0.0
+        self.follower: Follower | None = None
+        self.front: tuple[tuple[int, int, int], Front] | None = None
+
+
+class Snapshots:
+    """Snapshots of the sweeps of a catalog, newest state first; safe to use from several threads.
+
+    Args:
+        catalog: of the sweeps that may be seen.
+        clock: tells seconds.
+    """
+
+    def __init__(self, catalog: Catalog, clock: Callable[[], float] = time.monotonic) -> None:
+        self._catalog, self._clock = catalog, clock
+        self._watched: OrderedDict[str, _Watched] = OrderedDict()
+        self._lock = threading.Lock()
+        self._rows: dict[str, tuple[str, Listed]] = {}
+
+    def names(self) -> tuple[str, ...]:
+        """Return the folder names of the sweeps, newest first."""
+        return self._catalog.names()
+
+    def token(self) -> str:
+        """Return a text that changes when the list of sweeps does."""
+        return sha256(repr(self.listed()).encode()).hexdigest()[:16]
+
+    def listed(self) -> tuple[Listed, ...]:
+        """Return one row per sweep, newest first; one that vanishes meanwhile is left out."""
+        rows = []
+        for name in self.names():
+            with contextlib.suppress(SweeperError):
+                rows.append(self._row(name))
+        return tuple(rows)
+
+    def _row(self, name: str) -> Listed:
+        version = self._catalog.version(name)
+        known = self._rows.get(name)
+        if known is not None and known[0] == version:
+            return known[1]
+        folder = self._catalog.folder(name)
+        try:
+            sweep = folder.read_sweep()
+        except RecordError:
+            return Listed(name=name, status="unreadable")
+        is_live = sweep.get("status") == TrialStatus.RUNNING.value
+        front = self.get(name).data if is_live else None
+        row = _summary(name, sweep, _live_counts(front) if is_live else _written_counts(folder))
+        if not is_live:  # a running one is as new as its snapshot
+            self._rows[name] = (version, row)
+        return row
+
+    def get(self, name: str) -> Snapshot:
+        """Return the sweep as it is, or as it was at the last look if that was just now.
+
+        Raises:
+            SweeperError: no such sweep.
+        """
+        folder = self._catalog.folder(name)
+        watched = self._of(name)
+        with watched.lock:
+            last = watched.snapshot
+            pause = 0.0 if last is None else min(max(PAUSE_SECONDS, PAUSES * last.seconds), LONGEST_PAUSE_SECONDS)
+            if last is not None and self._clock() < watched.looked + pause:
+                return last
+            token = sha256(self._catalog.version(name).encode()).hexdigest()[:16]
+            if last is None or last.token != token:
+                last = watched.snapshot = _take(name, token, folder, watched)
+            watched.looked = self._clock()
+            return last
+
+    def _of(self, name: str) -> _Watched:
+        with self._lock:
+            watched = self._watched.setdefault(name, _Watched())
+            self._watched.move_to_end(name)
+            while len(self._watched) > KEPT_SWEEPS:
+                self._watched.popitem(last=False)
+            return watched
+
+
+def _summary(name: str, sweep: Mapping[str, Any], counts: Mapping[str, Any]) -> Listed:
+    started = _STARTED.search(name)
+    return Listed(name=name, status=str(sweep.get("status", "")), started=started.group(1) if started else "", **counts)
+
+
+def _live_counts(data: SweepData | None) -> dict[str, Any]:
+    if data is None:
+        return {}
+    return {
+        "trials": len(data.trials),
+        "points": len(data.points),
+        "hypervolume": data.result.hypervolume,
+        "exploratory": data.result.claim.exploratory,
+    }
+
+
+def _written_counts(folder: SweepFolder) -> dict[str, Any]:
+    """Return what the list shows of an ended sweep, without making points of its rows."""
+    try:
+        content = read_object(folder.front)
+        return {
+            "trials": len(content["trials"]),
+            "points": len(content["points"]),
+            "hypervolume": float(content["hypervolume"]["value"]),
+            "exploratory": bool(content["claim"]["exploratory"]),
+        }
+    except (RecordError, KeyError, TypeError, ValueError):
+        return {}
+
+
+def _take(name: str, token: str, folder: SweepFolder, watched: _Watched) -> Snapshot:
+    started = time.thread_time()
+    snapshot = Snapshot(name, token)
+    try:
+        snapshot.data, snapshot.trials = _read(folder, watched)
+    except RecordError as error:
+        watched.follower = None  # it may have lost rows; the next one reads all of them
+        begun = not folder.front.exists()
+        said = str(error).replace(f"{folder.path.parent}/", "")
+        snapshot.trouble = "This sweep has begun and has no front yet." if begun else said
+    snapshot.seconds = time.thread_time() - started
+    return snapshot
+
+
+def _read(folder: SweepFolder, watched: _Watched) -> tuple[SweepData, dict[str, Trial]]:
+    sweep = folder.read_sweep()
+    if sweep.get("status") != TrialStatus.RUNNING.value:
+        watched.follower = watched.front = None
+        return replace(read(folder.path), directory=folder.path.name), folder.trials()
+    follower = watched.follower = watched.follower or Follower(folder)
+    follower.look()
+    data = SweepData(
+        result=_live_front(_written_front(folder, watched), follower),
+        sweep=sweep,
+        directory=folder.path.name,
+        decisions=tuple(follower.decisions),
+    )
+    return data, follower.trials
+
+
+def _written_front(folder: SweepFolder, watched: _Watched) -> Front:
+    """Return ``front.json``, parsed only if it was replaced."""
+    try:
+        status = folder.front.stat()
+    except OSError as error:
+        raise RecordError(f"Cannot read {folder.front}: {error.strerror or error}") from error
+    mark = (status.st_mtime_ns, status.st_size, status.st_ino)
+    if watched.front is None or watched.front[0] != mark:
+        watched.front = (mark, read_front(folder.front))
+    return watched.front[1]
+
+
+def _live_front(written: Front, follower: Follower) -> Front:
+    """Return the front over every row; ledger and claim are those of ``front.json``."""
+    points = tuple(point for point in follower.points.values() if point.trial in follower.trials)
+    mask = front_mask(points, written.objectives)
+    return replace(
+        written,
+        trials={id_: FrontTrial.of(trial) for id_, trial in follower.trials.items()},
+        points=points,
+        on_front=frozenset(point.key for point, chosen in zip(points, mask, strict=True) if chosen),
+        hypervolume=hypervolume(points, written.objectives, written.box),
+    )

@@ -1,0 +1,119 @@
+"""What a browser shows, as its address says it: sweep, tab, filters. An address can be shared and comes from anybody.
+
+What an address says wrongly, or what has no meaning here, is as if it were not there.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from urllib.parse import parse_qsl, urlencode
+
+PREFIX = "/live/"
+MOST_COMPARED = 12
+_MOST_FIELDS = 64
+
+
+class Tab(enum.Enum):
+    """Which part of a sweep is shown; the value is what addresses have."""
+
+    FRONT = "front"
+    ROBUSTNESS = "robustness"
+    TRIALS = "trials"
+    SEARCH = "search"
+    COST = "cost"
+    EXPORT = "export"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What is shown.
+
+    Attributes:
+        sweep: folder name of the sweep; without one, the list of sweeps or a comparison.
+        tab: which part of it.
+        solid: whether the front is drawn in three dimensions.
+        radius: name of the certificate, ``certified@R``, that the front is drawn for; the utility itself if empty.
+        linear: whether epsilon has a linear axis.
+        max_epsilon: largest epsilon of the point to pick.
+        minimum: smallest values of the point to pick, by objective.
+        point: trial and epoch of a point that was chosen by hand.
+        compared: folder names of sweeps to compare.
+        anyway: whether to compare what is not comparable.
+    """
+
+    sweep: str = ""
+    tab: Tab = Tab.FRONT
+    solid: bool = False
+    radius: str = ""
+    linear: bool = False
+    max_epsilon: float | None = None
+    minimum: Mapping[str, float] = field(default_factory=dict)
+    point: tuple[str, int] | None = None
+    compared: tuple[str, ...] = ()
+    anyway: bool = False
+
+    @classmethod
+    def parse(cls, query: str) -> "View":
+        """Return the view of an address, from what stands behind its question mark.
+
+        >>> View.parse("?sweep=digits&tab=trials&max-epsilon=3").max_epsilon
+        3.0
+        >>> View.parse("tab=nonsense&max-epsilon=nan") == View()
+        True
+        """
+        try:
+            pairs = parse_qsl(query.removeprefix("?"), max_num_fields=_MOST_FIELDS)
+        except ValueError:
+            return cls()
+        said = dict(pairs)
+        tab = said.get("tab", "")
+        return cls(
+            sweep=said.get("sweep", ""),
+            tab=Tab(tab) if tab in {known.value for known in Tab} else Tab.FRONT,
+            solid=said.get("view") == "3d",
+            radius=said.get("radius", ""),
+            linear=said.get("axis") == "linear",
+            max_epsilon=_number(said.get("max-epsilon", "")),
+            minimum=_minimum([value for key, value in pairs if key == "min"]),
+            point=_point(said.get("point", "")),
+            compared=tuple(dict.fromkeys(value for key, value in pairs if key == "compare"))[:MOST_COMPARED],
+            anyway=said.get("anyway") == "1",
+        )
+
+    def query(self) -> str:
+        """Return the address of the view: what `parse` reads, with a question mark before it unless it is empty."""
+        pairs = [("sweep", self.sweep)] if self.sweep else []
+        pairs += [("tab", self.tab.value)] if self.tab is not Tab.FRONT else []
+        pairs += [("view", "3d")] if self.solid else []
+        pairs += [("radius", self.radius)] if self.radius else []
+        pairs += [("axis", "linear")] if self.linear else []
+        pairs += [("max-epsilon", f"{self.max_epsilon:.6g}")] if self.max_epsilon is not None else []
+        pairs += [("min", f"{name}={value:.6g}") for name, value in self.minimum.items()]
+        pairs += [("point", f"{self.point[0]}.{self.point[1]}")] if self.point else []
+        pairs += [("compare", name) for name in self.compared]
+        pairs += [("anyway", "1")] if self.anyway else []
+        return f"?{urlencode(pairs)}" if pairs else ""
+
+    @property
+    def compares(self) -> bool:
+        """Whether this is a comparison of sweeps."""
+        return bool(self.compared) and not self.sweep
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
+
+
+def _minimum(said: list[str]) -> dict[str, float]:
+    pairs = [text.rpartition("=") for text in said]
+    return {name: value for name, _, number in pairs if name and (value := _number(number)) is not None}
+
+
+def _point(text: str) -> tuple[str, int] | None:
+    trial, _, epoch = text.rpartition(".")
+    return (trial, int(epoch)) if trial and epoch.isascii() and epoch.isdecimal() and len(epoch) < 10 else None

@@ -1,0 +1,108 @@
+"""Sweeps on disk as a service would have them: an ended one, and one that grows row by row."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clipless.privacy.events import PoissonGaussian, Relation
+from dashboards.live._snapshots import Snapshots
+from sweeper.records import Point, Trial, TrialStatus
+from sweeper.service.catalog import Catalog
+from sweeper.store import SweepFolder
+
+ENDED = "digits-20260101-120000"
+RUNNING = "grows-20260102-120000"
+EVENT = PoissonGaussian(noise_multiplier=2.0, sampling_rate=0.2, steps=50, relation=Relation.ADD_OR_REMOVE_ONE)
+PLAN = {
+    "population": 1000,
+    "batch_size": 200,
+    "sampling_rate": 0.2,
+    "steps_per_epoch": 5,
+    "preliminary_steps": 0,
+    "epochs": 10,
+    "noise_multiplier": 2.0,
+    "delta": 1e-4,
+    "relation": "add-or-remove-one",
+    "allocation": "min-variance",
+    "method": "clipless",
+    "clip_norm": None,
+    "follow_weights": False,
+    "clipping": {"kind": "constant"},
+    "count_std": 0.0,
+    "freezing": None,
+    "sensitivity_fraction": 0.3,
+    "sensitivities": {"1.weight": 2.5},
+    "noise_stds": {"1.weight": 7.5},
+    "event": EVENT.to_json(),
+    "repeats": 1,
+}
+
+
+class Growing:
+    """A sweep that runs, driven by hand; its front is rewritten only when it is asked for."""
+
+    def __init__(self, path: Path, front: dict) -> None:
+        path.mkdir(parents=True)
+        self.folder = SweepFolder(path)
+        self._front = front | {"sweep": "grows", "trials": {}, "points": []}
+        self.describe("running")
+        self.write_front()
+
+    def describe(self, status: str, **more: object) -> None:
+        self.folder.write_sweep({"name": "grows", "status": status, "reason": "", **more})
+
+    def write_front(self) -> None:
+        (self.folder.path / "front.json").write_text(json.dumps(self._front))
+
+    def start(self, id_: str, architecture: str = "mlp", plan: dict | None = None) -> None:
+        config = {"model": {"architecture": architecture}}
+        self.folder.save_trial(Trial(id=id_, config=config, plan=PLAN if plan is None else plan))
+
+    def end(self, id_: str, status: TrialStatus = TrialStatus.COMPLETED, reason: str = "") -> None:
+        config = {"model": {"architecture": "mlp"}}
+        self.folder.save_trial(Trial(id=id_, config=config, plan=PLAN, status=status, reason=reason))
+
+    def add(self, id_: str, epoch: int, epsilon: float, accuracy: float, certified: float = 0.1) -> None:
+        values = {"epsilon": epsilon, "accuracy": accuracy, "certified@0.25": certified}
+        self.folder.save_point(Point(trial=id_, epoch=epoch, values=values, accountants={"rdp": epsilon}))
+
+
+@pytest.fixture
+def out(tmp_path: Path, write_sweep: Callable[..., Path]) -> Path:
+    """Where the sweeps live."""
+    folder = tmp_path / "out"
+    write_sweep(folder / ENDED)
+    return folder
+
+
+@pytest.fixture
+def growing(out: Path, make_front: Callable[..., dict]) -> Growing:
+    """A second sweep, which runs."""
+    return Growing(out / RUNNING, make_front())
+
+
+@pytest.fixture
+def catalog(out: Path) -> Catalog:
+    return Catalog(out)
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def snapshots(catalog: Catalog, clock: Clock) -> Snapshots:
+    return Snapshots(catalog, clock)

@@ -1,0 +1,305 @@
+"""The page in a real browser, served by the real service, under a policy that forbids inline scripts."""
+
+import json
+import os
+import threading
+import time
+from urllib.parse import urlsplit
+
+import pytest
+import uvicorn
+from playwright.sync_api import expect, sync_playwright
+
+from dashboards.export import find_browser
+from sweeper.service.app import create_app
+from sweeper.service.settings import Limits, ServiceSettings
+
+from .conftest import ENDED, RUNNING
+
+pytestmark = [pytest.mark.chromium, pytest.mark.slow]
+
+POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "connect-src 'self'; font-src 'self' data:; worker-src 'self' blob:; form-action 'self'; base-uri 'none'"
+)
+PATIENCE = 60_000
+EVIL = "<img src=x onerror=alert(1)>"
+POINTS = """() => document.querySelector('#figure-front .js-plotly-plot')?.data
+    ?.find((trace) => trace.name === 'points of the front')?.x.length ?? 0"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with sync_playwright() as playwright:
+        expect.set_options(timeout=PATIENCE)
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(
+            executable_path=str(find_browser()), args=[*arguments, "--enable-unsafe-swiftshader"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def address(out):
+    """Where a service of these sweeps listens."""
+    app = create_app(ServiceSettings(out=out, limits=Limits(requests_per_second=0)))
+
+    @app.middleware("http")
+    async def strict(request, call_next):
+        answer = await call_next(request)
+        if not request.url.path.startswith("/api/"):
+            answer.headers["Content-Security-Policy"] = POLICY
+        return answer
+
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.05)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture
+def visit(chromium, address):
+    """Open the page; at the end nothing may have gone wrong in the browser, and nothing have been asked elsewhere."""
+    troubles, contexts = [], []
+
+    def open_(search="", *, width=1300, height=900, **options):
+        context = chromium.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: troubles.append(f"dialog {dialog.message}") or dialog.dismiss())
+        page.on("request", lambda asked: troubles.append(asked.url) if _is_foreign(asked.url, address) else None)
+        page.goto(f"{address}/{search}")
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def _is_foreign(url, address):
+    parts = urlsplit(url)
+    return parts.scheme not in ("data", "blob") and parts.netloc != urlsplit(address).netloc
+
+
+def drawn(page, count=1):
+    page.wait_for_function(f"(count) => ({POINTS})() >= count", arg=count, timeout=PATIENCE)
+    return page.evaluate(POINTS)
+
+
+def query(page):
+    return urlsplit(page.url).query
+
+
+def test_the_list_leads_to_a_sweep_and_back(visit, sweep):
+    page = visit()
+    expect(page.get_by_role("heading", name="Sweeps")).to_be_visible()
+    page.get_by_role("link", name=ENDED).click()
+    assert drawn(page) == len(sweep.front_points)
+    assert query(page) == f"sweep={ENDED}"
+    assert page.title() == "digits: front · Sweeper"
+    page.go_back()
+    expect(page.get_by_role("link", name=ENDED)).to_be_visible(timeout=PATIENCE)
+    expect(page.locator("#section-front")).to_be_hidden(timeout=PATIENCE)
+
+
+def test_points_arrive_while_the_sweep_runs_and_the_zoom_stays(visit, growing):
+    growing.start("t0001")
+    growing.add("t0001", 1, 0.5, 0.5)
+    growing.add("t0001", 2, 0.7, 0.6)
+    page = visit(f"?sweep={RUNNING}")
+    assert drawn(page, 2) == 2
+    expect(page.locator("#pulse")).to_have_text("live")
+    plot = page.locator("#figure-front .nsewdrag").first.bounding_box()
+    page.mouse.move(plot["x"] + 0.3 * plot["width"], plot["y"] + 0.2 * plot["height"])
+    page.mouse.down()
+    page.mouse.move(plot["x"] + 0.9 * plot["width"], plot["y"] + 0.8 * plot["height"], steps=5)
+    page.mouse.up()
+    shown = "document.querySelector('#figure-front .js-plotly-plot')._fullLayout.yaxis.range"
+    page.wait_for_function(f"{shown}[1] - {shown}[0] < 0.1", timeout=PATIENCE)
+    zoomed = page.evaluate(shown)
+    for epoch in range(3, 6):
+        growing.add("t0001", epoch, 0.5 + 0.1 * epoch, 0.5 + 0.05 * epoch)
+    assert drawn(page, 5) == 5
+    assert page.evaluate(shown) == zoomed
+    expect(page.locator("#part-head")).to_contain_text("5 on the front")
+    growing.describe("completed")
+    (growing.folder.path / "front.json").write_text((growing.folder.path / "front.json").read_text())
+    expect(page.locator("#pulse")).to_have_text("ended", timeout=PATIENCE)
+
+
+def test_a_filter_is_moved_by_keys_and_goes_into_the_address(visit, sweep):
+    page = visit(f"?sweep={ENDED}")
+    drawn(page)
+    thumb = page.locator("#control-minimum-0 [role=slider]")
+    thumb.focus()
+    for _ in range(3):
+        page.keyboard.press("PageUp")
+    page.wait_for_function("location.search.includes('min=accuracy')", timeout=PATIENCE)
+    floor = float(query(page).rpartition("%3D")[2])
+    allowed = [p for p in sweep.front_points if p.values["accuracy"] >= floor]
+    expect(page.locator("#part-picked")).to_contain_text(f"Best accuracy of {len(allowed)} points", timeout=PATIENCE)
+    page.wait_for_function(
+        """(count) => document.querySelector('#figure-front .js-plotly-plot').data
+            .find((trace) => trace.name === 'points of the front').selectedpoints?.length === count""",
+        arg=len(allowed),
+        timeout=PATIENCE,
+    )
+    assert thumb.get_attribute("aria-valuetext").startswith("accuracy ≥ ")
+    shared = visit(f"?{query(page)}")
+    expect(shared.locator("#part-picked")).to_contain_text(f"Best accuracy of {len(allowed)} points", timeout=PATIENCE)
+
+
+def test_a_click_on_a_point_picks_it_and_its_files_are_downloaded(visit, sweep, out):
+    page = visit(f"?sweep={ENDED}")
+    drawn(page)
+    point = sweep.front_points[0]  # alone at the left end
+    place = page.evaluate(
+        """([x, y]) => {
+            const plot = document.querySelector('#figure-front .js-plotly-plot');
+            plot.scrollIntoView({block: 'center', behavior: 'instant'});
+            const {xaxis, yaxis} = plot._fullLayout, box = plot.getBoundingClientRect();
+            return [box.x + xaxis._offset + xaxis.d2p(x), box.y + yaxis._offset + yaxis.d2p(y)];
+        }""",
+        [point.values["epsilon"], point.values["accuracy"]],
+    )
+    page.mouse.move(place[0] - 3, place[1] - 3)
+    page.mouse.move(*place)
+    page.wait_for_selector("#figure-front .hoverlayer .hovertext")
+    page.mouse.click(*place)
+    expect(page.locator("#part-picked")).to_contain_text("Chosen by hand.", timeout=PATIENCE)
+    expect(page.locator("#part-picked h3")).to_have_text(f"{point.trial}, epoch {point.epoch}")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Configuration", exact=True).click()
+    assert json.loads(download.value.path().read_text()) == sweep.trials[point.trial].config
+    model = out / ENDED / point.model
+    model.parent.mkdir(exist_ok=True)
+    model.write_bytes(b"weights")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Model", exact=True).click()
+    assert download.value.path().read_bytes() == b"weights"
+
+
+def test_a_file_of_the_sweep_is_downloaded(visit, sweep):
+    page = visit(f"?sweep={ENDED}&tab=export")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="All points").click()
+    assert len(download.value.path().read_text().splitlines()) == 1 + len(sweep.points)
+
+
+def test_the_theme_follows_the_system_until_it_is_switched_and_stays_switched(visit):
+    page = visit(f"?sweep={ENDED}", color_scheme="dark")
+    drawn(page)
+    paper = "getComputedStyle(document.body).backgroundColor"
+    figure = "document.querySelector('#figure-front .js-plotly-plot')._fullLayout.paper_bgcolor"
+    assert page.evaluate(paper) == "rgb(17, 22, 29)"
+    assert page.evaluate(figure) == "#11161d"
+    page.get_by_role("button", name="Light theme").click()
+    page.wait_for_function(f"{figure} === '#ffffff'", timeout=PATIENCE)
+    assert page.evaluate(paper) == "rgb(255, 255, 255)"
+    page.reload()
+    drawn(page)
+    assert page.evaluate(figure) == "#ffffff"
+    page.get_by_role("button", name="Dark theme").click()
+    page.emulate_media(color_scheme="light")
+    page.wait_for_function(f"{figure} === '#11161d'", timeout=PATIENCE)
+
+
+def test_nothing_is_wider_than_a_phone(visit, growing):
+    growing.start("t0001")
+    for search in ("", *(f"?sweep={ENDED}&tab={t}" for t in ("front", "trials", "search", "cost", "export"))):
+        page = visit(search, width=360, height=740, has_touch=True, is_mobile=True)
+        page.wait_for_selector("[id^=part-]:not([hidden])[data-markup]")
+        if "front" in search:
+            drawn(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, search
+        page.context.close()
+
+
+def test_every_control_is_reached_by_the_keyboard_and_shows_it(visit):
+    page = visit(f"?sweep={ENDED}")
+    drawn(page)
+    page.wait_for_selector("#part-picked a")
+    reached, dim = set(), []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        found = page.evaluate(
+            """() => {
+                const one = document.activeElement, style = getComputedStyle(one);
+                const name = one.getAttribute('aria-label') || one.innerText?.trim() || one.closest('label')?.innerText
+                    || one.getAttribute('href') || one.className;
+                return [name.split('\\n')[0].trim(), style.outlineStyle !== 'none' || style.boxShadow !== 'none'];
+            }"""
+        )
+        if found[0] == "Skip to the content" and reached:
+            break  # once around
+        reached.add(found[0])
+        if not found[1]:
+            dim.append(found[0])
+    wanted = {"Skip to the content", "Sweeper", "Dark theme", "Front", "Trials", "Export", "Robust to radius"}
+    wanted |= {"epsilon ≤ any", "accuracy ≥ any", "certified@0.25 ≥ any", "Model", "Card", "Configuration"}
+    assert wanted <= reached, wanted - reached
+    assert {"2-D", "3-D"} & reached
+    assert "logarithmic" in reached
+    assert dim == []
+
+
+def test_sweeps_are_chosen_and_compared(visit, out, write_sweep):
+    write_sweep(out / "second-20260105-120000", name="second", seed=1)
+    page = visit()
+    page.get_by_label(f"Compare {ENDED}").check()
+    page.get_by_role("button", name="Compare the chosen sweeps").click()
+    expect(page.locator("#notice")).to_have_text("Choose at least two sweeps to compare.")
+    page.get_by_label("Compare second-20260105-120000").check()
+    page.get_by_role("button", name="Compare the chosen sweeps").click()
+    expect(page.get_by_role("heading", name="second and digits")).to_be_visible(timeout=PATIENCE)
+    page.wait_for_function(
+        "document.querySelector('#figure-fronts .js-plotly-plot')?.data?.length === 2", timeout=PATIENCE
+    )
+
+
+def test_a_chosen_sweep_stays_chosen_when_the_list_changes(visit, growing):
+    page = visit()
+    box = page.get_by_label(f"Compare {ENDED}")
+    box.check()
+    growing.start("t0001")
+    expect(page.locator("#part-sweeps tbody tr").first).to_contain_text("running1", timeout=PATIENCE)
+    assert box.is_checked()
+    assert page.evaluate("document.activeElement.value") == ENDED
+
+
+def test_the_front_is_drawn_in_space(visit):
+    page = visit(f"?sweep={ENDED}")
+    drawn(page)
+    page.get_by_text("3-D", exact=True).click()
+    page.wait_for_function(
+        "document.querySelector('#figure-front .js-plotly-plot').data.some((t) => t.type === 'scatter3d')",
+        timeout=PATIENCE,
+    )
+    page.wait_for_selector("#figure-front .gl-container canvas")
+    assert query(page) == f"sweep={ENDED}&view=3d"
+
+
+def test_markup_in_names_is_shown_and_not_run(visit, growing):
+    growing.start(EVIL, architecture=EVIL)
+    growing.add(EVIL, 1, 0.5, 0.5)
+    growing.start("t0002")
+    growing.add("t0002", 1, 0.6, 0.6)
+    growing.describe("running", reason=EVIL)
+    for tab in ("front", "trials", "search"):
+        page = visit(f"?sweep={RUNNING}&tab={tab}")
+        expect(page.locator("#part-head")).to_contain_text(EVIL, timeout=PATIENCE)
+        page.wait_for_timeout(1500)
+        assert page.locator("main img").count() == 0
+    page = visit(f"?sweep={EVIL}")
+    expect(page.locator("#notice")).to_contain_text("Expected the name of a sweep", timeout=PATIENCE)

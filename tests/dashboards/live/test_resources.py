@@ -1,0 +1,374 @@
+import gzip
+import json
+from datetime import datetime
+
+import pytest
+
+from dashboards.figures import FIGURES, NUMBERS
+from dashboards.live import _resources
+from dashboards.live._parts import FILES, age, tracking_address
+from dashboards.live._resources import Resources, marks
+from dashboards.live._view import View
+from dashboards.text import MISSING
+from sweeper.errors import PickError, RecordError, UnknownSweepError
+
+from .conftest import ENDED, PLAN, RUNNING
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+HERE = View(sweep=ENDED)
+
+
+@pytest.fixture
+def resources(snapshots):
+    return Resources(snapshots, now=lambda: datetime(2026, 1, 1, 15, 30))
+
+
+@pytest.fixture
+def show(resources):
+    """The content of a resource: JSON as values, markup as text."""
+
+    def get(kind, name, view=HERE):
+        made = resources.get(kind, name, view)
+        text = gzip.decompress(made.content).decode()
+        return json.loads(text) if made.media_type == "application/json" else text
+
+    return get
+
+
+def trace(figure, name):
+    return next(trace for trace in figure["data"] if trace.get("name") == name)
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_every_figure_of_the_report_is_served(show, sweep, name):
+    figure = show("figure", name)
+    rows = NUMBERS[name](sweep)
+    assert (figure is None) == (not rows and name == "repeats")
+    assert figure is None or "title" not in figure["layout"]
+
+
+def test_points_of_the_front_say_who_they_are(show, sweep):
+    figure = show("figure", "front")
+    points = trace(figure, "points of the front")
+    assert points["customdata"] == [f"{p.trial}.{p.epoch}" for p in sweep.front_points]
+    assert points["x"] == pytest.approx([p.values["epsilon"] for p in sweep.front_points], rel=1e-5)
+    solid = show("figure", "front-3d")
+    assert solid["data"][-1]["customdata"] == points["customdata"]
+
+
+def test_the_radius_moves_the_front(show, sweep):
+    far = show("figure", "front", View(sweep=ENDED, radius="certified@0.5"))
+    values = [p.values["certified@0.5"] for p in sweep.front_points]
+    assert trace(far, "points of the front")["y"] == pytest.approx(values, rel=1e-5)
+    steps = trace(far, "best certified accuracy at radius 0.5")["y"]
+    assert max(steps) == pytest.approx(max(p.values["certified@0.5"] for p in sweep.points), rel=1e-5)
+    solid = show("figure", "front-3d", View(sweep=ENDED, radius="certified@0.5"))
+    assert solid["data"][-1]["z"] == pytest.approx(values, rel=1e-5)
+
+
+def test_a_radius_that_the_sweep_does_not_have_makes_no_second_copy(resources):
+    plain = resources.get("figure", "front", HERE)
+    for radius in ("certified@9", EVIL):
+        assert resources.get("figure", "front", View(sweep=ENDED, radius=radius)) is plain
+
+
+@pytest.mark.parametrize("name", ["front", "front-3d", "trajectories", "robustness"])
+def test_epsilon_may_have_a_linear_axis(show, name):
+    for view, kind in ((HERE, "log"), (View(sweep=ENDED, linear=True), "linear")):
+        layout = show("figure", name, view)["layout"]
+        axis = layout["scene"]["xaxis"] if name == "front-3d" else layout["xaxis"]
+        assert axis["type"] == kind
+        assert ("tickvals" in axis) == (kind == "log")
+
+
+def test_what_does_not_change_is_made_once(resources, monkeypatch):
+    first = resources.get("figure", "trajectories", HERE)
+    monkeypatch.setitem(FIGURES, "trajectories", lambda *_: pytest.fail("drawn again"))
+    for view in (HERE, View(sweep=ENDED, max_epsilon=1.0, radius="certified@0.5", solid=True)):
+        assert resources.get("figure", "trajectories", view) is first
+    assert resources.get("part", "cost", HERE) is resources.get("part", "cost", HERE)
+
+
+def test_exploratory_sweeps_carry_the_watermark_everywhere(snapshots, out, write_sweep):
+    write_sweep(out / "e-20260105-120000", exploratory=True)
+    resources = Resources(snapshots)
+    view = View(sweep="e-20260105-120000")
+    for name in ("front", "front-3d", "trajectories", "hypervolume", "importances", "configurations", "robustness"):
+        text = gzip.decompress(resources.get("figure", name, view).content).decode()
+        assert "exploratory: no guarantee" in text, name
+    head = gzip.decompress(resources.get("part", "head", view).content).decode()
+    assert "Exploratory: no guarantee." in head
+    assert "exploratory" in gzip.decompress(resources.get("part", "sweeps", View()).content).decode()
+
+
+def test_the_parts_say_what_the_report_says(show):
+    assert "20 completed, 2 stopped, 1 failed, 1 interrupted" in show("part", "head")
+    assert ENDED in show("part", "head")
+    assert show("part", "cost").count("13.61") >= 3
+    assert "rows were assigned by keyed hash" in show("part", "cost")
+    assert "This sweep runs" not in show("part", "cost")
+    assert "epsilon ≤ 3" in show("part", "headline")
+    assert show("part", "points").count("<tr>") > 10
+    assert "rung 8: rank 11 of 12, cut 4" in show("part", "records")
+
+
+def test_prices_of_a_running_sweep_are_said_to_grow(show, growing):
+    growing.start("t0001")
+    assert "every further trial adds to these prices" in show("part", "cost", View(sweep=RUNNING))
+
+
+@pytest.mark.usefixtures("growing")
+def test_the_list_leads_to_each_sweep_and_says_its_age(show):
+    page = show("part", "sweeps", View())
+    assert f'href="/?sweep={ENDED}"' in page
+    assert f'value="{RUNNING}"' in page
+    assert "3 h ago" in page
+    assert "No sweep yet" not in page
+
+
+def test_without_sweeps_the_list_says_how_to_begin(snapshots, resources):
+    snapshots._catalog.names = lambda: ()
+    assert "No sweep yet" in gzip.decompress(resources.get("part", "sweeps", View()).content).decode()
+
+
+@pytest.mark.parametrize(
+    ("started", "said"),
+    [
+        ("20260101-153000", "just now"),
+        ("20260101-152500", "5 min ago"),
+        ("20251230-120000", "2 d ago"),
+        ("", MISSING),
+        ("nonsense", MISSING),
+    ],
+)
+def test_ages_are_rounded_down(started, said):
+    assert age(started, datetime(2026, 1, 1, 15, 30)) == said
+
+
+def test_the_best_point_within_the_conditions_is_picked(show, sweep):
+    view = View(sweep=ENDED, max_epsilon=3.0, minimum={"certified@0.25": 0.3})
+    allowed = [p for p in sweep.front_points if p.values["epsilon"] <= 3 and p.values["certified@0.25"] >= 0.3]
+    best = max(allowed, key=lambda p: p.values["accuracy"])
+    page = show("part", "picked", view)
+    assert f"<h3>{best.trial}, epoch {best.epoch}</h3>" in page
+    assert f"Best accuracy of {len(allowed)} points" in page
+    assert f"{100 * best.values['accuracy']:.1f} %" in page
+    assert f"{100 * best.test['accuracy']:.1f} %" in page
+    assert f'href="/api/v1/sweeps/{ENDED}/models/{best.trial}/{best.epoch}"' in page
+    found = show("marks", "front", view)
+    assert found["allowed"] == [f"{p.trial}.{p.epoch}" for p in allowed]
+    assert found["limits"] == {"epsilon": 3.0, "value": None}
+    assert found["point"]["name"] == f"{best.trial}.{best.epoch}"
+    assert found["point"]["value"] == best.values["accuracy"]
+
+
+def test_conditions_that_no_point_meets_name_the_nearest(show):
+    view = View(sweep=ENDED, max_epsilon=0.001)
+    assert "No point of the front has epsilon &lt;= 0.001; the nearest is trial" in show("part", "picked", view)
+    assert show("marks", "front", view)["point"] is None
+    assert show("marks", "front", view)["allowed"] == []
+
+
+def test_a_condition_on_something_else_is_refused_in_words(show):
+    view = View(sweep=ENDED, minimum={EVIL: 0.5})
+    page = show("part", "picked", view)
+    assert "Expected an objective of digits to put a minimum on" in page
+    assert "<script>" not in page
+
+
+def test_without_conditions_nothing_is_marked_as_outside(sweep):
+    found = marks(sweep, HERE)
+    assert found["allowed"] is None
+    best = max(sweep.front_points, key=lambda p: (p.values["accuracy"], -p.values["epsilon"]))
+    assert found["point"]["name"] == f"{best.trial}.{best.epoch}"
+
+
+def test_a_point_may_be_chosen_by_hand(show, sweep):
+    point = sweep.front_points[0]
+    view = View(sweep=ENDED, point=point.key, max_epsilon=5.0)
+    page = show("part", "picked", view)
+    assert "Chosen by hand." in page
+    assert f"<h3>{point.trial}, epoch {point.epoch}</h3>" in page
+    assert f'href="/?sweep={ENDED}&amp;max-epsilon=5"' in page
+
+
+def test_a_point_that_is_not_on_the_front_is_not_chosen(show, sweep):
+    inside = next(p for p in sweep.points if p.key not in sweep.result.on_front)
+    assert "Chosen by hand." not in show("part", "picked", View(sweep=ENDED, point=inside.key))
+
+
+def test_the_mark_lies_where_the_axes_are(sweep):
+    point = sweep.front_points[3]
+    found = marks(sweep, View(point=point.key, radius="certified@0.5", minimum={"accuracy": 0.1}))["point"]
+    assert found["value"] == found["depth"] == point.values["certified@0.5"]
+    assert found["utility"] == point.values["accuracy"]
+    plain = marks(sweep, View(point=point.key))["point"]
+    assert (plain["value"], plain["depth"]) == (point.values["accuracy"], point.values["certified@0.25"])
+
+
+def test_the_configuration_of_a_point_is_a_file(resources, sweep):
+    point = sweep.front_points[0]
+    made = resources.get("file", "config.json", View(sweep=ENDED, point=point.key))
+    assert json.loads(gzip.decompress(made.content)) == sweep.trials[point.trial].config
+    assert made.filename == f"{ENDED}-{point.trial}-{point.epoch}-config.json"
+
+
+def test_a_card_that_cannot_be_written_says_why(resources, show):
+    assert "so that there is no card" in show("part", "picked")
+    with pytest.raises(RecordError, match="there is no card"):
+        resources.get("file", "card.md", HERE)
+
+
+def test_a_point_of_a_running_sweep_has_its_card(show, resources, growing):
+    growing.start("t0001")
+    growing.add("t0001", 1, 0.5, 0.5)
+    view = View(sweep=RUNNING)
+    page = show("part", "picked", view)
+    assert "Privacy card: grows, trial t0001, epoch 1" in page
+    text = gzip.decompress(resources.get("file", "card.md", view).content).decode()
+    assert text.startswith("# Privacy card: grows, trial t0001, epoch 1")
+    card = show("file", "card.json", view)
+    assert card["guarantee"]["fixed_in_advance"]["steps"] == 5
+    assert 0 < card["guarantee"]["fixed_in_advance"]["epsilon"] < card["guarantee"]["chosen_afterwards"]["epsilon"]
+
+
+def test_a_plan_that_says_too_little_has_no_card(resources, show, growing):
+    growing.start("t0001", plan={key: value for key, value in PLAN.items() if key != "event"})
+    growing.add("t0001", 1, 0.5, 0.5)
+    with pytest.raises(RecordError, match="Expected 'event' in the plan of trial t0001"):
+        resources.get("file", "card.md", View(sweep=RUNNING))
+    assert "there is no card" in show("part", "picked", View(sweep=RUNNING))
+
+
+def test_a_file_of_no_point_is_refused(resources):
+    with pytest.raises(PickError, match="the nearest is"):
+        resources.get("file", "config.json", View(sweep=ENDED, max_epsilon=0.001))
+
+
+def test_the_name_of_a_file_is_one(snapshots, out, write_sweep, make_front):
+    front = json.loads(json.dumps(make_front()).replace("t0003", 'a\\"; x/..'))
+    write_sweep(out / "n-20260105-120000")
+    (out / "n-20260105-120000" / "front.json").write_text(json.dumps(front))
+    resources = Resources(snapshots)
+    view = View(sweep="n-20260105-120000")
+    points = snapshots.get(view.sweep).sweep().front_points
+    odd = next(point for point in points if point.trial.startswith("a"))
+    made = resources.get("file", "config.json", View(sweep=view.sweep, point=odd.key))
+    assert made.filename == f"n-20260105-120000-a___x_..-{odd.epoch}-config.json"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("figure", "pie"), ("part", "nothing"), ("marks", "robustness"), ("file", "model"), ("what", "front")],
+)
+def test_what_is_not_served_is_refused(resources, kind, name):
+    with pytest.raises(UnknownSweepError):
+        resources.get(kind, name, HERE)
+    with pytest.raises(UnknownSweepError):
+        resources.get(kind, name, View(compared=(ENDED, ENDED + "x")))
+    with pytest.raises(UnknownSweepError):
+        resources.get(kind, name, View(sweep="nobody"))
+
+
+def test_text_of_users_is_shown_and_never_run(snapshots, out, write_sweep, make_front):
+    name = "evil-20260105-120000"
+    write_sweep(out / name)
+    text = json.dumps(make_front(name=EVIL)).replace("patch-net", EVIL).replace("rung 8: rank", EVIL)
+    (out / name / "front.json").write_text(text.replace("t0003", EVIL).replace("certified@0.5", f"x{EVIL}"))
+    resources, view = Resources(snapshots), View(sweep=name)
+    for part in ("head", "headline", "points", "picked", "records", "cost", "exports"):
+        page = gzip.decompress(resources.get("part", part, view).content).decode()
+        assert "<script" not in page
+        assert "<img" not in page
+    for figure in FIGURES:
+        if figure == "configurations":  # its labels and ticks are plain text
+            continue
+        content = json.loads(gzip.decompress(resources.get("figure", figure, view).content))
+        for trace in content["data"] if content else ():
+            trace.pop("customdata", None)  # whose point it is, shown nowhere
+        assert "<script" not in json.dumps(content), figure
+        assert "<img" not in json.dumps(content), figure
+
+
+def test_runs_lead_to_the_tracking_server_without_its_password(snapshots, out, write_sweep):
+    write_sweep(out / "m-20260105-120000", tracking="https://me:secret@mlflow.example:5000/base/?token=x#y")
+    view = View(sweep="m-20260105-120000")
+    resources = Resources(snapshots)
+    for part in ("picked", "records"):
+        page = gzip.decompress(resources.get("part", part, view).content).decode()
+        assert 'href="https://mlflow.example:5000/base/#/runs/' in page
+        assert "secret" not in page
+        assert "token=x" not in page
+    own = Resources(snapshots, "http://localhost:5000")
+    assert "http://localhost:5000/#/runs/" in gzip.decompress(own.get("part", "picked", view).content).decode()
+
+
+@pytest.mark.parametrize("address", ["", "sqlite:///mlflow.db", "javascript:alert(1)", "http://", "file:///tmp"])
+def test_other_stores_have_no_address(load, make_front, address):
+    from dataclasses import replace
+
+    data = replace(load(make_front()), sweep={"tracking": address})
+    assert tracking_address(data, None) is None
+
+
+def test_private_selections_show_their_winner_only(snapshots, out, write_sweep, make_front):
+    name = "p-20260105-120000"
+    write_sweep(out / name)
+    front = make_front()
+    winner = next(point["trial"] for point in front["points"] if point["on_front"])
+    front["trials"] = {"winner": front["trials"][winner]}
+    front["points"] = [{**p, "trial": "winner", "model": None} for p in front["points"] if p["trial"] == winner]
+    unpriced = {"epsilon": "Infinity", "delta": 1e-4, "events": 0, "statement": "It was not released."}
+    front["ledger"] |= {"front": unpriced, "everything": unpriced}
+    (out / name / "front.json").write_text(json.dumps(front))
+    resources = Resources(snapshots)
+    cost = gzip.decompress(resources.get("part", "cost", View(sweep=name)).content).decode()
+    assert cost.count("not released") >= 2
+    records = gzip.decompress(resources.get("part", "records", View(sweep=name)).content).decode()
+    assert "All 1 trials" in records
+    assert "t00" not in records
+
+
+def test_sweeps_are_compared(show, out, write_sweep):
+    write_sweep(out / "second-20260105-120000", name="second", seed=1)
+    both = View(compared=(ENDED, "second-20260105-120000"))
+    page = show("part", "compared", both)
+    assert "digits and second" in page
+    assert "one run of either spec" in page
+    assert len(show("figure", "fronts", both)["data"]) == 2
+    assert show("figure", "attainment", both) is None
+    assert show("figure", "fronts", View(compared=both.compared, linear=True))["layout"]["xaxis"]["type"] == "linear"
+
+
+def test_sweeps_that_are_not_comparable_are_compared_only_when_asked(show, out, write_sweep):
+    name = "other-20260105-120000"
+    write_sweep(out / name)
+    path = out / name / "front.json"
+    path.write_text(path.read_text().replace('"delta": 0.0001', '"delta": 0.001'))
+    both = View(compared=(ENDED, name))
+    page = show("part", "compared", both)
+    assert "Expected sweeps of one delta" in page
+    assert "--anyway" not in page
+    assert 'anyway=1"' in page
+    assert show("figure", "fronts", both) is None
+    anyway = View(compared=both.compared, anyway=True)
+    assert "Expected sweeps of one delta" in show("part", "compared", anyway)
+    assert show("figure", "fronts", anyway)["data"]
+
+
+def test_only_the_last_comparisons_are_kept(resources, out, write_sweep, monkeypatch):
+    monkeypatch.setattr(_resources, "KEPT_COMPARISONS", 2)
+    names = [f"s-2026010{number}-120000" for number in range(1, 5)]
+    for name in names:
+        write_sweep(out / name)
+        resources.get("part", "compared", View(compared=(ENDED, name)))
+    assert len(resources._compared) == 2
+
+
+def test_every_file_has_a_link(show):
+    page = show("part", "picked")
+    for name in FILES:
+        assert f"/live/file/{name}?sweep={ENDED}&amp;point=" in page
+    exports = show("part", "exports")
+    for format_ in ("html", "png", "svg", "pdf", "csv", "json"):
+        assert f"/api/v1/sweeps/{ENDED}/front?format={format_}" in exports

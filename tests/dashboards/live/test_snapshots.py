@@ -1,0 +1,204 @@
+import json
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from dashboards.live import _snapshots
+from dashboards.live._snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Snapshot
+from sweeper.errors import RecordError, UnknownSweepError
+from sweeper.pareto import dominates
+from sweeper.records import TrialStatus
+
+from .conftest import ENDED, RUNNING
+
+
+def test_an_ended_sweep_is_what_its_front_file_says(snapshots, out):
+    from dashboards.data import read
+
+    snapshot = snapshots.get(ENDED)
+    assert snapshot.sweep().result == read(out / ENDED).result
+    assert snapshot.status == "completed"
+    assert not snapshot.running
+
+
+def test_a_running_sweep_grows_without_a_new_front_file(snapshots, growing, clock):
+    assert snapshots.get(RUNNING).sweep().points == ()
+    growing.start("t0001")
+    growing.add("t0001", 1, 0.5, 0.6)
+    growing.add("t0001", 2, 0.8, 0.5)
+    clock.now += 100
+    data = snapshots.get(RUNNING).sweep()
+    assert [point.key for point in data.points] == [("t0001", 1), ("t0001", 2)]
+    assert data.result.on_front == {("t0001", 1)}
+    growing.start("t0002")
+    growing.add("t0002", 1, 0.4, 0.9, 0.2)
+    clock.now += 100
+    later = snapshots.get(RUNNING).sweep()
+    assert later.result.on_front == {("t0002", 1)}
+    assert later.result.hypervolume > data.result.hypervolume > 0
+    costs = {p.key: (p.values["epsilon"], -p.values["accuracy"], -p.values["certified@0.25"]) for p in later.points}
+    for key in later.result.on_front:
+        assert not any(dominates(other, costs[key]) for other in costs.values())
+
+
+def test_how_trials_ended_is_up_to_date(snapshots, growing, clock):
+    growing.start("t0001")
+    growing.add("t0001", 1, 0.5, 0.6)
+    assert snapshots.get(RUNNING).sweep().trials["t0001"].status == "running"
+    growing.end("t0001", TrialStatus.STOPPED, "rung 1: rank 2 of 2")
+    clock.now += 100
+    trial = snapshots.get(RUNNING).sweep().trials["t0001"]
+    assert (trial.status, trial.reason) == ("stopped", "rung 1: rank 2 of 2")
+
+
+def test_a_point_whose_trial_is_not_known_yet_waits_for_it(snapshots, growing, clock):
+    growing.add("t0001", 1, 0.5, 0.6)
+    assert snapshots.get(RUNNING).sweep().points == ()
+    growing.start("t0001")
+    clock.now += 100
+    assert len(snapshots.get(RUNNING).sweep().points) == 1
+
+
+@pytest.mark.usefixtures("growing")
+def test_nothing_is_read_while_nothing_changes(snapshots, clock, monkeypatch):
+    first = snapshots.get(RUNNING)
+    monkeypatch.setattr(_snapshots, "_read", lambda *_: pytest.fail("read again"))
+    clock.now += 1000
+    assert snapshots.get(RUNNING) is first
+
+
+def test_all_who_look_within_a_pause_see_the_same(snapshots, growing, clock):
+    first = snapshots.get(RUNNING)
+    growing.start("t0001")
+    clock.now += PAUSE_SECONDS / 2
+    assert snapshots.get(RUNNING) is first
+    clock.now += 100
+    assert snapshots.get(RUNNING).token != first.token
+
+
+@pytest.mark.parametrize(("seconds", "pause"), [(0.0, PAUSE_SECONDS), (2.0, 20.0), (60.0, LONGEST_PAUSE_SECONDS)])
+def test_the_pause_grows_with_what_making_took_to_a_limit(snapshots, growing, clock, seconds, pause):
+    first = snapshots.get(RUNNING)
+    first.seconds = seconds
+    growing.start("t0001")
+    clock.now += 0.99 * pause
+    assert snapshots.get(RUNNING) is first
+    clock.now += 0.02 * pause
+    assert snapshots.get(RUNNING) is not first
+
+
+def test_a_sweep_without_a_front_says_so(snapshots, growing, clock):
+    (growing.folder.path / "front.json").unlink()
+    snapshot = snapshots.get(RUNNING)
+    with pytest.raises(RecordError, match="has begun and has no front yet"):
+        snapshot.sweep()
+    growing.write_front()
+    clock.now += 100
+    assert snapshots.get(RUNNING).sweep().name == "grows"
+
+
+def test_a_broken_row_is_named_without_the_folders_of_this_machine_and_mended_when_it_is_mended(
+    snapshots, growing, clock, out
+):
+    growing.start("t0001")
+    growing.add("t0001", 1, 0.5, 0.6)
+    path = growing.folder.path / "points.jsonl"
+    good = path.read_text()
+    path.write_text(f"{good}nonsense\n")
+    said = snapshots.get(RUNNING).trouble
+    assert f"line 2 of {RUNNING}/points.jsonl" in said
+    assert str(out) not in said
+    path.write_text(good + good.replace('"epoch": 1', '"epoch": 2'))
+    clock.now += 100
+    assert len(snapshots.get(RUNNING).sweep().points) == 2
+
+
+def test_an_ending_sweep_is_read_whole_again(snapshots, growing, clock, make_front):
+    snapshots.get(RUNNING)
+    front = make_front(name="grows")
+    (growing.folder.path / "front.json").write_text(json.dumps(front))
+    growing.describe("completed")
+    clock.now += 100
+    data = snapshots.get(RUNNING).sweep()
+    assert len(data.points) == len(front["points"])
+    assert any(point.test for point in data.front_points)
+
+
+def test_an_unknown_sweep_is_refused(snapshots):
+    with pytest.raises(UnknownSweepError):
+        snapshots.get("../digits")
+
+
+def test_hidden_sweeps_are_nobodys_to_see(snapshots, out, write_sweep):
+    write_sweep(out / ".selecting-digits-20260103-120000")
+    assert snapshots.names() == (ENDED,)
+    assert [row.name for row in snapshots.listed()] == [ENDED]
+    with pytest.raises(UnknownSweepError):
+        snapshots.get(".selecting-digits-20260103-120000")
+
+
+def test_the_list_counts_without_a_front_being_parsed(snapshots, growing, monkeypatch, sweep):
+    monkeypatch.setattr(_snapshots, "read", lambda *_: pytest.fail("parsed"))
+    growing.start("t0001")
+    growing.add("t0001", 1, 0.5, 0.6)
+    rows = {row.name: row for row in snapshots.listed()}
+    ended = rows[ENDED]
+    assert (ended.status, ended.trials, ended.points) == ("completed", 24, len(sweep.points))
+    assert ended.hypervolume == sweep.result.hypervolume
+    assert ended.started == "20260101-120000"
+    assert (rows[RUNNING].status, rows[RUNNING].trials, rows[RUNNING].points) == ("running", 1, 1)
+    assert list(rows) == [RUNNING, ENDED]
+
+
+def test_the_list_shows_what_cannot_be_read_and_leaves_out_what_vanishes(snapshots, out, growing):
+    (out / ENDED / "front.json").write_text("{}")
+    (growing.folder.path / "sweep.json").write_text("nonsense")
+    rows = {row.name: row for row in snapshots.listed()}
+    assert rows[ENDED].trials is None
+    assert rows[RUNNING].status == "unreadable"
+    snapshots._catalog.names = lambda: ("gone", ENDED)
+    assert [row.name for row in snapshots.listed()] == [ENDED]
+
+
+def test_the_token_of_the_list_changes_with_it(snapshots, growing, clock):
+    first = snapshots.token()
+    assert snapshots.token() == first
+    growing.start("t0001")
+    clock.now += 100
+    assert snapshots.token() != first
+
+
+def test_many_sweeps_are_not_all_kept(snapshots, monkeypatch, out, write_sweep):
+    monkeypatch.setattr(_snapshots, "KEPT_SWEEPS", 2)
+    for number in range(4):
+        name = f"s-2026020{number + 1}-120000"
+        write_sweep(out / name)
+        snapshots.get(name)
+    assert len(snapshots._watched) == 2
+
+
+def test_a_thing_is_made_once_for_all_threads_and_again_if_making_failed():
+    snapshot, calls, gate = Snapshot("a", "b"), [], threading.Barrier(4)
+
+    def make():
+        calls.append(1)
+        return SimpleNamespace()
+
+    results = []
+    threads = [
+        threading.Thread(target=lambda: (gate.wait(), results.append(snapshot.once("x", make)))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(calls) == 1
+    assert all(result is results[0] for result in results)
+
+    def fail():
+        raise RecordError("not now")
+
+    with pytest.raises(RecordError):
+        snapshot.once("y", fail)
+    assert snapshot.once("y", lambda: 3) == 3
