@@ -16,13 +16,16 @@ from sweeper.cli_after import app as commands_after
 from sweeper.cli_after import read_minimum
 from sweeper.cli_fronts import app as commands_of_fronts
 from sweeper.cli_running import app as commands_while_running
+from sweeper.cli_service import app as commands_of_service
 from sweeper.errors import SweeperError
+from sweeper.jobs import is_job_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rich.console import RenderableType
 
+    from sweeper.spec import Spec
     from sweeper.sweep_run import Ended, Options
 
 EXIT_USER_ERROR = 2
@@ -40,6 +43,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(commands_after)
 app.add_typer(commands_of_fronts)
 app.add_typer(commands_while_running)
+app.add_typer(commands_of_service)
 
 SpecFile = Annotated[Path, typer.Argument(help="The spec, a YAML file.", show_default=False)]
 SweepFolderArgument = Annotated[Path, typer.Argument(help="The folder of a sweep.", show_default=False)]
@@ -63,8 +67,17 @@ def run(
     trials: Annotated[int | None, typer.Option(help="Number of trials, instead of the spec's.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed, instead of the spec's.")] = None,
     tracking: Annotated[str | None, typer.Option(help="MLflow tracking URI; a SQLite file by default.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Address of a Ray cluster; a local one by default.")] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Address of a Ray cluster, or http://HOST:8265 to run as its job; a local Ray by default."),
+    ] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="URL for checkpoints and models, for nodes that do not share --out.")
+    ] = None,
     webhook: Webhook = None,
+    into: Annotated[
+        Path | None, typer.Option(help="A folder made for this sweep beforehand, instead of a new one in --out.")
+    ] = None,
 ) -> None:
     """Run a sweep; Ctrl-C ends it early with the front of what was done."""
     from sweeper.runner import run_sweep
@@ -72,8 +85,16 @@ def run(
     from sweeper.sweep_run import Options
 
     read = Spec.from_yaml(spec).with_search(trials=trials, seed=seed)
-    options = Options(out=out, data_dir=data_dir, tracking=tracking, cluster=cluster)
-    _drive(options, lambda shown: run_sweep(read, shown), webhook)
+    if is_job_server(cluster):
+        given = {"--out": None if into else out, "--into": into, "--data-dir": data_dir}
+        more = {name: str(path.resolve()) for name, path in given.items() if path is not None}
+        sent = {"--tracking": tracking, "--storage": storage, "--webhook": webhook}
+        more |= {name: text for name, text in sent.items() if text}
+        _run_as_job(read, str(cluster), [part for pair in more.items() for part in pair])
+        return
+    home = out if into is None else into.parent
+    options = Options(out=home, into=into, data_dir=data_dir, tracking=tracking, cluster=cluster, storage=storage)
+    _drive(options, lambda shown: run_sweep(read, shown), webhook, read.name)
 
 
 @app.command()
@@ -282,18 +303,24 @@ def _resume(
     from sweeper.sweep_run import Options
 
     options = Options(data_dir=data_dir, tracking=tracking, cluster=cluster)
-    _drive(options, lambda shown: resume_sweep(sweep, shown, trials=trials), webhook)
+    _drive(options, lambda shown: resume_sweep(sweep, shown, trials=trials), webhook, sweep.name)
 
 
-def _drive(options: "Options", drive: "Callable[[Options], Ended]", webhook: str | None) -> None:
+def _drive(options: "Options", drive: "Callable[[Options], Ended]", webhook: str | None, name: str) -> None:
     """Show a sweep while it runs, and say how it ended, here and to the webhook."""
+    from sweeper.addresses import check_url
     from sweeper.progress import Display, closing_summary
-    from sweeper.webhook import announce, check_url, summary
+    from sweeper.webhook import announce, failure, summary
 
     if webhook is not None:
         check_url(webhook)
     with Display() as display:
-        ended = drive(replace(options, show=display.update))
+        try:
+            ended = drive(replace(options, show=display.update))
+        except BaseException as error:
+            if webhook is not None:
+                announce(webhook, failure(name, error))
+            raise
     front = ended.front
     failures = {id_: trial.reason for id_, trial in front.trials.items() if trial.status == "failed"}
     priced = "everything" if front.ledger["everything"].released else "winner"
@@ -325,6 +352,18 @@ def _drive(options: "Options", drive: "Callable[[Options], Ended]", webhook: str
     )
     if ended.outcome.interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _run_as_job(spec: "Spec", address: str, arguments: list[str]) -> None:
+    from sweeper.interruption import Interruption
+    from sweeper.jobs import run_as_job
+
+    with Interruption() as interruption:
+        well = run_as_job(spec, address, arguments, lambda text: typer.echo(text, nl=False), interruption)
+    if interruption.requested:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    if not well:
+        raise typer.Exit(EXIT_USER_ERROR)
 
 
 def _print(what: "RenderableType") -> None:

@@ -1,0 +1,131 @@
+"""Bytes to send, made once for each state of a sweep and shared by all who ask.
+
+Requests that come while something is being made wait for it instead of making it again. What is kept is bounded in
+bytes. Every answer has a tag, so that a client that has it already is told so in a few bytes.
+"""
+
+import asyncio
+import gzip
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sweeper.service.catalog import SHOWN_FILES, Catalog, version_of
+from sweeper.store import SweepFolder
+
+KEPT_BYTES = 128 * 2**20
+_WORTH_PACKING = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is sent.
+
+    Attributes:
+        content: the bytes.
+        packed: the same, compressed; None where that is not worth it.
+        tag: tells this content from others.
+        media_type: of the content.
+    """
+
+    content: bytes
+    packed: bytes | None
+    tag: str
+    media_type: str
+
+    @classmethod
+    def of(cls, content: bytes, media_type: str, *, pack: bool = True) -> "Answer":
+        """Pack and tag bytes."""
+        packed = gzip.compress(content, 4, mtime=0) if pack and len(content) > _WORTH_PACKING else None
+        return cls(content, packed, f'W/"{hashlib.sha256(content).hexdigest()[:24]}"', media_type)
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return len(self.content) + len(self.packed or b"")
+
+    def to(self, request: Request, **headers: str) -> Response:
+        """Return the answer to a request, which may have it already."""
+        given = {"ETag": self.tag, "Cache-Control": "private, no-cache", "Vary": "Accept-Encoding", **headers}
+        known = {tag.strip() for tag in request.headers.get("if-none-match", "").split(",")}
+        if self.tag in known:
+            return Response(None, 304, given)
+        if self.packed is not None and _takes_gzip(request.headers.get("accept-encoding", "")):
+            return Response(self.packed, 200, {**given, "Content-Encoding": "gzip"}, self.media_type)
+        return Response(self.content, 200, given, self.media_type)
+
+
+class Answers:
+    """Keeps answers; for one event loop.
+
+    Args:
+        catalog: of the sweeps.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._kept: OrderedDict[Hashable, tuple[str, Answer]] = OrderedDict()
+        self._making: dict[Hashable, asyncio.Task[Answer]] = {}
+        self._bytes = 0
+
+    async def get(
+        self,
+        name: str,
+        what: Hashable,
+        make: Callable[[SweepFolder], Answer],
+        files: tuple[str, ...] = SHOWN_FILES,
+        more: str = "",
+    ) -> Answer:
+        """Return what ``make`` makes of a sweep, in a thread, when one of the files has changed.
+
+        Args:
+            name: of the sweep.
+            what: names the answer.
+            make: is given the folder.
+            files: that it reads.
+            more: whatever else it depends on.
+
+        Raises:
+            UnknownSweepError: no sweep of that name; and whatever ``make`` raises.
+        """
+        folder = self._catalog.folder(name)
+        version = version_of(folder.path, files) + more
+        key = (name, what)
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == version:
+            self._kept.move_to_end(key)
+            return kept[1]
+        making = self._making.get((key, version))
+        if making is None:
+            making = asyncio.create_task(self._make(key, version, make, folder))
+            self._making[key, version] = making
+        return await asyncio.shield(making)
+
+    async def _make(
+        self, key: Hashable, version: str, make: Callable[[SweepFolder], Answer], folder: SweepFolder
+    ) -> Answer:
+        try:
+            made = await to_thread.run_sync(make, folder)
+        finally:
+            del self._making[key, version]
+        self._forget(key)
+        self._kept[key] = (version, made)
+        self._bytes += made.size
+        while self._bytes > KEPT_BYTES:
+            self._forget(next(iter(self._kept)))
+        return made
+
+    def _forget(self, key: Hashable) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._bytes -= kept[1].size
+
+
+def _takes_gzip(text: str) -> bool:
+    offers = (offer.strip().replace(" ", "").lower() for offer in text.split(","))
+    return any(offer == "gzip" or (offer.startswith("gzip;q=") and offer != "gzip;q=0") for offer in offers)

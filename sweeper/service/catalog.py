@@ -1,0 +1,140 @@
+"""The sweeps that the service shows: their names, their folders, and when what can be shown of them changed.
+
+What is made from a sweep (bytes to send, parsed points) is made once for each version and shared by all requests. No
+name leads out of the folder in which sweeps live, and hidden folders are nobody's to see.
+"""
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from sweeper.errors import UnknownSweepError
+from sweeper.store import SweepFolder
+
+T = TypeVar("T")
+
+# What the pages and answers about a sweep are made from.
+SHOWN_FILES = (
+    "sweep.json",
+    "trials.jsonl",
+    "points.jsonl",
+    "decisions.jsonl",
+    "ledger.jsonl",
+    "front.json",
+    "notes.jsonl",
+)
+KEPT_RESULTS = 32  # made from sweeps and kept in memory, of all sweeps together
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
+_STARTED = re.compile(r"-(\d{8}-\d{6})(?:-(\d{1,3}))?$")
+
+
+@dataclass
+class _Slot:
+    """One result, and the lock of whoever makes it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    version: str | None = None
+    result: Any = None
+
+
+class Catalog:
+    """The sweeps in a folder; safe to use from several threads.
+
+    Args:
+        out: where sweeps live; it need not exist yet.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.out = Path(out)
+        self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def names(self) -> tuple[str, ...]:
+        """Return the folder names of the sweeps that have begun, newest first; hidden ones never."""
+        found = [file.parent.name for file in self.out.glob("*/sweep.json")]
+        shown = [name for name in found if _NAME.fullmatch(name) and not (self.out / name).is_symlink()]
+        return by_age(shown)
+
+    def folder(self, name: str) -> SweepFolder:
+        """Return the folder of a sweep.
+
+        Raises:
+            UnknownSweepError: no sweep of that name, or no name of one.
+        """
+        path = self.out / name if is_name(name) else None
+        if path is None or path.is_symlink() or not (path / "sweep.json").is_file():
+            raise UnknownSweepError("Expected the name of a sweep, as the list of sweeps has it; got another one")
+        return SweepFolder(path)
+
+    def version(self, name: str) -> str:
+        """Return a text that changes whenever what can be shown of the sweep has changed.
+
+        Raises:
+            UnknownSweepError: no sweep of that name.
+        """
+        return version_of(self.folder(name).path)
+
+    def shared(
+        self, name: str, what: Hashable, make: Callable[[SweepFolder], T], files: tuple[str, ...] = SHOWN_FILES
+    ) -> T:
+        """Return what ``make`` makes of a sweep, made once for all who ask until one of the files changes.
+
+        Args:
+            name: of the sweep.
+            what: names the result.
+            make: is given the folder.
+            files: that it reads.
+
+        Raises:
+            UnknownSweepError: no sweep of that name; and whatever ``make`` raises, which is not kept.
+        """
+        folder = self.folder(name)
+        slot = self._slot((name, what))
+        with slot.lock:
+            version = version_of(folder.path, files)
+            if slot.version != version:
+                slot.result = make(folder)
+                slot.version = version  # of before: what changed meanwhile is made again
+            return cast("T", slot.result)
+
+    def _slot(self, key: Hashable) -> _Slot:
+        """Return the place of a result; of too many, the one that was not asked for longest goes."""
+        with self._lock:
+            slot = self._slots.setdefault(key, _Slot())
+            self._slots.move_to_end(key)
+            while len(self._slots) > KEPT_RESULTS:
+                self._slots.popitem(last=False)
+            return slot
+
+
+def by_age(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of sweeps, each once, newest first."""
+    return tuple(sorted(set(names), key=_age, reverse=True))
+
+
+def is_name(text: str) -> bool:
+    """Whether a text could be the name of a sweep's folder."""
+    return _NAME.fullmatch(text) is not None
+
+
+def version_of(folder: Path, files: tuple[str, ...] = SHOWN_FILES) -> str:
+    """Return a text that changes with the sizes and times of the files."""
+    parts = []
+    for name in files:
+        try:
+            status = (folder / name).stat()
+        except OSError:
+            parts.append("-")
+        else:
+            parts.append(f"{status.st_mtime_ns:x}.{status.st_size:x}.{status.st_ino:x}")
+    return "_".join(parts)
+
+
+def _age(name: str) -> tuple[str, int, str]:
+    """Return what names sort by: when the sweep was begun, as its name says."""
+    found = _STARTED.search(name)
+    return (found.group(1), int(found.group(2) or 1), name) if found else ("", 0, name)

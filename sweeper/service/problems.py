@@ -1,0 +1,103 @@
+"""One shape for every error that the service answers with: problem+json (RFC 9457).
+
+An answer names what was wrong with the request, in one sentence, and its request id. It never holds a traceback, a path
+of this machine or the text of an error that nobody raised on purpose.
+"""
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from clipless.errors import CliplessError
+from sweeper.errors import ExportError, PickError, RecordError, RefusalError, SpecError, SweeperError, UnknownSweepError
+
+MEDIA_TYPE = "application/problem+json"
+MAX_DETAIL = 1000
+INTERNAL = "Something went wrong here; the log of the service has it under this request id"
+_STATUSES: tuple[tuple[type[Exception], int], ...] = (
+    (UnknownSweepError, 404),
+    (SpecError, 422),
+    (PickError, 422),
+    (ExportError, 503),
+    (RecordError, 409),
+    (CliplessError, 422),
+    (SweeperError, 400),
+)
+
+
+def problem(status: int, detail: str, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer in the one shape."""
+    content = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": " ".join(detail.split())[:MAX_DETAIL],
+        "request_id": request_id,
+    }
+    return Response(json.dumps(content), status, dict(headers or {}), MEDIA_TYPE)
+
+
+def status_of(error: Exception) -> int:
+    """Return the status that an error of ours is answered with."""
+    if isinstance(error, RefusalError):
+        return error.status
+    return next(status for kind, status in _STATUSES if isinstance(error, kind))
+
+
+class Redactor:
+    """Takes the folders of this machine out of sentences.
+
+    Args:
+        roots: folders, absolute; what lies in them is named relative to them.
+    """
+
+    def __init__(self, *roots: Path) -> None:
+        texts = {str(path) for root in roots for path in (root, root.resolve()) if len(path.parts) > 1}
+        self._roots = sorted(texts, key=len, reverse=True)
+
+    def __call__(self, sentence: str) -> str:
+        """Return the sentence without them."""
+        for root in self._roots:
+            sentence = sentence.replace(f"{root}/", "").replace(root, ".")
+        return sentence
+
+
+def add_handlers(app: FastAPI, redact: Redactor) -> None:
+    """Let an application answer errors in the one shape."""
+
+    async def ours(request: Request, error: Exception) -> Response:
+        headers = error.headers if isinstance(error, RefusalError) else {}
+        return problem(status_of(error), redact(str(error)), id_of(request), headers)
+
+    async def http(request: Request, error: Exception) -> Response:
+        if not isinstance(error, HTTPException):
+            raise error
+        return problem(error.status_code, str(error.detail), id_of(request), error.headers)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        if not isinstance(error, RequestValidationError):
+            raise error
+        return problem(422, "; ".join(map(_mistake, error.errors()[:3])), id_of(request))
+
+    app.add_exception_handler(SweeperError, ours)
+    app.add_exception_handler(CliplessError, ours)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(RequestValidationError, invalid)
+
+
+def id_of(request: Request) -> str:
+    """Return the id of a request, empty where none was given."""
+    return str(request.scope.get("state", {}).get("request_id", ""))
+
+
+def _mistake(found: Mapping[str, Any]) -> str:
+    """Say what is wrong with a parameter, without quoting what was given."""
+    where = " ".join(str(part) for part in found.get("loc", ()))
+    return f"{where[:100]}: {found.get('msg', 'not valid')}"

@@ -1,0 +1,74 @@
+"""Listening: the application behind a socket of this machine, until a signal ends it."""
+
+import contextlib
+import logging
+import socket
+import sys
+from collections.abc import Callable
+
+import uvicorn
+
+from sweeper.errors import SweeperError
+from sweeper.jobs import RayJobLauncher, is_job_server
+from sweeper.service.app import create_app
+from sweeper.service.launcher import Launcher
+from sweeper.service.observing import JsonLines
+from sweeper.service.settings import ServiceSettings
+
+BACKLOG = 2048
+GRACE_SECONDS = 3  # for answers that are on their way; streams of events are cut, and clients come back
+
+
+def serve(
+    settings: ServiceSettings, launcher: Launcher | None = None, announce: Callable[[str], None] = lambda _: None
+) -> None:
+    """Serve until SIGINT or SIGTERM; drivers go on then.
+
+    Args:
+        settings: of the service.
+        launcher: starts drivers; by default as processes of this machine, or as jobs if the cluster is a job server.
+        announce: is given the address once the socket listens.
+
+    Raises:
+        SweeperError: settings under which it may not run, or an address that cannot be listened on.
+        RecordError: another service has the folder, or a file cannot be read or written.
+    """
+    app = create_app(settings, launcher or _launcher(settings))
+    listening = _listen(settings.host, settings.port)
+    name = f"[{settings.host}]" if ":" in settings.host else settings.host
+    _log_as_json()
+    announce(f"http://{name}:{listening.getsockname()[1]}")
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    with contextlib.suppress(KeyboardInterrupt):  # how uvicorn tells, afterwards, what ended it
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _launcher(settings: ServiceSettings) -> Launcher | None:
+    return RayJobLauncher(str(settings.cluster)) if is_job_server(settings.cluster) else None
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise SweeperError(
+            f"Cannot listen on {host}, port {port}: {error.strerror or error}; choose another (--host, --port)"
+        ) from error
+
+
+def _log_as_json() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name in ("sweeper.service", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)

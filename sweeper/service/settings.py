@@ -1,0 +1,91 @@
+"""How the service is run."""
+
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+
+from sweeper.errors import SweeperError
+
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one client, or all of them, may take.
+
+    Attributes:
+        body_bytes: of a request.
+        requests_per_second: of one client, on the average; 0 for no limit.
+        burst: requests that a client may make at once.
+        streams: of events, of all clients together.
+        streams_per_client: of events.
+        page: rows of a page, at most.
+        queued: sweeps that wait to be run.
+    """
+
+    body_bytes: int = MEBIBYTE
+    requests_per_second: float = 100.0
+    burst: int = 1000
+    streams: int = 100
+    streams_per_client: int = 10
+    page: int = 1000
+    queued: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """What `create_app` needs to know.
+
+    Attributes:
+        out: where sweeps live.
+        data_dir: local copies of data sets; tables that specs name by path lie in it.
+        tokens: file of tokens; required unless ``host`` is an address of this machine only.
+        host, port: where the service listens.
+        tracking: MLflow tracking URI of every sweep; a SQLite file in each sweep's folder by default.
+        tracking_page: address under which browsers find that MLflow server, where it is another.
+        cluster: address of the Ray cluster on which sweeps run; by default each starts its own on this machine.
+        drivers: sweeps that run at a time.
+        allow_fetch: whether specs may name data sets that are fetched from the network.
+        secure_cookies: whether browsers reach the service by https only.
+        hosts: names by which clients reach the service, beside ``host`` and those of this machine.
+        limits: what clients may take.
+    """
+
+    out: Path = Path("sweeps-out")
+    data_dir: Path | None = None
+    tokens: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 8000
+    tracking: str | None = None
+    tracking_page: str | None = None
+    cluster: str | None = None
+    drivers: int = 1
+    allow_fetch: bool = False
+    secure_cookies: bool = False
+    hosts: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the service."""
+        return is_loopback(self.host)
+
+    def check(self) -> None:
+        """Find settings under which the service would be open to everybody.
+
+        Raises:
+            SweeperError: another address than one of this machine, and no tokens.
+        """
+        if self.tokens is None and not self.is_local:
+            raise SweeperError(
+                f"Expected a file of tokens for a service that others can reach, got none for {self.host} (--host); "
+                "make one with sweeper token and name it with --tokens"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name is one that only this machine can reach."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,160 @@
+"""What the service was asked to run, kept in ``submission.json`` in the folder of each sweep.
+
+A new sweep's folder is made whole under a hidden name and then moved to its own, so that a crash leaves all of it or
+nothing. The driver finds it there and begins.
+"""
+
+import enum
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sweeper.errors import RecordError
+from sweeper.requests import NAME as REQUESTS_NAME
+from sweeper.rows import RowFile, read_object, replace_file, to_text
+from sweeper.store import SweepFolder
+
+NAME = "submission.json"
+MAKING = ".submitting-"  # how the names of folders begin that are not whole yet
+MOST_IN_A_SECOND = 1000
+
+
+class Wish(enum.Enum):
+    """What the service is to do about a sweep."""
+
+    RUN = "run"
+    STOP = "stop"
+    REST = "rest"
+
+
+class Submission(BaseModel):
+    """What was asked for, and how far that is.
+
+    Attributes:
+        submitted: when, in seconds since 1970; who came first runs first.
+        key: hash of the client's name for the request, None without one.
+        digest: hash of what was submitted under that name.
+        wish: what is to be done.
+        trials: how many in all, where the sweep was extended.
+        job: the driver that was started last, None before the first or when another is to be started.
+        mark: time of ``sweep.json`` when the driver was started; later, the driver has begun.
+        asked: rows of requests there were then.
+        points: bytes of points there were then.
+        deaths: drivers in a row that died without a new point.
+        not_before: when the next driver may be started, in seconds since 1970.
+        trouble: why it rests, where the sweep itself does not say.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: int = 1
+    submitted: float
+    key: str | None = None
+    digest: str | None = None
+    wish: Wish = Wish.RUN
+    trials: int | None = None
+    job: str | None = None
+    mark: int = 0
+    asked: int = 0
+    points: int = 0
+    deaths: int = 0
+    not_before: float = 0.0
+    trouble: str = ""
+
+    def but(self, **changes: object) -> Self:
+        """Return it with other values."""
+        return self.model_copy(update=changes)
+
+
+def write(folder: Path, submission: Submission) -> None:
+    """Replace ``submission.json``.
+
+    Raises:
+        RecordError: not written.
+    """
+    replace_file(folder / NAME, to_text(submission.model_dump(mode="json"), indent=1) + "\n")
+
+
+def read(folder: Path) -> Submission:
+    """Read ``submission.json``.
+
+    Raises:
+        RecordError: there is none, or it cannot be read.
+    """
+    try:
+        return Submission.model_validate(read_object(folder / NAME))
+    except ValidationError as error:
+        field = ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"]))
+        raise RecordError(f"Expected a submission in {folder / NAME}, but not in {field}; remove the file") from None
+
+
+def reserve(out: Path, name: str, spec_text: str, submission: Submission, now: datetime) -> Path:
+    """Make the folder of a sweep that is to be run, and return it.
+
+    Args:
+        out: where sweeps live.
+        name: of the sweep.
+        spec_text: the spec, for ``spec.yaml``.
+        submission: to keep beside it.
+        now: for the folder's name.
+
+    Raises:
+        RecordError: the folder cannot be made.
+    """
+    making: Path | None = None
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        making = Path(tempfile.mkdtemp(prefix=MAKING, dir=out))
+        making.chmod(0o755)
+        (making / "models").mkdir()
+        replace_file(SweepFolder(making).spec, spec_text)
+        write(making, submission)
+        for path in _places(out, f"{name}-{now:%Y%m%d-%H%M%S}"):
+            if not path.exists():
+                return making.rename(path)
+    except OSError as error:
+        raise RecordError(f"Cannot make a folder in {out}: {error.strerror or error}; make room") from error
+    finally:
+        if making is not None:
+            shutil.rmtree(making, ignore_errors=True)
+    raise RecordError(f"Cannot make a folder for {name} in {out}: a thousand exist; wait a second")
+
+
+def found(out: Path) -> Iterator[Path]:
+    """Yield the folders that have a submission, and remove those that a crash left unfinished."""
+    for path in out.glob(f"{MAKING}*"):
+        shutil.rmtree(path, ignore_errors=True)
+    for file in sorted(out.glob(f"*/{NAME}")):
+        if not file.parent.is_symlink() and not file.parent.name.startswith("."):
+            yield file.parent
+
+
+def hashed(*texts: str | bytes) -> str:
+    """Return a hash of texts, which does not tell them."""
+    digest = hashlib.sha256()
+    for text in texts:
+        raw = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
+        digest.update(len(raw).to_bytes(8, "big") + raw)
+    return digest.hexdigest()
+
+
+def was_stopped(folder: Path, since: int) -> bool:
+    """Return whether somebody asked the sweep to stop, after the first so many rows of requests."""
+    return any(row.get("stop") is True for row in RowFile(folder / REQUESTS_NAME).read()[since:])
+
+
+def count_requests(folder: Path) -> int:
+    """Return how many rows of requests there are."""
+    return len(RowFile(folder / REQUESTS_NAME).read())
+
+
+def _places(out: Path, stem: str) -> Iterator[Path]:
+    yield out / stem
+    for number in range(2, MOST_IN_A_SECOND):
+        yield out / f"{stem}-{number}"

@@ -1,0 +1,372 @@
+"""Runs what was submitted: a few drivers at a time, in the order of submission, started again when they died.
+
+What is to be done is on the disk before it is done, so that a service that was killed goes on where it was. It is the
+only service of its folder: a lock says so.
+"""
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sweeper.driving import is_driven
+from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweepError
+from sweeper.requests import ask_to_stop
+from sweeper.search_settings import Selection
+from sweeper.service import submissions
+from sweeper.service.catalog import Catalog
+from sweeper.service.launcher import Launcher
+from sweeper.service.observing import LOGGER, Metrics, where
+from sweeper.service.settings import ServiceSettings
+from sweeper.service.states import Facts, State, died, settled, state_of
+from sweeper.service.submissions import Submission, Wish
+from sweeper.spec import Spec
+from sweeper.store import SweepFolder
+
+LOCK_NAME = ".service.lock"
+NO_DATA = ".no-data"  # an empty folder: drivers that are given one fetch nothing
+TICK_SECONDS = 1.0
+ASK_AGAIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a sweep stands.
+
+    Attributes:
+        state: in a word.
+        submission: what the service was asked about it, None if nothing.
+        has_begun: whether its driver has written what it is.
+    """
+
+    state: State
+    submission: Submission | None
+    has_begun: bool
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not go on, where the sweep itself does not say."""
+        return "" if self.submission is None else self.submission.trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A sweep that was submitted.
+
+    Attributes:
+        name: of its folder.
+        is_new: False if the same request had been made before.
+    """
+
+    name: str
+    is_new: bool
+
+
+class Supervisor:
+    """Keeps submissions and their drivers; its methods may be called from any thread.
+
+    Args:
+        settings: of the service.
+        catalog: of the sweeps.
+        launcher: starts drivers.
+        metrics: where to count.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        catalog: Catalog,
+        launcher: Launcher,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings, self._catalog, self._launcher, self._metrics = settings, catalog, launcher, metrics
+        self._clock = clock
+        self._all: dict[str, Submission] = {}
+        self._asked_at: dict[str, float] = {}
+        self._lock = threading.RLock()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._handle: int | None = None
+
+    def open(self) -> None:
+        """Take the folder, find what was submitted earlier, and begin to watch.
+
+        Raises:
+            RecordError: another service has the folder, or it cannot be written to.
+        """
+        self._take()
+        for folder in submissions.found(self._catalog.out):
+            try:
+                self._all[folder.name] = submissions.read(folder)
+            except RecordError as error:
+                LOGGER.error("unreadable submission", extra={"fields": {"sweep": folder.name, "failure": where(error)}})
+        self._closing.clear()
+        self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop watching; drivers go on."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it watches."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def submit(self, spec: Spec, key: str | None, digest: str) -> Submitted:
+        """Keep a sweep to be run.
+
+        Args:
+            spec: of the sweep.
+            key: hash of the client's own name for the request; the same one again gives the same sweep.
+            digest: hash of what was submitted.
+
+        Raises:
+            RefusalError: the key was used for something else, or too many sweeps wait.
+            RecordError: the sweep's folder cannot be made.
+        """
+        with self._lock:
+            for name, earlier in self._all.items():
+                if key is not None and earlier.key == key:
+                    if earlier.digest != digest:
+                        raise RefusalError("Expected another Idempotency-Key: this one came with another spec", 422)
+                    return Submitted(name, is_new=False)
+            if (
+                sum(one.wish is Wish.RUN and one.job is None for one in self._all.values())
+                >= self._settings.limits.queued
+            ):
+                raise RefusalError("Expected fewer sweeps that wait; try again later", 429, {"Retry-After": "60"})
+            submission = Submission(submitted=self._clock(), key=key, digest=digest)
+            now = datetime.fromtimestamp(self._clock())
+            folder = submissions.reserve(self._catalog.out, spec.name, spec.to_yaml(), submission, now)
+            self._all[folder.name] = submission
+            return Submitted(folder.name, is_new=True)
+
+    def stop(self, name: str, trial: str | None = None) -> None:
+        """Stop a sweep, waiting or running, or one of its trials.
+
+        Raises:
+            UnknownSweepError: no such sweep.
+            RecordError: it does not run, or the trial does not.
+        """
+        with self._lock:
+            folder, submission, facts = self._seen(name)
+            runs = facts.runs or (submission is not None and submission.wish is Wish.RUN)
+            if trial is not None or not runs:
+                ask_to_stop(folder, trial, driven=facts.runs)
+                return
+            if submission is not None:
+                self._keep(name, submission.but(wish=Wish.STOP))
+            if facts.driven or (facts.runs and facts.status is not None):
+                with suppress(RecordError):  # it has ended meanwhile, or is asked again soon
+                    ask_to_stop(folder, driven=True)
+
+    def resume(self, name: str, trials: int | None = None) -> None:
+        """Go on with a sweep that does not run, or give it more trials.
+
+        Args:
+            name: of the sweep.
+            trials: how many in all, those that ran included.
+
+        Raises:
+            UnknownSweepError: no such sweep.
+            RecordError: it runs, cannot go on, or has all its trials.
+            SpecError: it cannot have so many trials.
+        """
+        with self._lock:
+            folder, submission, facts = self._seen(name)
+            state = state_of(submission, facts)
+            if facts.runs or state in (State.QUEUED, State.STARTING, State.STOPPING):
+                raise RecordError(f"Expected a sweep that does not run, but {name} is {state.value}; stop it first")
+            self._check_can_go_on(name, folder, state, trials)
+            before = submission or Submission(submitted=self._clock())
+            self._keep(name, before.but(wish=Wish.RUN, trials=trials, job=None, deaths=0, not_before=0.0, trouble=""))
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of submissions whose sweep has not begun."""
+        with self._lock:
+            places = {name: self._catalog.out / name for name in self._all}
+            waiting = (submissions.NAME, True), ("sweep.json", False)
+            return tuple(n for n, p in places.items() if all((p / file).is_file() is there for file, there in waiting))
+
+    def standing(self, name: str) -> Standing:
+        """Return how a sweep stands.
+
+        Raises:
+            UnknownSweepError: no such sweep.
+        """
+        with self._lock:
+            folder, submission, facts = self._seen(name)
+        return Standing(state_of(submission, facts), submission, (folder / "sweep.json").is_file())
+
+    def tick(self) -> None:
+        """Look after every submission once, and start what may be started."""
+        with self._lock:
+            running = 0
+            for name in [name for name, one in self._all.items() if one.wish is not Wish.REST]:
+                try:
+                    running += self._look_after(name)
+                except SweeperError as error:
+                    LOGGER.error("cannot look after", extra={"fields": {"sweep": name, "failure": where(error)}})
+            now = self._clock()
+            due = [
+                (one.submitted, name)
+                for name, one in self._all.items()
+                if one.wish is Wish.RUN and one.job is None and one.not_before <= now and not self._facts(name).runs
+            ]
+            for _, name in sorted(due)[: max(0, self._settings.drivers - running)]:
+                self._start(name)
+                running += 1
+            self._metrics.drivers.set(running)
+            self._metrics.waiting.set(sum(one.wish is Wish.RUN and one.job is None for one in self._all.values()))
+
+    def _look_after(self, name: str) -> bool:
+        """Do what is due about one sweep; return whether it has a driver."""
+        folder = self._catalog.out / name
+        if not (folder / submissions.NAME).is_file():  # deleted
+            del self._all[name]
+            return False
+        submission, facts = self._all[name], self._facts(name)
+        if facts.runs:
+            if submission.wish is Wish.STOP:
+                self._press(folder, submission, facts)
+            return True
+        changed = settled(submission, facts, self._clock())
+        if changed != submission:
+            self._keep(name, changed)
+            fields = {"sweep": name, "wish": changed.wish.value, "deaths": changed.deaths}
+            LOGGER.info("driver ended", extra={"fields": fields})
+        return False
+
+    def _press(self, folder: Path, submission: Submission, facts: Facts) -> None:
+        """Ask a driver to stop that may not have heard it yet, or end one that has not begun."""
+        if facts.status is None:
+            self._launcher.kill(submission.job or "")
+        elif self._clock() - self._asked_at.get(folder.name, 0.0) > ASK_AGAIN_SECONDS:
+            self._asked_at[folder.name] = self._clock()
+            ask_to_stop(folder, driven=True)
+
+    def _start(self, name: str) -> None:
+        folder, submission = self._catalog.out / name, self._all[name]
+        facts, given = self._facts(name), self._settings
+        if facts.status is None:
+            arguments = ["run", str(SweepFolder(folder).spec), "--into", str(folder)]
+            arguments += ["--data-dir", str(self._data_dir())] if self._data_dir() else []
+            arguments += ["--trials", str(submission.trials)] if submission.trials else []
+            arguments += ["--tracking", given.tracking] if given.tracking else []
+            arguments += ["--cluster", given.cluster] if given.cluster else []
+        elif submission.trials is not None:
+            arguments = ["extend", str(folder), "--trials", str(submission.trials)]
+        else:
+            arguments = ["resume", str(folder)]
+        try:
+            job = self._launcher.start(arguments, folder)
+        except SweeperError as error:
+            LOGGER.error("driver not started", extra={"fields": {"sweep": name, "failure": where(error)}})
+            self._keep(name, died(submission.but(points=facts.points), facts, self._clock()))
+            return
+        self._metrics.started.inc()
+        self._metrics.restarted.inc(int(submission.deaths > 0))
+        asked = submissions.count_requests(folder)
+        self._keep(name, submission.but(job=job, mark=facts.mark, points=facts.points, asked=asked))
+        LOGGER.info("driver started", extra={"fields": {"sweep": name, "command": arguments[0]}})
+
+    def _data_dir(self) -> Path | None:
+        """Return where drivers find data; a driver that has such a folder fetches nothing."""
+        if self._settings.data_dir is not None or self._settings.allow_fetch:
+            return self._settings.data_dir
+        empty = self._catalog.out / NO_DATA
+        empty.mkdir(exist_ok=True)
+        return empty
+
+    def _keep(self, name: str, submission: Submission) -> None:
+        submissions.write(self._catalog.out / name, submission)
+        self._all[name] = submission
+
+    def _seen(self, name: str) -> tuple[Path, Submission | None, Facts]:
+        submission = self._all.get(name)
+        folder = self._catalog.folder(name).path if submission is None else self._catalog.out / name
+        if not folder.is_dir():
+            raise UnknownSweepError("Expected the name of a sweep, as the list of sweeps has it; got another one")
+        return folder, submission, self._facts(name)
+
+    def _facts(self, name: str) -> Facts:
+        folder, submission = self._catalog.out / name, self._all.get(name)
+        job = None if submission is None else submission.job
+        alive = job is not None and self._launcher.is_alive(job)
+        driven = is_driven(folder)
+        info, mark = _sweep_file(folder)
+        status = info.get("status")
+        has_run = job is not None and not (alive or driven)
+        watched = submission if has_run and submission is not None and submission.wish is not Wish.REST else None
+        return Facts(
+            driven=driven,
+            alive=alive,
+            status=None if status is None else str(status),
+            mark=mark,
+            points=_size(folder / "points.jsonl"),
+            stopped=watched is not None and submissions.was_stopped(folder, watched.asked),
+            words="" if watched is None else self._launcher.last_words(str(watched.job), folder),
+        )
+
+    def _check_can_go_on(self, name: str, folder: Path, state: State, trials: int | None) -> None:
+        if not (folder / "sweep.json").is_file():
+            return  # it never began: it is begun once more
+        content = SweepFolder(folder).read_sweep()
+        if content["spec"].get("search", {}).get("selection") == Selection.PRIVATE.value:
+            raise RecordError(f"Expected a sweep that can go on, but {name} selected privately; submit another one")
+        spec = Spec.from_mapping(content["spec"], name)
+        if trials is None and state is State.COMPLETED:
+            raise RecordError(f"Expected a sweep with trials to do, but {name} has completed all of them; extend it")
+        if trials is not None and trials < spec.trials:
+            raise RecordError(f"Expected at least the {spec.trials} trials of {name}, got trials={trials}")
+        spec.with_search(trials=trials)
+
+    def _take(self) -> None:
+        path = self._catalog.out / LOCK_NAME
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise RecordError(f"Expected no other service of {self._catalog.out}, but one runs; stop it") from None
+        except OSError as error:
+            raise RecordError(f"Cannot write {path}: {error.strerror or error}; choose another with --out") from error
+
+    def _watch(self) -> None:
+        while not self._closing.wait(TICK_SECONDS):
+            try:
+                self.tick()
+            except Exception as error:  # a supervisor that ends supervises nothing
+                LOGGER.error("supervision failed", extra={"fields": {"failure": where(error)}})
+
+
+def _sweep_file(folder: Path) -> tuple[dict[str, Any], int]:
+    """Return ``sweep.json`` and its time; nothing where there is none."""
+    try:
+        mark = (folder / "sweep.json").stat().st_mtime_ns
+        return SweepFolder(folder).read_sweep(), mark
+    except (OSError, RecordError):
+        return {}, 0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,200 @@
+"""Tokens: what a client shows to prove that it may read, or read and write.
+
+The file of tokens holds a hash of each, never the token, and the key that signs the cookies of browsers. A token is 32
+random bytes, so one round of SHA-256 is enough: there is nothing to guess.
+"""
+
+import enum
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sweeper.errors import RecordError, SweeperError
+from sweeper.rows import read_object, replace_file, to_text
+
+PREFIX = "sweeper_"
+MAX_LENGTH = 200
+MAX_DAYS = 3660
+_DAY_SECONDS = 86400
+
+
+class Role(enum.Enum):
+    """What a token permits; who may write may read."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who asks.
+
+    Attributes:
+        id: of the token; ``local`` where none is needed.
+        role: what they may do.
+    """
+
+    id: str
+    role: Role
+
+
+class _Token(BaseModel):
+    """One token as the file has it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str
+    role: Role
+    hash: str
+    expires: float
+
+
+class _Content(BaseModel):
+    """The file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: int
+    cookie_key: str
+    tokens: tuple[_Token, ...]
+
+
+def make_token(path: Path, role: Role, days: int) -> str:
+    """Add a token to the file, which is made if need be, readable by its owner only.
+
+    Args:
+        path: of the file.
+        role: what the token permits.
+        days: until it expires.
+
+    Returns:
+        The token; nobody can find it again.
+
+    Raises:
+        SweeperError: not 1 to 3660 days.
+        RecordError: the file cannot be read or written.
+    """
+    if not 1 <= days <= MAX_DAYS:
+        raise SweeperError(f"Expected 1 to {MAX_DAYS} days, got {days} (--days)")
+    id_, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+    token = f"{PREFIX}{id_}_{secret}"
+    made = _Token(id=id_, role=role, hash=_hash(token), expires=time.time() + days * _DAY_SECONDS)
+    with _alone(path):
+        content = _read(path) if path.exists() else _Content(version=1, cookie_key=secrets.token_hex(32), tokens=())
+        _write(path, content.model_copy(update={"tokens": (*content.tokens, made)}))
+    return token
+
+
+def revoke_token(path: Path, id_: str) -> None:
+    """Take a token out of the file; a service that runs refuses it, and the cookies made with it, at once.
+
+    Args:
+        path: of the file.
+        id_: of the token: the eight characters between its underscores.
+
+    Raises:
+        RecordError: no such token, or the file cannot be read or written.
+    """
+    with _alone(path):
+        content = _read(path)
+        kept = tuple(token for token in content.tokens if token.id != id_)
+        if len(kept) == len(content.tokens):
+            raise RecordError(f"Expected the id of a token of {path}, got {id_!r} (--revoke)")
+        _write(path, content.model_copy(update={"tokens": kept}))
+
+
+class Tokens:
+    """The tokens of a file, read again when it has changed.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        RecordError: the file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self._content = _read(path)
+
+    @property
+    def cookie_key(self) -> str:
+        """What cookies are signed with."""
+        return self._current().cookie_key
+
+    def find(self, token: str) -> Holder | None:
+        """Return whose token it is, None if it is nobody's or has expired.
+
+        Guarantees:
+            The time that it takes does not depend on how much of a token is right.
+        """
+        given, found = _hash(token[:MAX_LENGTH]), None
+        for known in self._current().tokens:
+            if hmac.compare_digest(given, known.hash) and time.time() < known.expires:
+                found = Holder(known.id, known.role)
+        return found
+
+    def holder(self, id_: str) -> Holder | None:
+        """Return who has the token of that id, None if there is none any more."""
+        for known in self._current().tokens:
+            if known.id == id_ and time.time() < known.expires:
+                return Holder(known.id, known.role)
+        return None
+
+    def _current(self) -> _Content:
+        """Return the content; a file that cannot be read permits nothing."""
+        try:
+            status = self._path.stat()
+            seen = (status.st_mtime_ns, status.st_ino)
+            if seen != self._seen:
+                self._content, self._seen = _read(self._path), seen
+        except (OSError, RecordError):
+            self._seen = None
+            self._content = self._content.model_copy(update={"tokens": ()})
+        return self._content
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
+
+
+def _read(path: Path) -> _Content:
+    try:
+        content = _Content.model_validate(read_object(path))
+    except ValidationError as error:
+        field = ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"]))
+        raise RecordError(f"Expected tokens as sweeper token writes them in {path}, but not in {field}") from None
+    if content.version != 1:
+        raise RecordError(f"Expected version 1 in {path}, got {content.version}; make the tokens again")
+    return content
+
+
+def _write(path: Path, content: _Content) -> None:
+    plain: dict[str, Any] = content.model_dump(mode="json")
+    mask = os.umask(0o077)
+    try:
+        replace_file(path, to_text(plain, indent=1) + "\n")
+    finally:
+        os.umask(mask)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep others from changing the file meanwhile."""
+    try:
+        with path.with_name(f".{path.name}.lock").open("w") as lock:
+            flock(lock, LOCK_EX)
+            yield
+    except OSError as error:
+        raise RecordError(f"Cannot write {path}: {error.strerror or error}; choose another file (--tokens)") from error

@@ -1,0 +1,165 @@
+import json
+from dataclasses import replace
+
+import pytest
+from starlette.testclient import TestClient
+
+from sweeper.errors import SweeperError
+from sweeper.front import build_front
+from sweeper.pricing import Answer
+from sweeper.records import Trial, TrialStatus
+from sweeper.service import app as app_module
+from sweeper.service.settings import Limits, ServiceSettings
+from sweeper.service.tokens import Role, make_token
+from sweeper.store import SweepFolder
+
+SPEC = """\
+name: tiny
+data: {name: digits}
+model: {architecture: mlp, width: 16}
+training: {epochs: 2, batch_size: 256, learning_rate: {log: [0.02, 0.1]}}
+privacy: {epsilon: 3, delta: 1e-4}
+search: {trials: 3}
+"""
+YAML = {"Content-Type": "application/yaml"}
+DONE = "digits-20250301-090807"
+
+
+class FakeLauncher:
+    """Starts nothing; says what it is told to say."""
+
+    def __init__(self):
+        self.started, self.alive, self.killed, self.words, self.broken = [], set(), [], "", False
+
+    def start(self, arguments, folder):
+        del folder
+        if self.broken:
+            raise SweeperError("Cannot start a driver")
+        self.started.append([str(argument) for argument in arguments])
+        job = f"job{len(self.started)}"
+        self.alive.add(job)
+        return job
+
+    def is_alive(self, job):
+        return job in self.alive
+
+    def last_words(self, job, folder):
+        del job, folder
+        return self.words
+
+    def kill(self, job):
+        self.killed.append(job)
+        self.alive.discard(job)
+
+
+@pytest.fixture
+def launcher():
+    return FakeLauncher()
+
+
+@pytest.fixture
+def out(tmp_path):
+    """Where the sweeps of a test live."""
+    path = tmp_path / "out"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def make_sweep(out, plan_json, claim, objectives, make_point, content):
+    """Write an imagined sweep of two trials with two epochs each, whose front has three points."""
+
+    def make(name=DONE, status="completed", **info):
+        folder = SweepFolder(out / name)
+        (folder.path / "models").mkdir(parents=True)
+        trials = [
+            Trial(id=f"t000{i}", config={"training": {"learning_rate": 0.1 * i}}, plan=plan_json, run_id=None, status=s)
+            for i, s in ((1, TrialStatus.COMPLETED), (2, TrialStatus.STOPPED))
+        ]
+        values = {
+            ("t0001", 1): (1.0, 0.5),
+            ("t0001", 2): (2.0, 0.7),
+            ("t0002", 1): (1.5, 0.4),
+            ("t0002", 2): (3.0, 0.9),
+        }
+        points = [
+            make_point(trial, epoch, *pair, 0.1 * epoch, model=folder.model_name(trial, epoch))
+            for (trial, epoch), pair in values.items()
+        ]
+        for trial in trials:
+            folder.save_trial(replace(trial, status=TrialStatus.RUNNING))
+        for point in points:
+            folder.save_point(point)
+        for trial in trials:
+            folder.save_trial(trial)
+        price = {
+            question: Answer(epsilon=9.0, delta=1e-4, events=2, statement=question)
+            for question in ("winner", "front", "everything")
+        }
+        front = build_front(
+            sweep="digits", objectives=objectives, trials=trials, points=points, ledger=price, claim=claim
+        )
+        front.write(folder.front)
+        for point in front.front_points:
+            (folder.path / point.model).write_bytes(f"model of {point.trial}-{point.epoch}".encode())
+        training = content["training"] | {"learning_rate": {"log": [0.02, 0.1]}}
+        open_spec = content | {"search": {"trials": 2}, "training": training}
+        told = {"name": "digits", "status": status, "reason": "", "spec": open_spec}
+        folder.write_sweep(told | {"source": str(out / "spec.yaml"), "data_dir": str(out), "tracking": "secret"} | info)
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def serve(out, launcher, monkeypatch):
+    """Return a client of a service without a port."""
+    monkeypatch.setattr(app_module, "entry_points", lambda **_: ())
+    opened = []
+
+    def start(headers=None, base_url="http://127.0.0.1", limits=None, **settings):
+        known = ServiceSettings(out=out, limits=limits or Limits(requests_per_second=0), **settings)
+        made = app_module.create_app(known, launcher)
+        client = TestClient(made, base_url=base_url, headers=headers, raise_server_exceptions=False)
+        client.__enter__()
+        opened.append(client)
+        return client
+
+    yield start
+    for client in opened:
+        client.__exit__(None, None, None)
+
+
+@pytest.fixture
+def client(serve):
+    """A client of a service of this machine alone."""
+    return serve()
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    """A file with a token of each role, and the tokens by role."""
+    path = tmp_path / "tokens.json"
+    return path, {role.value: make_token(path, role, 1) for role in Role}
+
+
+@pytest.fixture
+def supervisor(client):
+    return client.app.state.parts.supervisor
+
+
+def bearer(token):
+    """The header that shows a token."""
+    return {"Authorization": f"Bearer {token}"}
+
+
+def is_problem(answer, status, said=""):
+    """Whether an answer is an error in the one shape."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    content = json.loads(answer.content)
+    assert set(content) == {"type", "title", "status", "detail", "request_id"}
+    assert content["status"] == status
+    assert content["request_id"] == answer.headers["x-request-id"]
+    assert said in content["detail"], content["detail"]
+    return True

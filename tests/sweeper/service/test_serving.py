@@ -1,0 +1,304 @@
+"""The service as a program: a real server on a real port, its client, and what kill -9 of it does to a sweep."""
+
+import importlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from sweeper.cli import main
+from sweeper.errors import SweeperError
+from sweeper.service import client as client_module
+from sweeper.service import serving
+from sweeper.service.client import submit
+from sweeper.service.settings import ServiceSettings
+from sweeper.service.tokens import Role, Tokens, make_token
+
+from .conftest import SPEC
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+# A driver that begins its sweep and waits until it is asked to stop.
+DRIVER = """
+import json, sys, time
+from pathlib import Path
+from sweeper.driving import driving
+from sweeper.requests import Requests
+folder = Path(sys.argv[sys.argv.index("--into") + 1] if "--into" in sys.argv else sys.argv[2])
+with driving(folder):
+    begun = {"name": "tiny", "spec": {}, "source": "", "data_dir": None, "tracking": None}
+    (folder / "sweep.json").write_text(json.dumps(begun | {"status": "running"}))
+    with (folder / "begun").open("a") as file:
+        file.write(sys.argv[1] + "\\n")
+    requests = Requests(folder)
+    while not requests.look().stop:
+        time.sleep(0.05)
+    (folder / "sweep.json").write_text(json.dumps(begun | {"status": "stopped"}))
+"""
+SERVE = """
+import sys
+from pathlib import Path
+from sweeper.service import app, launcher
+launcher._PROGRAM = Path(sys.argv.pop(1)).read_text()
+app.entry_points = lambda **_: ()
+from sweeper.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def run_service(tmp_path, out):
+    """Run the service as a program with a driver of ours; return its process and address."""
+    (tmp_path / "driver.py").write_text(DRIVER)
+    started = []
+
+    def run(*arguments):
+        command = [sys.executable, "-W", "error", "-c", SERVE, str(tmp_path / "driver.py"), "serve", "--port", "0"]
+        server = subprocess.Popen(
+            [*command, "--out", str(out), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        started.append(server)
+        line = server.stdout.readline()
+        assert line.startswith(f"Sweeper serves {out} at http://127.0.0.1:"), server.stderr.read()
+        return server, line.split()[-1]
+
+    yield run
+    for server in started:
+        server.kill()
+        server.communicate()
+    for job in out.glob("*/submission.json"):
+        number = (json.loads(job.read_text())["job"] or "").partition(":")[0]
+        if number:
+            subprocess.run(["kill", "-9", number], check=False, stderr=subprocess.DEVNULL)
+
+
+def get(url, path=""):
+    with urllib.request.urlopen(url + path) as answer:
+        return json.loads(answer.read())
+
+
+def wait_for(is_true):
+    """Wait for something that will come."""
+    while not is_true():
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_killing_the_service_touches_no_sweep_and_the_next_one_knows_them_all(run_service, out):
+    server, url = run_service()
+    name = submit(url, SPEC)["id"]
+    folder = out / name
+    wait_for(lambda: get(url, f"/api/v1/sweeps/{name}")["state"] == "running")
+    server.kill()
+    server.wait()
+    driver = json.loads((folder / "driver.json").read_text())["pid"]
+    os.kill(driver, 0)
+    server, url = run_service()
+    assert get(url, f"/api/v1/sweeps/{name}")["state"] == "running"
+    os.kill(driver, signal.SIGKILL)
+    wait_for(lambda: (folder / "begun").read_text() == "run\nresume\n")
+    wait_for(lambda: get(url, f"/api/v1/sweeps/{name}")["state"] == "running")
+    stop = urllib.request.Request(f"{url}/api/v1/sweeps/{name}/stop", method="POST")
+    with urllib.request.urlopen(stop) as answer:
+        assert answer.status == 202
+    wait_for(lambda: get(url, f"/api/v1/sweeps/{name}")["state"] == "stopped")
+    server.send_signal(signal.SIGINT)
+    said = server.communicate()[1]
+    assert server.returncode == 0, said
+    assert all(json.loads(line)["event"] for line in said.splitlines())
+    assert (folder / "begun").read_text() == "run\nresume\n"
+
+
+@pytest.mark.slow
+def test_a_service_with_tokens_takes_what_the_command_submits(run_service, tmp_path, capsys, monkeypatch):
+    token = make_token(tmp_path / "tokens.json", Role.WRITE, 1)
+    _, url = run_service("--tokens", str(tmp_path / "tokens.json"))
+    spec = tmp_path / "tiny.yaml"
+    spec.write_text(SPEC)
+    with pytest.raises(SweeperError, match="The service refuses the spec: Expected a token"):
+        submit(url, SPEC)
+    monkeypatch.setenv("SWEEPER_TOKEN", token)
+    with pytest.raises(SystemExit) as ended:
+        main(["submit", str(spec), "--url", url])
+    assert not ended.value.code
+    first, second = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"tiny-\d{8}-\d{6}: queued", first)
+    assert second == f"{url}/api/v1/sweeps/{first.partition(':')[0]}"
+
+
+@pytest.mark.slow
+def test_many_clients_of_a_large_sweep_are_all_answered(tmp_path, monkeypatch):
+    """The benchmark in short: what is measured elsewhere works here, and memory does not grow with the answers."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    load = importlib.import_module("service_load")
+    (tmp_path / "out").mkdir()
+    load.write(tmp_path / "out" / load.NAME, 50, 20)
+    found = load.measure(tmp_path / "out", clients=40, seconds=4.0, live=True)
+    assert set(found.statuses) == {200}
+    assert min(map(len, found.seconds.values())) >= 40
+    assert found.quantile("front", 0.5) <= found.quantile("front", 0.95)
+    assert found.memory[-1] < found.memory[0] + 100
+    assert found.cpu_seconds > 0
+
+
+def test_a_port_that_is_taken_is_named(out, monkeypatch):
+    monkeypatch.setattr("sweeper.service.app.entry_points", lambda **_: ())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SweeperError, match=rf"Cannot listen on 127.0.0.1, port {port}: .*\(--host, --port\)"):
+            serving.serve(ServiceSettings(out=out, port=port))
+
+
+class FakeSocket:
+    """A socket of no machine."""
+
+    def getsockname(self):
+        return ("::1", 1234, 0, 0)
+
+
+def test_an_address_of_six_is_written_in_brackets(out, monkeypatch):
+    said, opened = [], []
+    monkeypatch.setattr("sweeper.service.app.entry_points", lambda **_: ())
+    monkeypatch.setattr(serving, "_log_as_json", lambda: None)
+    monkeypatch.setattr(serving.uvicorn.Server, "run", lambda *_, **__: None)
+    monkeypatch.setattr(serving.socket, "create_server", lambda *_, **given: opened.append(given) or FakeSocket())
+    serving.serve(ServiceSettings(out=out, host="::1", port=0), announce=said.append)
+    assert opened[0]["family"] == socket.AF_INET6
+    assert said == ["http://[::1]:1234"]
+
+
+@pytest.fixture
+def answer(monkeypatch):
+    """Let the client's calls be answered one after the other; return what it sent."""
+    sent, answers = [], []
+
+    class Opener:
+        def open(self, request, timeout):
+            sent.append((request.full_url, dict(request.header_items()), request.data, timeout))
+            made = answers.pop(0)
+            if isinstance(made, Exception):
+                raise made
+            return made
+
+    monkeypatch.setattr(client_module.urllib.request, "build_opener", lambda *_: Opener())
+    monkeypatch.setattr(client_module.time, "sleep", lambda _: None)
+    return sent, answers
+
+
+class Said:
+    """An answer."""
+
+    def __init__(self, content):
+        self.content = content
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def read(self):
+        return self.content
+
+
+def test_a_broken_connection_submits_once(answer):
+    sent, answers = answer
+    answers += [
+        ConnectionResetError(104, "reset"),
+        TimeoutError(),
+        Said(b'{"id": "x", "state": "queued", "url": "/y"}'),
+    ]
+    assert submit("http://127.0.0.1:1/", SPEC, "token") == {"id": "x", "state": "queued", "url": "/y"}
+    assert len(sent) == 3
+    assert {headers["Idempotency-key"] for _, headers, _, _ in sent} == {sent[0][1]["Idempotency-key"]}
+    assert sent[0][0] == "http://127.0.0.1:1/api/v1/sweeps"
+    assert sent[0][1]["Authorization"] == "Bearer token"
+    assert sent[0][2] == SPEC.encode()
+
+
+def test_a_service_that_is_not_there_is_an_error_in_one_sentence(answer):
+    _, answers = answer
+    answers += [urllib.error.URLError(ConnectionRefusedError(111, "Connection refused"))] * 4
+    with pytest.raises(SweeperError, match=r"Cannot reach the service at http://x: Connection refused; .*\(--url\)"):
+        submit("http://x", SPEC)
+    answers += [TimeoutError()] * 4
+    with pytest.raises(SweeperError, match="TimeoutError"):
+        submit("http://x", SPEC)
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"[]", b"{}", b'{"id": 1}'])
+def test_the_answer_of_something_else_is_told_apart(content, answer):
+    answer[1].append(Said(content))
+    with pytest.raises(SweeperError, match="Expected the answer of a service of sweeper"):
+        submit("http://x", SPEC)
+    import io
+
+    answer[1].append(urllib.error.HTTPError("http://x", 502, "Bad Gateway", {}, io.BytesIO(content)))
+    with pytest.raises(SweeperError, match="it answers 502, not as a service of sweeper does"):
+        submit("http://x", SPEC)
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "x", "http://", "http://user:secret@x"])
+def test_an_address_is_one_of_http_without_secrets(url):
+    with pytest.raises(SweeperError, match=r"Expected the address of a service.*\(--url\)") as refused:
+        submit(url, SPEC)
+    assert "secret" not in str(refused.value)
+
+
+def test_the_commands_make_take_back_and_refuse_tokens(tmp_path, capsys):
+    path = tmp_path / "tokens.json"
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(["token", "--tokens", str(path), *arguments])
+        said = capsys.readouterr()
+        return ended.value.code or 0, said.out.strip(), said.err
+
+    _, token, _ = call("--role", "write", "--days", "2")
+    assert Tokens(path).find(token).role is Role.WRITE
+    assert call("--revoke", token.split("_")[1])[0] == 0
+    assert Tokens(path).find(token) is None
+    assert "Expected read or write, got 'admin' (--role)" in call("--role", "admin")[2]
+    assert "(--days)" in call("--days", "0")[2]
+
+
+def test_what_cannot_be_submitted_or_served_is_said_in_one_sentence(tmp_path, capsys):
+    for arguments, said in (
+        (["submit", str(tmp_path / "none.yaml")], "Cannot read"),
+        (["serve", "--host", "0.0.0.0", "--out", str(tmp_path)], "Expected a file of tokens"),
+        (["serve", "--tracking-page", "javascript:alert(1)", "--out", str(tmp_path)], "(--tracking-page)"),
+        (["serve", "--tokens", str(tmp_path / "none"), "--out", str(tmp_path)], "Cannot read"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err
+
+
+def test_the_service_works_with_the_installed_page_and_without(out, monkeypatch):
+    from starlette.testclient import TestClient
+
+    from sweeper.service import app as app_module
+
+    seen = []
+
+    class Entry:
+        def load(self):
+            return lambda app, catalog, *, tracking: seen.append((app, catalog.names(), tracking))
+
+    monkeypatch.setattr(app_module, "entry_points", lambda group, name: [Entry()] * (group, name).count("live"))
+    app = app_module.create_app(ServiceSettings(out=out, tracking_page="http://mlflow.example"))
+    assert seen == [(app, (), "http://mlflow.example")]
+    monkeypatch.setattr(app_module, "entry_points", lambda **_: ())
+    with TestClient(app_module.create_app(ServiceSettings(out=out)), base_url="http://localhost") as client:
+        assert client.get("/").status_code == 404
+    shutil.rmtree(out)
