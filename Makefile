@@ -11,11 +11,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs bench clean
+.PHONY: help setup demo stack test lint format docs bench clean
 
 help:
 	@echo "make setup    install the runtime into .venv"
 	@echo "make demo     run a sweep on scikit-learn's digits: a front in two minutes, in sweeps-out/"
+	@echo "make stack    run docker-compose.yml without Docker: PostgreSQL, MLflow, Ray, the service; Ctrl-C ends it"
 	@echo "make test     run all tests, warnings as errors"
 	@echo "make lint     ruff, mypy --strict, import-linter"
 	@echo "make format   let ruff rewrite the code"
@@ -44,6 +45,13 @@ setup: $(VENV)/.runtime
 demo: $(VENV)/.runtime
 	$(BIN)/sweeper run sweeps/digits.yaml --out sweeps-out
 
+$(VENV)/.stack: $(VENV)/.runtime
+	$(PIP) --editable ".[stack]"
+	@touch $@
+
+stack: $(VENV)/.stack
+	$(BIN)/python -m sweeper.stack --workers $(WORKERS)
+
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -W error -n $(WORKERS) --dist loadscope
 
@@ -61,7 +69,7 @@ docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.dev
-	@set -e; for name in step_time step_scaling overhead large_store search kills; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done
+	@set -e; for name in step_time step_scaling overhead large_store live_page search kills stack_faults service_load service_fuzz; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done
 	@set -e; for name in thesis $(if $(DATA),tabular guard_norms); do \
 		echo "== $$name"; $(BIN)/python benchmarks/$$name.py $(if $(DATA),--data-dir $(DATA)); done
 

@@ -1,10 +1,11 @@
 """What every test shares: quiet threads, real data if it is at hand, and no silent gaps in CI.
 
-A test marked ``shared`` needs real data, one marked ``chromium`` a browser. Where they are missing the test is
-skipped; with ``SWEEPER_NO_SKIP=1`` it fails instead, so that a machine cannot pass by testing less.
+A test marked ``shared`` needs real data, one marked ``chromium`` a browser, ``postgresql`` a database server, ``root``
+that user's rights over networks and file systems. Where they are missing the test is skipped; with ``SWEEPER_NO_SKIP=1`` it fails instead, so that a machine cannot pass by testing less.
 """
 
 import os
+import shutil
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch or numpy are imported; xdist uses the cores already
@@ -28,6 +29,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if find_browser() is None:
             _cannot_run("no Chromium or Chrome: install one, or set BROWSER_PATH")
+    if item.get_closest_marker("postgresql"):
+        from sweeper.errors import SweeperError
+        from sweeper.stack.database import programs
+
+        try:
+            programs()
+        except SweeperError as error:
+            _cannot_run(str(error))
+    if item.get_closest_marker("root") and (os.geteuid() != 0 or shutil.which("ip") is None):
+        _cannot_run("not root, or no program `ip`: run as root, apt-get install iproute2")
 
 
 def _cannot_run(reason: str) -> None:

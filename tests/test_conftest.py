@@ -16,6 +16,8 @@ def nowhere(tmp_path, monkeypatch):
     monkeypatch.delenv("SWEEPER_NO_SKIP", raising=False)
     monkeypatch.setenv("SWEEPER_TEST_DATA", str(tmp_path / "nowhere"))
     monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sweeper.stack.database.INSTALLED", tmp_path)
 
 
 def set_up(mark):
@@ -23,14 +25,14 @@ def set_up(mark):
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("mark", ["shared", "chromium"])
+@pytest.mark.parametrize("mark", ["shared", "chromium", "postgresql", "root"])
 def test_a_missing_resource_is_a_skip(mark):
-    with pytest.raises(pytest.skip.Exception, match="no "):
+    with pytest.raises(pytest.skip.Exception, match=r"no |PostgreSQL"):
         set_up(mark)
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("mark", ["shared", "chromium"])
+@pytest.mark.parametrize("mark", ["shared", "chromium", "postgresql", "root"])
 def test_a_missing_resource_is_a_failure_where_skipping_is_forbidden(mark, monkeypatch):
     monkeypatch.setenv("SWEEPER_NO_SKIP", "1")
     with pytest.raises(pytest.fail.Exception, match="may not be skipped"):

@@ -1,0 +1,23 @@
+# One image for everything of the stack but PostgreSQL. TORCH_INDEX says for which devices torch is built.
+ARG PYTHON=3.11.13-slim-bookworm
+
+FROM python:${PYTHON} AS built
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+RUN python -m venv /opt/sweeper
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# the largest package first: this layer stays when the code changes
+RUN /opt/sweeper/bin/pip install --index-url ${TORCH_INDEX} --extra-index-url https://pypi.org/simple "torch>=2.7,<2.14"
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE ./
+COPY sweeper sweeper
+COPY dashboards dashboards
+COPY models models
+RUN /opt/sweeper/bin/pip install ".[stack]"
+
+FROM python:${PYTHON}
+RUN groupadd --gid 10001 sweeper && useradd --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin sweeper \
+    && install --directory --owner=sweeper --group=sweeper /sweeps /artifacts /data /tokens
+COPY --from=built /opt/sweeper /opt/sweeper
+ENV PATH=/opt/sweeper/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+WORKDIR /sweeps

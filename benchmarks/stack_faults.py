@@ -1,0 +1,272 @@
+"""What does the stack survive? Its parts killed, cut off or out of space while it runs a sweep, and what is left of it.
+
+    python benchmarks/stack_faults.py [--trials 6] [--epochs 24] [--only FAULT ...] [--state FOLDER]
+
+Runs the stack of ``docker-compose.yml`` as `make stack` does. For each fault a sweep on scikit-learn's digits is
+submitted to the service; once noise is drawn, the fault happens:
+
+* ``worker``, ``head``, ``mlflow``, ``postgres``, ``service``: every process of it is killed at once, as when the
+  machine that it runs on loses power; the stack starts it again, as Docker would;
+* ``disk``: the volume of artifacts, a small file system, is full until the sweep has ended;
+* ``network``: the driver, in a network namespace of its own, is cut off from MLflow for a while.
+
+Afterwards everything must be as `kills.py` demands: no point lost, the ledger equal to the noise that was drawn, one
+ended run for each trial. Needs PostgreSQL's programs; ``disk`` and ``network`` need root. Prints a table, exits with 1
+if something does not hold.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from _noise_log import drawn_steps
+from kills import Campaign
+
+from sweeper.service.client import submit
+from sweeper.service.states import State
+from sweeper.stack.running import Stack, StackSettings
+from sweeper.tracking import SPOOL_NAME, replay_spool
+
+HERE = Path(__file__).resolve().parent
+PARTS = {"worker": "ray-worker-1", "head": "ray-head", "mlflow": "mlflow", "postgres": "postgres", "service": "sweeper"}
+PATIENCE_SECONDS = 1800.0
+OUTSIDE = "10.213.77.1"  # MLflow's address, which the driver in a namespace reaches by a cable of its own
+INSIDE = "10.213.77.2"
+NAMESPACE, CABLE = "sweeper-cut", "sweeper-cable"
+DISK_BYTES = 2_000_000
+CUT_SECONDS = 10.0
+
+
+@dataclass
+class StackCampaign(Campaign):
+    """One sweep that the stack's service runs."""
+
+    stack: Stack | None = None
+
+    @property
+    def noise(self) -> Path:
+        """The folder in which draws of noise are counted, once the sweep has a name."""
+        return self.folder / "noise" / self.id if self.id else self.folder / "noise"
+
+    id: str = ""
+
+    @property
+    def tracking(self) -> str:
+        """The stack's MLflow server."""
+        return f"http://{self.stack.address('mlflow', 5000)}"
+
+    @property
+    def sweep(self) -> Path | None:
+        """The sweep's folder."""
+        return self.stack.folder("sweeper", "/sweeps") / self.id
+
+    def submit(self) -> None:
+        """Submit the sweep to the service."""
+        url = f"http://{self.stack.address('sweeper', 8600)}"
+        self.id = submit(url, self.spec, self.stack.token)["id"]
+
+    def state(self) -> str:
+        """How the service says that the sweep stands; empty while it does not answer."""
+        url = f"http://{self.stack.address('sweeper', 8600)}/api/v1/sweeps/{self.id}"
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self.stack.token}"})
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return json.load(answer)["state"]
+        except OSError:
+            return ""
+
+    def drawn(self) -> int:
+        """How often noise was drawn so far."""
+        return sum(drawn_steps(self.noise).values()) if self.noise.exists() else 0
+
+    def wait_for_noise(self) -> None:
+        """Wait until more noise is drawn."""
+        before = self.drawn()
+        _wait(lambda: self.drawn() > before, f"no noise is drawn for {self.id}, which is {self.state()}")
+
+    def wait_for_end(self) -> None:
+        """Wait until the service says that the sweep has ended."""
+        _wait(lambda: self.state() and State(self.state()).is_end, f"{self.id} does not end, it is {self.state()}")
+
+    def check(self) -> dict[str, str]:
+        """Wait until MLflow has what the sweep left behind, and return what does not hold."""
+        spool = self.sweep / SPOOL_NAME
+        if spool.exists():
+            self.stack.wait_until_well("mlflow")
+            replay_spool(spool)
+        return self.checks()
+
+
+def kill_all(stack: Stack, part: str) -> None:
+    """Kill every process of a part of the stack at once."""
+    name = PARTS[part]
+    starts = stack.starts(name)
+    for pid in stack.below(name):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _wait(lambda: stack.starts(name) > starts, f"{name} is not started again")
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """A file system of its own in a folder, full within the block; what is in it stays in the folder afterwards."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)], check=True)
+    try:
+        with (folder / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextlib.contextmanager
+def namespace() -> Iterator[Callable[[bool], None]]:
+    """A network namespace with a cable to this one; yields what cuts the cable and mends it."""
+
+    def ip(*arguments: str) -> None:
+        subprocess.run(["ip", *arguments], check=True)
+
+    ip("netns", "add", NAMESPACE)
+    try:
+        ip("link", "add", CABLE, "type", "veth", "peer", "name", f"{CABLE}-2", "netns", NAMESPACE)
+        ip("address", "add", f"{OUTSIDE}/30", "dev", CABLE)
+        ip("link", "set", CABLE, "up")
+        ip("-n", NAMESPACE, "address", "add", f"{INSIDE}/30", "dev", f"{CABLE}-2")
+        ip("-n", NAMESPACE, "link", "set", f"{CABLE}-2", "up")
+        ip("-n", NAMESPACE, "link", "set", "lo", "up")
+        yield lambda whole: ip("-n", NAMESPACE, "link", "set", f"{CABLE}-2", "up" if whole else "down")
+    finally:
+        ip("netns", "delete", NAMESPACE)
+
+
+def kill_during_sweep(stack: Stack, campaign: StackCampaign, *parts: str) -> dict[str, str]:
+    """Kill parts of the stack, one after the other, while it runs a sweep."""
+    campaign.submit()
+    for part in parts:
+        campaign.wait_for_noise()
+        kill_all(stack, part)
+    campaign.wait_for_end()
+    stack.wait_until_well(seconds=PATIENCE_SECONDS)
+    return campaign.check()
+
+
+def fill_disk_during_sweep(stack: Stack, campaign: StackCampaign) -> dict[str, str]:
+    """Run a sweep with a full volume of artifacts; then there is space again."""
+    with small_disk(stack.folder("mlflow", "/artifacts")):
+        campaign.submit()
+        campaign.wait_for_end()
+        waits = (campaign.sweep / SPOOL_NAME).exists()
+    held = {"artifacts wait while the disk is full": "" if waits else "nothing waits"}
+    return held | campaign.check()
+
+
+def cut_network_during_sweep(campaign: "CutCampaign", set_whole: Callable[[bool], None]) -> dict[str, str]:
+    """Run a driver in the namespace, and cut it off from MLflow while it trains."""
+    command = ["ip", "netns", "exec", NAMESPACE, sys.executable, str(HERE / "_noise_log.py"), str(campaign.noise)]
+    command += ["run", str(campaign.folder / "spec.yaml"), str(campaign.folder / "out"), campaign.tracking]
+    with (campaign.folder / "driver.log").open("w") as log:
+        driver = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        campaign.wait_for_noise()
+        set_whole(False)
+        time.sleep(CUT_SECONDS)
+        set_whole(True)
+        driver.wait(PATIENCE_SECONDS)
+    finally:
+        driver.kill()
+        driver.wait()
+    (campaign.cut,) = (campaign.folder / "out").iterdir()
+    return {"the driver ended well": "" if driver.returncode == 0 else f"code {driver.returncode}"} | campaign.check()
+
+
+class CutCampaign(StackCampaign):
+    """A sweep whose driver is not the stack's."""
+
+    cut: Path | None = None
+
+    @property
+    def sweep(self) -> Path | None:
+        """The sweep's folder."""
+        return self.cut
+
+
+@contextlib.contextmanager
+def counted_stack(
+    folder: Path, say: Callable[[str], None] = lambda _: None
+) -> Iterator[tuple[Stack, Callable[[bool], None] | None]]:
+    """A stack whose trials count their draws of noise below ``folder / "noise"``.
+
+    Yields:
+        The stack, and, for root, what cuts the namespace off from its MLflow.
+    """
+    with contextlib.ExitStack() as around:
+        set_whole = around.enter_context(namespace()) if os.geteuid() == 0 else None
+        settings = StackSettings(
+            file=HERE.parent / "docker-compose.yml",
+            state=folder / "state",
+            environment={"PYTHONPATH": str(HERE / "_counting"), "NOISE_LOG": str(folder / "noise")},
+            addresses={} if set_whole is None else {"mlflow": OUTSIDE},
+            say=say,
+        )
+        yield around.enter_context(Stack(settings)), set_whole
+
+
+def _wait(until: Callable[[], object], otherwise: str) -> None:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not until():
+        if time.monotonic() > end:
+            raise SystemExit(otherwise)
+        time.sleep(0.2)
+
+
+def main() -> None:
+    """Let every fault happen, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=24)
+    parser.add_argument("--only", nargs="*", default=[*PARTS, "disk", "network"])
+    parser.add_argument("--state", type=Path, help="an empty folder; a temporary one by default")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.state or Path(temporary)
+        folder.chmod(0o755)
+        results = {}
+        with counted_stack(folder, print) as (stack, set_whole):
+            for fault in options.only:
+                kind = CutCampaign if fault == "network" else StackCampaign
+                chance = random.Random(0)
+                one = kind(folder, options.trials, options.epochs, chance, name=f"fault-{fault}", stack=stack)
+                if fault == "network":
+                    results[fault] = timed(cut_network_during_sweep, one, set_whole)
+                elif fault == "disk":
+                    results[fault] = timed(fill_disk_during_sweep, stack, one)
+                else:
+                    results[fault] = timed(kill_during_sweep, stack, one, fault)
+                print(fault, *results[fault], flush=True)
+    print("\n| fault | seconds | |\n|---|---|---|")
+    for fault, (seconds, found) in results.items():
+        print(f"| {fault} | {seconds:.0f} | {'; '.join(found) or 'holds'} |")
+    sys.exit(any(found for _, found in results.values()))
+
+
+def timed(run: Callable[..., dict[str, str]], *given: object) -> tuple[float, list[str]]:
+    """Return how long a fault took to be survived, and what does not hold afterwards."""
+    start = time.monotonic()
+    found = run(*given)
+    return time.monotonic() - start, [f"{what}: {why}" for what, why in found.items() if why]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Addresses, ports and folders of this machine in the place of those of the compose file."""
+
+import ipaddress
+import socket
+from pathlib import Path
+
+import pytest
+
+from sweeper.stack.compose import read_compose
+from sweeper.stack.places import Ground, Places, free_subnet
+
+FILE = Path(__file__).resolve().parents[3] / "docker-compose.yml"
+
+
+def places(**more):
+    ground = Ground(
+        base=FILE.parent,
+        state=Path("/state"),
+        scratch=Path("/scratch"),
+        subnet="127.9.9",
+        **{"copies": {"ray-worker": 2, "ray-worker-gpu": 0}, **more},
+    )
+    return Places(read_compose(FILE, {"SWEEPER_SECRETS": "/state/secrets"}), ground)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return places()
+
+
+def test_every_copy_has_an_address_of_its_own(found):
+    assert [place.name for place in found.all] == [
+        "postgres",
+        "ray-head",
+        "mlflow",
+        "ray-worker-1",
+        "ray-worker-2",
+        "sweeper",
+    ]
+    assert [place.address for place in found.all] == [f"127.9.9.{number}" for number in range(2, 8)]
+
+
+def test_commands_name_hosts_ports_and_folders_of_this_machine(found):
+    service = found.command(found.named("sweeper"))
+    at = {place.name: place for place in found.all}
+    assert service[service.index("--host") + 1] == at["sweeper"].address
+    assert service[service.index("--out") + 1] == "/state/volumes/sweeps"
+    mlflow, head = at["mlflow"], at["ray-head"]
+    assert service[service.index("--tracking") + 1] == f"http://{mlflow.address}:{mlflow.ports['5000']}"
+    assert service[service.index("--cluster") + 1] == f"http://{head.address}:{head.ports['8265']}"
+
+
+def test_a_shell_command_is_translated_as_a_whole(found):
+    mlflow, postgres = found.named("mlflow"), found.named("postgres")
+    shell, flag, line = found.command(mlflow)
+    assert (shell, flag) == ("sh", "-c")
+    assert '"$(cat /state/secrets/postgres_password)" exec mlflow' in line
+    assert f"postgresql+psycopg2://mlflow@{postgres.address}:{postgres.ports['5432']}/mlflow" in line
+    assert f"--host {mlflow.address} --port {mlflow.ports['5000']} " in line
+    assert "--artifacts-destination /state/volumes/artifacts " in line
+    assert f'--allowed-hosts "{mlflow.address}:{mlflow.ports["5000"]},localhost:*,127.0.0.1:*"' in line
+
+
+def test_every_ray_node_has_its_own_address_and_scratch_folder(found):
+    for name in ("ray-head", "ray-worker-1", "ray-worker-2"):
+        place = found.named(name)
+        command = found.command(place)
+        assert command[-2:] == ("--node-ip-address", place.address)
+        assert command[command.index("--temp-dir") + 1] == f"{place.scratch[0]}/ray"
+        assert str(place.scratch[0]).startswith("/scratch/")
+    assert len({place.scratch for place in found.all}) == len(found.all)
+
+
+def test_health_checks_look_at_the_service_itself(found):
+    for place in found.all:
+        text = " ".join(found.health(place))
+        assert place.address in text or str(place.scratch[0]) in text
+        assert "127.0.0.1" not in text
+
+
+def test_environments_name_secrets_in_files_of_this_machine(found):
+    assert found.environment(found.named("ray-head"))["RAY_AUTH_TOKEN_PATH"] == "/state/secrets/ray_token"
+    assert found.environment(found.named("postgres"))["PGDATA"] == "/state/volumes/postgres"
+
+
+def test_nothing_of_the_containers_is_left_in_what_is_run(found):
+    for place in found.all:
+        for text in (*found.command(place), *found.health(place), *found.environment(place).values()):
+            for name in ("/run/secrets", "0.0.0.0", "postgres:", "mlflow:", "ray-head:", "sweeper:"):
+                assert name not in text
+
+
+def test_a_port_that_is_taken_is_replaced_everywhere():
+    with socket.create_server(("", 0)) as taken:
+        wanted = taken.getsockname()[1]
+        file = FILE.read_text(encoding="utf-8").replace("8265", str(wanted))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Path, "read_text", lambda *_args, **_options: file)
+            found = places()
+        port = found.named("ray-head").ports[str(wanted)]
+        assert port != str(wanted)
+        assert f"{found.named('ray-head').address}:{port}" in " ".join(found.command(found.named("sweeper")))
+        assert str(wanted) not in " ".join(found.command(found.named("ray-head")))
+
+
+def test_a_service_may_be_given_another_address():
+    found = places(addresses={"mlflow": "10.1.2.3"})
+    assert "http://10.1.2.3:" in " ".join(found.command(found.named("sweeper")))
+
+
+def test_subnets_are_of_this_machine():
+    assert all(ipaddress.ip_address(f"{free_subnet()}.2").is_loopback for _ in range(20))
