@@ -1,11 +1,14 @@
 """The documentation is complete and true: every key of the spec, every example, every link, every verb."""
 
+import importlib.util
 import re
 import subprocess
 from pathlib import Path
+from typing import Any, final
 
 import pytest
 
+import clipless
 from sweeper.spec import Spec, schema
 from sweeper.yaml_file import parse_mapping
 
@@ -104,3 +107,54 @@ def test_ci_and_the_makefile_are_valid_shell_and_make():
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
     listed = subprocess.run(["make", "-n", "-C", str(ROOT), "help"], capture_output=True, text=True, check=False)
     assert listed.returncode == 0
+
+
+def test_the_reference_of_the_spec_says_what_every_key_takes():
+    found = importlib.util.spec_from_file_location("docs_reference", ROOT / "docs" / "_reference.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    page = module.reference(schema())
+    for section, key in spec_keys():
+        (chapter,) = re.findall(rf"^## {section}$(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL)
+        assert key == section or re.search(rf"^\| `{key}` \| \S", chapter, flags=re.MULTILINE)
+    assert "| `width` | a whole number, >= 2, a multiple of 2 | yes |  |" in page
+    assert "| `centre` | a number or a list, each a number, at least 1 of them |  |  |" in page
+    assert "| `delta` | a number, > 0, < 1 |  | required |" in page
+    assert "| `loss` | `tau-cce`, " in page
+    assert "| yes | `[tau-cce]` |" in page
+    assert "| `salt` | text |" in page
+
+
+def test_every_page_of_the_guide_is_in_its_menu():
+    menu = read("mkdocs.yml").partition("nav:")[2]
+    for page in (ROOT / "docs").glob("*.md"):
+        assert f": {page.name}\n" in menu
+    assert ": spec-reference.md\n" in menu
+
+
+def python_blocks(name):
+    return re.findall(r"```python\n(.*?)```", read(name), flags=re.DOTALL)
+
+
+def test_the_layer_and_the_network_of_the_guide_are_sound():
+    from torch import Tensor, nn
+
+    from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
+
+    known = {"nn": nn, "Tensor": Tensor, "final": final, "Any": Any, "LayerBound": LayerBound, "Signal": Signal}
+    known |= {"WeightNorms": WeightNorms, "bound_rule": bound_rule}
+    layer, check, network = (text for text in python_blocks("docs/extending.md") if "read_split" not in text)
+    for text in (layer, check, network):
+        exec(text, known)
+    known["test_halve_keeps_to_its_bound"]()
+    assert known["clipless"].bounds.bound_network(known["model"]).output.shape == (10,)
+
+
+def test_the_data_set_of_the_guide_is_one():
+    import torch
+
+    (text,) = (text for text in python_blocks("docs/extending.md") if "read_split" in text)
+    rows = clipless.datasets.Split(x=torch.zeros(4, 12), y=torch.tensor([0, 1, 0, 1]))
+    known = {"read_split": lambda *_: rows}
+    exec(text, known)
+    assert known["load"]().metadata.name == "ward7"
