@@ -1,4 +1,4 @@
-# One image for everything of the stack but PostgreSQL. TORCH_INDEX says for which devices torch is built.
+# One image for everything of the stack but PostgreSQL. TORCH_INDEX has a torch for other devices than the plain one.
 ARG PYTHON=3.11.13-slim-bookworm
 
 FROM python:${PYTHON} AS built
@@ -6,7 +6,7 @@ ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 RUN python -m venv /opt/sweeper
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 # the largest package first: this layer stays when the code changes
-RUN /opt/sweeper/bin/pip install --index-url ${TORCH_INDEX} --extra-index-url https://pypi.org/simple "torch>=2.7,<2.14"
+RUN /opt/sweeper/bin/pip install ${TORCH_INDEX:+--extra-index-url ${TORCH_INDEX}} "torch>=2.7,<2.14"
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY sweeper sweeper
