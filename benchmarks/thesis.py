@@ -31,7 +31,8 @@ from scipy.stats import wilcoxon
 import clipless
 from clipless.datasets import Dataset, Split, load
 from sweeper.building import build_loss, build_model, build_optimizer, build_plan
-from sweeper.config import TrialConfig, flatten
+from sweeper.config import TrialConfig
+from sweeper.dotted import flatten
 from sweeper.space import resolve, sample
 from sweeper.spec import Spec
 
@@ -105,7 +106,7 @@ def majority(split: Split) -> float:
 
 def described(config: TrialConfig) -> str:
     """The values that were open."""
-    flat = flatten(config)
+    flat = flatten(config.to_json())
     left_out = ("method", "privacy.", "optimizer", "schedule", "ghost", "loss.name", "architecture", "follow_weights")
     kept = {
         name.rpartition(".")[2]: value for name, value in flat.items() if not any(part in name for part in left_out)

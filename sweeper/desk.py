@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 Verdict = tuple[TrialStatus, str]
 
 MAX_REASON_LENGTH = 400
-MOST_RESTARTS = 2  # of one trial in one run
+MOST_RESTARTS = 2  # of one trial in one run, without an epoch between
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,8 @@ class _Entry:
     epoch: int = 0  # of the last row of an epoch
     attempt: str | None = None  # of the last plan
     running: bool = False
-    restarts: int = 0
+    restarts: int = 0  # since it last came further
+    died_at: int = 0  # the epoch it had reached then
     verdict: Verdict | None = None
     waits: bool = False  # after a verdict on its last row, a trial is not asked for another
     ended: bool = False
@@ -105,9 +106,10 @@ class Desk:
     def restart(self, trial: str) -> bool:
         """A trial has lost its process; return whether it is to be started again."""
         entry = self._entries[trial]
-        if entry.ended or entry.verdict or entry.restarts >= MOST_RESTARTS:
+        restarts = entry.restarts if entry.epoch == entry.died_at else 0
+        if entry.ended or entry.verdict or restarts >= MOST_RESTARTS:
             return False
-        entry.restarts += 1
+        entry.restarts, entry.died_at = restarts + 1, entry.epoch
         entry.running = False
         self._tell(self._hooks.on_restart, trial, _begun(entry, TrialStatus.FAILED))
         return True

@@ -80,7 +80,7 @@ def run_trials(
 ) -> Outcome:
     """Run trials until there are enough, time is up, or somebody asks to stop.
 
-    A trial whose process dies is started again, ``desk.MOST_RESTARTS`` times.
+    A trial whose process dies is started again, ``desk.MOST_RESTARTS`` times without coming further.
 
     Args:
         trainable: see the module. Its processes are reused: ``reset_config`` starts from nothing and returns

@@ -23,7 +23,9 @@ def trial_log(folder: Path, trial: str) -> str:
     sweep.read_sweep()
     trials = sweep.trials()
     if trial not in trials:
-        raise RecordError(f"Expected a trial of {folder}, got {trial!r}; it has {', '.join(trials) or 'none yet'}")
+        raise RecordError(
+            f"Expected a trial of {folder}, got {trial!r}; it has {', '.join(sorted(trials)) or 'none yet'}"
+        )
     points = [point for point in sweep.points().values() if point.trial == trial]
     decisions = {row["epoch"]: row for row in sweep.decisions() if row["trial"] == trial}
     entries = [entry for entry in Ledger(sweep.ledger).entries() if entry.trial == trial]

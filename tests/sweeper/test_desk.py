@@ -214,6 +214,15 @@ def test_a_trial_starts_again_only_so_often_and_never_after_a_verdict():
     assert not desk.restart("t0001")
 
 
+def test_a_trial_that_comes_further_between_its_deaths_is_started_again():
+    desk, _ = opened()
+    desk.receive("t0001", PLAN)
+    for number in range(1, MOST_RESTARTS + 3):
+        desk.receive("t0001", epoch(number))
+        assert desk.restart("t0001")
+    assert [desk.restart("t0001") for _ in range(MOST_RESTARTS)] == [True] * (MOST_RESTARTS - 1) + [False]
+
+
 def test_a_trial_waiting_to_start_again_is_closed_too():
     desk, book = opened()
     desk.receive("t0001", PLAN)

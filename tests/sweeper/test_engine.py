@@ -327,6 +327,7 @@ def test_a_cluster_that_is_there_is_used_and_left_alone():
 @pytest.mark.parametrize("address", [None, "ray-head:6379"])
 def test_a_cluster_is_started_or_joined_quietly_and_left_as_it_was_found(address, monkeypatch):
     calls = []
+    monkeypatch.delenv("RAY_USAGE_STATS_ENABLED", raising=False)
     monkeypatch.setattr(cluster_module.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(cluster_module.ray, "shutdown", lambda: calls.append("shutdown"))
     monkeypatch.setenv("OMP_NUM_THREADS", "7")

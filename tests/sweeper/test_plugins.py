@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import optuna
 import pytest
+import torch
 
 import clipless
 from clipless.datasets import Evaluation
@@ -107,7 +108,11 @@ def test_a_plug_in_gets_a_copy_of_the_model_and_the_validation_rows(digits):
         assert found.compute(model, {}, train=None, validation=digits.validation) == {"kappa": 1.0}
     finally:
         THINGS.kappa = kappa
-    assert seen == [(digits.validation, digits.metadata)]
+    ((split, declared),) = seen
+    assert declared == digits.metadata
+    for given, own in ((split.x, digits.validation.x), (split.y, digits.validation.y)):
+        assert torch.equal(given, own)
+        assert given.data_ptr() != own.data_ptr(), "what is written to must be the plug-in's own"
     assert bool((model.layers[-1].weight == before).all())
 
 
@@ -127,13 +132,15 @@ def test_a_plug_in_that_reads_training_rows_is_refused_where_they_are_not_publis
         replace(digits.metadata, training_published=False),
         replace(digits.metadata, evaluation=Evaluation.PRIVATE),
     ):
-        with pytest.raises(SpecError, match=r"Expected (published training rows for leak|no metrics on private)"):
+        with pytest.raises(
+            SpecError, match=r"Expected (published training rows for leak|certificates alone as metrics of private)"
+        ):
             check_metrics(["leak"], declared)
         with pytest.raises(SpecError):
             TrialMetrics(["leak"], declared, TauCCE(), seed=0)
     check_metrics(["leak"], replace(digits.metadata, training_published=False, evaluation=Evaluation.EXPLORATORY))
     check_metrics(["kappa"], replace(digits.metadata, training_published=False))
-    with pytest.raises(SpecError, match="no metrics on private"):
+    with pytest.raises(SpecError, match="certificates alone as metrics of private"):
         check_metrics(["kappa"], replace(digits.metadata, evaluation=Evaluation.PRIVATE))
 
 

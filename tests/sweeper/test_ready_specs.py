@@ -23,9 +23,11 @@ REST = {
 
 
 @lru_cache(maxsize=1)
-def data_of(settings, source, folder):
+def data_of(settings, score_noise, source, folder):
     """Load it once for the specs that share it."""
-    return load(**Spec.from_mapping({**REST, "data": json.loads(settings)}, source).data_options(folder))
+    privacy = REST["privacy"] | ({} if score_noise is None else {"score_noise": score_noise})
+    spec = Spec.from_mapping({**REST, "privacy": privacy, "data": json.loads(settings)}, source)
+    return load(**spec.data_options(folder))
 
 
 @pytest.mark.shared
@@ -33,7 +35,8 @@ def data_of(settings, source, folder):
 def test_every_proposal_of_a_ready_spec_can_be_planned(path, shared_data):
     spec = Spec.from_yaml(path)
     folder = shared_data / "tabular" if spec.data.path else shared_data
-    data = data_of(json.dumps(spec.to_plain()["data"], sort_keys=True), str(path.parent / "spec"), folder)
+    settings = json.dumps(spec.to_plain()["data"], sort_keys=True)
+    data = data_of(settings, spec.privacy.score_noise, str(path.parent / "spec"), folder)
     spec.validate_against(len(data.train), len(data.metadata.classes))
     for proposal in sample(spec, CONFIGURATIONS):
         config = resolve(spec, proposal)

@@ -21,7 +21,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
 
 
-@pytest.fixture(params=["memory://sweeps/a", "file://{}/b"])
+@pytest.fixture(params=["memory://{}/a", "file://{}/b"], ids=["memory", "file"])
 def url(request, tmp_path):
     return request.param.format(tmp_path)
 
