@@ -51,9 +51,9 @@ def fault(**changes):
 
 @pytest.mark.slow
 def test_planted_faults_are_caught():
-    """One in three of them; continuous integration plants them all."""
-    done = script("--short", "--every", "3")
-    count = len(run.read_faults()[::3])
+    """One in twelve of them; continuous integration plants them all."""
+    done = script("--short", "--every", "12")
+    count = len(run.read_faults()[::12])
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, [f"{count} of {count} caught"]), (
         done.stdout + done.stderr
     )
