@@ -1,5 +1,6 @@
 """The page in a real browser, served by the real service, under a policy that forbids inline scripts."""
 
+import contextlib
 import json
 import os
 import threading
@@ -13,6 +14,7 @@ from playwright.sync_api import expect, sync_playwright
 from dashboards.export import find_browser
 from sweeper.service.app import create_app
 from sweeper.service.settings import Limits, ServiceSettings
+from sweeper.service.tokens import Role, make_token
 
 from .conftest import ENDED, RUNNING
 
@@ -40,15 +42,15 @@ def chromium():
         browser.close()
 
 
-@pytest.fixture
-def address(out):
-    """Where a service of these sweeps listens."""
-    app = create_app(ServiceSettings(out=out, limits=Limits(requests_per_second=0)))
+@contextlib.contextmanager
+def serving(settings):
+    """Serve the application behind a port of this machine."""
+    app = create_app(settings)
 
     @app.middleware("http")
     async def strict(request, call_next):
         answer = await call_next(request)
-        if not request.url.path.startswith("/api/"):
+        if not request.url.path.startswith(("/api/", "/login")):
             answer.headers["Content-Security-Policy"] = POLICY
         return answer
 
@@ -62,6 +64,13 @@ def address(out):
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join()
+
+
+@pytest.fixture
+def address(out):
+    """Where a service of these sweeps listens."""
+    with serving(ServiceSettings(out=out, limits=Limits(requests_per_second=0))) as address:
+        yield address
 
 
 @pytest.fixture
@@ -111,6 +120,25 @@ def test_the_list_leads_to_a_sweep_and_back(visit, sweep):
     page.go_back()
     expect(page.get_by_role("link", name=ENDED)).to_be_visible(timeout=PATIENCE)
     expect(page.locator("#section-front")).to_be_hidden(timeout=PATIENCE)
+
+
+def test_a_token_opens_the_page_and_is_asked_for_again_without_its_session(chromium, out, tmp_path):
+    tokens = tmp_path / "tokens.json"
+    token = make_token(tokens, Role.READ, 1)
+    context = chromium.new_context()
+    with serving(ServiceSettings(out=out, tokens=tokens)) as address, contextlib.closing(context):
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(address)
+        for given, then in (("wrong", "Expected a token that is known"), (token, ENDED)):
+            page.get_by_label("Token").fill(given)
+            page.get_by_role("button", name="Sign in to read").click()
+            expect(page.locator("body")).to_contain_text(then)
+        page.goto(f"{address}/?sweep={ENDED}")
+        drawn(page)
+        context.clear_cookies()
+        page.reload()
+        expect(page.get_by_label("Token")).to_be_visible()
 
 
 def test_points_arrive_while_the_sweep_runs_and_the_zoom_stays(visit, growing):
@@ -215,15 +243,15 @@ def test_the_theme_follows_the_system_until_it_is_switched_and_stays_switched(vi
     page.wait_for_function(f"{figure} === '#11161d'", timeout=PATIENCE)
 
 
-def test_nothing_is_wider_than_a_phone(visit, growing):
+def test_nothing_is_wider_than_a_phone(visit, growing, address):
     growing.start("t0001")
+    page = visit(width=360, height=740, has_touch=True, is_mobile=True)
     for search in ("", *(f"?sweep={ENDED}&tab={t}" for t in ("front", "trials", "search", "cost", "export"))):
-        page = visit(search, width=360, height=740, has_touch=True, is_mobile=True)
+        page.goto(f"{address}/{search}")
         page.wait_for_selector("[id^=part-]:not([hidden])[data-markup]")
         if "front" in search:
             drawn(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, search
-        page.context.close()
 
 
 def test_every_control_is_reached_by_the_keyboard_and_shows_it(visit):
@@ -290,16 +318,18 @@ def test_the_front_is_drawn_in_space(visit):
     assert query(page) == f"sweep={ENDED}&view=3d"
 
 
-def test_markup_in_names_is_shown_and_not_run(visit, growing):
+def test_markup_in_names_is_shown_and_not_run(visit, growing, address):
     growing.start(EVIL, architecture=EVIL)
     growing.add(EVIL, 1, 0.5, 0.5)
     growing.start("t0002")
     growing.add("t0002", 1, 0.6, 0.6)
     growing.describe("running", reason=EVIL)
-    for tab in ("front", "trials", "search"):
-        page = visit(f"?sweep={RUNNING}&tab={tab}")
+    page = visit(f"?sweep={RUNNING}")
+    for tab in ("Front", "Trials", "Search"):
+        page.get_by_role("link", name=tab, exact=True).click()
         expect(page.locator("#part-head")).to_contain_text(EVIL, timeout=PATIENCE)
-        page.wait_for_timeout(1500)
+        page.wait_for_function("document.querySelector('#content section:not([hidden]) .js-plotly-plot')")
+        page.wait_for_timeout(500)
         assert page.locator("main img").count() == 0
-    page = visit(f"?sweep={EVIL}")
+    page.goto(f"{address}/?sweep={EVIL}")
     expect(page.locator("#notice")).to_contain_text("Expected the name of a sweep", timeout=PATIENCE)

@@ -78,7 +78,7 @@ def test_every_answer_carries_the_headers_that_protect_browsers(client, make_swe
         headers = client.get(path).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["x-frame-options"] == "DENY"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
         assert headers["cross-origin-resource-policy"] == "same-origin"
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
         assert "server" not in headers
