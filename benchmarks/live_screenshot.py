@@ -5,14 +5,12 @@ python benchmarks/live_screenshot.py sweeps-out docs/images/live.png
 """
 
 import argparse
-import os
 from pathlib import Path
 
-from live_page import DRAWN, serving
+from live_page import CHROMIUM, DRAWN, serving
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from dashboards.export import find_browser
 from sweeper.service.catalog import Catalog
 
 SIZE = {"width": 1280, "height": 1090}
@@ -28,8 +26,7 @@ def main() -> None:
     options = parser.parse_args()
     name = Catalog(options.out).names()[0]
     with serving(options.out) as address, sync_playwright() as playwright:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=str(find_browser()), args=arguments)
+        browser = playwright.chromium.launch(**CHROMIUM)
         page = browser.new_page(viewport=SIZE, color_scheme="dark" if options.dark else "light")
         page.goto(f"{address}/?sweep={name}&{options.query}")
         page.wait_for_function(DRAWN, timeout=120_000)

@@ -77,32 +77,37 @@
 
   // Figures.
   const drawn = new Map();
+  const plotly = new Promise((resolve) => addEventListener("DOMContentLoaded", () => resolve(window.Plotly)));
+  const config = { ...sweeperFigures.config, responsive: false }; // sized by their places, not by the window
+  const sizes = new ResizeObserver((entries) => {
+    for (const { target, contentRect } of entries) {
+      const width = target._fullLayout?.width;
+      if (width && contentRect.width && Math.abs(contentRect.width - width) > 1) window.Plotly.Plots.resize(target);
+    }
+  });
   const without = (url, name) => {
     const address = new URL(url, location.href);
     address.searchParams.delete(name);
     return `${address.pathname}${address.search}`;
   };
-  const figure = async (shown, _, id) => {
-    const { no_update } = window.dash_clientside;
-    const url = shown?.resources[id];
-    if (!url) return no_update;
-    const marksUrl = shown.resources[id.replace("figure-", "marks-")];
-    const look = `${theme()} ${phone.matches}`;
-    const wanted = `${url} ${marksUrl} ${look}`;
-    if (drawn.get(id) === wanted) return no_update;
+  const draw = async (id, resources) => {
+    const url = resources[id];
+    const marksUrl = resources[id.replace("figure-", "marks-")];
+    const wanted = `${url} ${marksUrl} ${theme()} ${phone.matches}`;
+    if (drawn.get(id) === wanted) return;
     drawn.set(id, wanted);
     let parts;
     try {
-      parts = await Promise.all([get(url, "json"), marksUrl ? get(marksUrl, "json") : null]);
+      parts = await Promise.all([get(url, "json"), marksUrl ? get(marksUrl, "json") : null, plotly]);
     } catch (error) {
       drawn.delete(id);
       notice(error.message);
-      return no_update;
+      return;
     }
-    if (drawn.get(id) !== wanted) return no_update; // something newer is on its way
+    if (drawn.get(id) !== wanted) return; // something newer is on its way
     const section = byId(id.replace("figure-", "section-"));
     section.classList.toggle("empty", parts[0] === null);
-    if (parts[0] === null) return no_update;
+    if (parts[0] === null) return;
     let made = structuredClone(parts[0]);
     made.layout.uirevision = without(url, "v");
     if (parts[1]) mark(made, parts[1]);
@@ -110,8 +115,14 @@
     if (phone.matches) made = sweeperFigures.narrow(made);
     keepView(section, id, made.layout);
     section.querySelector(".frame").style.height = `${made.layout.height ?? 450}px`;
-    return made;
+    const place = byId(id).firstElementChild;
+    const isFirst = !place.data;
+    await window.Plotly.react(place, made.data, made.layout, config);
+    if (!isFirst) return;
+    sizes.observe(place);
+    if (id === "figure-front") place.on("plotly_click", clicked);
   };
+  const clicked = ({ points }) => setProps("click", { data: { point: points[0]?.customdata, time: Date.now() } });
 
   // What somebody has zoomed or turned stays so, although axes that grow with the sweep come with new ends.
   const supplied = new Map();
@@ -158,7 +169,7 @@
       type: solid ? "scatter3d" : "scatter",
       ...place,
       mode: "markers",
-      marker: { symbol: solid ? "diamond-open" : "diamond-open", size: solid ? 9 : 19, color: ink.orange, line: { color: ink.orange, width: 3 } },
+      marker: { symbol: "diamond-open", size: solid ? 9 : 19, color: ink.orange, line: { color: ink.orange, width: 3 } },
       hoverinfo: "skip",
       name: "picked point",
     });
@@ -190,7 +201,6 @@
     };
     const first = place.dataset.markup === undefined;
     place.innerHTML = place.dataset.markup = markup;
-    place.dataset.markup = markup;
     for (const box of inside("input[type=checkbox]")) box.checked = kept.checked.includes(box.value);
     if (!first) inside("details").forEach((one, i) => (one.open = kept.open[i] ?? one.open));
     inside(".scroll").forEach((one, i) => kept.scrolls[i] && one.scrollTo(...kept.scrolls[i]));
@@ -221,6 +231,7 @@
     const pulse = byId("pulse");
     pulse.textContent = !shown.tab ? "" : shown.running ? "live" : "ended";
     pulse.classList.toggle("on", Boolean(shown.tab && shown.running));
+    for (const id of Object.keys(shown.resources)) if (id.startsWith("figure-")) draw(id, shown.resources);
     nameSwitch();
     nameThumbs();
     return "";
@@ -259,5 +270,5 @@
   });
   document.addEventListener("visibilitychange", () => setProps("tick", { disabled: document.hidden }));
 
-  window.dash_clientside = { ...window.dash_clientside, live: { figure, page } };
+  window.dash_clientside = { ...window.dash_clientside, live: { page } };
 })();

@@ -30,7 +30,7 @@ from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show
 from sweeper.records import Point
 
-DRAWN_DOMINATED = 2000
+DRAWN_DOMINATED = 1000
 _SIZES = (7.0, 15.0)
 _CROWDED = 200  # more points than this are drawn at half the size
 

@@ -192,7 +192,7 @@ def register(page: Dash, snapshots: Snapshots) -> None:
         Output("radius", "max"),
         *(Output(f"label-{name}", "children") for name in LABELLED),
     ]
-    inputs = [Input("url", "search"), Input("tick", "n_intervals"), Input("figure-front", "clickData")]
+    inputs = [Input("url", "search"), Input("tick", "n_intervals"), Input("click", "data")]
 
     @page.callback(
         outputs,
@@ -204,15 +204,12 @@ def register(page: Dash, snapshots: Snapshots) -> None:
         asked = dict(zip(CONTROLS, values, strict=True))
         return await asyncio.to_thread(update, snapshots, search or "", click, asked, known)
 
-    for name in ("front", *(n for names in FIGURES_OF.values() for n in names if n != "front"), *COMPARED):
-        page.clientside_callback(
-            ClientsideFunction("live", "figure"),
-            Output(f"figure-{name}", "figure"),
-            Input("shown", "data"),
-            Input("theme", "data"),
-            State(f"figure-{name}", "id"),
-        )
-    page.clientside_callback(ClientsideFunction("live", "page"), Output("done", "children"), Input("shown", "data"))
+    page.clientside_callback(
+        ClientsideFunction("live", "page"),
+        Output("done", "children"),
+        Input("shown", "data"),
+        Input("theme", "data"),
+    )
 
 
 def update(
@@ -230,7 +227,7 @@ def update(
     Args:
         snapshots: of the sweeps.
         search: the address from its question mark on.
-        click: what was clicked in the front last.
+        click: what was clicked in the front last, and when.
         values: of every control.
         known: what the page shows now.
     """
@@ -258,13 +255,10 @@ def update(
 
 def stamp_of(click: Any) -> int:
     """Return when a click was, 0 without one."""
-    return int(click.get("timestamp") or 0) if isinstance(click, Mapping) else 0
+    time = click.get("time") if isinstance(click, Mapping) else None
+    return time if isinstance(time, int) else 0
 
 
 def clicked(click: Any) -> tuple[str, int] | None:
     """Return the point of a click, None for another place."""
-    try:
-        name = str(click["points"][0]["customdata"])
-    except (KeyError, IndexError, TypeError):
-        return None
-    return View.parse(f"point={name}").point
+    return View.parse(f"point={click.get('point')}").point if isinstance(click, Mapping) else None

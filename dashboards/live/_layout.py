@@ -39,12 +39,6 @@ TITLES = {
     Tab.COST: "Cost",
     Tab.EXPORT: "Export",
 }
-_CONFIG: Any = {
-    "displaylogo": False,
-    "showSendToCloud": False,
-    "plotlyServerURL": "",
-    "modeBarButtonsToRemove": ["lasso2d", "select2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "resetCameraLastSave3d"],
-}
 _LOCAL: Any = {"data-local": "true"}
 _MARKS = {-2: "0.01", -1: "0.1", 0: "1", 0.477: "3", 1: "10", 2: "any"}
 _SHARES = {0: "0", 0.25: "25 %", 0.5: "50 %", 0.75: "75 %", 1: "100 %"}
@@ -58,6 +52,7 @@ def layout() -> html.Div:
             dcc.Interval(id="tick", interval=TICK_MILLISECONDS),
             dcc.Store(id="shown"),
             dcc.Store(id="theme"),
+            dcc.Store(id="click"),
             html.Div(id="done", hidden=True),
             html.A("Skip to the content", href="#content", className="skip"),
             _bar(),
@@ -206,5 +201,5 @@ def _panel(name: str, heading: str, caption: str, *, wide: bool = False) -> html
 
 
 def _graph(name: str, heading: str) -> html.Div:
-    graph = dcc.Graph(id=f"figure-{name}", config=_CONFIG, responsive=True, className="plot")
-    return html.Div(graph, role="img", className="frame", **_aria(label=f"Figure: {heading}"))
+    place = html.Div(html.Div(), id=f"figure-{name}", className="plot")
+    return html.Div(place, role="img", className="frame", **_aria(label=f"Figure: {heading}"))

@@ -24,21 +24,22 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from dashboards._page import variables
-from dashboards.figures import DARK, LIGHT, exchange
+from dashboards.figures import DARK, LIGHT, exchange, plotly_js
 from dashboards.live._callbacks import register
 from dashboards.live._layout import layout
 from dashboards.live._resources import KINDS, Resources
 from dashboards.live._snapshots import Catalog, Snapshots
 from dashboards.live._view import PREFIX, View
 
+_PLOTLY = "plotly.js"
 _ASSETS = {
     "page.css": ("text/css", ("report.css", "live.css")),
     "page.js": ("text/javascript", ("figures.js", "tables.js", "live.js")),
     "icon.svg": ("image/svg+xml", ("icon.svg",)),
+    _PLOTLY: ("text/javascript", ()),
 }
 _RENDERER = "renderer.js"
-_UNUSED = "/dash_table/"
-_PLOTLY = f'<link rel="preload" as="script" href="{PREFIX}_dash-component-suites/plotly/package_data/plotly.min.js">'
+_UNUSED = ("/dash_table/", "/polyfill@")  # Dash's tables, and what browsers of 2015 lack
 _INDEX = f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -49,6 +50,7 @@ _INDEX = f"""<!DOCTYPE html>
 {{%css%}}
 <link rel="stylesheet" href="{PREFIX}page.css?v=VERSION">
 <script src="{PREFIX}page.js?v=VERSION"></script>
+<script defer src="{PREFIX}{_PLOTLY}?v=VERSION"></script>
 </head>
 <body>
 <noscript>This page needs JavaScript; sweeper show and sweeper front do without.</noscript>
@@ -91,10 +93,10 @@ class _Live(Dash):
     """Dash whose page has no inline script, so that a policy may forbid them."""
 
     def interpolate_index(self, *args: Any, **parts: Any) -> str:
-        """Return the page, which asks for Plotly at once and for Dash's tables not at all."""
+        """Return the page, without scripts of Dash that it has no use for."""
         filled: Any = super().interpolate_index
-        kept = [line for line in str(parts["scripts"]).splitlines() if _UNUSED not in line]
-        return str(filled(*args, **parts | {"scripts": "\n".join([_PLOTLY, *kept])}))
+        kept = [line for line in str(parts["scripts"]).splitlines() if not any(name in line for name in _UNUSED)]
+        return str(filled(*args, **parts | {"scripts": "\n".join(kept)}))
 
     def _generate_renderer(self) -> str:
         return f'<script id="_dash-renderer" src="{PREFIX}{_RENDERER}"></script>'
@@ -157,13 +159,23 @@ def _add_assets(inner: FastAPI) -> None:
         inner.add_api_route(PREFIX + name, _asset_route(name, kind))
 
 
-def _asset_route(name: str, kind: str) -> Callable[[], Response]:
-    return lambda: Response(_asset(name), media_type=kind, headers={"Cache-Control": "public, max-age=31536000"})
+def _asset_route(name: str, kind: str) -> Callable[[Request], Response]:
+    def asset(request: Request) -> Response:
+        return _unpacked(request, _packed_asset(name), kind, {"Cache-Control": "public, max-age=31536000, immutable"})
+
+    return asset
+
+
+@cache
+def _packed_asset(name: str) -> bytes:
+    return gzip.compress(_asset(name).encode(), 6)
 
 
 @cache
 def _asset(name: str) -> str:
     folder = files("dashboards") / "assets"
+    if name == _PLOTLY:
+        return plotly_js()
     texts = [(folder / part).read_text(encoding="utf-8") for part in _ASSETS[name][1]]
     match name.rpartition(".")[2]:
         case "css":
@@ -187,13 +199,17 @@ def _add_resources(app: FastAPI, resources: Resources) -> None:
 def _resource_route(resources: Resources, kind: str) -> Callable[[Request, str], Awaitable[Response]]:
     async def resource(request: Request, name: str) -> Response:
         made = await run_in_threadpool(resources.get, kind, name, View.parse(request.url.query))
-        headers = {"Cache-Control": "private, no-store", "Vary": "Accept-Encoding"}
+        headers = {"Cache-Control": "private, no-store"}
         if made.filename:
             headers["Content-Disposition"] = f'attachment; filename="{made.filename}"'
-        if made.filename:
-            headers["Content-Disposition"] = f'attachment; filename="{made.filename}"'
-        if "gzip" not in request.headers.get("accept-encoding", ""):
-            return Response(gzip.decompress(made.content), media_type=made.media_type, headers=headers)
-        return Response(made.content, media_type=made.media_type, headers=headers | {"Content-Encoding": "gzip"})
+        return _unpacked(request, made.content, made.media_type, headers)
 
     return resource
+
+
+def _unpacked(request: Request, content: bytes, media_type: str, headers: dict[str, str]) -> Response:
+    """Send what was compressed before, as it is to whoever takes that."""
+    headers = headers | {"Vary": "Accept-Encoding"}
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(gzip.decompress(content), media_type=media_type, headers=headers)
+    return Response(content, media_type=media_type, headers=headers | {"Content-Encoding": "gzip"})

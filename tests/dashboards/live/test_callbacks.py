@@ -1,7 +1,7 @@
 import pytest
 from dash import no_update
 
-from dashboards.live._callbacks import CONTROLS, LABELLED, Shown, clicked, controlled, update, values_of
+from dashboards.live._callbacks import CONTROLS, LABELLED, Shown, clicked, controlled, stamp_of, update, values_of
 from dashboards.live._layout import FIGURES_OF, PARTS_OF, layout
 from dashboards.live._view import Tab, View
 from dashboards.report import PANELS
@@ -150,7 +150,7 @@ def test_a_click_picks_a_point_and_a_moved_filter_lets_go_of_it(page, sweep):
     page.open(f"?sweep={ENDED}")
     point = sweep.front_points[2]
     name = f"{point.trial}.{point.epoch}"
-    page.click = {"points": [{"customdata": name}], "timestamp": 17}
+    page.click = {"point": name, "time": 17}
     said = page.turn()
     assert said["search"] == f"?sweep={ENDED}&point={name}"
     assert f"point={name}" in page.shown["resources"]["part-picked"]
@@ -159,7 +159,7 @@ def test_a_click_picks_a_point_and_a_moved_filter_lets_go_of_it(page, sweep):
     page.move("minimum-0", 0.5)
     assert "point=" not in page.search
     assert page.turn() == {}
-    page.click = page.click | {"timestamp": 18}
+    page.click = page.click | {"time": 18}
     page.turn()
     assert f"point={name}" in page.search
     page.open(f"?sweep={ENDED}")
@@ -167,10 +167,15 @@ def test_a_click_picks_a_point_and_a_moved_filter_lets_go_of_it(page, sweep):
 
 
 @pytest.mark.parametrize(
-    "click", [None, {}, {"points": []}, {"points": [{"x": 1}]}, {"points": [{"customdata": "<b>"}]}]
+    "click", [None, "", {}, {"time": 5}, {"point": None, "time": 5}, {"point": "<b>"}, {"point": ["t0001.1"]}]
 )
 def test_a_click_elsewhere_picks_nothing(click):
     assert clicked(click) is None
+
+
+@pytest.mark.parametrize("click", [None, [], {}, {"time": None}, {"time": "noon"}])
+def test_a_click_without_a_time_is_none(click):
+    assert stamp_of(click) == 0
 
 
 def test_links_win_over_controls_that_still_stand_elsewhere(page):

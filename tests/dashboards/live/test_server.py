@@ -40,7 +40,7 @@ def values(props):
 
 def asked(search="", trigger="url.search", known=None):
     """What the browser posts."""
-    controls = {("url", "search"): search, ("tick", "n_intervals"): 0, ("figure-front", "clickData"): None}
+    controls = {("url", "search"): search, ("tick", "n_intervals"): 0, ("click", "data"): None}
     controls |= {(name, "value"): value for name, value in _callbacks.values_of(
         _callbacks.View(), _callbacks.Shown()).items()}  # fmt: skip
     outputs = [("url", "search"), ("shown", "data"), *((name, "value") for name in _callbacks.CONTROLS)]
@@ -88,9 +88,22 @@ def test_scripts_are_compressed_once_and_kept_by_browsers(client):
     plain = client.get(path, headers={"accept-encoding": "identity"})
     assert "content-encoding" not in plain.headers
     assert plain.content == first.content == client.get(path, headers=GZIP).content
-    plotly = "/live/_dash-component-suites/plotly/package_data/plotly.min.js"
-    tag = client.get(plotly, headers=GZIP).headers["etag"]
-    assert client.get(plotly, headers={**GZIP, "if-none-match": tag}).status_code == 304
+
+
+def test_our_own_files_are_compressed_once_and_kept_by_browsers_until_they_change(client):
+    paths = re.findall(r'"(/live/[^"]*\?v=[0-9a-f]{12})"', client.get("/").text)
+    assert {path.partition("?")[0] for path in paths} == {
+        f"/live/{name}" for name in ("page.css", "page.js", "plotly.js")
+    }
+    for path in paths:
+        packed = client.get(path, headers=GZIP)
+        assert packed.headers["content-encoding"] == "gzip"
+        assert packed.headers["cache-control"] == "public, max-age=31536000, immutable"
+        plain = client.get(path, headers={"accept-encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        assert plain.content == packed.content
+        assert "Accept-Encoding" in plain.headers["vary"]
+        assert "Accept-Encoding" in packed.headers["vary"]
 
 
 def test_style_and_script_hold_both_themes(client):
