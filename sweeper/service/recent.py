@@ -1,9 +1,10 @@
 """What is looked up at most so often, and once for all who ask at the same time."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from anyio import to_thread
 
@@ -15,7 +16,8 @@ class Recent(Generic[T]):
 
     Args:
         look: is given the name of a thing.
-        seconds: for which what it returned is kept; what it raised is not.
+        seconds: for which what it returned is kept; what it raised is not. Who asks in as many seconds after that is
+            still told what is kept, while it is looked up anew.
     """
 
     def __init__(self, look: Callable[[str], T], seconds: float) -> None:
@@ -26,23 +28,39 @@ class Recent(Generic[T]):
     async def get(self, name: str) -> T:
         """Return what is known of a thing, and raise what ``look`` raises."""
         kept = self._kept.get(name)
-        if kept is not None and time.monotonic() - kept[0] < self._seconds:
+        age = math.inf if kept is None else time.monotonic() - kept[0]
+        if kept is not None and age < self._seconds:
             return kept[1]
         looking = self._looking.get(name)
         if looking is None:
             looking = self._looking[name] = asyncio.create_task(self._found(name))
-        return await asyncio.shield(looking)
+            looking.add_done_callback(_heard)
+        return kept[1] if kept is not None and age < 2 * self._seconds else await asyncio.shield(looking)
 
     def forget(self, name: str) -> None:
-        """Look it up again next time; may be called from any thread."""
+        """Look it up again next time, and keep nothing of a look that began before; may be called from any thread."""
+        self._looking.pop(name, None)
         self._kept.pop(name, None)
 
     async def _found(self, name: str) -> T:
         try:
             found = await to_thread.run_sync(self._look, name)
             now = time.monotonic()
-            self._kept = {key: kept for key, kept in self._kept.items() if now - kept[0] < self._seconds}
+            for other in [key for key, kept in list(self._kept.items()) if now - kept[0] >= 2 * self._seconds]:
+                self._kept.pop(other, None)
             self._kept[name] = (now, found)
+            if not self._is_current(name):
+                self._kept.pop(name, None)
             return found
         finally:
-            del self._looking[name]
+            if self._is_current(name):
+                del self._looking[name]
+
+    def _is_current(self, name: str) -> bool:
+        return self._looking.get(name) is asyncio.current_task()
+
+
+def _heard(looking: asyncio.Task[Any]) -> None:
+    """Take note of an error that nobody waits for; whoever asks next finds it anew."""
+    if not looking.cancelled():
+        looking.exception()

@@ -1,0 +1,127 @@
+"""What is looked up at most so often: shared, fresh enough, and forgotten at once when something was changed."""
+
+import asyncio
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from sweeper.errors import UnknownSweepError
+from sweeper.service import recent
+from sweeper.service.recent import Recent
+
+SECONDS = 10.0
+
+
+class Looks:
+    """Counts looks; each waits at the gate while it is closed."""
+
+    def __init__(self):
+        self.count, self.gate, self.fails = 0, threading.Event(), False
+        self.gate.set()
+
+    def __call__(self, name):
+        self.count += 1
+        seen = f"{name} {self.count}"
+        assert self.gate.wait(30)
+        if self.fails:
+            raise UnknownSweepError("gone")
+        return seen
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(recent, "time", SimpleNamespace(monotonic=lambda: now[0]))  # asyncio keeps its own
+    return now
+
+
+async def _settled(kept, name):
+    while name in kept._looking:
+        await asyncio.sleep(0.001)
+
+
+def test_all_who_ask_at_the_same_time_share_one_look():
+    looks = Looks()
+    kept = Recent(looks, SECONDS)
+
+    async def ask():
+        return await asyncio.gather(*(kept.get("a") for _ in range(50)))
+
+    assert set(asyncio.run(ask())) == {"a 1"}
+
+
+def test_what_is_kept_is_told_while_it_is_looked_up_anew(clock):
+    looks = Looks()
+    kept = Recent(looks, SECONDS)
+
+    async def ask():
+        first = await kept.get("a")
+        clock[0] += 1.5 * SECONDS
+        looks.gate.clear()
+        second = await kept.get("a")  # would wait for ever if it waited for the look
+        looks.gate.set()
+        await _settled(kept, "a")
+        return first, second, await kept.get("a")
+
+    assert asyncio.run(ask()) == ("a 1", "a 1", "a 2")
+
+
+def test_what_is_too_old_is_not_told(clock):
+    kept = Recent(Looks(), SECONDS)
+
+    async def ask():
+        await kept.get("a")
+        clock[0] += 2 * SECONDS
+        return await kept.get("a")
+
+    assert asyncio.run(ask()) == "a 2"
+
+
+def test_nothing_of_a_look_that_began_before_a_change_is_kept():
+    looks = Looks()
+    kept = Recent(looks, SECONDS)
+
+    async def ask():
+        looks.gate.clear()
+        before = asyncio.create_task(kept.get("a"))
+        while not looks.count:
+            await asyncio.sleep(0.001)
+        kept.forget("a")
+        after = asyncio.create_task(kept.get("a"))
+        await asyncio.sleep(0)
+        looks.gate.set()
+        return await before, await after, await kept.get("a")
+
+    assert asyncio.run(ask()) == ("a 1", "a 2", "a 2")
+
+
+def test_what_a_look_raises_is_raised_and_not_kept(clock):
+    looks = Looks()
+    kept = Recent(looks, SECONDS)
+
+    async def ask():
+        await kept.get("a")
+        looks.fails = True
+        clock[0] += 1.5 * SECONDS
+        assert await kept.get("a") == "a 1"  # the look behind it fails, which nobody waits for
+        await _settled(kept, "a")
+        clock[0] += SECONDS
+        with pytest.raises(UnknownSweepError):
+            await kept.get("a")
+        looks.fails = False
+        return await kept.get("a")
+
+    assert asyncio.run(ask()) == "a 4"
+
+
+def test_names_that_nobody_asks_for_any_more_are_not_kept(clock):
+    kept = Recent(Looks(), SECONDS)
+
+    async def ask():
+        await kept.get("a")
+        clock[0] += 2 * SECONDS
+        await kept.get("b")
+
+    asyncio.run(ask())
+    assert list(kept._kept) == ["b"]
