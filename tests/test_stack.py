@@ -1,16 +1,25 @@
-"""The short form of ``benchmarks/stack_faults.py``: the stack as `make stack` runs it, and what it survives."""
+"""The stack as `make stack` runs it: a sweep as its users see it, and the short form of ``benchmarks/stack_faults.py``."""
 
 import contextlib
 import importlib
+import json
+import os
 import random
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+import torch
 from mlflow import MlflowClient
+from playwright.sync_api import expect, sync_playwright
 
+import clipless
+import sweeper
+from dashboards.export import find_browser
 from sweeper.records import TrialStatus
 from sweeper.tracking import SPOOL_NAME, Tracker, replay_spool
 
@@ -19,6 +28,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy"),
 ]
+PATIENCE = 120_000
+DRAWN = """(document.querySelector('#figure-front .js-plotly-plot')?.data ?? [])
+    .filter((trace) => trace.mode === 'markers' && trace.text).reduce((sum, trace) => sum + trace.x.length, 0)"""
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 # In the namespace: a driver that tracks a trial, one epoch before the network is cut and one while it is.
@@ -71,6 +83,82 @@ def ended(client, name):
     runs = client.search_runs([experiment.experiment_id])
     assert "RUNNING" not in {run.info.status for run in runs}
     return {run.data.tags.get("sweeper.trial"): run for run in runs}
+
+
+@pytest.fixture
+def page():
+    """A browser's page, in which nothing may go wrong."""
+    troubles = []
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=str(find_browser()), args=arguments)
+        page = browser.new_page(viewport={"width": 1280, "height": 1000})
+        page.set_default_timeout(PATIENCE)
+        page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        yield page
+        browser.close()
+    assert troubles == []
+
+
+def taken(page, link):
+    """Return the bytes of a file that a link of the page downloads."""
+    with page.expect_download() as download:
+        page.get_by_role("link", name=link, exact=True).click()
+    return download.value.path().read_bytes()
+
+
+@pytest.mark.chromium
+def test_a_submitted_sweep_is_watched_filtered_picked_and_taken_away_in_a_browser(
+    ground, faults, client, page, tmp_path
+):
+    running, folder, _ = ground
+    campaign = faults.StackCampaign(folder, 4, 40, random.Random(0), name="watched", stack=running)
+    campaign.submit()
+    service = f"http://{running.address('sweeper', 8600)}"
+
+    def ask(what, **query):
+        url = f"{service}/api/v1/sweeps/{campaign.id}{what}?{urlencode(query)}"
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {running.token}"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.read()
+
+    page.goto(service)
+    page.get_by_label("Token").fill(running.token)
+    page.get_by_role("button", name="Sign in to read").click()
+    page.get_by_role("link", name=campaign.id).click()
+    page.wait_for_function(f"{DRAWN} > 0")
+    expect(page.locator("#pulse")).to_have_text("live", timeout=PATIENCE)
+    page.wait_for_function(f"(before) => {DRAWN} > before", arg=page.evaluate(DRAWN))
+    campaign.wait_for_end()
+    expect(page.locator("#pulse")).to_have_text("ended", timeout=PATIENCE)
+    swept = sweeper.load(campaign.sweep)
+    page.wait_for_function(f"(count) => {DRAWN} === count", arg=len(swept.front().points))
+    assert {trial.placed["node"] for trial in swept.folder.trials().values()} == {
+        place.address for place in running.places if place.of == "ray-worker"
+    }
+
+    page.locator("#control-max-epsilon [role=slider]").focus()
+    for _ in range(16):
+        page.keyboard.press("PageDown")
+    page.wait_for_function("location.search.includes('max-epsilon=')")
+    limit = float(parse_qs(urlsplit(page.url).query)["max-epsilon"][0])
+    picked = json.loads(ask("/pick", max_epsilon=limit))
+    assert picked["values"]["epsilon"] <= limit < 3
+    expect(page.locator("#part-picked h3")).to_have_text(
+        f"{picked['trial']}, epoch {picked['epoch']}", timeout=PATIENCE
+    )
+    (tmp_path / "model.safetensors").write_bytes(taken(page, "Model"))
+    network = clipless.load(tmp_path / "model.safetensors")
+    assert network(torch.zeros(1, *network.input_shape)).shape == (1, 10)
+    assert taken(page, "Card") == ask("/card", max_epsilon=limit)
+    run = client.get_run(urlsplit(page.get_by_role("link", name="MLflow run").get_attribute("href")).fragment[6:])
+    assert (run.data.tags["sweeper.trial"], run.info.status) == (picked["trial"], "FINISHED")
+    assert len(ended(client, "watched")) == 5
+
+    page.get_by_role("link", name="Export", exact=True).click()
+    assert taken(page, "CSV") == ask("/front", format="csv")
+    assert taken(page, "PNG").startswith(b"\x89PNG")
 
 
 def test_nothing_is_lost_whatever_part_of_the_stack_is_killed(ground, faults):
