@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sweeper import rows as module
 from sweeper.errors import RecordError
-from sweeper.rows import RowFile, plain, read_object, replace_file, to_text
+from sweeper.rows import RowFile, plain, read_object, replace_file, to_lines, to_text
 
 
 @pytest.fixture
@@ -156,3 +156,18 @@ def test_a_missing_file_is_named(tmp_path):
 def test_a_value_that_json_has_no_form_for_is_a_fault_of_ours():
     with pytest.raises(TypeError):
         to_text({"a": datetime(2024, 1, 1)})
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(content=st.dictionaries(st.text(), _JSON, max_size=5))
+def test_lines_are_the_same_json_and_one_for_each_item(content):
+    text = to_lines(content)
+    assert json.loads(text) == json.loads(to_text(plain(content)))
+    items = [len(value) + 1 if isinstance(value, dict | list) and value else 0 for value in content.values()]
+    assert len(text.split("\n")) == 3 + max(1, len(content)) + sum(items)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 from sweeper import outbox
 from sweeper.errors import RecordError, SweeperError
@@ -237,6 +238,27 @@ def test_what_the_store_refuses_for_good_is_noted_and_nothing_waits_for_it(folde
     assert tracker.close(timeout_seconds=20) == Left()
     assert any("a" in refusal for refusal in tracker.refused)
     assert runs_of(folder)[1]["t0001"].data.metrics == {"epsilon": 1.0}
+
+
+@pytest.mark.parametrize("refused", ["metrics", "tags"])
+def test_a_refused_tag_costs_no_metric_and_a_refused_metric_no_tag(refused, folder, monkeypatch):
+    original = MlflowClient.log_batch
+
+    def log_batch(self, run, metrics=(), params=(), tags=()):
+        if {"metrics": metrics, "tags": tags}[refused]:
+            raise MlflowException(f"no {refused} here", error_code=INVALID_PARAMETER_VALUE)
+        return original(self, run, metrics, params, tags)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
+    tracker = Tracker(folder, "digits")
+    tracker.start_trial("t0001", {}, {})
+    tracker.log("t0001", 1, {"epsilon": 1.0})
+    tracker.tag("t0001", {"note": "seen"})
+    assert tracker.close(timeout_seconds=20) == Left()
+    data = runs_of(folder)[1]["t0001"].data
+    assert data.metrics == ({} if refused == "metrics" else {"epsilon": 1.0})
+    assert data.tags.get("note") == (None if refused == "tags" else "seen")
+    assert f"MlflowException: no {refused} here" in tracker.refused
 
 
 def test_many_metrics_are_split_into_batches(folder, monkeypatch):
