@@ -53,7 +53,7 @@ stack: $(VENV)/.stack
 	$(BIN)/python -m sweeper.stack --workers $(WORKERS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -W error -n $(WORKERS) --dist loadscope
+	$(BIN)/python -m pytest -W error -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

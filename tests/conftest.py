@@ -21,6 +21,12 @@ def data_folder() -> Path:
     return Path(os.environ.get(DATA) or Path(__file__).resolve().parents[2] / "shared" / "datasets")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first, so that no process is alone with one at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("shared") and not data_folder().is_dir():
         _cannot_run(f"no folder {data_folder()}: set {DATA}")

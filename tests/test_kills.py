@@ -9,6 +9,8 @@ import pytest
 
 from sweeper.ledger import Ledger
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 

@@ -13,6 +13,8 @@ from sweeper.cli import main
 from sweeper.errors import SpecError
 from sweeper.front import read_front
 
+pytestmark = pytest.mark.slow
+
 SPEC = {
     "name": "small",
     "data": {"name": "digits"},

@@ -23,6 +23,8 @@ from sweeper.interruption import Interruption
 from sweeper.records import Objective, TrialStatus
 from sweeper.search import Search
 
+pytestmark = pytest.mark.slow
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
 
 OBJECTIVES = (Objective.named("epsilon"), Objective.named("certified@1/4"))

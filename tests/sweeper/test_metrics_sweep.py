@@ -11,6 +11,8 @@ from sweeper.runner import run_sweep
 from sweeper.spec import Spec
 from sweeper.sweep_run import Options
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("attacked@0.25", "membership-auroc", "membership-advantage")
 
 

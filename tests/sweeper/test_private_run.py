@@ -45,6 +45,8 @@ from sweeper.sweep import Sweep
 from sweeper.sweep_run import Options
 from sweeper.trainable import CliplessTrial
 
+pytestmark = pytest.mark.slow
+
 DELTA = 1e-4
 SPEC = {
     "name": "small",

@@ -37,6 +37,8 @@ from sweeper.store import SweepFolder
 from sweeper.sweep_run import Options
 from sweeper.training import TrialRun
 
+pytestmark = pytest.mark.slow
+
 EPOCHS, SIGMA, DELTA = 4, 20.0, 1e-4
 NAMES = ("accuracy", "certified@1/4", "certified@1/2")
 CONTENT = {

@@ -11,9 +11,11 @@ from sweeper.building import build_loss, build_model, build_plan
 from sweeper.space import resolve, sample
 from sweeper.spec import Spec
 
+pytestmark = pytest.mark.slow
+
 SWEEPS = Path(__file__).parents[2] / "sweeps"
 READY = sorted(path for path in SWEEPS.rglob("*.yaml") if ".ranges." not in path.name)
-CONFIGURATIONS = 6
+CONFIGURATIONS = 3
 REST = {
     "name": "x",
     "model": {"architecture": "mlp"},

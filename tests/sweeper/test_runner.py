@@ -40,6 +40,8 @@ from sweeper.store import SweepFolder
 from sweeper.sweep import Sweep
 from sweeper.sweep_run import Options
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 NOWHERE = "http://127.0.0.1:9"
 

@@ -13,6 +13,8 @@ from sweeper.spec import Spec
 from sweeper.storage import SharedFolder, Storage, fetching
 from sweeper.sweep_run import Options
 
+pytestmark = pytest.mark.slow
+
 NAME = "checkpoints/t0001-0.safetensors"
 
 
