@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import uvloop
 from large_store import write
 
 from sweeper.service.tokens import Role, make_token
@@ -85,7 +86,7 @@ def measure(out: Path, clients: int, seconds: float, *, live: bool = False) -> L
     tokens = out.parent / "tokens.json"
     made = [make_token(tokens, Role.READ, 1) for _ in range(clients)]
     with served(out, tokens) as (process, port):
-        return asyncio.run(_ask(port, made, seconds, process, out / NAME if live else None))
+        return uvloop.run(_ask(port, made, seconds, process, out / NAME if live else None))
 
 
 @contextmanager

@@ -32,13 +32,29 @@ def test_nothing_but_the_whole_token_is_found(spoil, path):
     assert Tokens(path).find("sweeper_\udcff\x00ü") is None
 
 
-def test_every_hash_is_compared_in_constant_time(path, monkeypatch):
+def test_a_hash_is_compared_in_constant_time_whoever_asks(path, monkeypatch):
     made = [make_token(path, Role.READ, 1) for _ in range(3)]
     compared = []
     whole = tokens_module.hmac.compare_digest
-    monkeypatch.setattr(tokens_module.hmac, "compare_digest", lambda a, b: compared.append(b) or whole(a, b))
-    assert Tokens(path).find(made[0]) is not None
-    assert len(compared) == 3, "a match does not end the search"
+    monkeypatch.setattr(tokens_module.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or whole(a, b))
+    tokens = Tokens(path)
+    assert tokens.find(made[1]) is not None
+    other_secret = made[1][:-1] + ("a" if made[1][-1] != "a" else "b")
+    for wrong in (other_secret, "sweeper_00000000_x", "", "x" * 1000, "\ud800"):
+        assert tokens.find(wrong) is None
+    assert len(compared) == 6
+    assert all(len(a) == len(b) == 64 for a, b in compared)
+
+
+@pytest.mark.parametrize("hash_", ["", "ab", "é" * 64, "g" * 64])
+def test_a_file_with_something_else_for_a_hash_is_refused(hash_, path):
+    make_token(path, Role.READ, 1)
+    content = json.loads(path.read_text())
+    content["tokens"][0]["hash"] = hash_
+    path.write_text(json.dumps(content))
+    with pytest.raises(RecordError, match=r"but not in tokens\.0\.hash"):
+        Tokens(path)
+
 
 
 def test_an_expired_token_is_nobodys(path, monkeypatch):
