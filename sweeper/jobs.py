@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 INSIDE = "auto"  # how a driver that is a job names the cluster it runs on
 STOP_SECONDS = 600  # for a driver that is told to stop to end its epochs and write the front
 LOOK_SECONDS = 1.0
+ANSWER_SECONDS = 20.0  # for the job server to answer
 FORGET_SECONDS = 2.0  # how long an answer about a job is good for
 _PROGRAM = "from sweeper.cli import main; main()"
 _ENVIRONMENT = {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS)}}
@@ -111,7 +112,13 @@ class RayJobLauncher:
             if self._made is None:
                 from ray.job_submission import JobSubmissionClient
 
-                self._made = JobSubmissionClient(self._address)
+                class Client(JobSubmissionClient):
+                    """Does not wait for ever for a machine that is gone."""
+
+                    def _do_request(self, *given: Any, **more: Any) -> Any:
+                        return super()._do_request(*given, **{"timeout": ANSWER_SECONDS, **more})
+
+                self._made = Client(self._address)
             return self._made
 
     def _unreachable(self, error: Exception) -> SweeperError:

@@ -209,8 +209,7 @@ class Supervisor:
         Raises:
             UnknownSweepError: no such sweep.
         """
-        with self._lock:
-            folder, submission, facts = self._seen(name)
+        folder, submission, facts = self._seen(name)  # whoever asks does not wait for what is being done
         return Standing(state_of(submission, facts), submission, (folder / "sweep.json").is_file())
 
     def tick(self) -> None:
@@ -226,11 +225,13 @@ class Supervisor:
             due = [
                 (one.submitted, name)
                 for name, one in self._all.items()
-                if one.wish is Wish.RUN and one.job is None and one.not_before <= now and not self._facts(name).runs
+                if one.wish is Wish.RUN
+                and one.job is None
+                and one.not_before <= now
+                and not self._facts(name, one).runs
             ]
             for _, name in sorted(due)[: max(0, self._settings.drivers - running)]:
-                self._start(name)
-                running += 1
+                running += self._start(name)
             self._metrics.drivers.set(running)
             self._metrics.waiting.set(sum(one.wish is Wish.RUN and one.job is None for one in self._all.values()))
 
@@ -240,7 +241,8 @@ class Supervisor:
         if not (folder / submissions.NAME).is_file():  # deleted
             del self._all[name]
             return False
-        submission, facts = self._all[name], self._facts(name)
+        submission = self._all[name]
+        facts = self._facts(name, submission)
         if facts.runs:
             if submission.wish is Wish.STOP:
                 self._press(folder, submission, facts)
@@ -260,9 +262,10 @@ class Supervisor:
             self._asked_at[folder.name] = self._clock()
             ask_to_stop(folder, driven=True)
 
-    def _start(self, name: str) -> None:
+    def _start(self, name: str) -> bool:
+        """Start the driver of one sweep; return whether it has one."""
         folder, submission = self._catalog.out / name, self._all[name]
-        facts, given = self._facts(name), self._settings
+        facts, given = self._facts(name, submission), self._settings
         if facts.status is None:
             arguments = ["run", str(SweepFolder(folder).spec), "--into", str(folder)]
             arguments += ["--data-dir", str(self._data_dir())] if self._data_dir() else []
@@ -274,16 +277,17 @@ class Supervisor:
         else:
             arguments = ["resume", str(folder)]
         try:
+            asked = submissions.count_requests(folder)
             job = self._launcher.start(arguments, folder)
         except SweeperError as error:
             LOGGER.error("driver not started", extra={"fields": {"sweep": name, "failure": where(error)}})
             self._keep(name, died(submission.but(points=facts.points), facts, self._clock()))
-            return
+            return False
         self._metrics.started.inc()
         self._metrics.restarted.inc(int(submission.deaths > 0))
-        asked = submissions.count_requests(folder)
         self._keep(name, submission.but(job=job, mark=facts.mark, points=facts.points, asked=asked))
         LOGGER.info("driver started", extra={"fields": {"sweep": name, "command": arguments[0]}})
+        return True
 
     def _data_dir(self) -> Path | None:
         """Return where drivers find data; a driver that has such a folder fetches nothing."""
@@ -302,10 +306,10 @@ class Supervisor:
         folder = self._catalog.folder(name).path if submission is None else self._catalog.out / name
         if not folder.is_dir():
             raise UnknownSweepError("Expected the name of a sweep, as the list of sweeps has it; got another one")
-        return folder, submission, self._facts(name)
+        return folder, submission, self._facts(name, submission)
 
-    def _facts(self, name: str) -> Facts:
-        folder, submission = self._catalog.out / name, self._all.get(name)
+    def _facts(self, name: str, submission: Submission | None) -> Facts:
+        folder = self._catalog.out / name
         job = None if submission is None else submission.job
         alive = job is not None and self._launcher.is_alive(job)
         driven = is_driven(folder)

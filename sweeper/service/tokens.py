@@ -129,6 +129,7 @@ class Tokens:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[int, int] | None = None
+        self._known: dict[str, _Token] = {}
         self._take(_read(path))
 
     @property

@@ -1,5 +1,8 @@
 """Drivers as jobs of a cluster: what is submitted, what is known of them, and what happens when the head is gone."""
 
+import socket
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -58,6 +61,17 @@ def server(monkeypatch):
 def launcher(server):  # noqa: ARG001
     launcher: Launcher = RayJobLauncher("http://head:8265")
     return launcher
+
+
+def test_a_head_that_takes_a_question_and_never_answers_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(jobs, "ANSWER_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        launcher = RayJobLauncher(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        began = time.monotonic()
+        assert launcher.is_alive("x-1"), "it may be"
+        with pytest.raises(SweeperError, match="Cannot submit to the Ray cluster"):
+            launcher.start(["run", "spec.yaml"], Path("x"))
+        assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize(

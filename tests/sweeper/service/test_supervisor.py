@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -407,6 +408,38 @@ def test_a_broken_folder_does_not_keep_others_from_running(supervise, spec, out,
     good = supervisor.submit(spec, None, "").name
     supervisor.tick()
     assert Path(launcher.started[-1][3]).name == good
+
+
+def test_requests_that_cannot_be_read_start_no_driver_and_keep_nobody_waiting(supervise, spec, out, launcher):
+    supervisor = supervise(drivers=2)
+    odd, good = (supervisor.submit(spec, None, "").name for _ in range(2))
+    (out / odd / "requests.jsonl").write_text("odd\n{}\n")
+    supervisor.tick()
+    assert [Path(arguments[3]).name for arguments in launcher.started] == [good]
+    assert supervisor._all[odd].deaths == 1
+
+
+def test_whoever_asks_does_not_wait_for_a_driver_that_is_being_started(supervise, spec, launcher, monkeypatch):
+    supervisor = supervise()
+    name = supervisor.submit(spec, None, "").name
+    entered, leave, start = threading.Event(), threading.Event(), launcher.start
+
+    def slow(*given):
+        entered.set()
+        assert leave.wait(30)
+        return start(*given)
+
+    monkeypatch.setattr(launcher, "start", slow)
+    ticking = threading.Thread(target=supervisor.tick)
+    ticking.start()
+    assert entered.wait(30)
+    answered = []
+    asking = threading.Thread(target=lambda: answered.append(supervisor.standing(name).state), daemon=True)
+    asking.start()
+    asking.join(10)
+    leave.set()
+    ticking.join()
+    assert answered == [State.QUEUED]
 
 
 @pytest.mark.usefixtures("spec")

@@ -56,7 +56,6 @@ def test_a_file_with_something_else_for_a_hash_is_refused(hash_, path):
         Tokens(path)
 
 
-
 def test_an_expired_token_is_nobodys(path, monkeypatch):
     token = make_token(path, Role.READ, 1)
     known, now = Tokens(path), time.time()
