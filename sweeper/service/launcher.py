@@ -21,7 +21,10 @@ _PROGRAM = "from sweeper.cli import main; main()"
 
 
 class Launcher(Protocol):
-    """Starts drivers and knows whether they are still there, also after the service itself was started again."""
+    """Starts drivers and knows whether they are still there, also after the service itself was started again.
+
+    Whether one is alive is asked in several threads at once.
+    """
 
     def start(self, arguments: Sequence[str], folder: Path) -> str:
         """Start ``sweeper ARGUMENTS`` and return at once.
@@ -75,7 +78,7 @@ class ProcessLauncher:
         if child is not None:
             if child.poll() is None:
                 return True
-            del self._children[job]
+            self._children.pop(job, None)  # another thread may have found out, too
             return False
         number, _, birth = job.partition(":")
         return number.isdecimal() and bool(birth) and _birth(int(number)) == birth
