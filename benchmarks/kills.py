@@ -116,6 +116,7 @@ class Campaign:
         """Kill these, each up to so many seconds after noise is drawn again, and let the sweep end."""
         if self.served:
             self._serve()
+        begun = time.monotonic()
         for who in victims:
             before = self.killed[who]
             while self.killed[who] == before:
@@ -123,6 +124,10 @@ class Campaign:
                 self._wait(self.random.uniform(0.0, latest))
                 if self.driver is not None and self.driver.poll() is None:
                     self._kill(who)
+                    print(
+                        f"{time.monotonic() - begun:5.0f} s: {who} killed, {sum(self.killed.values())} in all",
+                        flush=True,
+                    )
         self._drive()
         assert self.driver is not None
         code = self.driver.wait(1800)
@@ -185,11 +190,14 @@ class Campaign:
 
     def _wait(self, seconds: float) -> None:
         """Wait so long after noise is drawn, or until the driver has ended."""
+        assert self.driver is not None
         drawn, until = sum(drawn_steps(self.noise).values()), time.monotonic() + PATIENCE_SECONDS
-        while sum(drawn_steps(self.noise).values()) == drawn and time.monotonic() < until:
+        while (
+            sum(drawn_steps(self.noise).values()) == drawn and self.driver.poll() is None and time.monotonic() < until
+        ):
             time.sleep(0.05)
         until = time.monotonic() + seconds
-        while time.monotonic() < until and self.driver is not None and self.driver.poll() is None:
+        while time.monotonic() < until and self.driver.poll() is None:
             time.sleep(0.02)
 
     def checks(self) -> dict[str, str]:

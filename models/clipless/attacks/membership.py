@@ -12,10 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score, roc_curve
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from clipless.certificates import float64_logits
@@ -84,6 +80,10 @@ def shadow_attack(
         for split, label in ((its_members, 1), (its_others, 0)):
             parts.append(_features(shadow, loss, split))
             labels.append(np.full(len(split), label))
+    from sklearn.linear_model import LogisticRegression  # half a second that other trials need not pay
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     attacker = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     attacker.fit(np.concatenate(parts), np.concatenate(labels))
     inside, outside = (attacker.decision_function(_features(model, loss, split)) for split in (members, others))
@@ -122,5 +122,7 @@ def _score(inside: FloatArray, outside: FloatArray) -> MembershipScore:
         raise ValueError(f"Expected rows on both sides, got {len(inside)} members and {len(outside)} others")
     truth = np.concatenate([np.ones(len(inside)), np.zeros(len(outside))])
     values = np.concatenate([inside, outside])
+    from sklearn.metrics import roc_auc_score, roc_curve
+
     false_rate, true_rate, _ = roc_curve(truth, values)
     return MembershipScore(float(roc_auc_score(truth, values)), float((true_rate - false_rate).max()))
