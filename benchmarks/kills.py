@@ -149,7 +149,7 @@ class Campaign:
         arguments += [f"http://127.0.0.1:{self.port}"] if self.served else []
         if self.sweep is not None:
             status = json.loads((self.sweep / "sweep.json").read_text(encoding="utf-8"))["status"]
-            self.trials += 5 * (status == "completed")
+            self.trials += 20 * (status == "completed")
             arguments = ["resume", str(self.sweep), str(self.trials)]
         with (self.folder / "driver.log").open("a", encoding="utf-8") as log:
             command = [sys.executable, str(HERE / "_noise_log.py"), str(self.noise), *arguments]

@@ -79,7 +79,7 @@ def ask_to_stop(folder: Path, trial: str | None = None, *, driven: bool | None =
     content = sweep.read_sweep()
     if not (is_driven(folder) if driven is None else driven):
         raise RecordError(f"Expected a sweep that runs on this machine, but no process drives {folder}")
-    if trial is not None and _selects(content):
+    if trial is not None and selects_privately(content):
         raise RecordError(
             f"Expected to stop the whole of {folder}: it selects privately, and nobody may know of its trials; "
             "stopping it gives up the price of its winner"
@@ -106,8 +106,8 @@ def enqueue(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
         SpecError: not values of this sweep's open hyperparameters.
         RecordError: not the folder of a sweep, or not written.
     """
-    content = SweepFolder(folder).read_sweep()
-    if _selects(content):
+    content = SweepFolder(folder).read_begun()
+    if selects_privately(content):
         raise RecordError(
             f"Expected a sweep that tries what it is given, but {folder} selects privately from one prior"
         )
@@ -117,9 +117,11 @@ def enqueue(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _selects(content: Mapping[str, Any]) -> bool:
+def selects_privately(content: Mapping[str, Any]) -> bool:
     """Whether a sweep selects privately, as its ``sweep.json`` says."""
-    return bool(content["spec"].get("search", {}).get("selection") == Selection.PRIVATE.value)
+    spec = content.get("spec")
+    search = spec.get("search") if isinstance(spec, Mapping) else None
+    return isinstance(search, Mapping) and search.get("selection") == Selection.PRIVATE.value
 
 
 def _append(folder: Path, row: Mapping[str, Any]) -> None:

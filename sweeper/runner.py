@@ -21,7 +21,7 @@ from sweeper.preview import check_plans
 from sweeper.private_run import even_times, hide, outcome_of, recover, recover_all, select
 from sweeper.progress import Progress
 from sweeper.records import TrialStatus
-from sweeper.search_settings import Selection
+from sweeper.requests import selects_privately
 from sweeper.spec import Spec
 from sweeper.store import HIDDEN, SweepFolder
 from sweeper.sweep import Sweep
@@ -185,19 +185,19 @@ def resume_sweep(directory: Path, options: Options | None = None, *, trials: int
         SpecError, clipless.errors.DataError: its data are no longer those that it was begun with.
     """
     folder = SweepFolder(directory)
-    before = folder.read_sweep()
-    if before["spec"]["search"].get("selection") == Selection.PRIVATE.value:
-        return _resume_selection(folder, before, options or Options(), trials)
+    before = folder.read_begun()
+    spec = Spec.from_mapping(before["spec"], before["source"])
+    if selects_privately(before):
+        return _resume_selection(folder, spec, before, options or Options(), trials)
     options = _as_begun(options or Options(), before)
-    spec = Spec.from_mapping(before["spec"], str(before["source"]))
     if trials is not None:
         if trials < spec.trials:
             raise RecordError(f"Expected at least the {spec.trials} trials of {directory}, got trials={trials}")
         spec = spec.with_search(trials=trials)
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
-    if len(data.train) != before["population"]:
+    if len(data.train) != before.get("population"):
         raise RecordError(
-            f"Expected the {before['population']} training rows that {directory} was begun with, got "
+            f"Expected the {before.get('population')} training rows that {directory} was begun with, got "
             f"{len(data.train)}; restore the data or start another sweep"
         )
     check_plans(spec, data)
@@ -205,7 +205,9 @@ def resume_sweep(directory: Path, options: Options | None = None, *, trials: int
         return SweepRun(spec, options, data, folder, interruption, begun=before, rebooted=rebooted).run()
 
 
-def _resume_selection(folder: SweepFolder, before: Mapping[str, Any], options: Options, trials: int | None) -> Ended:
+def _resume_selection(
+    folder: SweepFolder, spec: Spec, before: Mapping[str, Any], options: Options, trials: int | None
+) -> Ended:
     """Conclude what a private selection left; the selection itself never goes on."""
     folder = SweepFolder(folder.path.resolve())
     hidden, unfinished = folder.path.name.startswith(HIDDEN), (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
@@ -215,7 +217,6 @@ def _resume_selection(folder: SweepFolder, before: Mapping[str, Any], options: O
             "drawn once; start another sweep"
         )
     options = _as_begun(options, before)
-    spec = Spec.from_mapping(before["spec"], str(before["source"]))
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
     left = recover(folder) if hidden else folder
     if left is None:
@@ -226,7 +227,7 @@ def _resume_selection(folder: SweepFolder, before: Mapping[str, Any], options: O
 
 def _as_begun(options: Options, before: Mapping[str, Any]) -> Options:
     """Fill in what was left out with what the sweep was begun with."""
-    data_dir = options.data_dir or (Path(before["data_dir"]) if before["data_dir"] else None)
-    tracking, cluster_ = options.tracking or before["tracking"], options.cluster or before["cluster"]
+    data_dir = options.data_dir or (Path(before["data_dir"]) if before.get("data_dir") else None)
+    tracking, cluster_ = options.tracking or before.get("tracking"), options.cluster or before.get("cluster")
     storage = options.storage or before.get("storage")
     return replace(options, data_dir=data_dir, tracking=tracking, cluster=cluster_, storage=storage)

@@ -148,8 +148,24 @@ class SweepFolder:
         replace_file(self.path / "sweep.json", to_text(content, indent=2) + "\n")
 
     def read_sweep(self) -> dict[str, Any]:
-        """Return ``sweep.json``."""
+        """Return ``sweep.json``.
+
+        Raises:
+            RecordError: it cannot be read.
+        """
         return read_object(self.path / "sweep.json")
+
+    def read_begun(self) -> dict[str, Any]:
+        """Return ``sweep.json`` of a sweep that is to go on, with the ``spec`` and its ``source``.
+
+        Raises:
+            RecordError: it cannot be read, or has no spec.
+        """
+        content = self.read_sweep()
+        for key, kind in (("spec", dict), ("source", str)):
+            if not isinstance(content.get(key), kind):
+                raise RecordError(f"Expected {key} in {self.path}/sweep.json, got none that can be used; restore it")
+        return content
 
 
 def trials_of(rows: Iterable[Mapping[str, Any]], path: Path, first: int = 1) -> list[Trial]:

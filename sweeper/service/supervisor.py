@@ -17,8 +17,7 @@ from typing import Any
 
 from sweeper.driving import is_driven
 from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweepError
-from sweeper.requests import ask_to_stop
-from sweeper.search_settings import Selection
+from sweeper.requests import ask_to_stop, selects_privately
 from sweeper.service import submissions
 from sweeper.service.catalog import Catalog
 from sweeper.service.launcher import Launcher
@@ -330,8 +329,8 @@ class Supervisor:
     def _check_can_go_on(self, name: str, folder: Path, state: State, trials: int | None) -> None:
         if not (folder / "sweep.json").is_file():
             return  # it never began: it is begun once more
-        content = SweepFolder(folder).read_sweep()
-        if content["spec"].get("search", {}).get("selection") == Selection.PRIVATE.value:
+        content = SweepFolder(folder).read_begun()
+        if selects_privately(content):
             raise RecordError(f"Expected a sweep that can go on, but {name} selected privately; submit another one")
         spec = Spec.from_mapping(content["spec"], name)
         if trials is None and state is State.COMPLETED:

@@ -86,3 +86,19 @@ def test_sweeps_are_listed_by_what_they_hold(folder, tmp_path):
     folder.write_sweep({"status": "running", "best": math.inf})
     assert [found.path for found in list_sweeps(tmp_path)] == [folder.path]
     assert folder.read_sweep() == {"status": "running", "best": "Infinity"}
+
+
+BEGUN = {"spec": {"name": "x"}, "source": "x.yaml", "status": "stopped"}
+
+
+def test_how_a_sweep_was_begun_is_read_whole(folder):
+    folder.write_sweep(BEGUN)
+    assert folder.read_begun() == BEGUN
+
+
+@pytest.mark.parametrize("key", ["spec", "source"])
+@pytest.mark.parametrize("value", [None, 1.5, []])
+def test_what_is_missing_for_a_sweep_to_go_on_is_named(key, value, folder):
+    folder.write_sweep(BEGUN | {key: value})
+    with pytest.raises(RecordError, match=f"Expected {key} in .*sweep.json, got none that can be used; restore it"):
+        folder.read_begun()

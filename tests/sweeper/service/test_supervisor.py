@@ -63,7 +63,8 @@ RUNNABLE = {
 
 def begin(folder, status="running"):
     """What a driver writes first."""
-    (folder / "sweep.json").write_text(json.dumps({"name": "digits", "status": status, "spec": RUNNABLE}))
+    content = {"name": "digits", "status": status, "spec": RUNNABLE, "source": "spec.yaml"}
+    (folder / "sweep.json").write_text(json.dumps(content))
 
 
 def state(supervisor, name):
@@ -353,6 +354,13 @@ def test_a_stopped_sweep_is_resumed_and_a_private_one_is_not(supervise, make_swe
     make_sweep("private-20250101-000000", status="stopped", spec=private)
     with pytest.raises(RecordError, match="selected privately; submit another one"):
         supervisor.resume("private-20250101-000000")
+
+
+@pytest.mark.parametrize("spec", [None, [], "search"])
+def test_a_sweep_whose_spec_is_gone_cannot_go_on(spec, supervise, make_sweep):
+    make_sweep(spec=spec)
+    with pytest.raises(RecordError, match=r"Expected spec in .*sweep\.json, got none that can be used"):
+        supervise().resume(DONE)
 
 
 def test_a_sweep_that_is_deleted_is_forgotten(supervise, spec, out, launcher):
