@@ -54,7 +54,7 @@ class Destination:
         uri: any MLflow tracking URI.
         experiment: name of the experiment.
         sweep: what tells this sweep's runs from others: the name of its folder.
-        artifacts: folder for a new experiment's artifacts; the server decides if ``None``.
+        artifacts: URI of the folder for a new experiment's artifacts; the server decides if ``None``.
     """
 
     uri: str
@@ -66,14 +66,14 @@ class Destination:
     def of(cls, folder: Path, experiment: str, uri: str | None = None) -> "Destination":
         """Return the destination of a sweep folder: the given URI, or a SQLite store inside the folder."""
         folder = folder.resolve()
-        if uri is not None:
-            return cls(uri=uri, experiment=experiment, sweep=folder.name)
-        return cls(
-            uri=f"sqlite:///{folder / STORE_NAME}",
-            experiment=experiment,
-            sweep=folder.name,
-            artifacts=(folder / ARTIFACTS_NAME).as_uri(),
-        )
+        uri = uri or f"sqlite:///{folder / STORE_NAME}"
+        return cls(uri=uri, experiment=experiment, sweep=folder.name, artifacts=artifacts_beside(uri))
+
+
+def artifacts_beside(uri: str) -> str | None:
+    """Return the folder of artifacts beside a SQLite store, None for others: servers have places of their own."""
+    scheme, _, path = uri.partition(":///")
+    return (Path(path).resolve().parent / ARTIFACTS_NAME).as_uri() if scheme == "sqlite" and path else None
 
 
 class Tracker:
@@ -284,7 +284,7 @@ def replay_spool(path: Path, uri: str | None = None) -> int:
     header, *rows = RowFile(path).read() or [{}]
     if header.pop("op", None) != "sweep":
         raise RecordError(f"Expected the rows of a sweep in {path}, got none; is it a tracking spool?")
-    destination = Destination(**(header | ({"uri": uri, "artifacts": None} if uri else {})))
+    destination = Destination(**(header | ({"uri": uri, "artifacts": artifacts_beside(uri)} if uri else {})))
     try:
         Store(destination).deliver(rows)
     except Exception as error:

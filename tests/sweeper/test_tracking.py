@@ -166,6 +166,25 @@ def test_waiting_rows_can_be_replayed_into_another_store(folder):
     assert runs["t0001"].data.metrics["val/accuracy"] == 0.5
 
 
+@pytest.mark.parametrize(("own", "replayed"), [("first", False), ("second", True)])
+def test_artifacts_lie_beside_a_store_of_ones_own_wherever_the_program_runs(
+    own, replayed, folder, tmp_path, monkeypatch
+):
+    cwd = tmp_path / "elsewhere"
+    cwd.mkdir()
+    (cwd / own).mkdir()
+    (folder / STORE_NAME).rename(cwd / own / "runs.db")
+    (folder / "front.json").write_text("{}")
+    monkeypatch.chdir(cwd)
+    tracker = Tracker(folder, own, uri=NOWHERE if replayed else f"sqlite:///{own}/runs.db")
+    tracker.artifact(folder / "front.json")
+    tracker.close(timeout_seconds=20)
+    if replayed:
+        replay_spool(folder / SPOOL_NAME, f"sqlite:///{own}/runs.db")
+    assert [path.name for path in (cwd / own / "mlflow-artifacts").rglob("*.json")] == ["front.json"]
+    assert sorted(path.name for path in cwd.iterdir()) == [own]
+
+
 def test_a_replay_that_fails_keeps_the_rows(tmp_path):
     Tracker(tmp_path, "digits", uri=NOWHERE).close(timeout_seconds=20)
     with pytest.raises(SweeperError, match="is kept"):
