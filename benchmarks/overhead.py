@@ -1,6 +1,6 @@
 """What does the machinery cost? A sweep of many short trials against the same trainings in a bare two-process loop.
 
-    python benchmarks/overhead.py [--trials 64] [--epochs 20] [--rounds 2]
+    python benchmarks/overhead.py [--trials 64] [--epochs 20] [--width 64] [--rounds 2]
 
 Both train the same configurations on scikit-learn's digits, one thread each, and score every epoch. The bare loop keeps
 nothing; the sweep proposes, decides, keeps models, states and records, prices by two accountants and tracks in MLflow.
@@ -29,13 +29,13 @@ from sweeper.training import TrialRun
 PROCESSES = 2
 
 
-def spec(trials: int, epochs: int) -> Spec:
+def spec(trials: int, epochs: int, width: int) -> Spec:
     """Return a sweep of short trials."""
     return Spec.from_mapping(
         {
             "name": "overhead",
             "data": {"name": "digits"},
-            "model": {"architecture": "mlp", "width": 64},
+            "model": {"architecture": "mlp", "width": width},
             "training": {"epochs": epochs, "batch_size": 128, "learning_rate": {"log": [0.005, 0.2]}},
             "privacy": {"epsilon": 3.0, "delta": 1e-4},
             "search": {"objectives": ["epsilon", "accuracy", "certified@0.25"], "trials": trials, "sampler": "tpe"},
@@ -105,10 +105,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--width", type=int, default=64, help="of the network: the wider, the longer an epoch takes")
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
-    settings, clock = spec(options.trials, options.epochs), Clock()
-    print(f"{options.trials} trials of {options.epochs} epochs, {PROCESSES} at a time\n")
+    settings, clock = spec(options.trials, options.epochs, options.width), Clock()
+    print(f"{options.trials} trials of {options.epochs} epochs, width {options.width}, {PROCESSES} at a time\n")
     print("| round | sweep, trials (s) | bare loop (s) | ratio | sweep, before and after (s) |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for number in range(1, options.rounds + 1):
