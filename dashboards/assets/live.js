@@ -208,8 +208,10 @@
   };
 
   // The page as a whole.
+  let latest;
   const page = (shown) => {
     if (!shown) return "";
+    latest = shown;
     document.title = `${shown.title} · Sweeper`;
     notice(shown.notice);
     byId("tabs").hidden = !shown.tab;
@@ -222,16 +224,21 @@
     for (const section of document.querySelectorAll("[id^=section-]")) {
       section.hidden = !(section.id.replace("section-", "figure-") in shown.resources);
     }
+    const figures = Object.keys(shown.resources).filter((id) => id.startsWith("figure-"));
+    const drawings = Promise.all(figures.map((id) => draw(id, shown.resources)));
     for (const place of document.querySelectorAll("[id^=part-]")) {
       place.hidden = !(place.id in shown.resources);
-      if (!place.hidden) put(place.id, shown.resources[place.id]);
+      if (place.hidden) continue;
+      const fill = () => put(place.id, shown.resources[place.id]);
+      // Long tables wait: a figure that is measured has everything above and below it laid out.
+      if (place.matches(".late")) drawings.then(() => latest === shown && fill());
+      else fill();
     }
     byId("control-radius").hidden = shown.radii.length < 2;
     document.querySelectorAll("[id^=control-minimum-]").forEach((one, i) => (one.hidden = i >= shown.names.length));
     const pulse = byId("pulse");
     pulse.textContent = !shown.tab ? "" : shown.running ? "live" : "ended";
     pulse.classList.toggle("on", Boolean(shown.tab && shown.running));
-    for (const id of Object.keys(shown.resources)) if (id.startsWith("figure-")) draw(id, shown.resources);
     nameSwitch();
     nameThumbs();
     return "";

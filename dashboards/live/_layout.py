@@ -39,6 +39,7 @@ TITLES = {
     Tab.COST: "Cost",
     Tab.EXPORT: "Export",
 }
+_LATE = ("headline", "points", "records", "cost", "exports")  # below the figures, and filled after them
 _LOCAL: Any = {"data-local": "true"}
 _MARKS = {-2: "0.01", -1: "0.1", 0: "1", 0.477: "3", 1: "10", 2: "any"}
 _SHARES = {0: "0", 0.25: "25 %", 0.5: "50 %", 0.75: "75 %", 1: "100 %"}
@@ -66,7 +67,7 @@ def layout() -> html.Div:
                     *(_panel(panel.figure, panel.heading, panel.caption, wide=panel.wide) for panel in _others()),
                     html.Div(id="part-compared"),
                     *(_panel(name, heading, caption) for name, (heading, caption) in COMPARED.items()),
-                    *(html.Div(id=f"part-{name}") for name in ("headline", "points", "records", "cost", "exports")),
+                    *(html.Div(id=f"part-{name}", className="late") for name in _LATE),
                 ],
                 id="content",
                 tabIndex=-1,

@@ -173,8 +173,13 @@ def test_a_filter_is_moved_by_keys_and_goes_into_the_address(visit, sweep):
     thumb.focus()
     for _ in range(3):
         page.keyboard.press("PageUp")
-    page.wait_for_function("location.search.includes('min=accuracy')", timeout=PATIENCE)
+    page.wait_for_function(  # an address that an earlier key has led to is not the last one
+        """() => new URLSearchParams(location.search).get('min') === `accuracy=${
+            document.querySelector('#control-minimum-0 [role=slider]').getAttribute('aria-valuenow')}`""",
+        timeout=PATIENCE,
+    )
     floor = float(query(page).rpartition("%3D")[2])
+    assert 0 < floor < 1
     allowed = [p for p in sweep.front_points if p.values["accuracy"] >= floor]
     expect(page.locator("#part-picked")).to_contain_text(f"Best accuracy of {len(allowed)} points", timeout=PATIENCE)
     page.wait_for_function(
