@@ -1,6 +1,6 @@
 """What survives kill -9? A sweep whose driver, workers and tracking server are killed at random, and what it leaves.
 
-    python benchmarks/kills.py [--kills 50] [--trials 30] [--epochs 24] [--seed 0] [--out FOLDER]
+    python benchmarks/kills.py [--kills 50] [--trials 30] [--epochs 120] [--seed 0] [--out FOLDER]
 
 Runs one sweep on scikit-learn's digits against an MLflow server, kills the driver, a training process, another process
 of Ray or the server at random moments, resumes or restarts what was killed, and goes on until the kills are used up
@@ -307,7 +307,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--trials", type=int, default=30)
-    parser.add_argument("--epochs", type=int, default=24)
+    parser.add_argument("--epochs", type=int, default=120)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="an empty folder; a temporary one by default")
     options = parser.parse_args()
