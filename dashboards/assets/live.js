@@ -225,7 +225,7 @@
       section.hidden = !(section.id.replace("section-", "figure-") in shown.resources);
     }
     const figures = Object.keys(shown.resources).filter((id) => id.startsWith("figure-"));
-    const drawings = Promise.all(figures.map((id) => draw(id, shown.resources)));
+    const drawings = Promise.allSettled(figures.map((id) => draw(id, shown.resources)));
     for (const place of document.querySelectorAll("[id^=part-]")) {
       place.hidden = !(place.id in shown.resources);
       if (place.hidden) continue;
