@@ -54,7 +54,7 @@ class Recent(Generic[T]):
             return found
         finally:
             if self._is_current(name):
-                del self._looking[name]
+                self._looking.pop(name, None)  # it may be forgotten at this moment
 
     def _is_current(self, name: str) -> bool:
         return self._looking.get(name) is asyncio.current_task()
