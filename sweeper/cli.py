@@ -310,6 +310,7 @@ def _drive(options: "Options", drive: "Callable[[Options], Ended]", webhook: str
     """Show a sweep while it runs, and say how it ended, here and to the webhook."""
     from sweeper.addresses import check_url
     from sweeper.progress import Display, closing_summary
+    from sweeper.requests import selects_privately
     from sweeper.webhook import announce, failure, summary
 
     if webhook is not None:
@@ -326,7 +327,7 @@ def _drive(options: "Options", drive: "Callable[[Options], Ended]", webhook: str
     priced = "everything" if front.ledger["everything"].released else "winner"
     notes = [front.ledger[priced].statement, *ended.troubles]
     info = ended.sweep.info()
-    selects = info["spec"]["search"].get("selection") == "private"
+    selects = selects_privately(info)
     if front.claim.exploratory:
         notes.insert(0, "Exploratory: no guarantee. See the claim's conditions in the report.")
     if webhook is not None:
