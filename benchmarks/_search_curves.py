@@ -5,15 +5,17 @@ and certified accuracy after every epoch. Whoever replays it sees one epoch at a
 """
 
 import json
+import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import exp, log, log10, sqrt
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import optuna
+import torch
 
 from clipless import datasets
 from clipless.privacy.accounting import rdp_curve
@@ -187,14 +189,19 @@ def digits_spec(**search: Any) -> Spec:
 
 
 def record(path: Path, trials: int, seed: int) -> None:
-    """Train random configurations of ``digits_spec`` to their end and write their curves."""
+    """Train random configurations of ``digits_spec`` to their end, one on each core, and write their curves."""
     spec = digits_spec(trials=trials, seed=seed)
-    data = datasets.load(**spec.data_options())
-    recorded = []
-    for number, proposal in enumerate(sample(spec, trials)):
-        run = TrialRun(
-            trial=f"t{number}", config=resolve(spec, proposal), data=data, objectives=spec.objectives, seed=number
-        )
-        recorded.append({"params": proposal, "rows": [row["values"] for row in run.epoch_rows()]})
+    tasks = list(enumerate(sample(spec, trials)))
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        recorded = pool.map(partial(_recorded, spec), tasks, chunksize=1)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(recorded), encoding="utf-8")
+
+
+def _recorded(spec: Spec, task: tuple[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """Train one configuration."""
+    number, proposal = task
+    torch.set_num_threads(1)
+    config, data = resolve(spec, proposal), datasets.load(**spec.data_options())
+    run = TrialRun(trial=f"t{number}", config=config, data=data, objectives=spec.objectives, seed=number)
+    return {"params": proposal, "rows": [row["values"] for row in run.epoch_rows()]}

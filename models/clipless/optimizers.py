@@ -1,12 +1,14 @@
 """What turns noised gradients into steps: optimisers, learning-rate schedules, averages. All of it post-processing."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import final
+from typing import assert_never, final
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from clipless.errors import UnsupportedError
 
@@ -45,20 +47,89 @@ class Adam:
 Optimizer = SGD | Adam
 
 
-def build_optimizer(settings: Optimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Return the torch optimiser of ``settings``.
+class Descent:
+    """Steps along ``parameter.grad``, taken by the functional form of torch's optimisers.
 
-    Every option here reads gradients that already carry noise, so its result is post-processing.
+    Their classes import torch's compiler at once, two seconds of every process that trains. Every option here reads
+    gradients that already carry noise, so its result is post-processing.
+
+    Args:
+        settings: which steps.
+        parameters: what moves; one without a gradient rests, and what its steps carry along rests with it.
+
+    Attributes:
+        learning_rate: of the next step.
+        state: by the number of a parameter, what its steps carry along; none before its first one.
 
     Raises:
         UnsupportedError: settings of another type.
     """
-    if type(settings) is SGD:
-        return torch.optim.SGD(parameters, lr=settings.learning_rate, momentum=settings.momentum)
-    if type(settings) is Adam:
-        betas = (settings.beta1, settings.beta2)
-        return torch.optim.Adam(parameters, lr=settings.learning_rate, betas=betas, eps=settings.epsilon)
-    raise UnsupportedError(f"Expected optimiser settings SGD or Adam, got {type(settings).__name__}")
+
+    def __init__(self, settings: Optimizer, parameters: Iterable[nn.Parameter]) -> None:
+        if type(settings) not in (SGD, Adam):
+            raise UnsupportedError(f"Expected optimiser settings SGD or Adam, got {type(settings).__name__}")
+        self._settings = settings
+        self._parameters: list[Tensor] = list(parameters)
+        self.learning_rate = settings.learning_rate
+        self.state: dict[int, dict[str, Tensor]] = {}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move every parameter that has a gradient."""
+        moving = {i: (p, p.grad) for i, p in enumerate(self._parameters) if p.grad is not None}
+        parameters, gradients = [p for p, _ in moving.values()], [gradient for _, gradient in moving.values()]
+        for i in moving.keys() - self.state.keys():
+            self.state[i] = self._begin(self._parameters[i])
+        carried = [self.state[i] for i in moving]
+        match self._settings:
+            case SGD(momentum=momentum):
+                sgd(
+                    parameters,
+                    gradients,
+                    [tensors.get("momentum_buffer") for tensors in carried],
+                    lr=self.learning_rate,
+                    momentum=momentum,
+                    dampening=0.0,
+                    weight_decay=0.0,
+                    nesterov=False,
+                    maximize=False,
+                )
+            case Adam(beta1=beta1, beta2=beta2, epsilon=epsilon):
+                adam(
+                    parameters,
+                    gradients,
+                    [tensors["exp_avg"] for tensors in carried],
+                    [tensors["exp_avg_sq"] for tensors in carried],
+                    [],
+                    [tensors["step"] for tensors in carried],
+                    lr=self.learning_rate,
+                    beta1=beta1,
+                    beta2=beta2,
+                    eps=epsilon,
+                    weight_decay=0.0,
+                    amsgrad=False,
+                    maximize=False,
+                )
+            case _:
+                assert_never(self._settings)
+
+    def resume(self, state: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """Go on from what the steps of another training of these parameters carried along."""
+        devices = [parameter.device for parameter in self._parameters]
+        self.state = {
+            i: {name: tensor if name == "step" else tensor.to(devices[i]) for name, tensor in tensors.items()}
+            for i, tensors in state.items()
+        }
+
+    def _begin(self, parameter: Tensor) -> dict[str, Tensor]:
+        match self._settings:
+            case SGD(momentum=momentum):
+                return {"momentum_buffer": torch.zeros_like(parameter)} if momentum else {}
+            case Adam():
+                step = torch.tensor(0.0, device="cpu")  # torch counts there
+                return {"step": step, "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
+            case _:
+                assert_never(self._settings)
 
 
 class MovingAverage:

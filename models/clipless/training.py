@@ -24,7 +24,7 @@ from clipless.inspection import check_arithmetic, check_trainable
 from clipless.losses import Loss
 from clipless.methods import Method
 from clipless.network import Network
-from clipless.optimizers import Adam, MovingAverage, Optimizer, build_optimizer
+from clipless.optimizers import Adam, Descent, MovingAverage, Optimizer
 from clipless.per_example import accumulate_clipped
 from clipless.plan import NOISE_INFLATION, Plan, check_plan
 from clipless.privacy.randomness import RandomSource, SecureSource
@@ -179,7 +179,7 @@ class PrivateTrainer:
         self._parameters = parameters
         self._noise_stds_D = torch.zeros_like(self._gradient_D)
         self._noise_stds = dict(zip(parameters, self._noise_stds_D.split(sizes), strict=True))
-        self._optimizer = build_optimizer(optimizer, parameters.values())
+        self._optimizer = Descent(optimizer, parameters.values())
         self._steps, self._schedule, self._learning_rate = 0, schedule, optimizer.learning_rate
         self._average = None if averaging is None else MovingAverage(parameters.values(), averaging)
         steps = plan.epochs * plan.steps_per_epoch
@@ -204,8 +204,8 @@ class PrivateTrainer:
     def state(self) -> TrainingState:
         """Return where the training stands, between two epochs; its tensors change with the next step."""
         tensors = {f"model.{name}": tensor for name, tensor in self._model.state_dict().items()}
-        for i, entries in self._optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{i}.{name}": value for name, value in entries.items() if value is not None}
+        for i, entries in self._optimizer.state.items():
+            tensors |= {f"optimizer.{i}.{name}": value for name, value in entries.items()}
         if self._average is not None:
             tensors |= {f"average.{i}": value for i, value in enumerate(self._average.values)}
         return TrainingState(epoch=self._epoch, tensors=tensors, clip_factor=self._clip_norms.factor)
@@ -215,8 +215,7 @@ class PrivateTrainer:
         for name, tensor in state.under("optimizer").items():
             i, _, key = name.partition(".")
             entries.setdefault(int(i), {})[key] = tensor
-        groups = self._optimizer.state_dict()["param_groups"]
-        self._optimizer.load_state_dict({"state": entries, "param_groups": groups})
+        self._optimizer.resume(entries)
         if self._average is not None:
             averages = state.under("average")
             self._average.values = [averages[str(i)].to(self._gradient_D.device) for i in range(len(averages))]
@@ -259,8 +258,7 @@ class PrivateTrainer:
             self._clip_norms.advance(float(self._source.normal(1)))
         self._gradient_D.div_(self._plan.batch_size)
         factor = self._schedule.factor(self._steps, self._plan.epochs * self._plan.steps_per_epoch)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._learning_rate * factor
+        self._optimizer.learning_rate = self._learning_rate * factor
         self._optimizer.step()
         with at_rest(self._model, resting):
             self._model.project()

@@ -8,7 +8,7 @@ from torch import nn
 
 from clipless import SGD, Adam
 from clipless.errors import UnsupportedError
-from clipless.optimizers import MovingAverage, build_optimizer
+from clipless.optimizers import Descent, MovingAverage
 from clipless.schedules import Schedule
 
 
@@ -20,13 +20,13 @@ def parameter(value=1.0, gradient=0.5):
 
 def test_sgd_moves_by_the_learning_rate_times_the_gradient():
     p = parameter()
-    build_optimizer(SGD(0.2), [p]).step()
+    Descent(SGD(0.2), [p]).step()
     assert p.item() == pytest.approx(0.9)
 
 
 def test_momentum_accumulates():
     p = parameter()
-    optimizer = build_optimizer(SGD(0.2, momentum=0.5), [p])
+    optimizer = Descent(SGD(0.2, momentum=0.5), [p])
     optimizer.step()
     optimizer.step()
     assert p.item() == pytest.approx(1.0 - 0.1 - 0.15)
@@ -34,16 +34,42 @@ def test_momentum_accumulates():
 
 def test_adam_moves_by_the_learning_rate_at_first():
     p = parameter()
-    build_optimizer(Adam(0.01), [p]).step()
+    Descent(Adam(0.01), [p]).step()
     assert p.item() == pytest.approx(0.99)
 
 
-def test_every_setting_reaches_the_optimiser():
-    (group,) = build_optimizer(Adam(0.1, beta1=0.7, beta2=0.8, epsilon=0.01), [parameter()]).param_groups
-    assert (group["lr"], group["betas"], group["eps"]) == (0.1, (0.7, 0.8), 0.01)
-    assert (group["weight_decay"], group["amsgrad"], group["maximize"]) == (0, False, False)
-    (group,) = build_optimizer(SGD(0.1, momentum=0.9), [parameter()]).param_groups
-    assert (group["lr"], group["momentum"], group["nesterov"]) == (0.1, 0.9, False)
+@pytest.mark.parametrize(
+    ("settings", "theirs"),
+    [
+        (SGD(0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
+        (SGD(0.1, momentum=0.9), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
+        (Adam(0.1, 0.7, 0.8, 0.01), lambda p: torch.optim.Adam(p, lr=0.1, betas=(0.7, 0.8), eps=0.01)),
+    ],
+)
+def test_steps_are_those_of_torch(settings, theirs):
+    """With gradients that are missing now and then, another learning rate halfway, and a training that goes on."""
+    generator = torch.Generator().manual_seed(0)
+    mine, other = ([nn.Parameter(torch.ones(3)), nn.Parameter(torch.full((2, 2), 2.0))] for _ in range(2))
+    descent, reference = Descent(settings, mine), theirs(other)
+    for step in range(12):
+        for i, (p, q) in enumerate(zip(mine, other, strict=True)):
+            p.grad = None if (step + i) % 4 == 0 else torch.randn(p.shape, generator=generator)
+            q.grad = None if p.grad is None else p.grad.clone()
+        if step == 6:
+            descent, carried = Descent(settings, mine), descent.state
+            descent.resume({i: {name: t.clone() for name, t in tensors.items()} for i, tensors in carried.items()})
+            descent.learning_rate = reference.param_groups[0]["lr"] = 0.03
+        descent.step()
+        reference.step()
+        for p, q in zip(mine, other, strict=True):
+            assert torch.equal(p, q)
+
+
+def test_what_has_no_gradient_stays():
+    p = nn.Parameter(torch.ones(2))
+    descent = Descent(Adam(0.1), [p])
+    descent.step()
+    assert (p.tolist(), descent.state) == ([1.0, 1.0], {})
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
@@ -73,7 +99,7 @@ class Louder(SGD):  # type: ignore[misc]
 @pytest.mark.parametrize("settings", [Louder(0.1), None, torch.optim.SGD([parameter()], lr=0.1)])
 def test_other_settings_are_refused_by_name(settings):
     with pytest.raises(UnsupportedError, match=f"SGD or Adam, got {type(settings).__name__}"):
-        build_optimizer(settings, [parameter()])
+        Descent(settings, [parameter()])
 
 
 @pytest.mark.parametrize(

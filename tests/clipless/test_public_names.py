@@ -58,6 +58,22 @@ def test_importing_the_package_leaves_slow_libraries_alone_that_training_does_no
     )
 
 
+def test_training_leaves_the_compiler_of_torch_alone():
+    """Whose import takes two seconds in every process that trains, and which the classes of torch.optim begin with."""
+    code = """
+import sys, torch
+from clipless import *
+from clipless.datasets import Split
+data = Split(torch.rand(8, 4), torch.arange(8) % 2)
+model = zoo.mlp((4,), 2, input_norm=2.0, width=8)
+options = dict(population=8, batch_size=4, epochs=1, delta=1e-2, noise_multiplier=1.0)
+plan = make_plan(model, loss := TauCCE(1.0), **options)
+print(*(epoch.epoch for epoch in fit(model, loss, data, plan)), 'torch._dynamo' in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "False"]
+
+
 def test_names_are_imported_when_they_are_used_and_are_those_that_are_listed():
     code = "import sys, clipless.datasets; print('torch' in sys.modules); clipless.fit; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,6 +7,7 @@ from clipless import SGD, Adam, Epoch, TauCCE, fit, make_plan, training, zoo
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import GroupSort
+from clipless.optimizers import Descent
 from clipless.schedules import Schedule
 from clipless.testing import RecordingSource, SeededSource
 
@@ -255,13 +256,13 @@ def test_a_schedule_falls_over_all_planned_steps(monkeypatch):
     model, data = network(), rows()
     plan = plan_for(model, data, batch_size=10, epochs=2)  # 4 steps an epoch
     rates = []
-    real = torch.optim.SGD.step
+    real = Descent.step
 
-    def spy(optimizer, *arguments):
-        rates.append(optimizer.param_groups[0]["lr"])
-        return real(optimizer, *arguments)
+    def spy(descent):
+        rates.append(descent.learning_rate)
+        real(descent)
 
-    monkeypatch.setattr(torch.optim.SGD, "step", spy)
+    monkeypatch.setattr(Descent, "step", spy)
     list(fit(model, TauCCE(0.1), data, plan, optimizer=SGD(0.8), schedule=Schedule.LINEAR, source=SeededSource(0)))
     assert rates == pytest.approx([0.8 * (1 - t / 8) for t in range(8)])
 
