@@ -151,9 +151,9 @@ def ran(tmp_path_factory):
     return Ran(folder, code, said)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray_running():
-    """A Ray that all tests of a worker share."""
+    """A Ray that the tests of a file share; an idle one would slow down all later tests."""
     from sweeper.cluster import cluster
 
     with cluster(cpus=2):

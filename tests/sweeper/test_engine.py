@@ -61,7 +61,7 @@ class Toy(tune.Trainable):
         return {"kind": "epoch", "epoch": self.epoch, "values": values, "done": self.epoch == 3}
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def ray_session():
     with cluster(cpus=2):
         yield
@@ -141,7 +141,7 @@ WAYS = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def finished(tmp_path_factory, ray_session):  # noqa: ARG001
     """One run in which trials end in every way there is."""
     folder = tmp_path_factory.mktemp("sweep")
