@@ -8,6 +8,7 @@ import clipless
 from clipless.certificates import float64_features
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
+from sweeper.objectives import own_objectives
 from sweeper.private_scores import scorer
 from sweeper.recorder import Recorder
 from sweeper.score_noise import ScoreNoise
@@ -28,7 +29,7 @@ def score_front(
         is_over: asked before each point; true ends it.
     """
     noise = ScoreNoise.of(spec, data)
-    score = scorer(data.metadata, spec.radii, noise, test=True)
+    score = scorer(data.metadata, spec.radii, noise, own=own_objectives(spec.objectives), test=True)
     features: dict[str, Tensor] = {}  # of one trial: its models share their fixed front
     front = [recorder.points[point.key] for point in recorder.archive.points]
     for point in sorted((point for point in front if point.test is None), key=lambda point: point.key):

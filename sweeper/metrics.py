@@ -10,7 +10,6 @@ Shape letters: B rows.
 """
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 
 import torch
@@ -83,7 +82,7 @@ class TrialMetrics:
             found |= {name: known[name] for name in self._membership}
         for name, metric in self._own.items():
             rows = train if metric.reads_training_rows else validation
-            found[name] = metric.compute(name, deepcopy(model), deepcopy(rows), self._declared)
+            found[name] = metric.compute(name, model, rows, self._declared)
         return found
 
     def _accuracy_under(self, name: str, model: Network, scores: Mapping[str, float], validation: Split) -> float:

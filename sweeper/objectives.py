@@ -1,4 +1,6 @@
-"""Names of objectives: ``epsilon``, ``accuracy``, ``auroc``, ``certified@R`` and ``certified-auroc@R``.
+"""Names of objectives: ``epsilon``, ``accuracy``, ``auroc``, ``certified@R``, ``certified-auroc@R``, some of plug-ins.
+
+Every objective but epsilon lies in [0, 1] and is better when larger.
 
 Metrics are recorded beside the objectives: certificates, and what attacks reach, ``attacked@R``,
 ``autoattacked@R``, ``membership-auroc`` and ``membership-advantage``, and metrics of plug-ins. An attack refutes, it
@@ -97,13 +99,23 @@ def parse(name: str) -> Objective:
     Raises:
         SpecError: no such objective.
     """
-    if name in MEMBERSHIP or attack_radius(name) is not None:
+    if is_metric(name):
+        if not find_metric(name).is_objective:
+            raise SpecError(
+                f"Expected an objective that its plug-in declares by metric('maximize', share=True), of validation "
+                f"rows: list it in search.metrics, got {name!r}"
+            )
+    elif name in MEMBERSHIP or attack_radius(name) is not None:
         raise SpecError(f"Expected no attack among the objectives: list it in search.metrics, got {name!r}")
-    if name not in PLAIN and radius(name) is None:
-        raise SpecError(
-            f"Expected an objective: {', '.join(PLAIN)}, {_CERTIFIED}R or {_CERTIFIED_AUROC}R, got {name!r}"
-        )
+    elif name not in PLAIN and radius(name) is None:
+        known = (*PLAIN, f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", *installed_metrics())
+        raise SpecError(f"Expected an objective: {', '.join(known[:-1])} or {known[-1]}, got {name!r}")
     return Objective.named(name)
+
+
+def own_objectives(objectives: Iterable[Objective]) -> tuple[str, ...]:
+    """Return the names of those that are plug-ins."""
+    return tuple(objective.name for objective in objectives if is_metric(objective.name))
 
 
 def parse_metric(name: str) -> Objective:

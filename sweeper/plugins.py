@@ -8,6 +8,7 @@ none.
 
 import re
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import dataclass
 from importlib import metadata as importlib_metadata
 from math import isfinite
@@ -40,42 +41,55 @@ class Metric:
         reads_training_rows: whether the rows it gets are those that the model was trained on. Its numbers are then
             releases that no epsilon covers: refused unless those rows are published or everything is exploratory.
             Otherwise it gets the validation rows.
+        share: whether its numbers always lie in [0, 1], which an objective has to.
     """
 
     function: "Callable[[Network, Split, Metadata], float]"
     direction: Direction
     reads_training_rows: bool = False
+    share: bool = False
+
+    @property
+    def is_objective(self) -> bool:
+        """Whether it can be an axis of the front: a share, the larger the better, of rows that nobody trained on."""
+        return self.share and self.direction is Direction.MAXIMIZE and not self.reads_training_rows
 
     def compute(self, name: str, model: "Network", split: "Split", declared: "Metadata") -> float:
-        """Return its number.
+        """Return its number for copies of a model and of rows.
 
         Raises:
             SpecError: it returned something else.
         """
-        value = self.function(model, split, declared)
+        value = self.function(deepcopy(model), deepcopy(split), declared)
         try:
             number = float(value)
         except (TypeError, ValueError):
             number = float("nan")
         if isinstance(value, str | bytes) or not isfinite(number):
             raise SpecError(f"Expected a finite number from the metric {name}, got {show(value)}; correct the plug-in")
+        if self.share and not 0 <= number <= 1:
+            raise SpecError(
+                f"Expected a number in [0, 1] from the metric {name}, which was declared a share, got {show(value)}; "
+                f"correct the plug-in"
+            )
         return number
 
 
 def metric(
-    direction: Direction | str, *, reads_training_rows: bool = False
+    direction: Direction | str, *, reads_training_rows: bool = False, share: bool = False
 ) -> "Callable[[Callable[[Network, Split, Metadata], float]], Metric]":
     """Declare a function as a metric; the entry point names the result.
 
     Args:
         direction: ``"minimize"`` or ``"maximize"``.
         reads_training_rows: whether it is to be given the training rows; see `Metric`.
+        share: whether its numbers always lie in [0, 1]; one that is to be maximised may then be an objective.
 
     Raises:
         ValueError: another direction.
     """
     improves = Direction(direction)
-    return lambda function: Metric(function, improves, reads_training_rows)
+    return lambda function: Metric(function, improves, reads_training_rows, share)
 
 
 def installed(group: str) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.radii import parse_radius
 from sweeper.errors import SpecError
 from sweeper.objectives import radius_text
+from sweeper.plugins import find_metric
 from sweeper.score_noise import ScoreNoise
 
 Scorer = Callable[[Network, Split, Tensor], dict[str, float]]
@@ -35,6 +36,7 @@ def scorer(
     radii: Sequence[str],
     noise: ScoreNoise | None,
     *,
+    own: Sequence[str] = (),
     test: bool = False,
     source: RandomSource | None = None,
 ) -> Scorer:
@@ -44,19 +46,28 @@ def scorer(
         declared: what is known of the data.
         radii: to certify, as written; where there is noise, its names say what is scored.
         noise: of the scores, ``None`` where they are free.
+        own: objectives of plug-ins, where scores are free.
         test: whether the split is that of the test rows, instead of the validation rows.
         source: of the noise; by default, and for any guarantee, a fresh secure one.
 
     Raises:
-        SpecError: the rows are private and there is no noise.
+        SpecError: the rows are private and there is no noise, or none for objectives of plug-ins.
     """
+    metrics = {name: find_metric(name) for name in own}
     if declared.evaluation is Evaluation.PRIVATE and noise is None:
         raise SpecError(
             f"Expected noise for scores of the private rows of {declared.name}, got none; set privacy.score_noise"
         )
     gain = declared.input_gain
     if noise is None:
-        return lambda model, split, features: clipless.evaluate(model, split, radii, gain, features=features)
+        return lambda model, split, features: {
+            **clipless.evaluate(model, split, radii, gain, features=features),
+            **{name: metric.compute(name, model, split, declared) for name, metric in metrics.items()},
+        }
+    if metrics:
+        raise SpecError(
+            f"Expected accuracy and certified@R only where scores are noisy counts, got the objective {own[0]}"
+        )
     private = PrivateScores(
         noise.names,
         population=noise.test if test else noise.validation,

@@ -26,7 +26,7 @@ from clipless.training import Epoch
 from sweeper.building import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
 from sweeper.config import TrialConfig
 from sweeper.metrics import TrialMetrics
-from sweeper.objectives import radii
+from sweeper.objectives import own_objectives, radii
 from sweeper.paid_scores import scored_by
 from sweeper.pareto import FrontArchive
 from sweeper.pricing import steps_by
@@ -106,7 +106,7 @@ class TrialRun:
         self._trial, self._config, self._data = trial, config, data
         named = radii([*objectives, *map(Objective.named, metrics)])
         self._noise = noise
-        self._score = scorer(data.metadata, named, noise, source=source)
+        self._score = scorer(data.metadata, named, noise, own=own_objectives(objectives), source=source)
         self._archive = FrontArchive(objectives)
         self._folder, self._device, self._source = folder, device, source
         self._recorded = recorded

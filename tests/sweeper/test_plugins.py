@@ -12,14 +12,21 @@ import torch
 import clipless
 from clipless.datasets import Evaluation
 from clipless.losses import TauCCE
+from clipless.testing import SeededSource
 from sweeper import plugins
 from sweeper.errors import SpecError
+from sweeper.front_scores import score_front
 from sweeper.metrics import TrialMetrics, check_metrics
 from sweeper.objectives import metric_list, parse, parse_metric, reads_training_rows
 from sweeper.plugins import METRICS, SAMPLERS, Metric, find_metric, metric, sampler
-from sweeper.records import Direction
+from sweeper.private_scores import scorer
+from sweeper.records import Direction, Objective, Point
+from sweeper.score_noise import ScoreNoise
 from sweeper.search_settings import Sampler, SamplerName
+from sweeper.space import resolve, sample
 from sweeper.spec import Spec
+from sweeper.store import SweepFolder
+from sweeper.training import TrialRun
 
 
 @metric("maximize")
@@ -32,7 +39,17 @@ def leak(_model, split, _declared):
     return float(len(split))
 
 
+@metric("maximize", share=True)
+def light(model, split, _declared):
+    """How many logits are small: what moves against accuracy."""
+    return float((model(split.x).abs() < 0.5).double().mean())
+
+
 THINGS = SimpleNamespace(
+    light=light,
+    far=metric("maximize", share=True)(lambda *_: 1.5),
+    loss=metric("minimize", share=True)(lambda *_: 0.5),
+    inside=metric("maximize", reads_training_rows=True, share=True)(lambda *_: 0.5),
     kappa=kappa,
     leak=leak,
     bad=lambda *_: 1.0,
@@ -57,7 +74,7 @@ def install(monkeypatch):
 
 @pytest.fixture
 def some(install):
-    names = ("kappa", "leak", "bad", "text", "gap")
+    names = ("kappa", "leak", "bad", "text", "gap", "light", "far", "loss", "inside")
     install(
         *((name, f"things:{name}", METRICS) for name in names),
         *((name, f"things:{name}", SAMPLERS) for name in ("mine", "wrong")),
@@ -82,14 +99,84 @@ def test_nothing_is_imported_to_know_a_name(install):
 
 
 @pytest.mark.usefixtures("some")
-def test_a_plug_in_is_a_metric_with_its_direction_and_no_objective():
+def test_a_plug_in_is_a_metric_with_its_direction():
     assert metric_list(["attacked@1", "kappa"]) == ("attacked@1", "kappa")
     assert parse_metric("leak").direction is Direction.MINIMIZE
     assert parse_metric("kappa").direction is Direction.MAXIMIZE
-    with pytest.raises(SpecError, match="Expected an objective"):
-        parse("kappa")
-    with pytest.raises(SpecError, match=r"membership-advantage, bad, gap, kappa, leak or text, got 'kapa'"):
+    with pytest.raises(SpecError, match=r"membership-advantage, bad, .* light, loss or text, got 'kapa'"):
         parse_metric("kapa")
+
+
+@pytest.mark.usefixtures("some")
+def test_a_share_to_be_maximised_on_validation_rows_is_an_objective():
+    assert parse("light") == Objective("light", Direction.MAXIMIZE)
+    for name in ("kappa", "loss", "inside", "leak"):
+        with pytest.raises(SpecError, match=rf"metric\('maximize', share=True\), of validation rows.*got '{name}'"):
+            parse(name)
+    with pytest.raises(SpecError, match=r"certified-auroc@R, bad, .* or text, got 'ligth'"):
+        parse("ligth")
+
+
+def content(**changed):
+    return {
+        "name": "own",
+        "data": {"name": "digits"},
+        "model": {"architecture": "mlp", "width": 8},
+        "training": {"epochs": 3, "batch_size": 256, "learning_rate": 0.05},
+        "privacy": {"epsilon": 3.0, "delta": 1e-4},
+        "search": {"objectives": ["epsilon", "accuracy", "light"]},
+    } | changed
+
+
+@pytest.mark.usefixtures("some")
+def test_an_objective_of_a_plug_in_is_scored_after_every_epoch_and_on_test_rows(digits, tmp_path):
+    spec = Spec.from_mapping(content())
+    assert [o.name for o in spec.objectives] == ["epsilon", "accuracy", "light"]
+    config = resolve(spec, next(iter(sample(spec, 1))))
+    (tmp_path / "models").mkdir()
+    run = TrialRun(
+        trial="t0001",
+        config=config,
+        data=digits,
+        objectives=spec.objectives,
+        seed=0,
+        source=SeededSource(0),
+        folder=tmp_path,
+    )
+    rows = list(run.epoch_rows())
+    assert [set(row["values"]) for row in rows] == [{"epsilon", "accuracy", "light"}] * 3
+    assert rows[-1]["values"]["light"] == light.function(run.model, digits.validation, None)
+    assert all(row["model"] is not None for row in rows)  # later epochs are better in accuracy or in the plug-in's
+    folder, points = SweepFolder(tmp_path), {}
+    for row in rows:
+        point = Point(trial="t0001", epoch=row["epoch"], values=row["values"], model=row["model"])
+        points[point.key] = point
+    scored = {}
+    recorder = SimpleNamespace(
+        points=points,
+        archive=SimpleNamespace(points=points.values()),
+        add_test=lambda point, scores: scored.update({point.epoch: scores}),
+    )
+    assert list(score_front(spec, digits, folder, recorder, lambda: False)) == []
+    assert set(scored) == {1, 2, 3}
+    assert scored[3]["light"] == light.function(run.model, digits.test, None)
+
+
+@pytest.mark.usefixtures("some")
+def test_a_share_beyond_one_is_refused():
+    with pytest.raises(SpecError, match=r"Expected a number in \[0, 1\] from the metric far.*got 1.5"):
+        find_metric("far").compute("far", None, None, None)
+
+
+@pytest.mark.usefixtures("some")
+def test_an_objective_of_a_plug_in_is_refused_on_private_rows(digits):
+    declared = replace(digits.metadata, evaluation=Evaluation.PRIVATE, split_by_row=True)
+    private, paid = replace(digits, metadata=declared), {"epsilon": 3.0, "delta": 1e-4, "score_noise": 60}
+    with pytest.raises(SpecError, match=r"Expected accuracy and certified@R only with evaluation: private.*light"):
+        ScoreNoise.of(Spec.from_mapping(content(privacy=paid)), private)
+    noise = ScoreNoise.of(Spec.from_mapping(content(privacy=paid, search={"objectives": ["accuracy"]})), private)
+    with pytest.raises(SpecError, match=r"Expected accuracy and certified@R only.*got the objective light"):
+        scorer(declared, (), noise, own=["light"])
 
 
 @pytest.mark.usefixtures("some")
