@@ -19,7 +19,7 @@ import uvicorn
 from large_store import write
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from dashboards.export import find_browser
+from dashboards.pictures import find_browser
 from sweeper.records import Point
 from sweeper.service.app import create_app
 from sweeper.service.settings import Limits, ServiceSettings

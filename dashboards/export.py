@@ -1,7 +1,7 @@
 """A front as a file: HTML, CSV and JSON anywhere; PNG, SVG and PDF where a Chromium or Chrome is installed.
 
-Files appear whole or not at all: they are written beside their place and then moved there. This module is the
-only door to Kaleido, which drives the browser; it gets plotly.js from this machine and MathJax from nowhere.
+Files appear whole or not at all: they are written beside their place and then moved there. The browser
+is only looked for where an image is asked for.
 """
 
 import contextlib
@@ -9,10 +9,6 @@ import enum
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
-
-import kaleido
-from choreographer.browsers.chromium import Chromium
-from kaleido.errors import ChromeNotFoundError, JavascriptError, KaleidoError
 
 from dashboards.comparison import build_comparison
 from dashboards.data import SweepData
@@ -25,7 +21,6 @@ from dashboards.figures import (
     Figure,
     Rows,
     Theme,
-    as_json,
 )
 from dashboards.report import build_page, build_report
 from sweeper.comparison import Comparison
@@ -34,12 +29,6 @@ from sweeper.front import csv_text
 from sweeper.rows import to_text
 
 D = TypeVar("D")
-
-_REMEDY = (
-    "install Chromium (`apt-get install chromium`), or set BROWSER_PATH to the program of one; "
-    "html, csv and json need no browser"
-)
-_TIMEOUT_SECONDS = 60
 
 
 class Format(enum.Enum):
@@ -161,32 +150,9 @@ def _drawn(
         case Format.HTML:
             return build_page(name, draw(LIGHT)).encode()
         case Format.PNG | Format.SVG | Format.PDF as image:
-            return render(draw(theme), image)
+            from dashboards.pictures import render
 
-
-def find_browser() -> Path | None:
-    """The Chromium or Chrome that images are made with, if there is one."""
-    found = Chromium.find_browser(skip_local=False)
-    return Path(found) if found and Path(found).is_file() else None
-
-
-def render(figure: Figure, image: Format, *, width: int = 1000, height: int = 560, scale: float = 2.0) -> bytes:
-    """Draw a figure with the browser.
-
-    Raises:
-        ExportError: no browser, or one that does not do its work.
-    """
-    options = {"format": image.value, "width": width, "height": height, "scale": scale}
-    browser = {"mathjax": False, "timeout": _TIMEOUT_SECONDS}
-    try:
-        return bytes(kaleido.calc_fig_sync(as_json(figure), opts=options, kopts=browser))
-    except ChromeNotFoundError:
-        raise ExportError(f"Expected a Chromium or Chrome for {image.value}, found none: {_REMEDY}") from None
-    except (RuntimeError, OSError, KaleidoError, JavascriptError) as error:
-        reason = str(error.args[0] if error.args else type(error).__name__).rstrip(".")
-        raise ExportError(
-            f"Expected {find_browser()} to draw the {image.value}, but it failed ({reason}): {_REMEDY}"
-        ) from error
+            return render(draw(theme), image.value)
 
 
 def _write(path: Path, content: bytes) -> Path:

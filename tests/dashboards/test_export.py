@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import dashboards
-from dashboards import commands, export
-from dashboards.export import Format, export_front, find_browser
+from dashboards import commands, pictures
+from dashboards.export import Format, export_front
 from dashboards.figures import DARK
+from dashboards.pictures import find_browser
 from sweeper.errors import ExportError
 from sweeper.front import read_front
 
@@ -106,7 +107,7 @@ def test_a_browser_that_fails_is_reported_in_one_line(sweep, tmp_path, monkeypat
     def fail(*_args, **_kwargs):
         raise RuntimeError("The browser closed.", "more")
 
-    monkeypatch.setattr(export.kaleido, "calc_fig_sync", fail)
+    monkeypatch.setattr(pictures.kaleido, "calc_fig_sync", fail)
     with pytest.raises(ExportError, match=r"it failed \(The browser closed\): install Chromium"):
         export_front(sweep, tmp_path / "front.svg")
 

@@ -11,8 +11,8 @@ import pytest
 from dashboards import _html, build_report
 from dashboards._html import Html, each, json_script, tag
 from dashboards._tables import decisions_table
-from dashboards.export import find_browser
 from dashboards.figures import plotly_js
+from dashboards.pictures import find_browser
 from dashboards.report import PANELS
 from dashboards.text import MISSING
 from sweeper.records import Point, Trial, TrialStatus

@@ -20,7 +20,6 @@ from clipless.diagnostics import (
 from clipless.methods import Method
 from dashboards.commands import export_diagnostics
 from dashboards.diagnostics import PANELS, build_page
-from dashboards.export import find_browser
 from dashboards.figures import (
     DARK,
     LIGHT,
@@ -35,6 +34,7 @@ from dashboards.figures import (
 )
 from dashboards.figures._common import WATERMARK
 from dashboards.figures.diagnostics import FIGURES
+from dashboards.pictures import find_browser
 from sweeper.diagnosis import Diagnosis, Snapshot
 from sweeper.errors import RecordError
 

@@ -1,0 +1,48 @@
+"""Figures as images. The only door to Kaleido, which drives a browser.
+
+It gets plotly.js from this machine and MathJax from nowhere.
+"""
+
+from pathlib import Path
+
+import kaleido
+from choreographer.browsers.chromium import Chromium
+from kaleido.errors import ChromeNotFoundError, JavascriptError, KaleidoError
+
+from dashboards.figures import Figure, as_json
+from sweeper.errors import ExportError
+
+_REMEDY = (
+    "install Chromium (`apt-get install chromium`), or set BROWSER_PATH to the program of one; "
+    "html, csv and json need no browser"
+)
+_TIMEOUT_SECONDS = 60
+
+
+def find_browser() -> Path | None:
+    """The Chromium or Chrome that images are made with, if there is one."""
+    found = Chromium.find_browser(skip_local=False)
+    return Path(found) if found and Path(found).is_file() else None
+
+
+def render(figure: Figure, image: str) -> bytes:
+    """Return a figure as the browser draws it, 2000 pixels wide.
+
+    Args:
+        figure: what is drawn.
+        image: ``png``, ``svg`` or ``pdf``.
+
+    Raises:
+        ExportError: no browser, or one that does not do its work.
+    """
+    options = {"format": image, "width": 1000, "height": 560, "scale": 2.0}
+    browser = {"mathjax": False, "timeout": _TIMEOUT_SECONDS}
+    try:
+        return bytes(kaleido.calc_fig_sync(as_json(figure), opts=options, kopts=browser))
+    except ChromeNotFoundError:
+        raise ExportError(f"Expected a Chromium or Chrome for {image}, found none: {_REMEDY}") from None
+    except (RuntimeError, OSError, KaleidoError, JavascriptError) as error:
+        reason = str(error.args[0] if error.args else type(error).__name__).rstrip(".")
+        raise ExportError(
+            f"Expected {find_browser()} to draw the {image}, but it failed ({reason}): {_REMEDY}"
+        ) from error
