@@ -65,11 +65,11 @@ class Descent:
         UnsupportedError: settings of another type.
     """
 
-    def __init__(self, settings: Optimizer, parameters: Iterable[nn.Parameter]) -> None:
+    def __init__(self, settings: Optimizer, parameters: Iterable[Tensor]) -> None:
         if type(settings) not in (SGD, Adam):
             raise UnsupportedError(f"Expected optimiser settings SGD or Adam, got {type(settings).__name__}")
         self._settings = settings
-        self._parameters: list[Tensor] = list(parameters)
+        self._parameters = list(parameters)
         self.learning_rate = settings.learning_rate
         self.state: dict[int, dict[str, Tensor]] = {}
 

@@ -8,6 +8,7 @@ Shape letters: B batch.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import final
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from clipless.bounds import Signal, WeightNorms, bound_layer
 from clipless.losses import Loss
 from clipless.network import Network
+from clipless.optimizers import Adam, Descent
 from clipless.plan import Plan
 from clipless.privacy.randomness import RandomSource
 from clipless.training import accumulate_gradients
@@ -94,28 +96,22 @@ def worst_ratios(
     bound = bound_layer(layer, Signal(shape, norm), WeightNorms.MEASURED)
     parameters = dict(layer.named_parameters())
 
-    def output(x: Tensor, g: Tensor) -> dict[str, Tensor]:
-        del g
-        return {"output": layer(x[None]).norm() / bound.output.norm}
+    gains = {"input": bound.input_gain, **bound.parameter_gains}
 
-    def gradients(x: Tensor, g: Tensor) -> dict[str, Tensor]:
+    def ratio(name: str, x: Tensor, g: Tensor) -> Tensor | None:
         y = layer(x[None])
-        inputs = [x, *parameters.values()]
-        found = torch.autograd.grad(y, inputs, g.view_as(y), create_graph=True, allow_unused=True)
-        gains = [bound.input_gain, *(bound.parameter_gains[name] for name in parameters)]
-        names = ["input", *parameters]
-        return {
-            n: f.norm() / gain for n, f, gain in zip(names, found, gains, strict=True) if f is not None and gain > 0
-        }
+        if name == "output":
+            return y.norm() / bound.output.norm
+        moved = x if name == "input" else parameters[name]
+        (found,) = torch.autograd.grad(y, [moved], g.view_as(y), create_graph=True, allow_unused=True)
+        return None if found is None or gains[name] <= 0 else found.norm() / gains[name]
 
     generator = torch.Generator().manual_seed(seed)
     worst: dict[str, float] = {}
-    for measure, names in ((output, ["output"]), (gradients, ["input", *parameters])):
-        for name in names:
-            for start in range(starts):
-                x, g = (_start(start, size, generator) for size in (shape, bound.output.shape))
-                best = _ascend(lambda a, b, m=measure, n=name: m(a, b).get(n), x, g, norm, steps)  # type: ignore[misc]
-                worst[name] = max(worst.get(name, 0.0), best)
+    for name in ("output", "input", *parameters):
+        for start in range(starts):
+            x, g = (_start(start, size, generator) for size in (shape, bound.output.shape))
+            worst[name] = max(worst.get(name, 0.0), _ascend(partial(ratio, name), x, g, norm, steps))
     return worst
 
 
@@ -132,7 +128,7 @@ def _start(kind: int, shape: tuple[int, ...], generator: torch.Generator) -> Ten
 def _ascend(measure: Callable[[Tensor, Tensor], Tensor | None], x: Tensor, g: Tensor, norm: float, steps: int) -> float:
     best = 0.0
     x, g = x.requires_grad_(), g.requires_grad_()
-    optimizer = torch.optim.Adam([x, g], lr=0.05)
+    descent = Descent(Adam(0.05), [x, g])
     for _ in range(steps):
         with torch.no_grad():
             x.mul_(norm / x.norm().clamp(min=1e-12))
@@ -141,9 +137,8 @@ def _ascend(measure: Callable[[Tensor, Tensor], Tensor | None], x: Tensor, g: Te
         if value is None:
             return best
         best = max(best, value.item())
-        optimizer.zero_grad()
-        (-value).backward()
-        optimizer.step()
+        x.grad, g.grad = torch.autograd.grad(-value, [x, g], allow_unused=True)
+        descent.step()
     return best
 
 
@@ -203,15 +198,14 @@ def unguarded_ratios(
         found = 0.0
         for start, target in zip(x, y, strict=True):
             example = start.clone().requires_grad_()
-            optimizer = torch.optim.Adam([example], lr=0.1)
+            descent = Descent(Adam(0.1), [example])
             for _ in range(steps):
                 total = loss(model(example[None]), target[None]).sum()
                 (gradient,) = torch.autograd.grad(total, [parameter], create_graph=True)
                 ratio = gradient.norm() / sensitivities[name]
                 found = max(found, ratio.item())
-                optimizer.zero_grad()
-                (-ratio).backward(inputs=[example])
-                optimizer.step()
+                (example.grad,) = torch.autograd.grad(-ratio, [example])
+                descent.step()
         worst[name] = found
     return worst
 
