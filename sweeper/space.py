@@ -9,8 +9,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-import optuna
-
 from sweeper.config import TrialConfig
 from sweeper.dotted import unflatten
 from sweeper.hyperparameters import Choices, Range, Scalar
@@ -70,6 +68,8 @@ def resolve(spec: Spec, suggested: Mapping[str, Scalar]) -> TrialConfig:
 
 def sample(spec: Spec, count: int) -> list[dict[str, Scalar]]:
     """Return ``count`` proposals that the sweep could make: those to be tried first, then random ones."""
+    import optuna  # not needed where trials run
+
     with quiet_optuna():
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=spec.search.seed))
     for first in spec.first[:count]:
