@@ -1,12 +1,13 @@
 """Learning curves that `search.py` replays: simulated ones of private training, and recorded ones.
 
 A *task* proposes configurations through an Optuna study and knows, for each, the whole trajectory: epsilon, accuracy
-and certified accuracy after every epoch. Whoever replays it sees one epoch at a time.
+and certified accuracy after every epoch. Whoever replays it sees one epoch at a time. One of them really trains, each
+trial as far as it is asked for.
 """
 
 import json
 import multiprocessing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from math import exp, log, log10, sqrt
@@ -44,14 +45,23 @@ class Task(Protocol):
         """Ask an Optuna trial for a configuration."""
         ...
 
-    def start(self, search: Search) -> tuple[str, tuple[Values, ...]] | None:
-        """Have the search open a trial; return its id and its values by epoch, None if all are tried."""
+    def start(self, search: Search) -> tuple[str, "Trajectory"] | None:
+        """Have the search open a trial; return its id and its trajectory, None if all are tried."""
         ...
 
 
-def curve(rows: tuple[Values, ...]) -> list[float]:
-    """Epsilon after each epoch, known before the first."""
-    return [row["epsilon"] for row in rows]
+@dataclass
+class Trajectory:
+    """A trial: its epsilon after each epoch, known before the first, and its values as they come."""
+
+    curve: Sequence[float]
+    rows: Iterator[Values]
+
+    @classmethod
+    def of(cls, rows: Iterable[Values]) -> "Trajectory":
+        """The trajectory of values that are known."""
+        known = tuple(rows)
+        return cls([row["epsilon"] for row in known], iter(known))
 
 
 @dataclass
@@ -83,11 +93,11 @@ class Simulated:
             "temperature": trial.suggest_float("temperature", 0.05, 5.0, log=True),
         }
 
-    def start(self, search: Search) -> tuple[str, tuple[Values, ...]]:
+    def start(self, search: Search) -> tuple[str, Trajectory]:
         """Simulate what the search proposes; the n-th trial of a seed has the same luck whoever asks for it."""
         name = search.ask()
         self.tried += 1
-        return name, tuple(self._rows(search.open[name], np.random.default_rng([self.seed, self.tried])))
+        return name, Trajectory.of(self._rows(search.open[name], np.random.default_rng([self.seed, self.tried])))
 
     def _rows(self, params: Mapping[str, Any], luck: np.random.Generator) -> Iterator[Values]:
         batch, rate, fraction = params["batch"], params["rate"], params["fraction"]
@@ -146,7 +156,7 @@ class Recorded:
         """The space that the configurations were drawn from."""
         return suggest(trial, self._spec)
 
-    def start(self, search: Search) -> tuple[str, tuple[Values, ...]] | None:
+    def start(self, search: Search) -> tuple[str, Trajectory] | None:
         """Open the recorded configuration that is nearest to what the search proposes."""
         if not len(self._left):
             return None
@@ -156,7 +166,40 @@ class Recorded:
         nearest = int(np.argmin(((self._places[self._left] - asked) ** 2).sum(axis=1)))
         chosen, self._left = self._trials[self._left[nearest]], np.delete(self._left, nearest)
         search.enqueue(chosen["params"])
-        return search.ask(), tuple(chosen["rows"])
+        return search.ask(), Trajectory.of(chosen["rows"])
+
+
+@dataclass
+class Trained:
+    """Trainings on digits, of what the search proposes."""
+
+    seed: int = 0
+    tried: int = 0
+
+    def __post_init__(self) -> None:
+        self._spec = digits_spec()
+        self._data = datasets.load(**self._spec.data_options())
+
+    def fresh(self, seed: int) -> "Trained":
+        """The same space, other initial weights."""
+        return Trained(seed)
+
+    def space(self, trial: optuna.Trial) -> dict[str, Any]:
+        """The space of ``digits_spec``."""
+        return suggest(trial, self._spec)
+
+    def start(self, search: Search) -> tuple[str, Trajectory]:
+        """Begin to train what the search proposes."""
+        name = search.ask()
+        self.tried += 1
+        run = _run(self._spec, self._data, name, search.open[name], 1000 * self.seed + self.tried)
+        return name, Trajectory(run.plan.epsilon_curve(), (row["values"] for row in run.epoch_rows()))
+
+
+def _run(spec: Spec, data: datasets.Dataset, name: str, proposal: Mapping[str, Any], seed: int) -> TrialRun:
+    torch.set_num_threads(1)
+    config = resolve(spec, proposal)
+    return TrialRun(trial=name, config=config, data=data, objectives=spec.objectives, seed=seed)
 
 
 def _place(params: Mapping[str, Any], spaces: Mapping[str, Range | Choices]) -> list[float]:
@@ -201,7 +244,5 @@ def record(path: Path, trials: int, seed: int) -> None:
 def _recorded(spec: Spec, task: tuple[int, Mapping[str, Any]]) -> dict[str, Any]:
     """Train one configuration."""
     number, proposal = task
-    torch.set_num_threads(1)
-    config, data = resolve(spec, proposal), datasets.load(**spec.data_options())
-    run = TrialRun(trial=f"t{number}", config=config, data=data, objectives=spec.objectives, seed=number)
+    run = _run(spec, datasets.load(**spec.data_options()), f"t{number}", proposal, number)
     return {"params": proposal, "rows": [row["values"] for row in run.epoch_rows()]}

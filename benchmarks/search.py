@@ -3,6 +3,7 @@
     python benchmarks/search.py [--seeds 20]                          # simulated curves of private training
     python benchmarks/search.py --record FILE [--trials 400]          # train on digits, keep the curves
     python benchmarks/search.py --replay FILE [--seeds 20]            # the same comparison on recorded curves
+    python benchmarks/search.py --train [--seeds 10]                  # the same on digits, trained as it goes
     python benchmarks/search.py --real FOLDER [--trials 16]           # two sweeps on digits, really run
 
 Three workers train trials side by side; whoever ends one starts the next, until the epochs of the sweep are used up.
@@ -15,7 +16,9 @@ constants, none below.
 
 import argparse
 import heapq
+import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import sqrt
 from pathlib import Path
 from typing import Protocol
@@ -23,7 +26,7 @@ from typing import Protocol
 import numpy as np
 import optuna
 from _search_arms import ByChance, Halving, by_accuracy, by_rank
-from _search_curves import EPOCHS, Recorded, Simulated, Task, curve, digits_spec, record
+from _search_curves import EPOCHS, Recorded, Simulated, Task, Trained, Trajectory, digits_spec, record
 
 from sweeper.pareto import Floats, hypervolume_curve
 from sweeper.records import Objective, Point
@@ -92,27 +95,28 @@ def replay(task: Task, stopper: Stopper, search: Search, epochs: int, *, learns:
     """
     points: list[Point] = []
     queue: list[tuple[float, str, int]] = []  # when, whose, which epoch ends
-    rows = {}
+    trials: dict[str, Trajectory] = {}
 
     def start(now: float) -> None:
         started = task.start(search)
         if started is not None:
-            trial, rows[trial] = started
-            stopper.begin(trial, curve(rows[trial]))
+            trial, trials[trial] = started
+            stopper.begin(trial, trials[trial].curve)
             heapq.heappush(queue, (now + 1.0, trial, 1))
 
     for worker in range(WORKERS):
         start(worker / WORKERS)
     while queue and len(points) < epochs:
         now, trial, epoch = heapq.heappop(queue)
-        point = Point(trial=trial, epoch=epoch, values=rows[trial][epoch - 1])
+        point = Point(trial=trial, epoch=epoch, values=next(trials[trial].rows))
         points.append(point)
         if learns:
             search.report(point)
-        if stopper.goes_on(point) and epoch < len(rows[trial]):
+        if stopper.goes_on(point) and epoch < len(trials[trial].curve):
             heapq.heappush(queue, (now + 1.0, trial, epoch + 1))
         else:
             search.finish(trial)
+            del trials[trial]
             start(now)
     return points
 
@@ -124,17 +128,22 @@ def volumes(points: Sequence[Point], objectives: Sequence[Objective], epochs: in
 
 
 def measure(
-    task: Task, arm: Arm, objectives: Sequence[Objective], sampler: Sampler, seeds: Sequence[int], epochs: int
+    task: Task, arm: str, objectives: Sequence[Objective], sampler: Sampler, seeds: Sequence[int], epochs: int
 ) -> Floats:
     """Hypervolume by seed and epoch."""
-    found = []
-    for seed in seeds:
-        fresh = task.fresh(seed)
-        search = Search(fresh.space, objectives, sampler=sampler, seed=seed)
-        learns = sampler is not Sampler.RANDOM
-        points = replay(fresh, arm(objectives, seed), search, epochs, learns=learns)
-        found.append(volumes(points, objectives, epochs))
-    return np.array(found)
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        return np.array(pool.map(partial(_of_seed, task, arm, objectives, sampler, epochs), seeds, chunksize=1))
+
+
+def _of_seed(
+    task: Task, arm: str, objectives: Sequence[Objective], sampler: Sampler, epochs: int, seed: int
+) -> list[float]:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    fresh = task.fresh(seed)
+    search = Search(fresh.space, objectives, sampler=sampler, seed=seed)
+    learns = sampler is not Sampler.RANDOM
+    points = replay(fresh, ARMS[arm](objectives, seed), search, epochs, learns=learns)
+    return volumes(points, objectives, epochs)
 
 
 def error(values: Floats) -> float:
@@ -163,17 +172,24 @@ def line(name: str, found: Floats, ours: Floats, target: float) -> str:
     return f"| {name} | {' | '.join(cells)} | {reached(found, target):.2f} |"
 
 
-def compare(task: Task, objectives: Sequence[Objective], sampler: Sampler, seeds: Sequence[int], epochs: int) -> None:
+def compare(
+    task: Task,
+    arms: Sequence[str],
+    objectives: Sequence[Objective],
+    sampler: Sampler,
+    seeds: Sequence[int],
+    epochs: int,
+) -> None:
     """Print one table."""
     names = ", ".join(objective.name for objective in objectives)
     print(f"\n{names}; sampler {sampler.value}; {len(seeds)} seeds from {seeds[0]}, {epochs} epochs each\n")
     heads = " | ".join(f"{round(share * epochs)} epochs" for share in SHARES)
     print(f"| arm | {heads} | share to random search's end |\n|---|{'---|' * (len(SHARES) + 1)}", flush=True)
-    found = {name: measure(task, arm, objectives, sampler, seeds, epochs) for name, arm in ARMS.items()}
+    found = {name: measure(task, name, objectives, sampler, seeds, epochs) for name in arms}
     search = found[REFERENCE]
     if sampler is not Sampler.RANDOM:
-        search = measure(task, ARMS[REFERENCE], objectives, Sampler.RANDOM, seeds, epochs)
-    for name in ARMS:
+        search = measure(task, REFERENCE, objectives, Sampler.RANDOM, seeds, epochs)
+    for name in arms:
         print(line(name, found[name], found[OURS], float(search[:, -1].mean())), flush=True)
 
 
@@ -201,8 +217,10 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=30 * EPOCHS, help="of one sweep, all trials together")
     parser.add_argument("--objectives", type=int, nargs="+", choices=(2, 3), default=[2, 3])
     parser.add_argument("--samplers", nargs="+", choices=("random", "tpe"), default=["random", "tpe"])
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS), help="none and hyperband at least")
     parser.add_argument("--record", type=Path)
     parser.add_argument("--replay", type=Path)
+    parser.add_argument("--train", action="store_true")
     parser.add_argument("--real", type=Path)
     parser.add_argument("--trials", type=int, default=16, help="of --record and --real")
     options = parser.parse_args()
@@ -212,11 +230,11 @@ def main() -> None:
     elif options.real:
         real(options.real, options.trials, options.first_seed)
     else:
-        task: Task = Recorded.read(options.replay) if options.replay else Simulated()
+        task: Task = Recorded.read(options.replay) if options.replay else Trained() if options.train else Simulated()
         seeds = range(options.first_seed, options.first_seed + options.seeds)
         for axes in options.objectives:
             for sampler in options.samplers:
-                compare(task, AXES[:axes], Sampler(sampler), seeds, options.epochs)
+                compare(task, options.arms, AXES[:axes], Sampler(sampler), seeds, options.epochs)
 
 
 if __name__ == "__main__":

@@ -130,7 +130,8 @@ class Given:
         return {"x": trial.suggest_float("x", 0, 1)}
 
     def start(self, search):
-        return (search.ask(), self.rows.pop(0)) if self.rows else None
+        trajectory = importlib.import_module("_search_curves").Trajectory
+        return (search.ask(), trajectory.of(self.rows.pop(0))) if self.rows else None
 
 
 class Until:
@@ -173,14 +174,15 @@ def test_an_arm_is_better_when_the_difference_by_seed_is_more_than_its_error(sea
 
 
 def test_simulated_luck_depends_on_seed_and_number_only(search):
-    task, rows = search.Simulated(), []
+    task, trials, rows = search.Simulated(), [], []
     for seed in (3, 3, 4):
         fresh = task.fresh(seed)
         made = search.Search(fresh.space, search.AXES, sampler=search.Sampler.RANDOM, seed=3)
         made.enqueue({"epsilon": 2.0, "batch": 2048, "rate": 0.2, "fraction": 0.1, "temperature": 0.3})
-        rows.append(fresh.start(made)[1])
+        trials.append(fresh.start(made)[1])
+        rows.append(list(trials[-1].rows))
     assert rows[0] == rows[1] != rows[2]
-    epsilons = search.curve(rows[0])
+    epsilons = trials[0].curve
     assert len(epsilons) == search.EPOCHS
     assert epsilons == sorted(epsilons)
     assert epsilons[-1] == pytest.approx(2.0, rel=0.2), "RDP alone, of the nearest of the calibrated noises"
@@ -194,9 +196,30 @@ def test_a_recorded_configuration_is_the_nearest_one_not_tried_yet(search, tmp_p
     task = search.Recorded.read(tmp_path / "r.json").fresh(1)
     made = search.Search(task.space, search.AXES, sampler=search.Sampler.RANDOM, seed=0)
     made.enqueue(trials[1]["params"])
-    name, rows = task.start(made)
-    assert rows == tuple(trials[1]["rows"])
+    name, trial = task.start(made)
+    assert list(trial.rows) == trials[1]["rows"]
     assert made.open[name] == trials[1]["params"]
-    left = [task.start(made)[1] for _ in range(2)]
-    assert {row[0]["accuracy"] for row in left} == {0.0, 2 / 9}
+    left = [next(task.start(made)[1].rows) for _ in range(2)]
+    assert {row["accuracy"] for row in left} == {0.0, 2 / 9}
     assert task.start(made) is None
+
+
+def test_a_trained_configuration_is_trained_as_far_as_it_is_asked_for(search, monkeypatch):
+    curves = importlib.import_module("_search_curves")
+    asked = []
+    real = curves.TrialRun.epoch_rows
+
+    def rows(run):
+        for row in real(run):
+            asked.append(row["epoch"])
+            yield row
+
+    monkeypatch.setattr(curves.TrialRun, "epoch_rows", rows)
+    task = search.Trained().fresh(1)
+    made = search.Search(task.space, search.AXES, sampler=search.Sampler.RANDOM, seed=0)
+    _, trial = task.start(made)
+    assert (len(trial.curve), asked) == (search.EPOCHS, [])
+    found = [next(trial.rows) for _ in range(2)]
+    assert asked == [1, 2]
+    assert [row["epsilon"] for row in found] == list(trial.curve[:2])
+    assert all(axis.name in row for row in found for axis in search.AXES)
