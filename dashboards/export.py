@@ -24,7 +24,7 @@ from dashboards.figures import (
 )
 from dashboards.report import build_page, build_report
 from sweeper.comparison import Comparison
-from sweeper.errors import ExportError
+from sweeper.errors import ExportError, UnknownFigureError
 from sweeper.front import csv_text
 from sweeper.rows import to_text
 
@@ -130,7 +130,7 @@ def export_comparison(
 
 def _check_figure(figure: str | None, known: Iterable[str]) -> None:
     if figure is not None and figure not in known:
-        raise ExportError(f"Expected a figure out of {', '.join(known)}, got {figure!r}: name one of them")
+        raise UnknownFigureError(f"Expected a figure out of {', '.join(known)}, got {figure!r}: name one of them")
 
 
 def _drawn(

@@ -29,6 +29,10 @@ class ExportError(SweeperError, RuntimeError):
     """A figure or file that could not be written."""
 
 
+class UnknownFigureError(ExportError):
+    """There is no figure of that name."""
+
+
 class UnknownSweepError(SweeperError, LookupError):
     """The service knows no sweep, trial or file of that name."""
 

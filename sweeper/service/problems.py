@@ -16,13 +16,23 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from clipless.errors import CliplessError
-from sweeper.errors import ExportError, PickError, RecordError, RefusalError, SpecError, SweeperError, UnknownSweepError
+from sweeper.errors import (
+    ExportError,
+    PickError,
+    RecordError,
+    RefusalError,
+    SpecError,
+    SweeperError,
+    UnknownFigureError,
+    UnknownSweepError,
+)
 
 MEDIA_TYPE = "application/problem+json"
 MAX_DETAIL = 1000
 INTERNAL = "Something went wrong here; the log of the service has it under this request id"
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (UnknownSweepError, 404),
+    (UnknownFigureError, 404),
     (SpecError, 422),
     (PickError, 422),
     (ExportError, 503),

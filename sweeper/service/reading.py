@@ -23,6 +23,10 @@ Minimum = Annotated[
     list[str] | None, Query(alias="min", max_length=20, description="Smallest value, certified@36/255=0.3; repeatable.")
 ]
 Offset = Annotated[int, Query(ge=0, le=10**9, description="Rows to leave out.")]
+FigureName = Annotated[
+    str | None,
+    Query(pattern="^[a-z0-9-]{1,40}$", description="A figure of the report: as a page, a picture, or its numbers."),
+]
 FrontFormat = Literal["json", "csv", "html", "png", "svg", "pdf"]
 NDJSON = "application/x-ndjson"
 CSV = "text/csv"
@@ -66,19 +70,18 @@ def routes(parts: Parts, feeds: Feeds) -> APIRouter:
         return (await parts.answers.get(sweep, ("points", offset, limit), page, ("points.jsonl",))).to(request)
 
     @router.get("/{sweep}/front")
-    async def show_front(request: Request, sweep: SweepId, format: FrontFormat = "json") -> Response:
-        """Return the front: its points as JSON or CSV, the report as HTML, or a picture."""
-        what = f"front.{format}"
-        match format:
-            case "json":
-                return (await parts.answers.get(sweep, what, _front, ("front.json",))).to(request)
-            case "csv":
-                table = partial(_table, views.front_csv)
-                return (await parts.answers.get(sweep, what, table, ("front.json",))).to(request)
-            case _:
-                draw = partial(exports.draw, format_=format)
-                answer = await parts.answers.get(sweep, what, draw)
-                return answer.to(request, **{"Content-Security-Policy": exports.POLICY})
+    async def show_front(
+        request: Request, sweep: SweepId, format: FrontFormat = "json", figure: FigureName = None
+    ) -> Response:
+        """Return the front: its points as JSON or CSV, the report as HTML, or a picture; or a figure of the report."""
+        if figure is None and format == "json":
+            return (await parts.answers.get(sweep, "front.json", _front, ("front.json",))).to(request)
+        if figure is None and format == "csv":
+            table = partial(_table, views.front_csv)
+            return (await parts.answers.get(sweep, "front.csv", table, ("front.json",))).to(request)
+        draw = partial(exports.draw, format_=format, figure=figure)
+        answer = await parts.answers.get(sweep, ("drawn", figure, format), draw)
+        return answer.to(request, **{"Content-Security-Policy": exports.POLICY})
 
     @router.get("/{sweep}/pick")
     async def pick_point(

@@ -132,6 +132,24 @@ def test_the_front_comes_as_a_picture(format_, start, client):
     assert answer.headers["content-type"].startswith(exports.MEDIA_TYPES[format_])
 
 
+def test_a_figure_of_the_report_comes_alone(client, folder):
+    page = client.get(f"{URL}/front", params={"format": "html", "figure": "hypervolume"})
+    assert page.status_code == 200
+    assert page.headers["content-security-policy"] == exports.POLICY
+    assert len(page.text) < len(client.get(f"{URL}/front", params={"format": "html"}).text)
+    numbers = client.get(f"{URL}/front", params={"figure": "hypervolume"})
+    assert numbers.headers["content-type"] == "application/json"
+    assert numbers.json()["figure"] == "hypervolume"
+    table = client.get(f"{URL}/front", params={"format": "csv", "figure": "hypervolume"})
+    assert table.headers["content-type"].startswith("text/csv")
+    assert len(table.text.splitlines()) == 1 + len(numbers.json()["rows"]) > 1
+    assert client.get(f"{URL}/front").json()["points"], "the front itself is another answer"
+    assert is_problem(client.get(f"{URL}/front", params={"figure": "pie"}), 404, "Expected a figure out of front, ")
+    for name in ("../front", "a" * 41, ""):
+        assert client.get(f"{URL}/front", params={"figure": name}).status_code == 422
+    del folder
+
+
 def test_without_a_browser_pictures_are_unavailable_and_nothing_else(client, folder, monkeypatch):
     def none(*_):
         raise ExportError(f"Expected a Chromium or Chrome for png, found none ({folder.path})")
