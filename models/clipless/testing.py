@@ -95,16 +95,16 @@ def worst_ratios(
     layer = layer.double()
     bound = bound_layer(layer, Signal(shape, norm), WeightNorms.MEASURED)
     parameters = dict(layer.named_parameters())
-
     gains = {"input": bound.input_gain, **bound.parameter_gains}
 
     def ratio(name: str, x: Tensor, g: Tensor) -> Tensor | None:
         y = layer(x[None])
-        if name == "output":
-            return y.norm() / bound.output.norm
-        moved = x if name == "input" else parameters[name]
-        (found,) = torch.autograd.grad(y, [moved], g.view_as(y), create_graph=True, allow_unused=True)
-        return None if found is None or gains[name] <= 0 else found.norm() / gains[name]
+        found, gain = y, bound.output.norm
+        if name != "output":
+            moved, gain = (x if name == "input" else parameters[name]), gains[name]
+            (found,) = torch.autograd.grad(y, [moved], g.view_as(y), create_graph=True, allow_unused=True)
+        value: Tensor | None = None if found is None or gain <= 0 else found.norm() / gain
+        return value
 
     generator = torch.Generator().manual_seed(seed)
     worst: dict[str, float] = {}
