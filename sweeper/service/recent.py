@@ -10,14 +10,16 @@ from anyio import to_thread
 
 T = TypeVar("T")
 
+PATIENCE = 4.0  # where the loop is busy, a look takes several rounds, each as long as all who ask
+
 
 class Recent(Generic[T]):
     """Looks things up in a thread and keeps them for a moment; for one event loop.
 
     Args:
         look: is given the name of a thing.
-        seconds: for which what it returned is kept; what it raised is not. Who asks in as many seconds after that is
-            still told what is kept, while it is looked up anew.
+        seconds: for which what it returned is kept; what it raised is not. Who asks later, but before `PATIENCE` times
+            as many, is still told what is kept, while it is looked up anew.
     """
 
     def __init__(self, look: Callable[[str], T], seconds: float) -> None:
@@ -35,7 +37,7 @@ class Recent(Generic[T]):
         if looking is None:
             looking = self._looking[name] = asyncio.create_task(self._found(name))
             looking.add_done_callback(_heard)
-        return kept[1] if kept is not None and age < 2 * self._seconds else await asyncio.shield(looking)
+        return kept[1] if kept is not None and age < PATIENCE * self._seconds else await asyncio.shield(looking)
 
     def forget(self, name: str) -> None:
         """Look it up again next time, and keep nothing of a look that began before; may be called from any thread."""
@@ -46,7 +48,7 @@ class Recent(Generic[T]):
         try:
             found = await to_thread.run_sync(self._look, name)
             now = time.monotonic()
-            for other in [key for key, kept in list(self._kept.items()) if now - kept[0] >= 2 * self._seconds]:
+            for other in [key for key, kept in list(self._kept.items()) if now - kept[0] >= PATIENCE * self._seconds]:
                 self._kept.pop(other, None)
             self._kept[name] = (now, found)
             if not self._is_current(name):

@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.errors import UnknownSweepError
 from sweeper.service import recent
-from sweeper.service.recent import Recent
+from sweeper.service.recent import PATIENCE, Recent
 
 SECONDS = 10.0
 
@@ -57,7 +57,7 @@ def test_what_is_kept_is_told_while_it_is_looked_up_anew(clock):
 
     async def ask():
         first = await kept.get("a")
-        clock[0] += 1.5 * SECONDS
+        clock[0] += (PATIENCE - 0.5) * SECONDS
         looks.gate.clear()
         second = await kept.get("a")  # would wait for ever if it waited for the look
         looks.gate.set()
@@ -72,7 +72,7 @@ def test_what_is_too_old_is_not_told(clock):
 
     async def ask():
         await kept.get("a")
-        clock[0] += 2 * SECONDS
+        clock[0] += PATIENCE * SECONDS
         return await kept.get("a")
 
     assert asyncio.run(ask()) == "a 2"
@@ -105,7 +105,7 @@ def test_what_a_look_raises_is_raised_and_not_kept(clock):
     async def ask():
         await kept.get("a")
         looks.fails = True
-        clock[0] += 1.5 * SECONDS
+        clock[0] += (PATIENCE - 0.5) * SECONDS
         assert await kept.get("a") == "a 1"  # the look behind it fails, which nobody waits for
         await _settled(kept, "a")
         clock[0] += SECONDS
@@ -122,7 +122,7 @@ def test_names_that_nobody_asks_for_any_more_are_not_kept(clock):
 
     async def ask():
         await kept.get("a")
-        clock[0] += 2 * SECONDS
+        clock[0] += PATIENCE * SECONDS
         await kept.get("b")
 
     asyncio.run(ask())
