@@ -1,24 +1,32 @@
 """What does the machinery cost? A sweep of many short trials against the same trainings in a bare two-process loop.
 
     python benchmarks/overhead.py [--trials 64] [--epochs 20] [--width 64] [--rounds 2]
+    python benchmarks/overhead.py --empty [--trials 64] [--epochs 20]      # what Ray Tune alone costs
 
 Both train the same configurations on scikit-learn's digits, one thread each, and score every epoch. The bare loop keeps
 nothing; the sweep proposes, decides, keeps models, states and records, prices by two accountants and tracks in MLflow.
 Prints the wall time of each in turn, from the first training to the end of the last, and apart from it what comes
 before and after: starting Ray, reading data, pricing, test scores, the report.
+
+``--empty`` runs as many trials, with as many results each, that do nothing, on Ray Tune without anything of this
+package, and prints the processor time of the whole machine meanwhile: less than that no sweep on it can add.
 """
 
 import argparse
 import multiprocessing
+import os
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from ray import tune
 
 import clipless
+from sweeper.cluster import cluster, environment
 from sweeper.config import TrialConfig
+from sweeper.engine import TUNE_ENVIRONMENT
 from sweeper.recorder import Recorder
 from sweeper.runner import run_sweep
 from sweeper.spec import Spec
@@ -100,6 +108,66 @@ def train(settings: Spec, left: Any, ready: Any) -> None:
             pass
 
 
+class Nothing(tune.Trainable):
+    """A trial that reports results of the size of ours and does nothing."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Begin."""
+        self._results, self._left = int(config["results"]), int(config["results"])
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Begin again."""
+        self.setup(new_config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Return the next result."""
+        self._left -= 1
+        return {"row": "x" * 400, "done": not self._left}
+
+    def get_auto_filled_metrics(self, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
+        """Leave out the configuration, as a sweep does."""
+        return {}
+
+
+class FirstResult(tune.Callback):
+    """Notes the time and the processor time of the machine at the first result."""
+
+    def __init__(self) -> None:
+        self.at: tuple[float, float] | None = None
+
+    def on_trial_result(self, **_info: Any) -> None:
+        """Note them once."""
+        self.at = self.at or (time.monotonic(), busy_seconds())
+
+
+def busy_seconds() -> float:
+    """Processor time of all processes of the machine since it started (Linux)."""
+    times = Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]
+    return sum(float(times[i]) for i in (0, 1, 2, 5, 6)) / os.sysconf("SC_CLK_TCK")
+
+
+def empty(trials: int, epochs: int) -> None:
+    """Print what trials cost that do nothing; a plan is a result too."""
+    first, results = FirstResult(), epochs + 1
+    with tempfile.TemporaryDirectory() as folder, environment(TUNE_ENVIRONMENT), cluster(cpus=PROCESSES):
+        tune.run(
+            Nothing,
+            name="empty",
+            storage_path=folder,
+            config={"results": results},
+            num_samples=trials,
+            callbacks=[first],
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            reuse_actors=True,
+            verbose=0,
+        )
+        assert first.at is not None
+        seconds, busy = time.monotonic() - first.at[0], busy_seconds() - first.at[1]
+    count = trials * results
+    print(f"{count} results that are empty: {seconds:.1f} s, processor {busy:.1f} s, {1000 * busy / count:.1f} ms each")
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -107,7 +175,11 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--width", type=int, default=64, help="of the network: the wider, the longer an epoch takes")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--empty", action="store_true")
     options = parser.parse_args()
+    if options.empty:
+        empty(options.trials, options.epochs)
+        return
     settings, clock = spec(options.trials, options.epochs, options.width), Clock()
     print(f"{options.trials} trials of {options.epochs} epochs, width {options.width}, {PROCESSES} at a time\n")
     print("| round | sweep, trials (s) | bare loop (s) | ratio | sweep, before and after (s) |\n|---|---|---|---|---|")
