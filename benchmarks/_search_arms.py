@@ -1,16 +1,17 @@
 """What `search.py` compares the package's schedulers with: no stopping, stopping by chance, by accuracy, by rank.
 
-All decide at the same rungs, ``grace * eta**k``, and let one in eta of those that have reached a rung go on.
+All but `Foresight` decide at the same rungs, ``grace * eta**k``, and let one in eta of those that have reached one go on.
 """
 
 from collections.abc import Callable, Sequence
 from math import ceil
 
 import numpy as np
+from _search_curves import Trajectory
 
-from sweeper.pareto import costs, nondominated
+from sweeper.pareto import Box, Floats, costs, nondominated, volume
 from sweeper.records import Objective, Point
-from sweeper.rungs import crowding
+from sweeper.rungs import Frontier, crowding
 
 ETA, GRACE = 3, 1
 
@@ -23,9 +24,9 @@ class Halving:
         self._rungs: dict[int, list[Point]] = {}
         self._planned: dict[str, int] = {}
 
-    def begin(self, trial: str, curve: Sequence[float]) -> None:
+    def begin(self, trial: str, trajectory: Trajectory) -> None:
         """Take in a trial."""
-        self._planned[trial] = len(curve)
+        self._planned[trial] = len(trajectory.curve)
 
     def goes_on(self, point: Point) -> bool:
         """Decide after an epoch."""
@@ -43,13 +44,43 @@ class ByChance:
         self._luck = np.random.default_rng(seed)
         self._planned: dict[str, int] = {}
 
-    def begin(self, trial: str, curve: Sequence[float]) -> None:
+    def begin(self, trial: str, trajectory: Trajectory) -> None:
         """Take in a trial."""
-        self._planned[trial] = len(curve)
+        self._planned[trial] = len(trajectory.curve)
 
     def goes_on(self, point: Point) -> bool:
         """Decide after an epoch."""
         return point.epoch not in rung_epochs(self._planned[point.trial]) or self._luck.random() * ETA < 1
+
+
+class Foresight:
+    """Knows the future: ends a trial when what is left of it adds too little hypervolume an epoch to the front so far.
+
+    No scheduler can know this much. With ``least`` 0, nothing that would reach the front is ever lost.
+    """
+
+    def __init__(self, objectives: Sequence[Objective], least: float) -> None:
+        self._objectives, self._least = objectives, least
+        self._box, self._front = Box.default(objectives), Frontier(len(objectives))
+        self._rows: dict[str, Floats] = {}
+
+    def begin(self, trial: str, trajectory: Trajectory) -> None:
+        """Take in a trial whose values are known."""
+        points = [Point(trial=trial, epoch=i, values=values) for i, values in enumerate(trajectory.known, start=1)]
+        self._rows[trial] = costs(points, self._objectives)
+
+    def goes_on(self, point: Point) -> bool:
+        """Decide after an epoch."""
+        rows = self._rows[point.trial]
+        self._front.add(rows[point.epoch - 1])
+        left = rows[point.epoch :]
+        if all(self._front.covers(row) for row in left):
+            return False
+        before, after = (self._volume(more) for more in (left[:0], left))
+        return after - before >= self._least * len(left)
+
+    def _volume(self, more: Floats) -> float:
+        return volume(self._box.scaled(np.concatenate([self._front.rows, more]), self._objectives))
 
 
 def rung_epochs(epochs: int) -> set[int]:

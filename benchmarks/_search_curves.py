@@ -52,16 +52,20 @@ class Task(Protocol):
 
 @dataclass
 class Trajectory:
-    """A trial: its epsilon after each epoch, known before the first, and its values as they come."""
+    """A trial: its epsilon after each epoch, known before the first, its values as they come, and all of them if known.
+
+    Only ``foresight`` looks at the latter.
+    """
 
     curve: Sequence[float]
     rows: Iterator[Values]
+    known: tuple[Values, ...] = ()
 
     @classmethod
     def of(cls, rows: Iterable[Values]) -> "Trajectory":
         """The trajectory of values that are known."""
         known = tuple(rows)
-        return cls([row["epsilon"] for row in known], iter(known))
+        return cls([row["epsilon"] for row in known], iter(known), known)
 
 
 @dataclass

@@ -25,7 +25,7 @@ from typing import Protocol
 
 import numpy as np
 import optuna
-from _search_arms import ByChance, Halving, by_accuracy, by_rank
+from _search_arms import ByChance, Foresight, Halving, by_accuracy, by_rank
 from _search_curves import EPOCHS, Recorded, Simulated, Task, Trained, Trajectory, digits_spec, record
 
 from sweeper.pareto import Floats, hypervolume_curve
@@ -46,7 +46,7 @@ SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 class Stopper(Protocol):
     """What decides after each epoch of each trial."""
 
-    def begin(self, trial: str, curve: Sequence[float]) -> None:
+    def begin(self, trial: str, trajectory: Trajectory) -> None:
         """Take in a trial."""
         ...
 
@@ -61,10 +61,10 @@ class Ours:
     def __init__(self, scheduler: Scheduler, objectives: Sequence[Objective]) -> None:
         self._scheduler = make_scheduler(SearchSettings(scheduler=scheduler), objectives)
 
-    def begin(self, trial: str, curve: Sequence[float]) -> None:
+    def begin(self, trial: str, trajectory: Trajectory) -> None:
         """Take in a trial."""
         if self._scheduler is not None:
-            self._scheduler.begin(trial, curve)
+            self._scheduler.begin(trial, trajectory.curve)
 
     def goes_on(self, point: Point) -> bool:
         """Decide after an epoch."""
@@ -80,6 +80,10 @@ ARMS: Mapping[str, Arm] = {
     "MO-rank": lambda axes, _: Halving(by_rank(axes)),
     "asha": lambda axes, _: Ours(Scheduler.ASHA, axes),
     "hyperband": lambda axes, _: Ours(Scheduler.HYPERBAND, axes),
+}
+FORESIGHT: Mapping[str, Arm] = {
+    f"foresight {least:g}": lambda axes, _, least=least: Foresight(axes, least)  # type: ignore[misc]
+    for least in (0.0, 1e-4, 2e-4, 5e-4)
 }
 
 
@@ -101,7 +105,7 @@ def replay(task: Task, stopper: Stopper, search: Search, epochs: int, *, learns:
         started = task.start(search)
         if started is not None:
             trial, trials[trial] = started
-            stopper.begin(trial, trials[trial].curve)
+            stopper.begin(trial, trials[trial])
             heapq.heappush(queue, (now + 1.0, trial, 1))
 
     for worker in range(WORKERS):
@@ -142,7 +146,7 @@ def _of_seed(
     fresh = task.fresh(seed)
     search = Search(fresh.space, objectives, sampler=sampler, seed=seed)
     learns = sampler is not Sampler.RANDOM
-    points = replay(fresh, ARMS[arm](objectives, seed), search, epochs, learns=learns)
+    points = replay(fresh, (ARMS | FORESIGHT)[arm](objectives, seed), search, epochs, learns=learns)
     return volumes(points, objectives, epochs)
 
 
@@ -217,7 +221,9 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=30 * EPOCHS, help="of one sweep, all trials together")
     parser.add_argument("--objectives", type=int, nargs="+", choices=(2, 3), default=[2, 3])
     parser.add_argument("--samplers", nargs="+", choices=("random", "tpe"), default=["random", "tpe"])
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS), help="none and hyperband at least")
+    parser.add_argument(
+        "--arms", nargs="+", choices=[*ARMS, *FORESIGHT], default=list(ARMS), help="none and hyperband at least"
+    )
     parser.add_argument("--record", type=Path)
     parser.add_argument("--replay", type=Path)
     parser.add_argument("--train", action="store_true")

@@ -124,10 +124,11 @@ def hypervolume(points: Sequence[Point], objectives: Sequence[Objective], box: B
     rows = box.scaled(costs(points, objectives), objectives)
     if len(rows) and rows.shape[1] > 3:  # beyond three objectives, dominated rows cost time
         rows = rows[nondominated(rows)]
-    return _volume(rows)
+    return volume(rows)
 
 
-def _volume(rows: Floats) -> float:
+def volume(rows: Floats) -> float:
+    """Return the hypervolume of cost rows inside the unit box, against its corner at 1."""
     return float(moocore.hypervolume(rows, ref=np.ones(rows.shape[1]))) if len(rows) else 0.0
 
 
@@ -153,7 +154,7 @@ def hypervolume_curve(
         mask = nondominated(candidates)
         entered = bool(mask[len(front) :].any())
         front, start = candidates[mask], end
-        values.append(_volume(front) if entered else values[-1])
+        values.append(volume(front) if entered else values[-1])
     return tuple(values[1:])
 
 

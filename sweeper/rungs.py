@@ -158,17 +158,17 @@ class MarginRung:
 
 
 class Frontier:
-    """The rows that no other row dominates."""
+    """The rows that no other row dominates, in ``rows``."""
 
     def __init__(self, axes: int) -> None:
-        self._rows = np.empty((0, axes))
+        self.rows = np.empty((0, axes))
 
     def add(self, row: Floats) -> None:
         """Take in a row."""
         if not self.covers(row):
-            kept = self._rows[~(row <= self._rows).all(axis=1)]
-            self._rows = np.concatenate([kept, row[None]])
+            kept = self.rows[~(row <= self.rows).all(axis=1)]
+            self.rows = np.concatenate([kept, row[None]])
 
     def covers(self, row: Floats) -> bool:
         """Whether a row is nowhere better than one that is here."""
-        return bool((self._rows <= row).all(axis=1).any())
+        return bool((self.rows <= row).all(axis=1).any())

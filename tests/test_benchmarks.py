@@ -140,8 +140,8 @@ class Until:
     def __init__(self, ended):
         self.ended, self.begun = ended, {}
 
-    def begin(self, trial, curve):
-        self.begun[trial] = curve
+    def begin(self, trial, trajectory):
+        self.begun[trial] = trajectory.curve
 
     def goes_on(self, point):
         return point.trial not in self.ended
@@ -223,3 +223,16 @@ def test_a_trained_configuration_is_trained_as_far_as_it_is_asked_for(search, mo
     assert asked == [1, 2]
     assert [row["epsilon"] for row in found] == list(trial.curve[:2])
     assert all(axis.name in row for row in found for axis in search.AXES)
+
+
+def test_foresight_ends_a_trial_that_has_nothing_left_to_give(search):
+    arms, curves = (importlib.import_module(name) for name in ("_search_arms", "_search_curves"))
+    axes = search.AXES[:2]
+    worse, better = trained(1.0, [0.5, 0.4, 0.3]), trained(1.0, [0.2, 0.3, 0.9])
+    for least, first in ((0.0, [True, True]), (1e-4, [True, True]), (0.9, [False, False])):
+        stopper = arms.Foresight(axes, least)
+        found = []
+        for name, rows in (("worse", worse), ("better", better)):
+            stopper.begin(name, curves.Trajectory.of(rows))
+            found.append([stopper.goes_on(search.Point(trial=name, epoch=i + 1, values=rows[i])) for i in range(2)])
+        assert found == [[False, False], first], least

@@ -39,7 +39,7 @@ def test_a_frontier_covers_what_is_nowhere_better_and_forgets_what_is_dominated(
         frontier.add(np.array(row))
     assert frontier.covers(np.array([1.0, 2.0]))
     assert not frontier.covers(np.array([0.9, 9.0]))
-    assert len(frontier._rows) == 1
+    assert len(frontier.rows) == 1
 
 
 def test_who_was_first_falls_behind_those_who_come_to_dominate_it():
