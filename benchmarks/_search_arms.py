@@ -1,6 +1,6 @@
 """What `search.py` compares the package's schedulers with: no stopping, stopping by chance, by accuracy, by rank.
 
-All but `Foresight` decide at the same rungs, ``grace * eta**k``, and let one in eta of those that have reached one go on.
+At the same rungs, ``grace * eta**k``, all but `Foresight` let one in eta of those that have reached one go on.
 """
 
 from collections.abc import Callable, Sequence
