@@ -19,6 +19,8 @@ import uvicorn
 from large_store import write
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from dashboards.data import read
+from dashboards.export import export_front
 from dashboards.pictures import find_browser
 from sweeper.records import Point
 from sweeper.service.app import create_app
@@ -28,6 +30,7 @@ from sweeper.store import SweepFolder
 NAME = "imagined-20260101-120000"
 FRONT = "document.querySelector('#figure-front .js-plotly-plot')"
 DRAWN = f"({FRONT}?.querySelectorAll('.scatterlayer .point').length ?? 0) > 0"
+ALONE = "document.querySelectorAll('#plot-front .scatterlayer .point').length > 0"
 CHROMIUM = {"executable_path": str(find_browser()), "args": ["--no-sandbox"] if os.geteuid() == 0 else []}
 EPOCH = 50  # beyond those that were written
 
@@ -47,6 +50,7 @@ def main() -> None:
         with serving(out) as address, sync_playwright() as playwright:
             browser = playwright.chromium.launch(**CHROMIUM)
             first_figures(browser, f"{address}/?sweep={NAME}")
+            alone(browser, out)
             many(browser, f"{address}/?sweep={NAME}", SweepFolder(out / NAME), options.browsers, options.seconds)
             browser.close()
 
@@ -67,14 +71,24 @@ def first_figures(browser: Browser, url: str) -> None:
         context.close()
 
 
-def first_figure(context: BrowserContext, url: str) -> str:
+def alone(browser: Browser, out: Path) -> None:
+    """Open the same figure as a file with plotly.js and nothing else: what Plotly itself takes in an empty browser."""
+    path = export_front(read(out / NAME), out / "front.html", figure="front")
+    context = browser.new_context()
+    print(
+        f"| that figure alone, a file, the browser empty | {first_figure(context, path.as_uri(), ALONE)} |", flush=True
+    )
+    context.close()
+
+
+def first_figure(context: BrowserContext, url: str, drawn: str = DRAWN) -> str:
     """Open the page, and return how long its first figure took and the processor time of the page until then."""
     page = context.new_page()
     session = context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
     started = time.monotonic()
     page.goto(url, wait_until="commit")
-    page.wait_for_function(DRAWN, timeout=120_000)
+    page.wait_for_function(drawn, timeout=120_000)
     took = time.monotonic() - started
     metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
     page.close()
