@@ -349,8 +349,8 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
 
 @pytest.mark.usefixtures("ray_running")
 def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
-    """The disk is full from the first epoch to the last; Ctrl-C comes while second prices are awaited."""
-    full, asked = [False], []
+    """The disk is full once both plans are in the ledger; Ctrl-C comes while second prices are awaited."""
+    full, asked, until = [False], [], time.monotonic() + 150
     real_write, real_replace, real_curve = rows._write_at, Path.replace, repricing._curve
 
     def write(handle, data, offset):
@@ -364,12 +364,13 @@ def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
         return real_replace(self, target)
 
     def curve(*key):
-        while not asked:
+        while not asked and time.monotonic() < until:
             time.sleep(0.02)
         return real_curve(*key)
 
     def show(progress):
-        full[0] = progress.done < 2 and any(one.epoch for one in progress.running)
+        begun = progress.done + sum(one.epochs > 0 for one in progress.running)
+        full[0] = begun == 2 and progress.done < 2 and any(one.epoch for one in progress.running)
         if progress.done == 2 and not asked:
             os.kill(os.getpid(), signal.SIGINT)
             asked.append(True)
