@@ -1,4 +1,4 @@
-"""What `search.py` compares the package's schedulers with: no stopping, stopping by chance, by accuracy, by rank.
+"""What `search.py` compares the package's schedulers with: stopping by chance, by accuracy, by rank, by foresight.
 
 At the same rungs, ``grace * eta**k``, all but `Foresight` let one in eta of those that have reached one go on.
 """

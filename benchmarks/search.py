@@ -221,9 +221,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=30 * EPOCHS, help="of one sweep, all trials together")
     parser.add_argument("--objectives", type=int, nargs="+", choices=(2, 3), default=[2, 3])
     parser.add_argument("--samplers", nargs="+", choices=("random", "tpe"), default=["random", "tpe"])
-    parser.add_argument(
-        "--arms", nargs="+", choices=[*ARMS, *FORESIGHT], default=list(ARMS), help="none and hyperband at least"
-    )
+    parser.add_argument("--arms", nargs="+", choices=[*ARMS, *FORESIGHT], default=list(ARMS))
     parser.add_argument("--record", type=Path)
     parser.add_argument("--replay", type=Path)
     parser.add_argument("--train", action="store_true")
@@ -236,11 +234,12 @@ def main() -> None:
     elif options.real:
         real(options.real, options.trials, options.first_seed)
     else:
+        arms = list(dict.fromkeys([REFERENCE, *options.arms, OURS]))  # which the others are measured against
         task: Task = Recorded.read(options.replay) if options.replay else Trained() if options.train else Simulated()
         seeds = range(options.first_seed, options.first_seed + options.seeds)
         for axes in options.objectives:
             for sampler in options.samplers:
-                compare(task, options.arms, AXES[:axes], Sampler(sampler), seeds, options.epochs)
+                compare(task, arms, AXES[:axes], Sampler(sampler), seeds, options.epochs)
 
 
 if __name__ == "__main__":

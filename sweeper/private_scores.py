@@ -51,7 +51,7 @@ def scorer(
         source: of the noise; by default, and for any guarantee, a fresh secure one.
 
     Raises:
-        SpecError: the rows are private and there is no noise, or none for objectives of plug-ins.
+        SpecError: the rows are private, and there is no noise or an objective is a plug-in, which nobody pays for.
     """
     metrics = {name: find_metric(name) for name in own}
     if declared.evaluation is Evaluation.PRIVATE and noise is None:

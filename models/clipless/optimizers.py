@@ -50,8 +50,8 @@ Optimizer = SGD | Adam
 class Descent:
     """Steps along ``parameter.grad``, taken by the functional form of torch's optimisers.
 
-    Their classes import torch's compiler at once, two seconds of every process that trains. Every option here reads
-    gradients that already carry noise, so its result is post-processing.
+    Their classes import torch's compiler at once, two seconds of every process that trains. In a training, every option
+    reads gradients that already carry noise, so that its result is post-processing.
 
     Args:
         settings: which steps.
