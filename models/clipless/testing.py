@@ -99,12 +99,12 @@ def worst_ratios(
 
     def ratio(name: str, x: Tensor, g: Tensor) -> Tensor | None:
         y = layer(x[None])
-        found, gain = y, bound.output.norm
-        if name != "output":
-            moved, gain = (x if name == "input" else parameters[name]), gains[name]
-            (found,) = torch.autograd.grad(y, [moved], g.view_as(y), create_graph=True, allow_unused=True)
-        value: Tensor | None = None if found is None or gain <= 0 else found.norm() / gain
-        return value
+        if name == "output":
+            output: Tensor = y.norm() / bound.output.norm
+            return output
+        moved = x if name == "input" else parameters[name]
+        (found,) = torch.autograd.grad(y, [moved], g.view_as(y), create_graph=True, allow_unused=True)
+        return None if found is None or gains[name] <= 0 else found.norm() / gains[name]
 
     generator = torch.Generator().manual_seed(seed)
     worst: dict[str, float] = {}
