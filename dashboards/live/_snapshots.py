@@ -2,7 +2,8 @@
 
 A running sweep is read row by row as it grows, and its front is computed over all rows, because ``front.json`` is only
 written now and then. Whatever is made of a snapshot is kept with it. The next one is taken after a pause that grows
-with the time that making took, so that a large sweep under many eyes takes a small share of the machine.
+with the time that making took, so that a large sweep under many eyes takes a small share of the machine. What only
+the first snapshot pays for, like imports, is no reason for a pause.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from sweeper.store import SweepFolder
 
 T = TypeVar("T")
 PAUSE_SECONDS = 1.0  # between two looks at one sweep, at least;
-PAUSES = 10.0  # and so many times the processor seconds that making what was asked for took,
+PAUSES = 10.0  # and so many times the processor seconds that making took for two snapshots in a row,
 LONGEST_PAUSE_SECONDS = 30.0  # but no longer than this
 KEPT_SWEEPS = 16
 _STARTED = re.compile(r"-(\d{8}-\d{6})(?:-\d{1,3})?$")  # how the names of sweep folders end
@@ -123,14 +124,20 @@ class _Slot:
 
 
 class _Watched:
-    """One sweep: its follower, its last snapshot, and when it may be looked at again."""
+    """One sweep: its follower, its last snapshot, what the one before took, and when it was looked at."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.snapshot: Snapshot | None = None
+        self.seconds_before = 0.0
         self.looked = 0.0
         self.follower: Follower | None = None
         self.front: tuple[tuple[int, int, int], Front] | None = None
+
+    def pause(self) -> float:
+        """Return the seconds between two looks."""
+        seconds = 0.0 if self.snapshot is None else min(self.snapshot.seconds, self.seconds_before)
+        return min(max(PAUSE_SECONDS, PAUSES * seconds), LONGEST_PAUSE_SECONDS)
 
 
 class Snapshots:
@@ -190,11 +197,11 @@ class Snapshots:
         watched = self._of(name)
         with watched.lock:
             last = watched.snapshot
-            pause = 0.0 if last is None else min(max(PAUSE_SECONDS, PAUSES * last.seconds), LONGEST_PAUSE_SECONDS)
-            if last is not None and self._clock() < watched.looked + pause:
+            if last is not None and self._clock() < watched.looked + watched.pause():
                 return last
             token = sha256(self._catalog.version(name).encode()).hexdigest()[:16]
             if last is None or last.token != token:
+                watched.seconds_before = 0.0 if last is None else last.seconds
                 last = watched.snapshot = _take(name, token, folder, watched)
             watched.looked = self._clock()
             return last

@@ -77,15 +77,29 @@ def test_all_who_look_within_a_pause_see_the_same(snapshots, growing, clock):
     assert snapshots.get(RUNNING).token != first.token
 
 
-@pytest.mark.parametrize(("seconds", "pause"), [(0.0, PAUSE_SECONDS), (2.0, 20.0), (60.0, LONGEST_PAUSE_SECONDS)])
-def test_the_pause_grows_with_what_making_took_to_a_limit(snapshots, growing, clock, seconds, pause):
-    first = snapshots.get(RUNNING)
-    first.seconds = seconds
+@pytest.mark.parametrize(
+    ("before", "seconds", "pause"),
+    [
+        (0.0, 0.0, PAUSE_SECONDS),
+        (2.0, 2.0, 20.0),
+        (60.0, 60.0, LONGEST_PAUSE_SECONDS),
+        (5.0, 2.0, 20.0),  # less than the first one, which had to import
+        (2.0, 5.0, 20.0),
+    ],
+)
+def test_the_pause_grows_with_what_making_takes_again_and_again_to_a_limit(
+    snapshots, growing, clock, before, seconds, pause
+):
+    snapshots.get(RUNNING).seconds = before
     growing.start("t0001")
+    clock.now += 1.01 * PAUSE_SECONDS
+    second = snapshots.get(RUNNING)
+    second.seconds = seconds
+    growing.start("t0002")
     clock.now += 0.99 * pause
-    assert snapshots.get(RUNNING) is first
+    assert snapshots.get(RUNNING) is second
     clock.now += 0.02 * pause
-    assert snapshots.get(RUNNING) is not first
+    assert snapshots.get(RUNNING) is not second
 
 
 def test_a_sweep_without_a_front_says_so(snapshots, growing, clock):
