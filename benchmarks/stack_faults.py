@@ -17,6 +17,7 @@ if something does not hold.
 
 import argparse
 import contextlib
+import ipaddress
 import json
 import os
 import random
@@ -41,9 +42,7 @@ from sweeper.tracking import SPOOL_NAME, replay_spool
 HERE = Path(__file__).resolve().parent
 PARTS = {"worker": "ray-worker-1", "head": "ray-head", "mlflow": "mlflow", "postgres": "postgres", "service": "sweeper"}
 PATIENCE_SECONDS = 1800.0
-OUTSIDE = "10.213.77.1"  # MLflow's address, which the driver in a namespace reaches by a cable of its own
-INSIDE = "10.213.77.2"
-NAMESPACE, CABLE = "sweeper-cut", "sweeper-cable"
+CABLES = ipaddress.ip_network("10.213.0.0/16")
 DISK_BYTES = 2_000_000
 CUT_SECONDS = 10.0
 
@@ -131,24 +130,59 @@ def small_disk(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@dataclass(frozen=True)
+class Cable:
+    """What connects this machine with a network namespace, in which programs run as on a machine of their own.
+
+    Attributes:
+        within: what goes before a command to run it in the namespace.
+        inside: the name of the cable's end there.
+        address: this machine's address, as the namespace reaches it.
+    """
+
+    within: tuple[str, ...]
+    inside: str
+    address: str
+
+    def cut(self) -> None:
+        """Let nothing through."""
+        self._set("down")
+
+    def mend(self) -> None:
+        """Let everything through again."""
+        self._set("up")
+
+    def _set(self, state: str) -> None:
+        subprocess.run([*self.within, "ip", "link", "set", self.inside, state], check=True)
+
+
 @contextlib.contextmanager
-def namespace() -> Iterator[Callable[[bool], None]]:
-    """A network namespace with a cable to this one; yields what cuts the cable and mends it."""
+def cable() -> Iterator[Cable]:
+    """A network namespace with a cable to this one.
 
-    def ip(*arguments: str) -> None:
-        subprocess.run(["ip", *arguments], check=True)
+    It has no name: the kernel takes it and the cable away with the last process in it, and the one that holds it ends
+    when its input does. So nothing is left to stand in the next one's way, not even by a process that was killed.
+    """
 
-    ip("netns", "add", NAMESPACE)
-    try:
-        ip("link", "add", CABLE, "type", "veth", "peer", "name", f"{CABLE}-2", "netns", NAMESPACE)
-        ip("address", "add", f"{OUTSIDE}/30", "dev", CABLE)
-        ip("link", "set", CABLE, "up")
-        ip("-n", NAMESPACE, "address", "add", f"{INSIDE}/30", "dev", f"{CABLE}-2")
-        ip("-n", NAMESPACE, "link", "set", f"{CABLE}-2", "up")
-        ip("-n", NAMESPACE, "link", "set", "lo", "up")
-        yield lambda whole: ip("-n", NAMESPACE, "link", "set", f"{CABLE}-2", "up" if whole else "down")
-    finally:
-        ip("netns", "delete", NAMESPACE)
+    def ip(*arguments: str, within: tuple[str, ...] = ()) -> None:
+        subprocess.run([*within, "ip", *arguments], check=True)
+
+    hold = ["unshare", "--net", "sh", "-c", "echo; exec cat"]
+    with subprocess.Popen(hold, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        outside, there = f"cable{os.getpid()}", "cable"
+        made = Cable(
+            within=("nsenter", f"--net=/proc/{holder.pid}/ns/net"),
+            inside=there,
+            address=str(CABLES[4 * (os.getpid() % (CABLES.num_addresses // 4)) + 1]),
+        )
+        ip("link", "add", outside, "type", "veth", "peer", "name", there, "netns", str(holder.pid))
+        ip("address", "add", f"{made.address}/30", "dev", outside)
+        ip("link", "set", outside, "up")
+        ip("address", "add", f"{ipaddress.ip_address(made.address) + 1}/30", "dev", there, within=made.within)
+        ip("link", "set", "lo", "up", within=made.within)
+        made.mend()
+        yield made
 
 
 def kill_during_sweep(stack: Stack, campaign: StackCampaign, *parts: str) -> dict[str, str]:
@@ -172,17 +206,17 @@ def fill_disk_during_sweep(stack: Stack, campaign: StackCampaign) -> dict[str, s
     return held | campaign.check()
 
 
-def cut_network_during_sweep(campaign: "CutCampaign", set_whole: Callable[[bool], None]) -> dict[str, str]:
+def cut_network_during_sweep(campaign: "CutCampaign", cable: Cable) -> dict[str, str]:
     """Run a driver in the namespace, and cut it off from MLflow while it trains."""
-    command = ["ip", "netns", "exec", NAMESPACE, sys.executable, str(HERE / "_noise_log.py"), str(campaign.noise)]
+    command = [*cable.within, sys.executable, str(HERE / "_noise_log.py"), str(campaign.noise)]
     command += ["run", str(campaign.folder / "spec.yaml"), str(campaign.folder / "out"), campaign.tracking]
     with (campaign.folder / "driver.log").open("w") as log:
         driver = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         campaign.wait_for_noise()
-        set_whole(False)
+        cable.cut()
         time.sleep(CUT_SECONDS)
-        set_whole(True)
+        cable.mend()
         driver.wait(PATIENCE_SECONDS)
     finally:
         driver.kill()
@@ -203,24 +237,22 @@ class CutCampaign(StackCampaign):
 
 
 @contextlib.contextmanager
-def counted_stack(
-    folder: Path, say: Callable[[str], None] = lambda _: None
-) -> Iterator[tuple[Stack, Callable[[bool], None] | None]]:
+def counted_stack(folder: Path, say: Callable[[str], None] = lambda _: None) -> Iterator[tuple[Stack, Cable | None]]:
     """A stack whose trials count their draws of noise below ``folder / "noise"``.
 
     Yields:
-        The stack, and, for root, what cuts the namespace off from its MLflow.
+        The stack, and, for root, the cable between its MLflow and a namespace.
     """
     with contextlib.ExitStack() as around:
-        set_whole = around.enter_context(namespace()) if os.geteuid() == 0 else None
+        link = around.enter_context(cable()) if os.geteuid() == 0 else None
         settings = StackSettings(
             file=HERE.parent / "docker-compose.yml",
             state=folder / "state",
             environment={"PYTHONPATH": str(HERE / "_counting"), "NOISE_LOG": str(folder / "noise")},
-            addresses={} if set_whole is None else {"mlflow": OUTSIDE},
+            addresses={} if link is None else {"mlflow": link.address},
             say=say,
         )
-        yield around.enter_context(Stack(settings)), set_whole
+        yield around.enter_context(Stack(settings)), link
 
 
 def _wait(until: Callable[[], object], otherwise: str) -> None:
@@ -243,13 +275,13 @@ def main() -> None:
         folder = options.state or Path(temporary)
         folder.chmod(0o755)
         results = {}
-        with counted_stack(folder, print) as (stack, set_whole):
+        with counted_stack(folder, print) as (stack, link):
             for fault in options.only:
                 kind = CutCampaign if fault == "network" else StackCampaign
                 chance = random.Random(0)
                 one = kind(folder, options.trials, options.epochs, chance, name=f"fault-{fault}", stack=stack)
                 if fault == "network":
-                    results[fault] = timed(cut_network_during_sweep, one, set_whole)
+                    results[fault] = timed(cut_network_during_sweep, one, link)
                 elif fault == "disk":
                     results[fault] = timed(fill_disk_during_sweep, stack, one)
                 else:

@@ -2,6 +2,9 @@
 
 import importlib
 import statistics
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -236,3 +239,22 @@ def test_foresight_ends_a_trial_that_has_nothing_left_to_give(search):
             stopper.begin(name, curves.Trajectory.of(rows))
             found.append([stopper.goes_on(search.Point(trial=name, epoch=i + 1, values=rows[i])) for i in range(2)])
         assert found == [[False, False], first], least
+
+
+@pytest.mark.root
+def test_a_killed_process_leaves_no_cable_and_no_namespace_behind():
+    laid = (
+        "import stack_faults, time\nwith stack_faults.cable() as laid: print(laid.address, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", laid], cwd=BENCHMARKS, stdout=subprocess.PIPE, text=True) as process:
+        address = process.stdout.readline().strip()
+        assert f"inet {address}/30" in _addresses()
+        process.kill()
+    end = time.monotonic() + 60
+    while address in _addresses():
+        assert time.monotonic() < end, f"{address} is still there"
+        time.sleep(0.05)
+
+
+def _addresses():
+    return subprocess.run(["ip", "address"], check=True, capture_output=True, text=True).stdout

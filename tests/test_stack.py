@@ -64,11 +64,11 @@ def faults():
 
 @pytest.fixture(scope="module")
 def ground(faults):
-    """A stack, its folder, and, for root, what cuts its MLflow off from a network namespace."""
+    """A stack, its folder, and, for root, the cable between its MLflow and a network namespace."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         Path(folder).chmod(0o755)
-        running, set_whole = stack.enter_context(faults.counted_stack(Path(folder)))
-        yield running, Path(folder), set_whole
+        running, cable = stack.enter_context(faults.counted_stack(Path(folder)))
+        yield running, Path(folder), cable
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_submitted_sweep_is_watched_filtered_picked_and_taken_away_in_a_browse
     ground, faults, client, page, tmp_path
 ):
     running, folder, _ = ground
-    campaign = faults.StackCampaign(folder, 4, 40, random.Random(0), name="watched", stack=running)
+    campaign = faults.StackCampaign(folder, 16, 60, random.Random(0), name="watched", stack=running)
     campaign.submit()
     service = f"http://{running.address('sweeper', 8600)}"
 
@@ -128,8 +128,9 @@ def test_a_submitted_sweep_is_watched_filtered_picked_and_taken_away_in_a_browse
     page.get_by_role("button", name="Sign in to read").click()
     page.get_by_role("link", name=campaign.id).click()
     page.wait_for_function(f"{DRAWN} > 0")
-    expect(page.locator("#pulse")).to_have_text("live", timeout=PATIENCE)
-    page.wait_for_function(f"(before) => {DRAWN} > before", arg=page.evaluate(DRAWN))
+    page.wait_for_function(f"(before) => {DRAWN} !== before", arg=page.evaluate(DRAWN))
+    assert campaign.state() == "running"
+    expect(page.locator("#pulse")).to_have_text("live")
     campaign.wait_for_end()
     expect(page.locator("#pulse")).to_have_text("ended", timeout=PATIENCE)
     swept = sweeper.load(campaign.sweep)
@@ -160,7 +161,7 @@ def test_a_submitted_sweep_is_watched_filtered_picked_and_taken_away_in_a_browse
     assert taken(page, "Card") == ask("/card", max_epsilon=limit)
     run = client.get_run(urlsplit(page.get_by_role("link", name="MLflow run").get_attribute("href")).fragment[6:])
     assert (run.data.tags["sweeper.trial"], run.info.status) == (picked["trial"], "FINISHED")
-    assert len(ended(client, "watched")) == 5
+    assert len(ended(client, "watched")) == 17
 
     page.get_by_role("link", name="Export", exact=True).click()
     assert taken(page, "CSV") == ask("/front", format="csv")
@@ -193,19 +194,19 @@ def test_files_wait_while_the_volume_of_artifacts_is_full_and_runs_do_not(ground
 
 
 @pytest.mark.root
-def test_what_is_tracked_while_the_network_is_cut_arrives_afterwards(ground, faults, client, tmp_path):
-    running, _, set_whole = ground
+def test_what_is_tracked_while_the_network_is_cut_arrives_afterwards(ground, client, tmp_path):
+    running, _, cable = ground
     running.wait_until_well("mlflow")
-    command = ["ip", "netns", "exec", faults.NAMESPACE, sys.executable, "-c", TRACKING, str(tmp_path)]
+    command = [*cable.within, sys.executable, "-c", TRACKING, str(tmp_path)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
     with subprocess.Popen([*command, client.tracking_uri], **pipes) as driver:
         assert driver.stdout.readline() == "tracked\n"
-        set_whole(False)
+        cable.cut()
         driver.stdin.write("\n")
         assert driver.stdout.readline() == "goes on\n"
         run = client.get_run(client.search_runs([client.get_experiment_by_name("cut").experiment_id])[0].info.run_id)
         assert run.info.status == "RUNNING"
-        set_whole(True)
+        cable.mend()
         driver.stdin.write("\n")
         assert driver.stdout.readline() == "0\n"
     run = ended(client, "cut")["t0001"]
