@@ -1,4 +1,4 @@
-"""What every test shares: quiet threads, real data if it is at hand, and no silent gaps in CI.
+"""What every test shares: quiet threads, the same luck, real data if it is at hand, and no silent gaps in CI.
 
 A test marked ``shared`` needs real data, one marked ``chromium`` a browser, ``postgresql`` a database server, ``root``
 that user's rights over networks and file systems. Where they are missing the test is skipped; with ``SWEEPER_NO_SKIP=1`` it fails instead, so that a machine cannot pass by testing less.
@@ -6,6 +6,7 @@ that user's rights over networks and file systems. Where they are missing the te
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch or numpy are imported; xdist uses the cores already
@@ -28,6 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if "torch" in sys.modules:  # weights that are left to chance must not depend on the tests before
+        sys.modules["torch"].manual_seed(0)
     if item.get_closest_marker("shared") and not data_folder().is_dir():
         _cannot_run(f"no folder {data_folder()}: set {DATA}")
     if item.get_closest_marker("chromium"):

@@ -35,7 +35,7 @@ networks: {inside: {}}
 volumes: {kept: {}}
 secrets: {key: {file: "${SWEEPER_SECRETS}/key"}}
 """
-READY = "touch /tmp/ready; echo $KEY; cat $KEY > /kept/key; exec sleep 600"
+READY = "echo $KEY; cat $KEY > /kept/key; touch /tmp/ready; exec sleep 600"
 
 
 @pytest.fixture
