@@ -16,7 +16,9 @@ from typing import final
 from torch import nn
 
 from clipless.errors import PlanError
+from clipless.freezing import Freezing
 from clipless.layers import ClipGradient
+from clipless.network import Network
 from clipless.schedules import Schedule
 
 # Norms and sensitivities that fall stop at this share of the planned ones: noise that underflows would hide nothing.
@@ -59,20 +61,32 @@ def clipping_layers(model: nn.Module) -> list[ClipGradient]:
     return [layer for layer in model.modules() if isinstance(layer, ClipGradient)]
 
 
-def check_clipping(model: nn.Module, clipping: Clipping) -> None:
-    """Refuse a moving norm without a layer that it could move.
+def check_clipping(model: nn.Module, clipping: Clipping, freezing: Freezing | None = None) -> None:
+    """Refuse a moving norm without a layer that it could move, or a quantile whose layer nothing passes any more.
 
     Raises:
-        PlanError: no clipping layer; or, for a quantile, several, whose counts would each have to be paid.
+        PlanError: no clipping layer; or, for a quantile, several, whose counts would each have to be paid, or one in
+            front of which everything comes to rest.
     """
     if clipping is Schedule.CONSTANT:
         return
-    found = len(clipping_layers(model))
-    if isinstance(clipping, AdaptiveClipping):
-        if found != 1:
-            raise PlanError(f"Expected exactly one ClipGradient layer for AdaptiveClipping, got {found}")
-    elif found == 0:
-        raise PlanError(f"Expected a ClipGradient layer for clipping={clipping.value}, got none")
+    layers = clipping_layers(model)
+    if not isinstance(clipping, AdaptiveClipping):
+        if not layers:
+            raise PlanError(f"Expected a ClipGradient layer for clipping={clipping.value}, got none")
+        return
+    if len(layers) != 1:
+        raise PlanError(f"Expected exactly one ClipGradient layer for AdaptiveClipping, got {len(layers)}")
+    if freezing is None or not isinstance(model, Network):
+        return
+    frozen = freezing.resting(model, 1, 1)
+    modules = list(model.modules())
+    front = {id(p) for module in modules[: modules.index(layers[0])] for p in module.parameters(recurse=False)}
+    if all(id(p) not in front or name in frozen for name, p in model.named_parameters() if p.requires_grad):
+        raise PlanError(
+            "Expected a layer in front of ClipGradient that goes on training, for AdaptiveClipping counts the "
+            "gradients that reach it; freeze fewer layers"
+        )
 
 
 class ClipNorms:
@@ -131,9 +145,7 @@ class ClipNorms:
         (layer,) = self._layers
         seen = layer.take_indicators()
         if [len(indicators_B) for indicators_B in seen] != [rows]:
-            raise PlanError(
-                f"Expected one backward pass of {rows} rows through ClipGradient, got {[len(s) for s in seen]}"
-            )
+            raise PlanError("Expected one backward pass of the drawn rows through ClipGradient, got another or several")
         self._centred_count += float(seen[0].double().sum()) / self._copies
 
     def advance(self, normal: float) -> None:

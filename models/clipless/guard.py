@@ -44,7 +44,8 @@ _FORMED_ENTRIES = 2**22
 
 # Squares below the smallest normal float32 may be flushed to zero; this much norm per root element is added
 # back.
-_UNDERFLOW_NORM = 1.1e-19
+_BLOCK = 4096
+_UNDERFLOW_NORM = 1.2e-19
 
 Pair = tuple[int, int]
 
@@ -276,8 +277,18 @@ def _column(values_B: Tensor, like: Tensor) -> Tensor:
 
 def row_norms(x: Tensor) -> Tensor:
     """Euclidean norm of each row over everything but the batch axis, never below the true one by underflow."""
-    norm_B: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1)
-    return norm_B + _UNDERFLOW_NORM * sqrt(x[0].numel())
+    return _norms(x.flatten(1)) + _UNDERFLOW_NORM * sqrt(x[0].numel())
+
+
+def _norms(x_BN: Tensor) -> Tensor:
+    """Norms of rows by blocks: one running float32 sum of millions of like squares comes out too small."""
+    whole = x_BN.shape[1] - x_BN.shape[1] % _BLOCK
+    if whole == 0:
+        norm_B: Tensor = torch.linalg.vector_norm(x_BN, dim=1)
+        return norm_B
+    blocks_BK = torch.linalg.vector_norm(x_BN[:, :whole].unflatten(1, (-1, _BLOCK)), dim=2)
+    rest_B1 = torch.linalg.vector_norm(x_BN[:, whole:], dim=1, keepdim=True)
+    return _norms(torch.cat([blocks_BK, rest_B1], dim=1))
 
 
 def _patch_norms(x_BCHW: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:

@@ -56,14 +56,37 @@ def check_trainable(model: nn.Module, *, bounded: bool = True) -> Network:
     return model
 
 
+@torch.no_grad()
+def check_rows_apart(model: Network) -> None:
+    """Refuse a network that mixes the rows of a batch, as one whose layers stand on the batch axis does.
+
+    Raises:
+        UnsupportedError: what other rows hold changes the output of a row.
+    """
+    here = next(model.parameters(), torch.zeros(()))
+    generator = torch.Generator().manual_seed(0)
+    for rows in (3, 4):
+        x = torch.rand((rows, *model.input_shape), generator=generator).to(here)
+        others = torch.full_like(x, float("nan"))
+        others[0] = x[0]
+        before, after = model(x), model(others)
+        if len(before) != rows or not torch.equal(before[0], after[0]):
+            raise UnsupportedError("Expected a network that treats each row of a batch alone, got one that mixes rows")
+
+
 def check_arithmetic(device: torch.device) -> None:
     """Refuse arithmetic of lower precision than the rounding that the noise covers.
 
     Raises:
-        UnsupportedError: autocast or TF32 is on.
+        UnsupportedError: autocast or TF32 is on, or matrix products are of lower precision.
     """
     if torch.is_autocast_enabled(device.type):
         raise UnsupportedError("Expected autocast to be off in private training; leave the torch.autocast block")
+    if device.type == "cpu" and torch.get_float32_matmul_precision() != "highest":
+        raise UnsupportedError(
+            "Expected float32 matrix products of full precision in private training; call "
+            'torch.set_float32_matmul_precision("highest")'
+        )
     tf32 = torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32
     if device.type == "cuda" and tf32:
         raise UnsupportedError(

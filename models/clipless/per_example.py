@@ -1,14 +1,16 @@
-"""The sum of clipped per-example gradients (DP-SGD), formed by Opacus: its only door.
+"""The sum of clipped per-example gradients (DP-SGD), whose gradients Opacus forms: its only door.
 
-Opacus' hooks are attached for one pass and removed again, so that a model never leaves with them. Its noise,
-sampling and accounting are not used: those are the plan's.
+Hooks are attached for one pass and removed again, so that a model never leaves with them. Opacus' ghost clipping is not
+used: it takes the gradient of scaled losses in a second pass, whose kinks and clipped cotangents need not be those of
+the norms. Nor are its noise, sampling and accounting: those are the plan's.
 
 Shape letters: B batch, O outputs, I inputs, P patch entries, L patches.
 """
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,6 +22,15 @@ from clipless.guard import row_norms
 from clipless.layers import Conv1d, Conv2d, Dense, Residual
 from clipless.losses import Loss
 from clipless.network import Network
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What one layer with weights has seen in a pass: its inputs, and the cotangents of its outputs."""
+
+    layer: nn.Module
+    activations: list[Tensor]
+    backprops: Tensor
 
 
 def accumulate_clipped(
@@ -41,15 +52,16 @@ def accumulate_clipped(
         y: (B,) targets.
         clip_norm: C.
         forward: what is applied to the rows, see `clipless.training.accumulate_gradients`.
-        ghost: form the norms alone, then the sum of the scaled losses' gradients in a second pass (Li et al. 2022,
-            arXiv 2110.05679); less memory for dense layers.
+        ghost: form the norms alone, then the sums from the inputs and cotangents that each layer has seen in the same
+            pass (Li et al. 2022, arXiv 2110.05679, Bu et al. 2023, arXiv 2210.00038); less memory for dense layers.
 
     Raises:
         UnsupportedError: Opacus forms no gradients for one of the parameters.
 
     Guarantees:
         The gradients of all parameters together change by at most C (times the rounding of float32 sums) when
-        one row is added or removed, for any weights; rows with a non-finite gradient contribute nothing.
+        one row of the batch is replaced by a row with zero contribution, for any weights; rows with a non-finite
+        gradient contribute nothing. Every gradient that is summed is one whose norm was taken: none is formed twice.
     """
     forward = forward or model
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
@@ -57,15 +69,18 @@ def accumulate_clipped(
     for parameter in parameters.values():
         parameter.grad = None  # the backward passes add the unclipped sum there
     try:
-        with _hooked(model, ghost=ghost):
-            loss(forward(x), y).sum().backward()
-            formed = [_formed(name, p, "_norm_sample" if ghost else "grad_sample") for name, p in parameters.items()]
         if ghost:
-            factor_B = _factors(formed, clip_norm)
-            clipped = _scaled(forward, loss, x, y, factor_B, list(parameters.values()))
+            with _watched(model) as seen:
+                loss(forward(x), y).sum().backward()
+            norms = {p: norm_B for one in seen for p, norm_B in _norms(one).items()}
+            factor_B = _factors([_formed(name, norms.get(p)) for name, p in parameters.items()], clip_norm)
+            sums_of = {p: total for one in seen for p, total in _scaled(one, factor_B).items()}
+            clipped = [sums_of[p] for p in parameters.values()]
         else:
-            factor_B = _factors([row_norms(rows) for rows in formed], clip_norm)
-            clipped = _summed(formed, factor_B)
+            with _hooked(model):
+                loss(forward(x), y).sum().backward()
+                formed = [_formed(name, getattr(p, "grad_sample", None)) for name, p in parameters.items()]
+            clipped = _summed(formed, _factors([row_norms(rows) for rows in formed], clip_norm))
     finally:
         for parameter, total in zip(parameters.values(), sums, strict=True):
             parameter.grad = total
@@ -80,19 +95,53 @@ def _summed(gradients: list[Tensor], factor_B: Tensor) -> list[Tensor]:
     return [torch.tensordot(factor_B, rows, dims=1) for rows in gradients]
 
 
-def _scaled(
-    forward: Network, loss: Loss, x: Tensor, y: Tensor, factor_B: Tensor, parameters: list[nn.Parameter]
-) -> list[Tensor]:
-    """The same sums, as the gradient of the scaled losses of the rows that are kept."""
-    kept_B = factor_B > 0
-    if not bool(kept_B.any()):
-        return [torch.zeros_like(parameter) for parameter in parameters]
-    total = (factor_B[kept_B] * loss(forward(x[kept_B]), y[kept_B])).sum()
-    return list(torch.autograd.grad(total, parameters))
+def _norms(seen: _Seen) -> dict[nn.Parameter, Tensor]:
+    """Norm of each row's gradient.
+
+    Those of dense layers on vectors are products, which underflow cannot lower. Elsewhere they are those of the
+    gradients themselves: the inner products that a ghost norm of tokens sums up cancel, it could come out too small and
+    clip too little.
+    """
+    layer, backprops = seen.layer, seen.backprops
+    if type(layer) is not Dense or backprops.dim() != 2:
+        return {p: row_norms(rows) for p, rows in _rows(layer, seen.activations, backprops).items()}
+    found = {layer.weight: row_norms(backprops) * row_norms(seen.activations[0])}
+    return found if layer.bias is None else {**found, layer.bias: row_norms(backprops)}
 
 
-def _formed(name: str, parameter: nn.Parameter, attribute: str) -> Tensor:
-    value = getattr(parameter, attribute, None)
+def _scaled(seen: _Seen, factor_B: Tensor) -> dict[nn.Parameter, Tensor]:
+    """Sums of gradients times their factors: a gradient is linear in the cotangent that reached its layer.
+
+    Whatever a row of factor 0 holds is replaced by zeros, so that the shape of the batch stays.
+    """
+    layer, keep_B = seen.layer, factor_B > 0
+    activations = [_selected(rows, keep_B) for rows in seen.activations]
+    backprops = _selected(seen.backprops, keep_B) * _column(factor_B, seen.backprops)
+    if type(layer) is not Dense:
+        return {p: rows.sum(dim=0) for p, rows in _rows(layer, activations, backprops).items()}
+    found = {layer.weight: torch.einsum("b...o,b...i->oi", backprops, activations[0])}
+    return found if layer.bias is None else {**found, layer.bias: backprops.flatten(0, -2).sum(dim=0)}
+
+
+def _selected(rows: Tensor, keep_B: Tensor) -> Tensor:
+    return torch.where(_column(keep_B, rows), rows, 0.0)
+
+
+def _column(values_B: Tensor, like: Tensor) -> Tensor:
+    return values_B.view(-1, *[1] * (like.dim() - 1))
+
+
+def _rows(layer: nn.Module, activations: list[Tensor], backprops: Tensor) -> dict[nn.Parameter, Tensor]:
+    """Per-example gradients of one layer, as Opacus forms them."""
+    from opacus import GradSampleModule
+    from opacus.grad_sample.functorch import ft_compute_per_sample_gradient
+
+    form = GradSampleModule.GRAD_SAMPLERS.get(type(layer), ft_compute_per_sample_gradient)
+    found: dict[nn.Parameter, Tensor] = form(layer, activations, backprops)
+    return found
+
+
+def _formed(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
         raise UnsupportedError(f"Expected per-example gradients of {name}, Opacus formed none; train it by clipless")
     return value
@@ -105,18 +154,38 @@ def _factors(norms: list[Tensor], clip_norm: float) -> Tensor:
 
 
 @contextmanager
-def _hooked(model: Network, *, ghost: bool) -> Iterator[None]:
-    """Let backward passes leave gradients, or norms, of each example beside the parameters of ``model``."""
+def _watched(model: Network) -> Iterator[list[_Seen]]:
+    """Note what each layer with weights sees in the one pass inside the block."""
+    _register()
+    inputs: dict[nn.Module, list[Tensor]] = {}
+    found: list[_Seen] = []
+
+    def forwards(layer: nn.Module, given: tuple[Tensor, ...], _: Tensor) -> None:
+        inputs[layer] = [x.detach() for x in given]
+
+    def backwards(layer: nn.Module, _: object, cotangents: tuple[Tensor, ...]) -> None:
+        found.append(_Seen(layer, inputs.pop(layer), cotangents[0].detach()))
+
+    with warnings.catch_warnings(), ExitStack() as handles:
+        warnings.filterwarnings("ignore", message="Full backward hook is firing")
+        for layer in model.modules():
+            if any(p.requires_grad for p in layer.parameters(recurse=False)):
+                handles.enter_context(layer.register_forward_hook(forwards))
+                handles.enter_context(layer.register_full_backward_hook(backwards))
+        yield found
+
+
+@contextmanager
+def _hooked(model: Network) -> Iterator[None]:
+    """Let backward passes leave the gradients of each example beside the parameters of ``model``."""
     from opacus import GradSampleModule
-    from opacus.grad_sample import GradSampleModuleFastGradientClipping
 
     _register()
-    kind = GradSampleModuleFastGradientClipping if ghost else GradSampleModule
     before = {module: dict(vars(module)) for module in model.modules()}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
         # Not strict: that refuses constant buffers too; the layers are known, and every gradient is asked for.
-        hooked = kind(model.train(), batch_first=True, loss_reduction="sum", strict=False)
+        hooked = GradSampleModule(model.train(), batch_first=True, loss_reduction="sum", strict=False)
         try:
             yield
         finally:
@@ -129,23 +198,12 @@ def _hooked(model: Network, *, ghost: bool) -> Iterator[None]:
 @cache
 def _register() -> None:
     """Tell Opacus the quick forms for layers of this package; it forms the others by differentiating them."""
-    from opacus.grad_sample import register_grad_sampler, register_norm_sampler
+    from opacus.grad_sample import register_grad_sampler
 
     def dense(layer: Any, activations: list[Tensor], backprops: Tensor) -> dict[nn.Parameter, Tensor]:
         """Per-example gradients on a vector or on tokens."""
         found = {layer.weight: torch.einsum("b...o,b...i->boi", backprops, activations[0])}
         return found if layer.bias is None else {**found, layer.bias: torch.einsum("b...o->bo", backprops)}
-
-    def dense_norms(layer: Any, activations: list[Tensor], backprops: Tensor) -> dict[nn.Parameter, Tensor]:
-        """Norms that underflow cannot lower; on tokens those of the gradients themselves.
-
-        The inner products that a ghost norm of tokens sums up cancel: it could come out too small and clip too little.
-        """
-        if backprops.dim() != 2:
-            gradients = dense(layer, activations, backprops)
-            return {parameter: row_norms(rows) for parameter, rows in gradients.items()}
-        found = {layer.weight: row_norms(backprops) * row_norms(activations[0])}
-        return found if layer.bias is None else {**found, layer.bias: row_norms(backprops)}
 
     def convolution(layer: Any, activations: list[Tensor], backprops: Tensor) -> dict[nn.Parameter, Tensor]:
         """Per-example gradients of a convolution, from its patches."""
@@ -163,6 +221,5 @@ def _register() -> None:
         return {layer.mix: (backprops * (x - f)).flatten(1).sum(dim=1, keepdim=True)}
 
     register_grad_sampler(Dense)(dense)
-    register_norm_sampler(Dense)(dense_norms)
     register_grad_sampler([Conv1d, Conv2d])(convolution)
     register_grad_sampler(Residual)(block)

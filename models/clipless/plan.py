@@ -17,7 +17,7 @@ from clipless.bounds import WeightNorms, bound_network
 from clipless.clipping import LEAST_SHARE, AdaptiveClipping, Clipping, check_clipping
 from clipless.errors import PlanError
 from clipless.freezing import Freezing
-from clipless.inspection import check_trainable
+from clipless.inspection import check_rows_apart, check_trainable
 from clipless.losses import Loss, loss_lipschitz
 from clipless.methods import Method
 from clipless.network import Network
@@ -28,9 +28,12 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.schedules import Schedule
 from clipless.statistics import releases
 
-# Relative increase of the noise that covers the rounding of float32 sums: removing one example of 8192 was
-# seen to move a float32 sum by 1.00007 Delta.
+# Relative increase of the noise that covers the rounding of float32 sums: one example of 8192 was seen to move a
+# float32 sum by 1.0006 Delta. So no float32 sum is of more rows; those of more are added up in double precision.
 NOISE_INFLATION = 1e-3
+MOST_ROWS = 8192
+# Sensitivities between which no sum of float32 overflows and no contribution is a denormal number.
+_LEAST_SENSITIVITY, _LARGEST_SUM = 1e-25, 1e30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +83,8 @@ class Plan:
     def __post_init__(self) -> None:
         for name in ("sensitivities", "sizes"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        if self.clipping is not Schedule.CONSTANT and self.method is Method.DP_SGD:
+            raise PlanError("Expected clipping=constant for dp-sgd, which clips to clip_norm, got another")
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -248,9 +253,7 @@ def make_plan(
     _check_clip_norm(method, clip_norm)
     if follow_weights and not method.bounded:
         raise PlanError(f"Expected clipless or lip-dp-sgd with follow_weights, got {method.value}")
-    if clipping is not Schedule.CONSTANT and method is Method.DP_SGD:
-        raise PlanError("Expected clipping=constant for dp-sgd, which clips to clip_norm, got another")
-    check_clipping(model, clipping)
+    check_clipping(model, clipping, freezing)
     given = [
         name for name, v in (("epsilon", epsilon), ("noise_multiplier", noise_multiplier), ("epochs", epochs)) if v
     ]
@@ -265,6 +268,7 @@ def make_plan(
     if epochs is not None and not (isinstance(epochs, int) and epochs >= 1):
         raise PlanError(f"Expected a whole number of epochs >= 1, got epochs={epochs!r}")
     sensitivities, sizes = _sensitivities(model, loss, method, sensitivity_fraction, clip_norm)
+    _check_sensitivities(sensitivities, batch_size)
     if freezing is not None:
         freezing.check(check_trainable(model, bounded=method.bounded))
     rate, steps_per_epoch = batch_size / population, ceil(population / batch_size)
@@ -315,7 +319,8 @@ def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int) -> Net
     sensitivities, sizes = _sensitivities(model, loss, plan.method, plan.sensitivity_fraction, plan.clip_norm)
     if sensitivities != dict(plan.sensitivities) or sizes != dict(plan.sizes):
         raise PlanError("Expected the model and loss that the plan was made for; make a new plan for this one")
-    check_clipping(model, plan.clipping)
+    _check_sensitivities(sensitivities, plan.batch_size)
+    check_clipping(model, plan.clipping, plan.freezing)
     if releases(check_trainable(model, bounded=plan.method.bounded)) != plan.preliminary_steps:
         raise PlanError("Expected the private statistics that the plan was made for; make a new plan for this model")
     return check_trainable(model, bounded=plan.method.bounded)
@@ -335,6 +340,7 @@ def _sensitivities(
     if method is Method.NON_PRIVATE:
         return {}, sizes
     if method is Method.DP_SGD:
+        check_rows_apart(network)  # bound rules see to it elsewhere
         return dict.fromkeys(sizes, _given(clip_norm)), sizes
     worst = _worst_case(network, loss, method, WeightNorms.CONSTRAINED)
     unknown = [name for name in sizes if name not in worst]
@@ -363,6 +369,16 @@ def _check_numbers(population: int, batch_size: float, delta: float, fraction: f
         )
     if not 0 < fraction <= 1:
         raise PlanError(f"Expected 0 < sensitivity_fraction <= 1, got sensitivity_fraction={fraction!r}")
+
+
+def _check_sensitivities(sensitivities: Mapping[str, float], batch_size: float) -> None:
+    for name, delta in sensitivities.items():
+        if not _LEAST_SENSITIVITY <= delta <= _LARGEST_SUM / batch_size:
+            raise PlanError(
+                f"Expected a sensitivity from {_LEAST_SENSITIVITY:g} to {_LARGEST_SUM:g} over the batch size, got "
+                f"{delta:g} for {name}: float32 would round by more than the noise covers; scale the input, the loss "
+                "or the norms of the weights"
+            )
 
 
 def _check_clip_norm(method: Method, clip_norm: float | None) -> None:

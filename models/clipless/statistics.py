@@ -74,7 +74,7 @@ def settle(
             sum_M += noise_std * source.normal(sum_M.numel(), sum_M.device)
             total_M = sum_M if total_M is None else total_M + sum_M
         if total_M is not None:
-            layer.settle(total_M / (layer.releases * batch_size), shape)
+            layer.settle((total_M / (layer.releases * batch_size)).float(), shape)
 
 
 def _bounded_sum(layer: PaidStatistics, front: Network, x: Tensor) -> Tensor:
@@ -83,4 +83,5 @@ def _bounded_sum(layer: PaidStatistics, front: Network, x: Tensor) -> Tensor:
     norm_B = row_norms(rows_BM) if len(rows_BM) else rows_BM.new_zeros(0)
     finite_B = norm_B.isfinite()
     scale_B = torch.where(finite_B, (1.0 / norm_B).clamp(max=1.0), 0.0)
-    return torch.where(finite_B.view(-1, 1), rows_BM, 0.0).mul(scale_B.view(-1, 1)).sum(dim=0)
+    held_BM = torch.where(finite_B.view(-1, 1), rows_BM, 0.0).mul(scale_B.view(-1, 1))
+    return held_BM.sum(dim=0, dtype=torch.float64)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
+from operator import is_not
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,7 @@ from clipless.methods import Method
 from clipless.network import Network
 from clipless.optimizers import Adam, Descent, MovingAverage, Optimizer
 from clipless.per_example import accumulate_clipped
-from clipless.plan import NOISE_INFLATION, Plan, check_plan
+from clipless.plan import MOST_ROWS, NOISE_INFLATION, Plan, check_plan
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
 from clipless.schedules import Schedule
@@ -34,7 +35,6 @@ from clipless.statistics import settle
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
 _MICRO_BATCHES = {"cpu": 512}
-_MICRO_BATCH = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ def fit(
         schedule: of the learning rate, over the planned steps.
         averaging: decay of an exponential moving average of the weights, in (0, 1), which the model then holds
             whenever an epoch is done; training goes on from the weights themselves.
-        micro_batch_size: rows per forward pass; a larger batch is accumulated. Does not change privacy. By default
-            512 on a CPU, 8192 elsewhere.
+        micro_batch_size: rows per forward pass, of which at most 8192 are taken; a larger batch is accumulated. Does
+            not change privacy. By default 512 on a CPU, 8192 elsewhere.
         ghost_clipping: how ``dp-sgd`` clips, see `clipless.per_example.accumulate_clipped`. Does not change privacy.
         exact_norms: let the guard take the norm of each contribution on maps and tokens instead of a bound of it, which
             clips less where ``sensitivity_fraction`` is small and costs time. Does not change privacy.
@@ -100,6 +100,11 @@ def fit(
         steps that its checkpoint does not hold; whoever could see their results has to be charged for them as well.
     """
     network = check_plan(plan, model, loss, len(data))
+    if tuple(data.x.shape[1:]) != network.input_shape:
+        raise PlanError(
+            f"Expected rows of the shape {network.input_shape} that the network was bounded for, got "
+            f"{tuple(data.x.shape[1:])}"
+        )
     check_arithmetic(data.x.device)
     if micro_batch_size is None:
         micro_batch_size = default_micro_batch(data.x.device.type)
@@ -125,7 +130,7 @@ def fit(
 
 def default_micro_batch(device: str) -> int:
     """Return how many rows a forward pass takes on a kind of device, unless asked otherwise."""
-    return _MICRO_BATCHES.get(device, _MICRO_BATCH)
+    return _MICRO_BATCHES.get(device, MOST_ROWS)
 
 
 class PrivateTrainer:
@@ -150,7 +155,7 @@ class PrivateTrainer:
     ) -> None:
         self._ghost_clipping, self._exact_norms = ghost_clipping, exact_norms
         self._model, self._loss, self._plan = model, loss, plan
-        self._layers = list(model.layers)
+        self._modules = list(model.modules())
         self._source = source
         self._sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
         if state is None:
@@ -171,13 +176,16 @@ class PrivateTrainer:
             self._data = precompute(front, data)
         else:  # features of a copy are not those of the row
             self._trained, self._data = model, data
-        self._micro_batch_size = max(1, micro_batch_size // self._copies)
+        self._micro_batch_size = max(1, min(micro_batch_size, MOST_ROWS) // self._copies)
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         sizes = [p.numel() for p in parameters.values()]
         self._gradient_D = torch.zeros(sum(sizes), device=data.x.device)
         self._pieces = dict(zip(parameters, self._gradient_D.split(sizes), strict=True))
+        # A float32 sum of very many rows is too coarse to hide what one of them changes.
+        many = plan.batch_size * self._copies > MOST_ROWS / 2
+        self._total_D = self._gradient_D.double() if many else self._gradient_D
         self._parameters = parameters
-        self._noise_stds_D = torch.zeros_like(self._gradient_D)
+        self._noise_stds_D = torch.zeros_like(self._total_D)
         self._noise_stds = dict(zip(parameters, self._noise_stds_D.split(sizes), strict=True))
         self._optimizer = Descent(optimizer, parameters.values())
         self._steps, self._schedule, self._learning_rate = 0, schedule, optimizer.learning_rate
@@ -230,15 +238,32 @@ class PrivateTrainer:
             self.step(torch.from_numpy(rows).to(self._data.x.device))
         self._epoch += 1
 
+    def _forget(self) -> None:
+        """Leave no gradient of a step that was not finished behind, where its noise is not added yet."""
+        for parameter in self._parameters.values():
+            parameter.grad = None
+        self._gradient_D.zero_()
+        self._total_D.zero_()
+
     def _check_layers(self) -> None:
-        """Refuse layers that were exchanged: the guard would be armed on others than those that are trained."""
-        layers = list(self._model.layers)
-        if len(layers) != len(self._layers) or any(a is not b for a, b in zip(layers, self._layers, strict=True)):
+        """Refuse what was exchanged or thawed: gradients would gather where neither guard nor noise reaches them."""
+        trained = {name: p for name, p in self._model.named_parameters() if p.requires_grad}
+        same = trained.keys() == self._parameters.keys() and all(p is self._parameters[n] for n, p in trained.items())
+        modules = list(self._model.modules())
+        if not same or len(modules) != len(self._modules) or any(map(is_not, modules, self._modules)):
             raise PlanError("Expected the layers that training began with, found others; make a new plan for them")
 
     def step(self, rows_B: Tensor) -> None:
         """Take one step on the given rows, which must come from the plan's sampler to be worth their price."""
+        try:
+            self._step(rows_B)
+        except BaseException:
+            self._forget()
+            raise
+
+    def _step(self, rows_B: Tensor) -> None:
         self._gradient_D.zero_()
+        self._total_D.zero_()
         resting = self._plan.resting(self._model, self._steps)
         for name, parameter in self._parameters.items():  # anew: ``zero_grad`` and ``to`` put others in their place
             parameter.grad = None if name in resting else self._pieces[name].view_as(parameter)
@@ -246,17 +271,23 @@ class PrivateTrainer:
             plan = self._plan.at(self._model, self._loss, resting)
             for chunk in rows_B.split(self._micro_batch_size):
                 self._accumulate(self._data.x[chunk], self._data.y[chunk], plan)
+                self._check_gathered(resting)
+                if self._total_D is not self._gradient_D:
+                    self._total_D.add_(self._gradient_D)
+                    self._gradient_D.zero_()
         self._check_gathered(resting)
-        self._gradient_D.div_(self._copies)
+        self._total_D.div_(self._copies)
         if plan.method is not Method.NON_PRIVATE:
             stds = plan.noise_stds
             for name, std_D in self._noise_stds.items():
                 std_D.fill_(0.0 if name in resting else stds[name])
-            noise_D = self._source.normal(self._gradient_D.numel(), self._gradient_D.device)
-            self._gradient_D.addcmul_(noise_D, self._noise_stds_D)
+            noise_D = self._source.normal(self._total_D.numel(), self._total_D.device).to(self._total_D.dtype)
+            self._total_D.addcmul_(noise_D, self._noise_stds_D)
         if self._clip_norms.adaptive:
             self._clip_norms.advance(float(self._source.normal(1)))
-        self._gradient_D.div_(self._plan.batch_size)
+        self._total_D.div_(self._plan.batch_size)
+        if self._total_D is not self._gradient_D:
+            self._gradient_D.copy_(self._total_D)
         factor = self._schedule.factor(self._steps, self._plan.epochs * self._plan.steps_per_epoch)
         self._optimizer.learning_rate = self._learning_rate * factor
         self._optimizer.step()
@@ -316,9 +347,10 @@ def accumulate_gradients(
         exact: see `clipless.guard.Guard`; for the methods that the guard bounds.
 
     Guarantees:
-        Each parameter's accumulated gradient changes by at most ``plan.sensitivities`` when one row is added
-        or removed (under ``dp-sgd`` all of them together by ``plan.clip_norm``), up to the rounding that
-        `clipless.plan.NOISE_INFLATION` covers. None without privacy.
+        Each parameter's accumulated gradient changes by at most ``plan.sensitivities`` when one row of the batch is
+        replaced by a row with zero contribution (under ``dp-sgd`` all of them together by ``plan.clip_norm``), up
+        to the rounding that `clipless.plan.NOISE_INFLATION` covers for `clipless.plan.MOST_ROWS` rows. None without
+        privacy.
     """
     if len(x) == 0:
         return
