@@ -16,9 +16,7 @@ from typing import final
 from torch import nn
 
 from clipless.errors import PlanError
-from clipless.freezing import Freezing
 from clipless.layers import ClipGradient
-from clipless.network import Network
 from clipless.schedules import Schedule
 
 # Norms and sensitivities that fall stop at this share of the planned ones: noise that underflows would hide nothing.
@@ -61,8 +59,13 @@ def clipping_layers(model: nn.Module) -> list[ClipGradient]:
     return [layer for layer in model.modules() if isinstance(layer, ClipGradient)]
 
 
-def check_clipping(model: nn.Module, clipping: Clipping, freezing: Freezing | None = None) -> None:
+def check_clipping(model: nn.Module, clipping: Clipping, frozen: frozenset[str] = frozenset()) -> None:
     """Refuse a moving norm without a layer that it could move, or a quantile whose layer nothing passes any more.
+
+    Args:
+        model: to be trained.
+        clipping: what moves the norms of its clipping layers.
+        frozen: names of the parameters that come to rest.
 
     Raises:
         PlanError: no clipping layer; or, for a quantile, several, whose counts would each have to be paid, or one in
@@ -77,9 +80,8 @@ def check_clipping(model: nn.Module, clipping: Clipping, freezing: Freezing | No
         return
     if len(layers) != 1:
         raise PlanError(f"Expected exactly one ClipGradient layer for AdaptiveClipping, got {len(layers)}")
-    if freezing is None or not isinstance(model, Network):
+    if not frozen:
         return
-    frozen = freezing.resting(model, 1, 1)
     modules = list(model.modules())
     front = {id(p) for module in modules[: modules.index(layers[0])] for p in module.parameters(recurse=False)}
     if all(id(p) not in front or name in frozen for name, p in model.named_parameters() if p.requires_grad):

@@ -253,7 +253,6 @@ def make_plan(
     _check_clip_norm(method, clip_norm)
     if follow_weights and not method.bounded:
         raise PlanError(f"Expected clipless or lip-dp-sgd with follow_weights, got {method.value}")
-    check_clipping(model, clipping, freezing)
     given = [
         name for name, v in (("epsilon", epsilon), ("noise_multiplier", noise_multiplier), ("epochs", epochs)) if v
     ]
@@ -271,6 +270,7 @@ def make_plan(
     _check_sensitivities(sensitivities, batch_size)
     if freezing is not None:
         freezing.check(check_trainable(model, bounded=method.bounded))
+    check_clipping(model, clipping, _frozen(model, freezing))
     rate, steps_per_epoch = batch_size / population, ceil(population / batch_size)
     before = releases(check_trainable(model, bounded=method.bounded))
     if method is Method.NON_PRIVATE:
@@ -320,10 +320,14 @@ def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int) -> Net
     if sensitivities != dict(plan.sensitivities) or sizes != dict(plan.sizes):
         raise PlanError("Expected the model and loss that the plan was made for; make a new plan for this one")
     _check_sensitivities(sensitivities, plan.batch_size)
-    check_clipping(model, plan.clipping, plan.freezing)
+    check_clipping(model, plan.clipping, _frozen(model, plan.freezing))
     if releases(check_trainable(model, bounded=plan.method.bounded)) != plan.preliminary_steps:
         raise PlanError("Expected the private statistics that the plan was made for; make a new plan for this model")
     return check_trainable(model, bounded=plan.method.bounded)
+
+
+def _frozen(model: nn.Module, freezing: Freezing | None) -> frozenset[str]:
+    return freezing.resting(model, 1, 1) if freezing is not None and isinstance(model, Network) else frozenset()
 
 
 def _sensitivities(
