@@ -1,14 +1,15 @@
 """The privacy card: the statement that travels with a model, written for whoever must sign it off.
 
-``make_card`` collects the facts and prices them; ``card_text.py`` says them in words.
+``make_card`` collects the facts and prices them, `charged_to` finds what a trial was charged; ``card_text.py`` says
+them in words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clipless.privacy.events import PoissonGaussian
+from clipless.privacy.events import Composed, Event, PoissonGaussian
 from sweeper.card_text import markdown
 from sweeper.claims import Claim
 from sweeper.errors import RecordError
@@ -16,6 +17,9 @@ from sweeper.paid_scores import planned_scores
 from sweeper.pricing import Answer, steps_by, whole_event
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.rows import replace_file, to_text
+
+if TYPE_CHECKING:
+    from sweeper.ledger import Entry
 
 CARD_VERSION = 1
 
@@ -53,6 +57,7 @@ def make_card(
     point: Point,
     claim: Claim,
     ledger: Mapping[str, Answer],
+    attempts: "Sequence[Entry]",
     last_epoch: int | None = None,
 ) -> Card:
     """Collect the facts about one point.
@@ -63,6 +68,8 @@ def make_card(
         point: what was picked.
         claim: what holds for every point of the sweep.
         ledger: what the sweep cost.
+        attempts: what the ledger charges to this trial, several trainings if one had to begin anew; none behind a
+            private selection, whose ledger names no training.
         last_epoch: of the trial, None where it is not known; then every epoch of a trial that was ended early counts
             as the one at which it ended.
 
@@ -90,10 +97,11 @@ def make_card(
                 "unit": claim.unit,
                 "population": claim.population,
                 "fixed_in_advance": _priced(event.with_steps(steps_by(plan, point.epoch)), plan["delta"]),
-                "chosen_afterwards": _priced(whole_event(plan), plan["delta"]),
+                "chosen_afterwards": _priced(_charged(plan, attempts), plan["delta"]),
                 "selected": _selected(ledger),
                 "planned_epochs": plan["epochs"],
                 "repeats": plan["repeats"],
+                "trainings": _trainings(attempts),
                 "ended_early": trial.reason if _is_where_it_ended(trial, point, last_epoch) else None,
             },
             "sampling": {"kind": "poisson", **{key: plan[key] for key in kept}},
@@ -114,7 +122,7 @@ def make_card(
                 for name, sensitivity in plan["sensitivities"].items()
             ],
             "data": {"name": claim.data, "evaluation": claim.evaluation, "radius_unit": claim.radius_unit},
-            "score_noise": _score_noise(plan),
+            "score_noise": _score_noise(plan, attempts),
             "public": list(claim.public),
             "ledger": {question: answer.to_json() for question, answer in ledger.items()},
             "conditions": list(claim.conditions),
@@ -125,15 +133,49 @@ def make_card(
     )
 
 
+def charged_to(trial: str, ledger: Path) -> "tuple[Entry, ...]":
+    """Return what a ledger charges to a trial.
+
+    Raises:
+        RecordError: the file is broken.
+    """
+    from sweeper.ledger import Ledger  # takes seconds, as below
+
+    return tuple(entry for entry in Ledger(ledger).entries() if entry.trial == trial)
+
+
 def _selected(ledger: Mapping[str, Answer]) -> float | None:
     """Return the price of a winner that was selected privately, None where everything may leave."""
     return None if all(answer.released for answer in ledger.values()) else ledger["winner"].epsilon
 
 
-def _score_noise(plan: Mapping[str, Any]) -> dict[str, Any] | None:
+def _charged(plan: Mapping[str, Any], attempts: "Sequence[Entry]") -> Event:
+    """Return everything that the ledger charges to a trial; its plan where the ledger names no training."""
+    return _together([entry.charged for entry in attempts] or [whole_event(plan)])
+
+
+def _trainings(attempts: "Sequence[Entry]") -> int:
+    """Return how often a trial was begun: attempts that go on from each other are one training."""
+    return sum(not entry.goes_on for entry in attempts) or 1
+
+
+def _score_noise(plan: Mapping[str, Any], attempts: "Sequence[Entry]") -> dict[str, Any] | None:
     """Return the noise of scores of private rows, and what a trial's own cost; ``None`` where scores are free."""
     paid = planned_scores(plan)
-    return None if paid is None else {**plan["scores"], "of_the_trial": _priced(paid.event, plan["delta"])}
+    if paid is None:
+        return None
+    charged = _together([event for entry in attempts for event in entry.charged_scores] or [paid.event])
+    return {**plan["scores"], "of_the_trial": _priced(charged, plan["delta"])}
+
+
+def _together(events: Sequence[PoissonGaussian]) -> Event:
+    """Return the composition, where all are of one mechanism as one event of it."""
+    steps: dict[PoissonGaussian, int] = {}
+    for event in events:
+        mechanism = event.with_steps(0)
+        steps[mechanism] = steps.get(mechanism, 0) + event.steps
+    parts = tuple(mechanism.with_steps(count) for mechanism, count in steps.items())
+    return parts[0] if len(parts) == 1 else Composed(parts)
 
 
 def _is_where_it_ended(trial: Trial, point: Point, last_epoch: int | None) -> bool:
@@ -141,8 +183,9 @@ def _is_where_it_ended(trial: Trial, point: Point, last_epoch: int | None) -> bo
     return trial.status is TrialStatus.STOPPED and last_epoch in (None, point.epoch)
 
 
-def _priced(event: PoissonGaussian, delta: float) -> dict[str, Any]:
+def _priced(event: Event, delta: float) -> dict[str, Any]:
     from clipless.privacy.accounting import claim  # takes seconds, and few who read sweeps make cards
 
     priced = claim(event, delta)
-    return {"epsilon": priced.epsilon, "rdp": priced.rdp, "pld": priced.pld, "steps": event.steps}
+    steps = sum(part.steps for part in (event.events if isinstance(event, Composed) else (event,)))
+    return {"epsilon": priced.epsilon, "rdp": priced.rdp, "pld": priced.pld, "steps": steps}

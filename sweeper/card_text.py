@@ -77,13 +77,13 @@ def _of_one_training(card: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"**({round_up(afterwards['epsilon'])}, {delta:g})-differential privacy** if the epoch was chosen "
         f"among the {epochs} planned ones, or training was stopped, after looking at scores: then all "
-        f"planned epochs count{_of_repeats(facts['repeats'])}."
+        f"planned epochs count{_of_repeats(facts['repeats'])}.{_of_trainings(facts['trainings'])}"
     )
     if facts["ended_early"] is not None:
         yield (
             f"**The second number is the one that holds here**: this trial was ended early after looking at scores "
             f"({facts['ended_early'] or 'no reason was recorded'}), so its last epoch was chosen by them and costs the "
-            f"epsilon of all {epochs} planned epochs."
+            f"epsilon of all {epochs} planned epochs{_of_each(facts['trainings'])}."
         )
     yield (
         "If the configuration was chosen among the trials of the sweep by their scores, neither number is "
@@ -105,6 +105,19 @@ def _of_the_winner(facts: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_repeats(repeats: int) -> str:
     return f", those of all {repeats} repeats, whose mean scores were looked at" if repeats > 1 else ""
+
+
+def _of_trainings(trainings: int) -> str:
+    if trainings == 1:
+        return ""
+    return (
+        f" This trial was begun {trainings} times, because a training was lost and could not go on; its points may "
+        "come from any of these trainings, and all that the ledger charges for them counts."
+    )
+
+
+def _of_each(trainings: int) -> str:
+    return f" in its {trainings} trainings together" if trainings > 1 else ""
 
 
 def _cost(card: Mapping[str, Any]) -> Iterator[str]:
@@ -240,9 +253,9 @@ def _noise_of_scores(card: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"Scores were released as counts with Gaussian noise of multiplier {noise['noise_multiplier']:g}, "
         f"{len(noise['names'])} together: a standard deviation of {std['validation']:.3g} for a validation score and "
-        f"{std['test']:.3g} for a test score. The {own['steps']} releases of validation scores that this trial planned "
-        f"cost the validation rows epsilon {round_up(own['epsilon'])} at delta {facts['delta']:g}. {together}: *What "
-        f"the sweep cost* holds both."
+        f"{std['test']:.3g} for a test score. The {own['steps']} releases of validation scores that this trial planned"
+        f"{_of_each(facts['trainings'])} cost the validation rows epsilon {round_up(own['epsilon'])} at delta "
+        f"{facts['delta']:g}. {together}: *What the sweep cost* holds both."
     )
 
 

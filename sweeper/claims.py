@@ -1,7 +1,7 @@
 """What a sweep claims and on which conditions: the same sentences on the front, the report and the card."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from clipless.datasets import Evaluation
@@ -11,8 +11,13 @@ STANDARD_CONDITIONS = (
     "training machine could see: timing, memory, drawn batches, gradients before the noise.",
     "The noise is drawn in floating point; attacks on the representation of the noise (Mironov 2012) are not covered.",
     "An epsilon on an axis holds for a configuration and an epoch fixed in advance; choosing either after "
-    "looking at scores costs what the ledger says, and choices made outside this sweep (earlier sweeps on "
-    "the same data, ranges tried by hand) cost more than it says.",
+    "looking at scores costs the price of the sweep, and choices made outside this sweep (earlier sweeps on "
+    "the same data, ranges tried by hand) cost more than that.",
+    "The price of a sweep composes the trainings that were charged as if their number, noise and length had been fixed "
+    "before any result was seen. Where results chose them (proposals that learn, with an open epsilon, "
+    "noise_multiplier, epochs or batch_size; a sweep that was ended early or extended after a look), the composition "
+    "is fully adaptive, and the true price can be larger (Rogers et al. 2016, arXiv 1605.08294; Whitehouse et al. "
+    "2023, arXiv 2203.05481).",
     "A certified radius is one of the model, not of privacy; it holds for a float64 forward pass of the saved model.",
 )
 INJECTED_GENERATOR = "No guarantee: batches and noise came from an injected generator, not from the secure one."
@@ -28,9 +33,19 @@ EARLY_ENDS = (
     "Trials were ended early by their validation scores. Whoever takes the last epoch of such a trial because it ended "
     "there has chosen it by these scores: that costs the epsilon of all epochs that were planned."
 )
+STEERED = "Proposals were steered by"  # how all sentences about a warm start begin
 WARM_START = (
-    "Proposals were steered by the trials of an earlier sweep, {source}. What that sweep spent is in its own ledger "
+    f"{STEERED} the trials of an earlier sweep, {{source}}. What that sweep spent is in its own ledger "
     "and not in this one: if both read the same data, they cost the composition of both."
+)
+WARM_START_EXPERIMENT = (
+    f"{STEERED} the trials of {{sweeps}} in the MLflow experiment {{name}}. What each sweep spent is in its own ledger "
+    "and not in this one: those that read the same data cost the composition of all. What steered those sweeps is "
+    "said by their own claims."
+)
+UNPAID = (
+    f"{STEERED} scores that nobody paid for: {{source}} is exploratory, and so is this sweep, whatever its own data "
+    "declare."
 )
 NOISY_SCORES = (
     "Scores of validation and test rows, which are private, carry Gaussian noise: of standard deviation "
@@ -93,6 +108,45 @@ class DeclaredData(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """What the trials of earlier sweeps, from which proposals learn, add to a claim.
+
+    Attributes:
+        conditions: sentences.
+        exploratory: whether scores that nobody paid for were among them.
+    """
+
+    conditions: tuple[str, ...]
+    exploratory: bool = False
+
+    @classmethod
+    def by_sweep(cls, source: str, claim: "Claim | None" = None) -> "Steering":
+        """Return what one earlier sweep adds: what steered that one steers this one too.
+
+        Args:
+            source: as the spec names it.
+            claim: of the earlier sweep, None where it is not known.
+        """
+        exploratory = claim is not None and claim.exploratory
+        before = () if claim is None else tuple(one for one in claim.conditions if one.startswith(STEERED))
+        unpaid = (UNPAID.format(source=source),) if exploratory else ()
+        return cls((WARM_START.format(source=source), *unpaid, *before), exploratory)
+
+    @classmethod
+    def by_experiment(cls, name: str, *, sweeps: int, exploratory: bool) -> "Steering":
+        """Return what the runs of an MLflow experiment add.
+
+        Args:
+            name: of the experiment.
+            sweeps: how many have runs in it.
+            exploratory: whether one of them is.
+        """
+        counted = WARM_START_EXPERIMENT.format(name=name, sweeps="1 sweep" if sweeps == 1 else f"{sweeps} sweeps")
+        unpaid = (UNPAID.format(source=f"a sweep of the MLflow experiment {name}"),) if exploratory else ()
+        return cls((counted, *unpaid), exploratory)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """What holds for every point of a sweep.
@@ -129,7 +183,7 @@ class Claim:
         secure_generator: bool = True,
         reads_training_rows: bool = False,
         ends_trials_early: bool = False,
-        warm_start: str | None = None,
+        steering: Steering | None = None,
         noise: DeclaredNoise | None = None,
     ) -> "Claim":
         """Return the claim of a sweep on declared data.
@@ -141,7 +195,7 @@ class Claim:
             secure_generator: whether batches and noise come from the secure generator; tests inject another.
             reads_training_rows: whether a metric is computed from training rows.
             ends_trials_early: whether a scheduler looks at scores while trials run.
-            warm_start: the earlier sweep that proposals learn from, if any.
+            steering: what earlier sweeps that proposals learn from add, if any.
             noise: of scores of private rows, if any.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
@@ -152,8 +206,8 @@ class Claim:
             marks += [] if noise.apart else [SPLITS_TOGETHER]
         if ends_trials_early:
             marks.append(EARLY_ENDS)
-        if warm_start is not None:
-            marks.append(WARM_START.format(source=warm_start))
+        steering = steering or Steering(())
+        marks += steering.conditions
         if not delta < 1 / population:
             marks.append(LARGE_DELTA.format(delta=delta, population=population))
         return cls(
@@ -162,10 +216,19 @@ class Claim:
             unit=declared.unit,
             evaluation=declared.evaluation.value,
             radius_unit=declared.radius_unit,
-            exploratory=declared.evaluation is Evaluation.EXPLORATORY or not secure_generator,
+            exploratory=declared.evaluation is Evaluation.EXPLORATORY or not secure_generator or steering.exploratory,
             secure_generator=secure_generator,
             public=(f"The number of training rows, N = {population}.", *declared.public_facts),
             conditions=(*marks, *declared.conditions, *STANDARD_CONDITIONS),
+        )
+
+    def going_on_from(self, begun: "Claim") -> "Claim":
+        """Return this claim with every mark and condition of the one with which the sweep was begun."""
+        return replace(
+            self,
+            exploratory=self.exploratory or begun.exploratory,
+            secure_generator=self.secure_generator and begun.secure_generator,
+            conditions=tuple(dict.fromkeys([*begun.conditions, *self.conditions])),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from sweeper.desk import one_line
 from sweeper.errors import SweeperError
 from sweeper.mlflow_names import version_tags
 from sweeper.predict import load_predictor
+from sweeper.pricing import round_up
 from sweeper.sweep import Picked
 from sweeper.tracked import destination_of, find_runs
 from sweeper.tracking import Destination, prepare_mlflow
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mlflow.pyfunc.model import PythonModel
 
 ARTIFACT = "picked"
+DIGITS = 6  # of an epsilon in a tag, rounded up
 CODE_NAME = "served_model.py"
 CODE = """\
 from mlflow.models import set_model
@@ -88,12 +90,19 @@ def tags_of(picked: Picked) -> dict[str, str]:
     """Return what a registry shows of a picked model: what it guarantees, and where it came from."""
     card = picked.card.to_json()
     guarantee = card["guarantee"]
+    if guarantee["selected"] is None:
+        own = {
+            "sweeper.epsilon": round_up(guarantee["fixed_in_advance"]["epsilon"], DIGITS),
+            "sweeper.epsilon_chosen_afterwards": round_up(guarantee["chosen_afterwards"]["epsilon"], DIGITS),
+        }
+    else:  # the price of one training holds for no winner
+        own = {"sweeper.epsilon": round_up(guarantee["selected"], DIGITS)}
     return {
         "sweeper.sweep": str(card["sweep"]),
         "sweeper.trial": picked.point.trial,
         "sweeper.epoch": str(picked.point.epoch),
-        "sweeper.epsilon": f"{guarantee['fixed_in_advance']['epsilon']:.6g}",
-        "sweeper.epsilon_chosen_afterwards": f"{guarantee['chosen_afterwards']['epsilon']:.6g}",
+        **own,
+        "sweeper.epsilon_of_the_sweep": round_up(float(card["ledger"]["winner"]["epsilon"]), DIGITS),
         "sweeper.delta": f"{guarantee['delta']:g}",
         "sweeper.relation": str(guarantee["relation"]),
         "sweeper.exploratory": str(card["exploratory"]).lower(),

@@ -11,6 +11,8 @@ from typing import Any
 import clipless
 from clipless.datasets import Dataset
 from sweeper.agenda import Agenda
+from sweeper.begun import claim_as_begun, claimed
+from sweeper.claims import Claim
 from sweeper.cluster import cluster
 from sweeper.desk import Desk
 from sweeper.driving import driving
@@ -25,7 +27,7 @@ from sweeper.requests import selects_privately
 from sweeper.spec import Spec
 from sweeper.store import HIDDEN, SweepFolder
 from sweeper.sweep import Sweep
-from sweeper.sweep_run import Ended, Options, SweepRun, claimed, described, size_of, threads_of, trained
+from sweeper.sweep_run import Ended, Options, SweepRun, described, size_of, threads_of, trained
 from sweeper.trainable import CliplessTrial
 from sweeper.warm_start import Earlier, observations
 
@@ -76,7 +78,8 @@ def run_sweep(spec: Spec, options: Options | None = None) -> Ended:
                     shutil.rmtree(folder.path, ignore_errors=True)
                 raise
             _check_is_new(folder)
-            return SweepRun(spec, options, data, folder, interruption, earlier=earlier, troubles=recovered).run()
+            claim = claimed(spec, data, None if earlier is None else earlier.steering)
+            return SweepRun(spec, options, data, claim, folder, interruption, earlier=earlier, troubles=recovered).run()
 
 
 def _new_folder(spec: Spec, options: Options) -> SweepFolder:
@@ -116,9 +119,9 @@ def _select(spec: Spec, options: Options, data: Dataset, interruption: Interrupt
             f"{options.storage} (--storage); leave it out"
         )
     options.show(Progress(name=spec.name, total=0, note=SELECTING))
-    hidden = hide(options.out)
+    hidden, claim = hide(options.out), claimed(spec, data)
     with driving(hidden.path):
-        hidden.write_sweep(described(spec, options, data, hidden, TrialStatus.RUNNING))
+        hidden.write_sweep(described(spec, options, claim, hidden, TrialStatus.RUNNING))
 
         def train(
             kind: type[CliplessTrial], agenda: Agenda, desk: Desk, should_stop: Callable[[], str | None]
@@ -126,17 +129,17 @@ def _select(spec: Spec, options: Options, data: Dataset, interruption: Interrupt
             with cluster(threads=threads_of(spec), secret=True, rows_bytes=size_of(data)):
                 return trained(kind, agenda, desk, spec, data, hidden, interruption, should_stop)
 
-        claim = claimed(spec, data)
         folder = select(spec, data, claim, hidden, train, interrupted=lambda: interruption.requested)
     if hidden.path.exists():
         troubles = [*troubles, f"Cannot remove {hidden.path}, which nobody may see; remove it"]
-    return _conclude(spec, options, data, folder, interruption, troubles)
+    return _conclude(spec, options, data, claim, folder, interruption, troubles)
 
 
 def _conclude(
     spec: Spec,
     options: Options,
     data: Dataset,
+    claim: Claim,
     folder: SweepFolder,
     interruption: Interruption,
     troubles: Sequence[str] = (),
@@ -144,7 +147,7 @@ def _conclude(
     """Write front, report and runs of what a private selection left."""
     outcome = outcome_of(folder, interrupted=interruption.requested)
     with driving(folder.path):
-        ended = SweepRun(spec, options, data, folder, interruption, selected=outcome, troubles=troubles).run()
+        ended = SweepRun(spec, options, data, claim, folder, interruption, selected=outcome, troubles=troubles).run()
     even_times(folder.path)
     return ended
 
@@ -181,8 +184,8 @@ def resume_sweep(directory: Path, options: Options | None = None, *, trials: int
 
     Raises:
         RecordError: not the folder of a sweep, one that cannot be read, that is running, or that has as many trials
-            already.
-        SpecError, clipless.errors.DataError: its data are no longer those that it was begun with.
+            already; or its data, or what is declared of them, are no longer those that it was begun with.
+        SpecError, clipless.errors.DataError: its data cannot be used any more.
     """
     folder = SweepFolder(directory)
     before = folder.read_begun()
@@ -200,9 +203,10 @@ def resume_sweep(directory: Path, options: Options | None = None, *, trials: int
             f"Expected the {before.get('population')} training rows that {directory} was begun with, got "
             f"{len(data.train)}; restore the data or start another sweep"
         )
+    claim = claim_as_begun(folder, spec, data, options.data_dir)
     check_plans(spec, data)
     with Interruption() as interruption, driving(folder.path) as rebooted:
-        return SweepRun(spec, options, data, folder, interruption, begun=before, rebooted=rebooted).run()
+        return SweepRun(spec, options, data, claim, folder, interruption, begun=before, rebooted=rebooted).run()
 
 
 def _resume_selection(
@@ -218,11 +222,12 @@ def _resume_selection(
         )
     options = _as_begun(options, before)
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
+    claim = claim_as_begun(folder, spec, data, options.data_dir)
     left = recover(folder) if hidden else folder
     if left is None:
         raise RecordError(f"Expected a selection with a trial, but {folder.path} had begun none and is removed")
     with Interruption() as interruption:
-        return _conclude(spec, options, data, left, interruption)
+        return _conclude(spec, options, data, claim, left, interruption)
 
 
 def _as_begun(options: Options, before: Mapping[str, Any]) -> Options:

@@ -20,19 +20,16 @@ from sweeper.errors import RecordError, SweeperError
 from sweeper.exporters import exporter
 from sweeper.front import Front
 from sweeper.front_scores import score_front
-from sweeper.inputs import describe, write_input
+from sweeper.inputs import DATA_NAME, describe, write_input
 from sweeper.interruption import Interruption
 from sweeper.mlflow_names import version_tags
-from sweeper.objectives import reads_training_rows
 from sweeper.outbox import Left
 from sweeper.progress import Progress, Running
 from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus
 from sweeper.requests import Requests
 from sweeper.rows import replace_file
-from sweeper.score_noise import ScoreNoise
 from sweeper.search import Search
-from sweeper.search_settings import Scheduler
 from sweeper.spec import Spec
 from sweeper.storage import Storage, fetching, of_sweep
 from sweeper.store import SweepFolder
@@ -102,6 +99,7 @@ class SweepRun:
         spec: of the sweep.
         options: of the run.
         data: that the spec names.
+        claim: what holds for every point.
         folder: of the sweep, which this process drives.
         interruption: where Ctrl-C is noted.
         earlier: what an earlier sweep teaches a new one.
@@ -116,6 +114,7 @@ class SweepRun:
         spec: Spec,
         options: Options,
         data: Dataset,
+        claim: Claim,
         folder: SweepFolder,
         interruption: Interruption,
         *,
@@ -128,7 +127,7 @@ class SweepRun:
         self._spec, self._options, self._data, self._folder = spec, options, data, folder
         self._interruption, self._begun, self._rebooted = interruption, begun, rebooted
         self._selected = selected
-        self._claim = claimed(spec, data)
+        self._claim = claim
         self._started = self._shown_at = time.monotonic()
         self._earlier = earlier
         self._troubles = [*troubles, *([] if earlier is None else [earlier.statement])]
@@ -163,6 +162,7 @@ class SweepRun:
             self._describe(TrialStatus.RUNNING)
             if self._begun is None:
                 replace_file(self._folder.spec, _as_given(self._spec))
+            if self._begun is None or not (self._folder.path / DATA_NAME).is_file():
                 write_input(self._folder.path, describe(self._spec, self._options.data_dir))
         except RecordError:
             if self._begun is None and self._selected is None and self._options.into is None:
@@ -285,7 +285,7 @@ class SweepRun:
     def _describe(self, status: TrialStatus, reason: str = "") -> None:
         """Replace ``sweep.json``."""
         folder = self._folder
-        folder.write_sweep(described(self._spec, self._options, self._data, folder, status, reason))
+        folder.write_sweep(described(self._spec, self._options, self._claim, folder, status, reason))
 
     def _progress(self) -> Progress:
         trials = self._recorder.trials.values()
@@ -312,21 +312,8 @@ class SweepRun:
         )
 
 
-def claimed(spec: Spec, data: Dataset) -> Claim:
-    """Return what a sweep claims."""
-    return Claim.about(
-        data.metadata,
-        len(data.train),
-        delta=spec.privacy.delta,
-        reads_training_rows=reads_training_rows(spec.search.metrics),
-        ends_trials_early=spec.search.scheduler is not Scheduler.NONE,
-        warm_start=spec.search.warm_start,
-        noise=ScoreNoise.of(spec, data),
-    )
-
-
 def described(
-    spec: Spec, options: Options, data: Dataset, folder: SweepFolder, status: TrialStatus, reason: str = ""
+    spec: Spec, options: Options, claim: Claim, folder: SweepFolder, status: TrialStatus, reason: str = ""
 ) -> dict[str, Any]:
     """Return the content of ``sweep.json``."""
     return {
@@ -338,7 +325,8 @@ def described(
         "source": str(Path(spec.source).resolve()),
         "versions": version_tags(),
         "started": folder.path.name.removeprefix(f"{spec.name}-"),
-        "population": len(data.train),
+        "population": claim.population,
+        "claim": claim.to_json(),
         "data_dir": None if options.data_dir is None else str(options.data_dir.resolve()),
         "tracking": options.tracking,
         "cluster": options.cluster,

@@ -5,6 +5,7 @@ Each function makes its own connection and raises where the store cannot be reac
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 NOTE_TAG = "mlflow.note.content"
+EXPLORATORY_TAG = "sweeper.exploratory"
 
 
 def destination_of(folder: Path, info: Mapping[str, Any]) -> Destination:
@@ -27,6 +29,23 @@ def destination_of(folder: Path, info: Mapping[str, Any]) -> Destination:
         info: its ``sweep.json``.
     """
     return Destination.of(folder, str(info["name"]), info.get("tracking"))
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedTrial:
+    """What a store knows of one trial.
+
+    Attributes:
+        params: as they were tracked.
+        metrics: the last value of each.
+        sweep: the name of the sweep's folder.
+        exploratory: whether its sweep guarantees nothing.
+    """
+
+    params: Mapping[str, str]
+    metrics: Mapping[str, float]
+    sweep: str
+    exploratory: bool
 
 
 @contextmanager
@@ -43,8 +62,8 @@ def _client(uri: str) -> Iterator["MlflowClient"]:
         raise SweeperError(f"Cannot use the store {uri}: {one_line(error)}; is it up?") from error
 
 
-def tracked_trials(uri: str, experiment: str) -> list[tuple[dict[str, str], dict[str, float]]]:
-    """Return parameters and last metrics of every trial of an experiment, the earliest first.
+def tracked_trials(uri: str, experiment: str) -> list[TrackedTrial]:
+    """Return every trial of an experiment, the earliest first.
 
     Raises:
         SweeperError: the store cannot be read, or has no such experiment.
@@ -55,7 +74,12 @@ def tracked_trials(uri: str, experiment: str) -> list[tuple[dict[str, str], dict
             raise SweeperError(f"Expected the experiment {experiment!r} in {uri}, found none; correct its name")
         runs = every_run(client, found.experiment_id, f"tags.`{TRIAL_TAG}` LIKE '%'")
     runs.sort(key=lambda run: int(run.info.start_time))
-    return [(dict(run.data.params), dict(run.data.metrics)) for run in runs]
+    return [_trial(run.data) for run in runs]
+
+
+def _trial(data: Any) -> TrackedTrial:
+    exploratory = data.tags.get(EXPLORATORY_TAG) == "true"
+    return TrackedTrial(dict(data.params), dict(data.metrics), data.tags.get(SWEEP_TAG, ""), exploratory)
 
 
 def find_runs(client: "MlflowClient", wanted: Destination) -> dict[str | None, str]:

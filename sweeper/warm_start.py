@@ -1,7 +1,7 @@
 """Warm start: what trials of an earlier sweep teach the sampler of this one.
 
 Only parameters and outcomes pass, into proposals. No point, model or spent epsilon of the earlier sweep enters this
-one's front or ledger; the claim says that proposals were steered (`sweeper.claims.WARM_START`).
+one's front or ledger; the claim says that proposals were steered, and by unpaid scores if so (`sweeper.claims`).
 """
 
 import json
@@ -11,6 +11,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from sweeper.begun import recorded_claim
+from sweeper.claims import Steering
 from sweeper.errors import RecordError
 from sweeper.hyperparameters import Choices, Range, Scalar
 from sweeper.mlflow_names import clean, metric_names
@@ -21,7 +23,7 @@ from sweeper.records import Objective, TrialStatus
 from sweeper.search_settings import MLFLOW
 from sweeper.slots import Slot
 from sweeper.store import SweepFolder
-from sweeper.tracked import tracked_trials
+from sweeper.tracked import TrackedTrial, tracked_trials
 
 # What a trial may be run with differently and still have the same outcome.
 _NO_MATTER = ("training.micro_batch_size",)
@@ -51,12 +53,14 @@ class Earlier:
         observations: one for each trial that fits, in the order of the trials.
         unfit: how many trials have other parameters than this space allows.
         unscored: how many have no number for some objective.
+        steering: what this adds to the claim.
     """
 
     source: str
     observations: tuple[Observation, ...]
     unfit: int
     unscored: int
+    steering: Steering
 
     @property
     def statement(self) -> str:
@@ -95,9 +99,15 @@ def observations(
         SweeperError: the store cannot be read.
     """
     if source.startswith(MLFLOW):
-        trials = list(_of_experiment(source.removeprefix(MLFLOW).strip(), objectives, constraints, tracking))
+        name = source.removeprefix(MLFLOW).strip()
+        runs = _runs(name, tracking)
+        trials = list(_of_runs(runs, objectives, constraints))
+        sweeps, exploratory = len({run.sweep for run in runs}), any(run.exploratory for run in runs)
+        steering = Steering.by_experiment(name, sweeps=sweeps, exploratory=exploratory)
     else:
-        trials = list(_of_folder(_folder(source, beside), objectives))
+        folder = _folder(source, beside)
+        trials = list(_of_folder(folder, objectives))
+        steering = Steering.by_sweep(source, recorded_claim(folder))
     found, unfit, unscored = [], 0, 0
     for config, values in trials:
         params = _fit(config, slots)
@@ -109,7 +119,7 @@ def observations(
         else:
             missed = {str(one): one.violation(_spelled(values, [one.name])) for one in constraints}
             found.append(Observation(params, numbers, missed))
-    return Earlier(source, tuple(found), unfit, unscored)
+    return Earlier(source, tuple(found), unfit, unscored, steering)
 
 
 def _folder(source: str, beside: str | Path | None) -> SweepFolder:
@@ -143,18 +153,22 @@ def _of_folder(
         yield dict(_leaves(trial.config)), told[trial.id, epoch].values if counts else {}
 
 
-def _of_experiment(
-    name: str, objectives: Sequence[Objective], constraints: Sequence[Constraint], tracking: str | None
-) -> Iterator[tuple[dict[str, Any], Mapping[str, float]]]:
+def _runs(name: str, tracking: str | None) -> list[TrackedTrial]:
     if tracking is None:
         raise RecordError(
             f"Expected the store of the experiment {name} (search.warm_start), got none: name it with --tracking"
         )
+    return tracked_trials(tracking, name)
+
+
+def _of_runs(
+    runs: Iterable[TrackedTrial], objectives: Sequence[Objective], constraints: Sequence[Constraint]
+) -> Iterator[tuple[dict[str, Any], Mapping[str, float]]]:
     wanted = [*(objective.name for objective in objectives), *(constraint.name for constraint in constraints)]
     keys = {name: clean(next(iter(metric_names({name: 0.0})))) for name in wanted}
-    for params, metrics in tracked_trials(tracking, name):
-        config = {key: _parsed(text) for key, text in params.items()}
-        yield config, {name: metrics[key] for name, key in keys.items() if key in metrics}
+    for run in runs:
+        config = {key: _parsed(text) for key, text in run.params.items()}
+        yield config, {name: run.metrics[key] for name, key in keys.items() if key in run.metrics}
 
 
 def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -5,15 +5,23 @@ import pytest
 
 from clipless.privacy.accounting import claim as price_claim
 from clipless.privacy.counts import scores_event
-from clipless.privacy.events import PoissonGaussian, Relation
-from sweeper.card import make_card
+from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from sweeper.card import charged_to
+from sweeper.card import make_card as _make_card
 from sweeper.errors import RecordError
-from sweeper.pricing import Answer, round_up
+from sweeper.ledger import Entry, Ledger
+from sweeper.paid_scores import planned_scores
+from sweeper.pricing import Answer, round_up, whole_event
 from sweeper.records import TrialStatus
 
 LEDGER = {
     q: Answer(epsilon=9.5, delta=1e-4, events=2, statement=f"{q} | twice.") for q in ("winner", "front", "everything")
 }
+
+
+def make_card(**facts):
+    """A card of a trial that was trained once, unless its attempts are given."""
+    return _make_card(**{"attempts": ()} | facts)
 
 
 @pytest.fixture
@@ -178,6 +186,51 @@ def test_a_point_of_several_repeats_says_whose_numbers_it_has(trial, point, clai
     assert "repeats" not in one.to_markdown()
 
 
+# --- trials of several attempts
+
+
+def afterwards(card):
+    return card.to_json()["guarantee"]["chosen_afterwards"]
+
+
+def test_one_attempt_and_attempts_that_go_on_from_each_other_cost_the_plan(card, trial, point, claim, event, tmp_path):
+    options = {"sweep": "digits", "trial": trial, "point": point, "claim": claim, "ledger": LEDGER}
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.open("t0001", event)
+    once = make_card(**options, attempts=charged_to("t0001", tmp_path / "ledger.jsonl"))
+    ledger.close("t0001", 20)
+    ledger.open("t0001", event, kept=20)
+    ledger.open("t0002", event)
+    went_on = make_card(**options, attempts=charged_to("t0001", tmp_path / "ledger.jsonl"))
+    assert afterwards(once) == afterwards(went_on) == afterwards(card)
+    assert once.to_markdown() == went_on.to_markdown() == card.to_markdown()
+
+
+def test_a_trial_that_had_to_begin_anew_costs_every_training_of_it(trial, point, claim, event, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    for _ in range(2):
+        ledger.open("t0001", event)
+    ledger.close("t0001", 20)
+    stopped = replace(trial, status=TrialStatus.STOPPED, reason="rank 9 of 9")
+    options = {"sweep": "digits", "trial": stopped, "point": point, "claim": claim, "ledger": LEDGER}
+    card = make_card(**options, attempts=charged_to("t0001", tmp_path / "ledger.jsonl"))
+    both = price_claim(event.with_steps(100), 1e-4)
+    assert afterwards(card) == {"epsilon": both.epsilon, "rdp": both.rdp, "pld": both.pld, "steps": 100}
+    text = card.to_markdown()
+    assert f"**({round_up(both.epsilon)}, 0.0001)-differential privacy** if the epoch was chosen" in text
+    assert "This trial was begun 2 times, because a training was lost and could not go on" in text
+    assert "costs the epsilon of all 10 planned epochs in its 2 trainings together." in text
+
+
+def test_trainings_of_different_mechanisms_are_composed(trial, point, claim, event):
+    other = replace(event, noise_multiplier=3.0)
+    attempts = [Entry(trial="t0001", attempt=n, event=e) for n, e in enumerate((event, other), start=1)]
+    options = {"sweep": "digits", "trial": trial, "point": point, "claim": claim, "ledger": LEDGER}
+    card = make_card(**options, attempts=attempts)
+    both = price_claim(Composed((event, other)), 1e-4)
+    assert (afterwards(card)["epsilon"], afterwards(card)["steps"]) == (both.epsilon, 100)
+
+
 # --- scores of private rows
 
 
@@ -207,6 +260,18 @@ def test_the_card_of_noisy_scores_says_how_noisy_they_are_and_what_they_cost(noi
         "Every score carries the noise stated above",
     ):
         assert fact in text
+
+
+def test_the_scores_of_every_training_of_a_trial_are_charged(noisy, point):
+    trial, claim = noisy
+    scores = planned_scores(trial.plan)
+    event = whole_event(trial.plan)
+    attempts = [Entry(trial="t0001", attempt=n, event=event, scores=scores) for n in (1, 2)]
+    card = make_card(sweep="d", trial=trial, point=point, claim=claim, ledger=LEDGER, attempts=attempts)
+    paid = price_claim(scores_event(30.0, 40, Relation.ADD_OR_REMOVE_ONE), 1e-4)
+    assert card.to_json()["score_noise"]["of_the_trial"]["epsilon"] == paid.epsilon
+    said = "The 40 releases of validation scores that this trial planned in its 2 trainings together cost the"
+    assert said in card.to_markdown()
 
 
 @pytest.mark.parametrize("changes", [{"apart": False}, {"relation": "replace-one"}])

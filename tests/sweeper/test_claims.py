@@ -32,6 +32,16 @@ def test_a_claim_repeats_what_the_data_declare(metadata):
     assert not claim.exploratory
 
 
+def test_every_claim_says_that_lengths_which_results_chose_can_cost_more(metadata):
+    (said,) = [sentence for sentence in Claim.about(metadata, 10, delta=1e-5).conditions if "1605.08294" in sentence]
+    for fact in (
+        "as if their number, noise and length had been fixed",
+        "epochs or batch_size",
+        "extended after a look",
+    ):
+        assert fact in said
+
+
 def test_unpaid_scores_make_it_exploratory(metadata):
     assert Claim.about(replace(metadata, evaluation=Evaluation.EXPLORATORY), 10, delta=1e-5).exploratory
 

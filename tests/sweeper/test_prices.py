@@ -3,7 +3,9 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy.stats import norm
 
 from clipless.privacy.accounting import claim, rdp_epsilon, selection_epsilon
 from clipless.privacy.counts import scores_event
@@ -124,3 +126,30 @@ def test_a_candidate_spends_the_dearer_of_training_and_scores(event):
     dear = scores_event(0.5, 10, event.relation)
     said = answers([], DELTA, selection=replace(TERMS, scores=dear))["winner"].statement
     assert f"of which each spends epsilon {round_up(price([dear], DELTA).epsilon)};" in said
+
+
+# --- a number of trainings that results chose
+
+
+@pytest.mark.parametrize(("tight", "over"), [(False, 1.94), (True, 8.83)])
+def test_a_price_of_trainings_that_were_ended_at_the_worst_moment_is_too_small(tight, over):
+    """The number that docs/guarantees.md states, by dynamic programming over the privacy loss.
+
+    V_n(l) = max(stop_n(l), E V_{n+1}(l + mu^2/2 + mu Z)) with stop_n(l) = max(0, 1 - exp(eps_n - l)): what exceeds the
+    price of n Gaussian trainings, eps_n, where the loss so far is l. V_0(0) would be at most delta if stopping were free.
+    """
+    most, sigma, step = 32, 3.0, 0.02
+    one = PoissonGaussian(noise_multiplier=sigma, sampling_rate=1.0, steps=1, relation=Relation.ADD_OR_REMOVE_ONE)
+    prices = [price([one.with_steps(n)], DELTA, tight=tight).epsilon for n in range(1, most + 1)]
+    mu, losses = 1 / sigma, np.arange(-25, 40, step)
+    reach = math.ceil(9 * mu / step)
+    jump = norm.pdf(step * np.arange(-reach, reach + 1), mu**2 / 2, mu)
+    value = np.zeros_like(losses)
+    for epsilon in reversed(prices):
+        value = np.maximum(value, -np.expm1(np.minimum(0, epsilon - losses)))
+        value = np.correlate(np.pad(value, reach, mode="edge"), jump / jump.sum(), "valid")
+    assert np.interp(0.0, losses, value) / DELTA == pytest.approx(over, rel=0.01)
+    lengths = np.arange(1, most + 1)
+    mean, spread = lengths * mu**2 / 2, mu * np.sqrt(lengths)
+    fixed = norm.sf((prices - mean) / spread) - np.exp(prices) * norm.sf((prices + mean) / spread)
+    assert fixed.max() <= DELTA

@@ -13,6 +13,7 @@ from mlflow.models.utils import _enforce_schema
 
 import clipless
 from clipless.datasets import Categorical, InputFormat, Numeric, Ranges
+from sweeper.card import Card
 from sweeper.errors import SweeperError
 from sweeper.housekeeping import delete_sweep
 from sweeper.inputs import write_input
@@ -98,6 +99,21 @@ def test_a_version_says_what_is_guaranteed(registered, client):
     assert float(tags["sweeper.epsilon_chosen_afterwards"]) >= float(tags["sweeper.epsilon"])
     assert (tags["sweeper.delta"], tags["sweeper.relation"]) == ("0.0001", "add-or-remove-one")
     assert tags["sweeper.exploratory"] == "false"
+    winner = card["ledger"]["winner"]["epsilon"]
+    assert winner <= float(tags["sweeper.epsilon_of_the_sweep"]) <= winner * (1 + 1e-5)
+    assert float(tags["sweeper.epsilon_of_the_sweep"]) > float(tags["sweeper.epsilon_chosen_afterwards"])
+
+
+def test_the_tags_of_a_winner_state_the_price_of_its_selection_and_of_no_single_training(tracked):
+    picked = tracked.pick()
+    content = picked.card.to_json()
+    content["guarantee"] = content["guarantee"] | {"selected": 6.6500001}
+    content["ledger"] = {"winner": content["ledger"]["winner"] | {"epsilon": 6.6500001}}
+    tags = tags_of(replace(picked, card=Card(content)))
+    assert {key: value for key, value in tags.items() if "epsilon" in key} == {
+        "sweeper.epsilon": "6.65001",
+        "sweeper.epsilon_of_the_sweep": "6.65001",
+    }
 
 
 def test_the_run_ended_as_it_had_and_the_users_store_is_theirs_again(registered, client):
@@ -151,9 +167,10 @@ def test_notes_and_tags_reach_the_runs(registered, tracked, client):
 def test_the_trials_of_an_experiment_are_those_of_the_sweep(tracked, where):
     trials = SweepFolder(tracked.directory).trials()
     found = tracked_trials(where.uri, "tiny")
-    rates = [float(params["training.learning_rate"]) for params, _ in found]
+    rates = [float(trial.params["training.learning_rate"]) for trial in found]
     assert sorted(rates) == sorted(trial.config["training"]["learning_rate"] for trial in trials.values())
-    assert all({"epsilon", "val/accuracy", "val/certified/0.25"} <= set(metrics) for _, metrics in found)
+    assert all({"epsilon", "val/accuracy", "val/certified/0.25"} <= set(trial.metrics) for trial in found)
+    assert {(trial.sweep, trial.exploratory) for trial in found} == {(tracked.directory.name, False)}
     with pytest.raises(SweeperError, match=r"Expected the experiment 'tinny' in .*, found none"):
         tracked_trials(where.uri, "tinny")
 

@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 
 from clipless.datasets import load
 from sweeper import warm_start
-from sweeper.claims import WARM_START, Claim
+from sweeper.claims import STEERED, UNPAID, WARM_START, Claim, Steering
 from sweeper.dotted import unflatten
 from sweeper.errors import RecordError
+from sweeper.front import build_front
 from sweeper.mlflow_names import flatten, metric_names
 from sweeper.outcomes import parse_constraint
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.space import resolve
 from sweeper.spec import Spec
 from sweeper.store import SweepFolder
+from sweeper.tracked import TrackedTrial
 from sweeper.warm_start import Observation, observations
 
 SPEC = {
@@ -221,12 +223,17 @@ def test_a_folder_beside_the_spec_comes_first(spec, earlier, tmp_path, monkeypat
 # MLflow
 
 
+def tracked(config, sweep="before-1", *, exploratory=False):
+    values = {"epsilon": 2.0, "accuracy": 0.5, "certified@1/4": 0.25}
+    return TrackedTrial(flatten(config), metric_names(values), sweep, exploratory)
+
+
 def test_an_experiment_teaches_the_same_as_the_folder(spec, earlier, monkeypatch):
     configs = [config(spec, proposal) for proposal in PROPOSALS]
     folder = told(earlier(*((one, [VALUES | {"certified@1/4": 0.25}]) for one in configs)), spec, "epsilon <= 1")
-    runs = [(flatten(one), metric_names({"epsilon": 2.0, "accuracy": 0.5, "certified@1/4": 0.25})) for one in configs]
-    asked = []
-    monkeypatch.setattr(warm_start, "tracked_trials", lambda *where: asked.append(where) or [*runs, ({}, {})])
+    runs = [tracked(one) for one in configs]
+    asked, other = [], TrackedTrial({}, {}, "before-1", exploratory=False)
+    monkeypatch.setattr(warm_start, "tracked_trials", lambda *where: asked.append(where) or [*runs, other])
     found = told("mlflow: before ", spec, "epsilon <= 1", tracking="http://store")
     assert asked == [("http://store", "before")]
     assert found.observations == folder.observations
@@ -238,8 +245,63 @@ def test_an_experiment_teaches_the_same_as_the_folder(spec, earlier, monkeypatch
 # The claim
 
 
-def test_the_claim_says_that_proposals_were_steered():
-    declared = load("digits").metadata
-    steered = Claim.about(declared, 1000, delta=1e-4, warm_start="earlier-1")
-    assert WARM_START.format(source="earlier-1") in steered.conditions
-    assert not any("steered" in sentence for sentence in Claim.about(declared, 1000, delta=1e-4).conditions)
+def about(steering=None):
+    return Claim.about(load("digits").metadata, 1000, delta=1e-4, steering=steering)
+
+
+def claiming(path, claim):
+    """Let a sweep claim something since its beginning."""
+    SweepFolder(path).write_sweep(SweepFolder(path).read_sweep() | {"claim": claim.to_json()})
+    return path
+
+
+def test_the_claim_says_that_proposals_were_steered(spec, earlier):
+    path = earlier((config(spec, PROPOSALS[0]), [VALUES]))
+    for source in (path, claiming(path, about())):
+        steered = about(told(source, spec).steering)
+        assert WARM_START.format(source=path) in steered.conditions
+        assert not steered.exploratory
+    assert not any("steered" in sentence for sentence in about().conditions)
+
+
+def test_what_an_exploratory_sweep_steers_is_exploratory_and_says_why(spec, earlier):
+    path = claiming(earlier((config(spec, PROPOSALS[0]), [VALUES])), replace(about(), exploratory=True))
+    steered = about(told(path, spec).steering)
+    assert steered.exploratory
+    assert UNPAID.format(source=path) in steered.conditions
+
+
+def test_the_claim_of_an_older_source_is_that_of_its_front(spec, earlier):
+    path = earlier((config(spec, PROPOSALS[0]), [VALUES]))
+    front = {"trials": (), "points": (), "ledger": {}, "claim": replace(about(), exploratory=True)}
+    build_front(sweep="earlier", objectives=spec.objectives, **front).write(path / "front.json")
+    assert about(told(path, spec).steering).exploratory
+
+
+def test_what_steered_the_source_steers_this_sweep_too(spec, earlier):
+    first = claiming(earlier((config(spec, PROPOSALS[0]), [VALUES]), name="a"), replace(about(), exploratory=True))
+    second = claiming(earlier((config(spec, PROPOSALS[0]), [VALUES]), name="b"), about(told(first, spec).steering))
+    third = about(told(second, spec).steering)
+    said = [sentence for sentence in third.conditions if sentence.startswith(STEERED)]
+    assert said == [
+        WARM_START.format(source=second),
+        UNPAID.format(source=second),
+        WARM_START.format(source=first),
+        UNPAID.format(source=first),
+    ]
+    assert third.exploratory
+
+
+def test_an_experiment_says_how_many_sweeps_steer_and_whether_one_was_not_paid_for(spec, monkeypatch):
+    runs = [tracked(config(spec, PROPOSALS[0])), tracked(config(spec, PROPOSALS[1]), "before-2")]
+    monkeypatch.setattr(warm_start, "tracked_trials", lambda *_: runs)
+    steering = told("mlflow:before", spec, tracking="http://store").steering
+    assert steering.conditions[0].startswith(
+        "Proposals were steered by the trials of 2 sweeps in the MLflow experiment"
+    )
+    assert not steering.exploratory
+    runs[0] = replace(runs[0], exploratory=True)
+    steering = told("mlflow:before", spec, tracking="http://store").steering
+    assert steering.exploratory
+    assert "a sweep of the MLflow experiment before is exploratory" in steering.conditions[1]
+    assert "trials of 1 sweep in" in Steering.by_experiment("x", sweeps=1, exploratory=False).conditions[0]

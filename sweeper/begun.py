@@ -1,0 +1,111 @@
+"""What a sweep was begun with: its claim and how its rows are encoded, which nothing that happens later may change."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from clipless.datasets import Dataset
+from sweeper.claims import Claim, Steering
+from sweeper.errors import RecordError
+from sweeper.front import read_front
+from sweeper.inputs import DATA_NAME, describe, read_input
+from sweeper.objectives import reads_training_rows
+from sweeper.rows import plain, to_text
+from sweeper.score_noise import ScoreNoise
+from sweeper.search_settings import Scheduler
+from sweeper.spec import Spec
+from sweeper.store import SweepFolder
+
+FACTS = ("data", "population", "unit", "evaluation", "radius_unit", "public")
+_CLAIM = TypeAdapter(Claim)
+
+
+def claimed(spec: Spec, data: Dataset, steering: Steering | None = None) -> Claim:
+    """Return what a sweep claims.
+
+    Args:
+        spec: of the sweep.
+        data: that it names.
+        steering: what earlier sweeps that proposals learn from add, if any.
+    """
+    return Claim.about(
+        data.metadata,
+        len(data.train),
+        delta=spec.privacy.delta,
+        reads_training_rows=reads_training_rows(spec.search.metrics),
+        ends_trials_early=spec.search.scheduler is not Scheduler.NONE,
+        steering=steering,
+        noise=ScoreNoise.of(spec, data),
+    )
+
+
+def claim_as_begun(folder: SweepFolder, spec: Spec, data: Dataset, data_dir: Path | None) -> Claim:
+    """Return the claim of a sweep that goes on: no mark and no condition of its beginning is lost.
+
+    Args:
+        folder: of the sweep.
+        spec: of the sweep.
+        data: that it names, as they are now.
+        data_dir: local copies of data sets.
+
+    Raises:
+        RecordError: other data, the same described otherwise, or a file that cannot be read.
+        clipless.errors.DataError: the data cannot be found.
+    """
+    begun, now = recorded_claim(folder), claimed(spec, data)
+    if begun is not None:
+        _check_claim(folder, begun, now)
+    _check_input(folder, spec, data_dir)
+    if begun is not None:
+        return now.going_on_from(begun)
+    source = spec.search.warm_start
+    return now if source is None else claimed(spec, data, Steering.by_sweep(source))
+
+
+def recorded_claim(folder: SweepFolder) -> Claim | None:
+    """Return the claim with which a sweep was begun, or that of its front; ``None`` where neither says.
+
+    Raises:
+        RecordError: a file that cannot be read.
+    """
+    content = folder.read_sweep().get("claim")
+    if content is None:
+        return read_front(folder.front).claim if folder.front.is_file() else None
+    try:
+        return _CLAIM.validate_python(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, ("claim", *first["loc"])))
+        raise RecordError(f"{first['msg']} ({field} in {folder.path / 'sweep.json'}); restore the file") from None
+
+
+def _check_claim(folder: SweepFolder, begun: Claim, now: Claim) -> None:
+    for fact in FACTS:
+        if getattr(begun, fact) != getattr(now, fact):
+            raise _changed(folder, fact, getattr(begun, fact), getattr(now, fact))
+
+
+def _check_input(folder: SweepFolder, spec: Spec, data_dir: Path | None) -> None:
+    """Refuse data whose rows are encoded otherwise than ``data.json`` says, where there is one."""
+    if not (folder.path / DATA_NAME).is_file():
+        return
+    before, found = (plain(form.to_json()) for form in (read_input(folder.path), describe(spec, data_dir)))
+    if to_text(before) != to_text(found):  # the order of columns counts
+        raise _changed(folder, DATA_NAME, before, found)
+
+
+def _changed(folder: SweepFolder, name: str, before: Any, found: Any) -> RecordError:
+    """Say what differs: of mappings the first entry that does, of lists the items that are not in both."""
+    while isinstance(before, Mapping) and isinstance(found, Mapping) and list(before) == list(found):
+        key = next(key for key in before if to_text(before[key]) != to_text(found[key]))
+        name, before, found = f"{name}: {key}", before[key], found[key]
+    if isinstance(before, Mapping) and isinstance(found, Mapping):
+        before, found = list(before), list(found)
+    elif isinstance(before, list | tuple) and isinstance(found, list | tuple) and set(before) != set(found):
+        before, found = [one for one in before if one not in found], [one for one in found if one not in before]
+    return RecordError(
+        f"Expected the data that {folder.path} was begun with, got others: {name} was {before!r} and is {found!r}; "
+        "restore the data and what is declared of them, or start another sweep"
+    )

@@ -1,0 +1,161 @@
+"""What a sweep was begun with holds when it goes on, whatever has become of its data."""
+
+import json
+import random
+from datetime import datetime
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+import clipless
+from clipless.datasets.declarations import UNPAID_SOURCE
+from sweeper.begun import claim_as_begun, claimed, recorded_claim
+from sweeper.claims import STEERED, Steering
+from sweeper.errors import RecordError
+from sweeper.front import build_front
+from sweeper.inputs import DATA_NAME, describe, write_input
+from sweeper.records import TrialStatus
+from sweeper.runner import resume_sweep
+from sweeper.spec import Spec
+from sweeper.store import SweepFolder
+from sweeper.sweep_run import Options, described
+
+RANGES = {
+    "source": "survey",
+    "target": {"column": "left", "classes": ["no", "yes"]},
+    "columns": {"age": {"low": 0, "high": 120}, "ward": {"categories": ["A", "B"]}},
+}
+
+
+@pytest.fixture
+def begin(tmp_path):
+    """Begin a sweep of a table, in a folder as its driver writes it before the first trial."""
+
+    def begin(ranges, steering=None, *, trials=2, **search):
+        make = random.Random(0)
+        rows = [f"{make.randint(18, 90)},{make.choice('AB')},{make.choice(['no', 'yes'])}" for _ in range(200)]
+        (tmp_path / "t.csv").write_text("\n".join(["age,ward,left", *rows]) + "\n", encoding="utf-8")
+        declare(ranges)
+        content = {
+            "name": "t",
+            "data": {"path": "t.csv", "ranges": "ranges.yaml", "evaluation": "public"},
+            "model": {"architecture": "mlp", "width": 8},
+            "training": {"epochs": 2, "batch_size": 32, "learning_rate": {"log": [0.01, 1.0]}},
+            "privacy": {"epsilon": 3, "delta": 1e-3},
+            "search": search | ({"trials": trials} if trials else {}),
+        }
+        (tmp_path / "t.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+        spec = Spec.from_yaml(tmp_path / "t.yaml")
+        data = clipless.datasets.load(**spec.data_options())
+        folder = SweepFolder.create(tmp_path / "out", "t", datetime(2026, 1, 1))
+        claim = claimed(spec, data, steering)
+        folder.write_sweep(described(spec, Options(), claim, folder, TrialStatus.INTERRUPTED))
+        write_input(folder.path, describe(spec))
+        return SimpleNamespace(spec=spec, data=data, folder=folder, claim=claim)
+
+    def declare(ranges):
+        (tmp_path / "ranges.yaml").write_text(yaml.safe_dump(ranges, sort_keys=False), encoding="utf-8")
+
+    begin.declare = declare
+    return begin
+
+
+def without_record(begun, *, front):
+    """Make a sweep of one that was begun before claims were recorded."""
+    content = begun.folder.read_sweep()
+    del content["claim"]
+    begun.folder.write_sweep(content)
+    if front:
+        empty = {"trials": (), "points": (), "ledger": {}}
+        build_front(sweep="t", objectives=begun.spec.objectives, claim=begun.claim, **empty).write(begun.folder.front)
+
+
+@pytest.mark.parametrize("front", [False, True])
+def test_no_mark_is_washed_off_by_other_declarations(begin, front):
+    begun = begin(RANGES | {"source": UNPAID_SOURCE})
+    assert begun.claim.exploratory
+    if front:
+        without_record(begun, front=True)
+    begin.declare(RANGES)
+    with pytest.raises(RecordError, match=r"Expected the data that .* was begun with, got others: .* restore the data"):
+        resume_sweep(begun.folder.path, trials=3)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"source": "another survey"}, "public was .*survey.* and is .*another survey"),
+        (
+            {"columns": {"age": {"low": 18, "high": 90}, "ward": {"categories": ["A", "B"]}}},
+            r"data.json: rows: columns: age: low was 0.* and is 18",
+        ),
+        (
+            {"columns": {"age": {"low": 0, "high": 120}, "ward": {"categories": ["B", "A"]}}},
+            r"data.json: rows: columns: ward: categories was \['A', 'B'\] and is \['B', 'A'\]",
+        ),
+        (
+            {"columns": {"age": {"low": 0, "high": 120}, "ward": {"drop": True}}},
+            r"data.json: rows: columns: ward was \['categories'.*\] and is \['drop'\]",
+        ),
+    ],
+)
+def test_other_declarations_are_refused_before_anything_is_written(begin, change, said):
+    begun = begin(RANGES)
+    begin.declare(RANGES | change)
+    before = {path: path.read_bytes() for path in begun.folder.path.rglob("*") if path.is_file()}
+    with pytest.raises(RecordError, match=said):
+        resume_sweep(begun.folder.path)
+    assert {path: path.read_bytes() for path in begun.folder.path.rglob("*") if path.is_file()} == before
+
+
+def test_another_order_of_columns_is_refused(begin, tmp_path):
+    begun = begin(RANGES)
+    rows = [line.split(",") for line in (tmp_path / "t.csv").read_text(encoding="utf-8").splitlines()]
+    (tmp_path / "t.csv").write_text("\n".join(f"{b},{a},{c}" for a, b, c in rows) + "\n", encoding="utf-8")
+    with pytest.raises(RecordError, match=r"data.json: rows: columns was \['age', .*\] and is \['ward', .*\]"):
+        resume_sweep(begun.folder.path)
+
+
+def test_the_same_data_go_on_with_the_same_claim(begin):
+    begun = begin(RANGES)
+    assert recorded_claim(begun.folder) == begun.claim
+    assert claim_as_begun(begun.folder, begun.spec, begun.data, None) == begun.claim
+
+
+def test_what_steered_the_beginning_is_still_said_when_its_source_is_gone(begin):
+    steering = Steering((f"{STEERED} unpaid scores.",), exploratory=True)
+    begun = begin(RANGES, steering, sampler="tpe", warm_start="gone-1")
+    claim = claim_as_begun(begun.folder, begun.spec, begun.data, None)
+    assert claim.exploratory
+    assert set(claim.conditions) == set(begun.claim.conditions)
+
+
+def test_a_sweep_without_a_record_goes_on_with_what_its_front_claims_or_with_its_data(begin):
+    begun = begin(RANGES, Steering((), exploratory=True), sampler="tpe", warm_start="gone-1")
+    without_record(begun, front=False)
+    (begun.folder.path / DATA_NAME).unlink()
+    assert recorded_claim(begun.folder) is None
+    claim = claim_as_begun(begun.folder, begun.spec, begun.data, None)
+    assert not claim.exploratory
+    assert [one for one in claim.conditions if one.startswith(STEERED) and "gone-1" in one]
+    without = begun.folder.read_sweep()
+    begun.folder.write_sweep(without | {"claim": begun.claim.to_json()})
+    without_record(begun, front=True)
+    assert claim_as_begun(begun.folder, begun.spec, begun.data, None).exploratory
+
+
+def test_a_selection_that_was_cut_off_is_not_concluded_on_other_declarations(begin):
+    begun = begin(RANGES, trials=None, sampler="random", selection="private", selection_mean=5)
+    begin.declare(RANGES | {"source": "another survey"})
+    with pytest.raises(RecordError, match="public was"):
+        resume_sweep(begun.folder.path)
+
+
+def test_a_record_that_is_no_claim_is_named(begin):
+    begun = begin(RANGES)
+    path = begun.folder.path / "sweep.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(content | {"claim": content["claim"] | {"population": "many"}}), encoding="utf-8")
+    with pytest.raises(RecordError, match=r"\(claim\.population in .*sweep\.json\); restore the file"):
+        resume_sweep(begun.folder.path)
