@@ -1,14 +1,15 @@
 """The result of a sweep: every point, which are on the front, what that costs, and on which conditions.
 
 ``front.json`` is read by other tools: its schema has a version, and another version is refused rather than
-guessed.
+guessed. Its prices are those of the first ``ledger_rows`` rows of the ledger; whoever reads it here is given those of
+the ledger as it is now, which is ahead of the front while trials run, and after a kill for good.
 """
 
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from sweeper.pareto import Box, box_from_json, front_mask, hypervolume
 from sweeper.pricing import Answer
 from sweeper.records import Objective, Point, Trial
 from sweeper.rows import read_object, replace_file, to_lines
-from sweeper.store import point_to_json
+from sweeper.store import HIDDEN, point_to_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,6 +82,7 @@ class Front:
         box: where the hypervolume was measured.
         ledger: what releasing the winner, the front and everything costs.
         claim: what holds for every point.
+        ledger_rows: how many rows of the ledger are priced, ``None`` where that is not known.
     """
 
     sweep: str
@@ -92,6 +94,7 @@ class Front:
     box: Box
     ledger: Mapping[str, Answer]
     claim: Claim
+    ledger_rows: int | None = None
 
     @property
     def front_points(self) -> tuple[Point, ...]:
@@ -121,6 +124,7 @@ class Front:
             "knee": None if self.knee is None else {"trial": self.knee.trial, "epoch": self.knee.epoch},
             "ledger": {question: answer.to_json() for question, answer in self.ledger.items()},
             "claim": self.claim.to_json(),
+            "ledger_rows": self.ledger_rows,
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -176,6 +180,7 @@ def build_front(
     points: Iterable[Point],
     ledger: Mapping[str, Answer],
     claim: Claim,
+    ledger_rows: int | None = None,
     box: Box | None = None,
 ) -> Front:
     """Find the front among the points and join what a reader must know."""
@@ -192,6 +197,7 @@ def build_front(
         box=box,
         ledger=dict(ledger),
         claim=claim,
+        ledger_rows=ledger_rows,
     )
 
 
@@ -204,16 +210,17 @@ class _Content(BaseModel):
     points: tuple[Point, ...]
     ledger: dict[str, Answer]
     claim: Claim
+    ledger_rows: int | None = None
 
 
 _MARKS = TypeAdapter(list[bool])
 
 
 def read_front(path: str | Path) -> Front:
-    """Read ``front.json``.
+    """Read ``front.json``, with the prices of the ledger beside it as it is now.
 
     Raises:
-        RecordError: missing, broken, or of another schema version.
+        RecordError: missing, broken, or of another schema version; or a ledger that is ahead of it is broken.
     """
     content = read_object(Path(path))
     version = content.get("schema_version")
@@ -235,7 +242,7 @@ def read_front(path: str | Path) -> Front:
     unknown = sorted({point.trial for point in parts.points} - set(parts.trials))
     if unknown:
         raise RecordError(f"Expected every trial of a point among the trials of {path}, got {unknown[0]!r}")
-    return Front(
+    front = Front(
         sweep=parts.sweep,
         objectives=parts.objectives,
         trials=parts.trials,
@@ -245,4 +252,46 @@ def read_front(path: str | Path) -> Front:
         box=box,
         ledger=parts.ledger,
         claim=parts.claim,
+        ledger_rows=parts.ledger_rows,
     )
+    return up_to_date(front, Path(path).with_name("ledger.jsonl"))
+
+
+def up_to_date(front: Front, ledger: Path) -> Front:
+    """Return a front with the prices of its ledger as it is now.
+
+    Raises:
+        RecordError: a ledger that is ahead of the front is broken.
+    """
+    delta = next((answer.delta for answer in front.ledger.values()), None)
+    newer = None if delta is None else newer_prices(ledger, front.ledger_rows, delta)
+    return front if newer is None else replace(front, ledger=newer)
+
+
+def newer_prices(ledger: Path, rows: int | None, delta: float) -> Mapping[str, Answer] | None:
+    """Return the prices of a ledger as it is now, ``None`` if it is as far as a front says.
+
+    The ledger of a private selection that has not ended is nobody's to price.
+
+    Args:
+        ledger: the file; one that is gone has nothing newer.
+        rows: of it that the front prices.
+        delta: at which epsilon is stated.
+
+    Raises:
+        RecordError: it is ahead, and broken.
+    """
+    try:
+        status, found = ledger.stat(), ledger.read_bytes().count(b"\n")
+    except OSError:
+        return None
+    if found == rows or ledger.parent.name.startswith(HIDDEN):
+        return None
+    return _prices(ledger, (status.st_mtime_ns, status.st_size, status.st_ino), delta)
+
+
+@lru_cache(maxsize=32)
+def _prices(ledger: Path, _version: tuple[int, ...], delta: float) -> Mapping[str, Answer]:
+    from sweeper.ledger import Ledger  # its accounting takes seconds to import, and few fronts are behind
+
+    return Ledger(ledger).answers(delta)

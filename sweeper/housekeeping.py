@@ -29,9 +29,9 @@ STATEMENT_NAME = "statement.json"
 # Where processes that were killed leave what they had not finished writing.
 _UNFINISHED = ("*.partial", ".*.tmp")
 _SURELY_DEAD_SECONDS = 3600.0  # nothing takes so long to write
-# Sweeps that will not go on by themselves; an interrupted or failed one may be resumed from its state.
+# Sweeps that will not go on by themselves.
 _ENDED = (TrialStatus.COMPLETED.value, TrialStatus.STOPPED.value)
-_STATES = ("ray", "checkpoints")
+_UNENDED = (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,8 @@ def delete_sweep(folder: Path, *, runs: bool = False, forget: bool = False) -> D
 def garbage(out: Path) -> list[Removable]:
     """Return what sweeps in ``out`` no longer need; sweeps that run, or may, are left alone.
 
-    These are models that no point of a front names, the state that ended sweeps could have gone on from, and files
-    that killed processes had not finished.
+    These are models that no point names, the state of trials that have ended, and files that killed processes had not
+    finished. Trials that a stopped sweep has cut off keep theirs: it can be resumed.
 
     Raises:
         RecordError: no such folder.
@@ -181,9 +181,7 @@ def _garbage_of(folder: Path) -> Iterator[Removable]:
         return
     if info["status"] in _ENDED:
         yield from _models(folder)
-        for path in (folder / name for name in _STATES):
-            if path.is_dir() and not path.is_symlink() and any(path.iterdir()):
-                yield Removable(path, _size(path), "the sweep has ended")
+        yield from _states(folder)
     old = time.time() - _SURELY_DEAD_SECONDS
     for place in (folder, folder / "models"):
         for path in sorted(path for pattern in _UNFINISHED for path in place.glob(pattern)):
@@ -191,15 +189,43 @@ def _garbage_of(folder: Path) -> Iterator[Removable]:
                 yield Removable(path, _size(path), "never finished")
 
 
+def _states(folder: Path) -> Iterator[Removable]:
+    """Return the state of trials that have ended; none of any trial where that cannot be read."""
+    ray, checkpoints = folder / "ray", folder / "checkpoints"
+    if _has_files(ray):
+        yield Removable(ray, _size(ray), "the sweep has ended")
+    if not _has_files(checkpoints):
+        return
+    try:
+        trials = SweepFolder(folder).trials()
+    except RecordError:
+        return
+    open_ = [trial.id for trial in trials.values() if trial.status in _UNENDED]
+    kept = {path for trial in open_ for path in checkpoints.glob(f"{trial}-*")}
+    for path in sorted(set(checkpoints.iterdir()) - kept) if kept else [checkpoints]:
+        yield Removable(path, _size(path), "the trial has ended" if kept else "the sweep has ended")
+
+
+def _has_files(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and any(path.iterdir())
+
+
 def _models(folder: Path) -> Iterator[Removable]:
-    """Return the models that no point of the front names; none where the front cannot be read."""
+    """Return the models that no point names; none where front or points cannot be read.
+
+    Points count beside the front: a full disk may have refused the front, and taken them.
+    """
     front = _front(folder)
     if front is None or (folder / "models").is_symlink():
         return
-    named = {folder / str(point.model) for point in front.front_points}
+    try:
+        points = SweepFolder(folder).points().values()
+    except RecordError:
+        return
+    named = {folder / str(point.model) for point in (*front.front_points, *points) if point.model}
     for path in sorted((folder / "models").glob("*.safetensors")):
         if path not in named:
-            yield Removable(path, _size(path), "no point of the front names this model")
+            yield Removable(path, _size(path), "no point names this model")
 
 
 def _front(folder: Path) -> Front | None:

@@ -72,6 +72,10 @@ class Entry:
 class Ledger:
     """The events of one sweep, all under one neighbouring relation.
 
+    Attributes:
+        rows: how many the file has.
+        selection: the terms of a private selection, ``None`` without one.
+
     Guarantees:
         When ``open`` has returned, the event is on the disk. When it raises, no noise may be drawn.
     """
@@ -85,6 +89,7 @@ class Ledger:
         self._file = RowFile(Path(path), durable=True)
         self._entries: dict[tuple[str, int], Entry] = {}
         self._tests: list[PaidScores] = []
+        self.rows = 0
         self.selection: Terms | None = None
         for number, row in enumerate(self._file.read(), start=1):
             try:
@@ -204,6 +209,10 @@ class Ledger:
         """Whether a training of the trial was entered and not closed."""
         return any(entry.steps is None for entry in self._attempts(trial)[-1:])
 
+    def kept(self, trial: str) -> int:
+        """Return the steps of earlier attempts that the last training of a trial goes on from."""
+        return sum(entry.kept for entry in self._attempts(trial)[-1:])
+
     def _attempts(self, trial: str) -> list[Entry]:
         return [entry for entry in self._entries.values() if entry.trial == trial]
 
@@ -272,6 +281,10 @@ class Ledger:
             )
 
     def _take(self, row: Mapping[str, Any]) -> None:
+        self._enter(row)
+        self.rows += 1
+
+    def _enter(self, row: Mapping[str, Any]) -> None:
         if row.get("record") == "selection":
             self.selection = self._joined(row)
             return

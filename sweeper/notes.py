@@ -4,16 +4,13 @@
 once, one after another.
 """
 
-import contextlib
-import fcntl
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sweeper.errors import RecordError, SweeperError
-from sweeper.rows import RowFile
+from sweeper.rows import RowFile, append_alone
 from sweeper.store import SweepFolder
 from sweeper.tracked import NOTE_TAG, destination_of, set_tags
 
@@ -114,24 +111,9 @@ def _append(folder: Path, trial: str, content: dict[str, str]) -> dict[str, obje
     if trial not in trials:
         known = f"{next(iter(trials))} to {list(trials)[-1]}" if trials else "none yet"
         raise RecordError(f"Expected a trial of {folder}, got {trial!r}; it has {known}")
-    with _alone(folder):
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        RowFile(folder / NOTES_NAME, durable=True).append({"trial": trial, "at": now, **content})
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    append_alone(folder / NOTES_NAME, {"trial": trial, "at": now, **content}, durable=True)
     return info
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait until nobody else writes notes; a killed process lets go by itself."""
-    try:
-        file = (folder / NOTES_NAME).open("a")
-    except OSError as error:
-        raise RecordError(
-            f"Cannot write {folder / NOTES_NAME}: {error.strerror or error}; check permissions"
-        ) from error
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _send(folder: Path, info: dict[str, object], trial: str, tags: dict[str, str]) -> str | None:

@@ -62,6 +62,16 @@ def drawn_by(plan: Mapping[str, Any], epoch: int) -> int:
     return int(plan["repeats"]) * steps_by(plan, epoch) if epoch else 0
 
 
+def epochs_of(plan: Mapping[str, Any], drawn: int) -> int:
+    """Return how many epochs a trial has begun whose repeats have made so many releases together.
+
+    Args:
+        plan: as a trial reports it; an empty one has no epochs.
+        drawn: releases of all repeats, of which none is more than one epoch ahead.
+    """
+    return next((epoch for epoch in range(int(plan.get("epochs", 0)) + 1) if drawn_by(plan, epoch) >= drawn), 0)
+
+
 def whole_event(plan: Mapping[str, Any]) -> PoissonGaussian:
     """Return what a trial plans to spend: the releases of all its repeats, one mechanism."""
     event = PoissonGaussian.from_json(plan["event"])

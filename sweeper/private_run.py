@@ -173,7 +173,13 @@ def _write_front(
     trials = () if trial is None else (trial,)
     answers = ledger.answers(spec.privacy.delta)
     front = build_front(
-        sweep=spec.name, objectives=spec.objectives, trials=trials, points=points, ledger=answers, claim=claim
+        sweep=spec.name,
+        objectives=spec.objectives,
+        trials=trials,
+        points=points,
+        ledger=answers,
+        claim=claim,
+        ledger_rows=ledger.rows,
     )
     front.write(folder.front)
 

@@ -24,7 +24,7 @@ from sweeper.ledger import Ledger
 from sweeper.mlflow_names import metric_names
 from sweeper.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.pareto import FrontArchive
-from sweeper.pricing import drawn_by, round_up, whole_event
+from sweeper.pricing import drawn_by, epochs_of, round_up, whole_event
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.repricing import Repricer
 from sweeper.scheduling import make_scheduler
@@ -67,6 +67,7 @@ class Recorder:
         self._archive = FrontArchive(spec.objectives)
         self._scheduler = make_scheduler(spec.search, spec.objectives)
         self._pending: dict[tuple[str, int], Point] = {}
+        self._half_priced: set[tuple[str, int]] = set()  # settled at the first accountant's upper bound
         self._write_at = -math.inf
         self._stopping: dict[str, str] = {}
         self.trials: dict[str, Trial] = folder.trials()
@@ -105,7 +106,7 @@ class Recorder:
             if self._ledger.is_open(trial.id):
                 self._close_at(trial, self._most_epochs(trial, rebooted))
             if self._scheduler is not None:
-                self._scheduler.begin(trial.id, trial.plan["epsilon_curve"])
+                self._scheduler.begin(trial.id, trial.plan["epsilon_curve"], number=_number(trial.id))
         last: dict[str, str] = {}  # why a trial ended that was decided on last
         for point in self.points.values():
             reported = _as_reported(point)
@@ -116,7 +117,7 @@ class Recorder:
                 self._repricer.order(point.trial, plan)
                 self._pending[point.key] = point
         self._archive.add(point for point in self.points.values() if point.key not in self._pending)
-        self._search.skip(max((int(trial.removeprefix("t")) for trial in self.trials), default=0))
+        self._search.skip(max(map(_number, self.trials), default=0))
         for trial in list(self.trials.values()):
             self._end_if_done(trial, last.get(trial.id, ""))
 
@@ -145,6 +146,8 @@ class Recorder:
     def _close_at(self, trial: Trial, begun: int) -> None:
         """Close the last training of a trial, with the noise that it can have drawn in so many epochs."""
         plan = trial.plan or {}
+        # It may have gone on from an epoch whose row was lost with the machine.
+        begun = max(begun, epochs_of(plan, self._ledger.kept(trial.id)))
         self._ledger.close(trial.id, drawn_by(plan, begun), scored=scored_by(plan, begun))
 
     def on_start(self, trial: str, config: Mapping[str, Any]) -> None:
@@ -198,7 +201,7 @@ class Recorder:
         self._tracker.tag(trial, {f"sweeper.{name}": text for name, text in placed.items()})
         self._save(replace(self.trials[trial], plan=plan, placed=placed))
         if self._scheduler is not None:
-            self._scheduler.begin(trial, plan["epsilon_curve"])
+            self._scheduler.begin(trial, plan["epsilon_curve"], number=_number(trial))
         return None
 
     def _track_plan(self, trial: str, plan: Mapping[str, Any]) -> None:
@@ -272,13 +275,16 @@ class Recorder:
         """Give pending points their smaller epsilon as curves arrive, and keep the models of the front only.
 
         Args:
-            all_: settle the others too, at the first accountant's upper bound, as an interrupted sweep does.
+            all_: settle the others too, at the first accountant's upper bound, as an interrupted sweep does; a later
+                run may bring them to the front, so their models are kept.
         """
         settled = []
         for point in list(self._pending.values()):
             ready = self._repricer.ready(point.trial)
             if not (ready or all_):
                 continue
+            if not ready:
+                self._half_priced.add(point.key)
             try:
                 settled.append(self._repricer.reprice(point) if ready else point)
             except AccountantsDisagreeError as error:
@@ -302,6 +308,7 @@ class Recorder:
             points=self.points.values(),
             ledger=answers,
             claim=self._claim,
+            ledger_rows=self._ledger.rows,
         )
 
     def write_front_now_and_then(self) -> None:
@@ -337,6 +344,7 @@ class Recorder:
         self._repricer.close()
         self._folder.flush()
         kept = {point.model for point in self._archive.points}
+        kept |= {self.points[key].model for key in self._half_priced}
         for file in (self._folder.path / "models").iterdir():
             if f"models/{file.name}" not in kept:
                 file.unlink(missing_ok=True)
@@ -345,12 +353,12 @@ class Recorder:
 
     def _take(self, settled: list[Point]) -> None:
         _, left = self._archive.add(settled)
-        on_front = {point.key for point in self._archive.points}
+        keeping = {point.key for point in self._archive.points} | self._half_priced
         for point in settled:
-            self._save_point(point if point.key in on_front else self._without_model(point))
+            self._save_point(point if point.key in keeping else self._without_model(point))
             self._tracker.log(point.trial, point.epoch, _metrics(point))
-        for point in left:
-            self._save_point(self._without_model(self.points[point.key]))
+        for key in (point.key for point in left if point.key not in keeping):
+            self._save_point(self._without_model(self.points[key]))
 
     def _withdraw(self, point: Point, reason: str) -> None:
         self._without_model(point)
@@ -374,6 +382,10 @@ class Recorder:
     def _save_point(self, point: Point) -> None:
         self.points[point.key] = point
         self._folder.save_point(point)
+
+
+def _number(trial: str) -> int:
+    return int(trial.removeprefix("t"))
 
 
 def _as_reported(point: Point) -> Point:

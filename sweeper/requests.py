@@ -1,7 +1,7 @@
 """What others ask of a running sweep: to stop, to stop one trial, to try a configuration next.
 
-Whoever asks appends a row to ``requests.jsonl``; the driver looks there twice a second. A configuration that is asked
-for waits in the file until it is tried, in a later run of the sweep too.
+Whoever asks appends a row to ``requests.jsonl``, one after another; the driver looks there twice a second. A
+configuration that is asked for waits in the file until it is tried, in a later run of the sweep too.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any
 
 from sweeper.driving import is_driven
 from sweeper.errors import RecordError
-from sweeper.rows import RowFile
+from sweeper.rows import RowFile, append_alone
 from sweeper.search_settings import Selection
 from sweeper.spec import Spec
 from sweeper.store import SweepFolder
@@ -125,4 +125,4 @@ def selects_privately(content: Mapping[str, Any]) -> bool:
 
 
 def _append(folder: Path, row: Mapping[str, Any]) -> None:
-    RowFile(folder / NAME).append(row)
+    append_alone(folder / NAME, row)

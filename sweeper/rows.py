@@ -5,9 +5,11 @@ nothing is guessed. JSON has no infinity and no NaN: they are written as the tex
 ``"-Infinity"`` and ``"NaN"``, which ``float`` reads back.
 """
 
+import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
@@ -49,7 +51,7 @@ def _items(value: Any) -> str:
 
 
 class RowFile:
-    """One append-only file with one writer.
+    """One append-only file with one writer; where there may be more, see `append_alone`.
 
     Args:
         path: of the file; it need not exist.
@@ -138,6 +140,33 @@ class RowFile:
             _write_at(handle, b"\n", size)
             size += 1
         return size
+
+
+def append_alone(path: Path, row: Mapping[str, Any], *, durable: bool = False) -> None:
+    """Write one row at the end of a file that several processes write to, one after another.
+
+    Args:
+        path: of the file; it need not exist.
+        row: what to write.
+        durable: it is on the disk before this returns.
+
+    Raises:
+        RecordError: it could not be written.
+    """
+    with _alone(path):
+        RowFile(path, durable=durable).append(row)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait until nobody else writes the file; a killed process lets go by itself."""
+    try:
+        file = path.open("a")
+    except OSError as error:
+        raise RecordError(f"Cannot write {path}: {error.strerror or error}; check permissions") from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def parse_lines(content: bytes, path: Path, first: int = 1) -> list[dict[str, Any]]:

@@ -101,7 +101,7 @@ class RungScheduler:
         order: how trials are compared at a rung; ``front`` projects after every epoch too.
         eta: one in eta goes on, at least 2.
         grace: epochs before the first rung of the first bracket, and before the first projection.
-        brackets: sets of rungs, ``grace * eta**(b + k)`` for bracket b; trials join them in turn.
+        brackets: sets of rungs, ``grace * eta**(b + k)`` for bracket b; trials join them in turn, by their numbers.
     """
 
     def __init__(
@@ -125,10 +125,16 @@ class RungScheduler:
         self._utility = next(i for i, objective in enumerate(self._objectives) if objective.name != "epsilon")
         self._margins = Margins(0.0 if self._maximised(self._utility) else 1.0)
 
-    def begin(self, trial: str, curve: Sequence[float]) -> None:
-        """Take in a trial before its first epoch, with its epsilon after each planned one."""
+    def begin(self, trial: str, curve: Sequence[float], *, number: int = 1) -> None:
+        """Take in a trial before its first epoch.
+
+        Args:
+            trial: its id.
+            curve: its epsilon after each planned epoch.
+            number: of the trial in its sweep, from 1; whenever it begins, it joins the bracket of its number.
+        """
         if trial not in self._trials:
-            self._trials[trial] = _Progress(len(self._trials) % self._brackets, tuple(curve))
+            self._trials[trial] = _Progress((number - 1) % self._brackets, tuple(curve))
 
     def judge(self, point: Point) -> Decision | None:
         """Take in an epoch and decide; None where there is nothing to decide. An epoch seen before changes nothing."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clipless.errors import CliplessError
-from sweeper.card import Card, make_card
+from sweeper.card import Card, charged_to, make_card
 from sweeper.errors import RecordError, SweeperError
 from sweeper.front import Front, read_front
 from sweeper.pick import pick
@@ -43,6 +43,8 @@ class Picked:
     def write(self, folder: Path, data_dir: Path | None = None) -> str | None:
         """Write ``model.safetensors``, ``card.md``, ``card.json``, ``config.json`` and ``data.json`` into ``folder``.
 
+        Those of an earlier model go first and the card comes last: whatever fails, no card lies beside another model.
+
         Args:
             folder: made if it does not exist.
             data_dir: local copies of data sets, for ``data.json``, which says how new rows are encoded.
@@ -55,22 +57,27 @@ class Picked:
         """
         if not self.model_path.is_file():
             raise RecordError(f"Expected the model of the point in {self.model_path}, found none; restore the file")
+        from sweeper.inputs import DATA_NAME, write_input
+
+        trouble, form = None, None
+        try:
+            form = self.sweep.input_format(data_dir)
+        except (SweeperError, CliplessError) as error:
+            trouble = str(error)
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            for name in ("card.json", "card.md", "config.json", DATA_NAME):
+                (folder / name).unlink(missing_ok=True)
             shutil.copyfile(self.model_path, folder / "model.safetensors")
         except OSError as error:
             raise RecordError(
                 f"Cannot write {folder}: {error.strerror or error}; choose another with --output"
             ) from error
-        self.card.write(folder)
         replace_file(folder / "config.json", to_text(self.trial.config, indent=2) + "\n")
-        from sweeper.inputs import write_input
-
-        try:
-            write_input(folder, self.sweep.input_format(data_dir))
-        except (SweeperError, CliplessError) as error:
-            return str(error)
-        return None
+        if form is not None:
+            write_input(folder, form)
+        self.card.write(folder)
+        return trouble
 
 
 class Sweep:
@@ -134,6 +141,7 @@ class Sweep:
             point=point,
             claim=front.claim,
             ledger=front.ledger,
+            attempts=charged_to(trial.id, self.folder.ledger),
             last_epoch=max(other.epoch for other in front.points if other.trial == trial.id),
         )
         return Picked(point, trial, card, self.directory / point.model, self)

@@ -2,14 +2,17 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from sweeper.errors import RecordError
 from sweeper.front import build_front, read_front
+from sweeper.ledger import Ledger
 from sweeper.pareto import hypervolume
 from sweeper.pricing import Answer
 from sweeper.records import Trial, TrialStatus
+from sweeper.store import HIDDEN
 
 LEDGER = {q: Answer(epsilon=9.5, delta=1e-4, events=2, statement=f"{q}.") for q in ("winner", "front", "everything")}
 
@@ -189,3 +192,62 @@ def test_the_table_is_a_data_frame(front):
     assert frame.shape[0] == 5
     assert frame.loc[frame["on_front"], "accuracy"].max() == 0.95
     assert list(frame.columns[:4]) == ["trial", "epoch", "on_front", "epsilon"]
+
+
+@pytest.fixture
+def spent(front, event, tmp_path):
+    """A front of two trainings in a folder whose ledger has one more."""
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    for trial in ("t0001", "t0002"):
+        ledger.open(trial, event)
+    front = replace(front, ledger=ledger.answers(1e-4), ledger_rows=ledger.rows)
+    front.write(tmp_path / "front.json")
+    ledger.open("t0003", event)
+    return front, ledger
+
+
+def test_prices_are_those_of_the_ledger_and_points_those_of_the_file(spent, tmp_path):
+    front, ledger = spent
+    again = read_front(tmp_path / "front.json")
+    assert again.ledger == ledger.answers(1e-4)
+    assert again.ledger["everything"].events == 3
+    assert again.points[:4] == front.points[:4]
+    assert again.on_front == front.on_front
+
+
+@pytest.mark.parametrize("rows", [None, 2], ids=["of before the number was kept", "of before"])
+def test_a_ledger_that_a_front_may_not_hold_is_priced_again(spent, tmp_path, rows):
+    front, ledger = spent
+    replace(front, ledger_rows=rows).write(tmp_path / "front.json")
+    assert read_front(tmp_path / "front.json").ledger == ledger.answers(1e-4)
+    ledger.close("t0003", 5)
+    ledger.open("t0003", ledger.entries()[0].event)
+    assert read_front(tmp_path / "front.json").ledger["everything"].events == 4
+
+
+def test_the_prices_of_a_front_that_holds_its_whole_ledger_stand(spent, tmp_path, monkeypatch):
+    front, ledger = spent
+    monkeypatch.setattr(Ledger, "answers", lambda *_, **__: pytest.fail("priced"))
+    replace(front, ledger_rows=ledger.rows).write(tmp_path / "front.json")
+    assert read_front(tmp_path / "front.json").ledger == front.ledger
+    ledger._file.path.unlink()
+    assert read_front(tmp_path / "front.json").ledger == front.ledger
+
+
+def test_a_row_that_a_kill_has_torn_is_no_row(spent, tmp_path):
+    front, ledger = spent
+    with (tmp_path / "ledger.jsonl").open("a") as file:
+        file.write('{"record": "op')
+    assert Ledger(tmp_path / "ledger.jsonl").rows == ledger.rows == 3
+    assert read_front(tmp_path / "front.json").ledger == ledger.answers(1e-4)
+    replace(front, ledger_rows=3).write(tmp_path / "front.json")
+    assert read_front(tmp_path / "front.json").ledger == front.ledger
+
+
+def test_the_ledger_of_a_private_selection_that_runs_is_not_priced(spent, tmp_path):
+    front, _ = spent
+    hidden = tmp_path / f"{HIDDEN}x"
+    hidden.mkdir()
+    for name in ("front.json", "ledger.jsonl"):
+        (hidden / name).write_bytes((tmp_path / name).read_bytes())
+    assert read_front(hidden / "front.json").ledger == front.ledger

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from sweeper.driving import driving
 from sweeper.errors import RecordError, SweeperError
 from sweeper.front import read_front
 from sweeper.housekeeping import SPENT_NAME, check_not_running, delete_sweep, garbage, remove
+from sweeper.ledger import Ledger
+from sweeper.records import TrialStatus
 from sweeper.store import SweepFolder
 
 
@@ -47,6 +50,15 @@ def test_a_deletion_keeps_what_was_spent_and_claimed(folder):
     assert statement["claim"] == front.claim.to_json()
     assert statement["ledger"] == {question: answer.to_json() for question, answer in front.ledger.items()}
     assert not garbage(folder.parent)
+
+
+def test_what_a_killed_sweep_spent_is_stated_in_full(folder, event):
+    ledger = Ledger(folder / "ledger.jsonl")
+    ledger.open("t0009", event)
+    statement = json.loads((delete_sweep(folder).kept / "statement.json").read_text())
+    answers = ledger.answers(1e-4)
+    assert statement["ledger"] == {question: answer.to_json() for question, answer in answers.items()}
+    assert statement["ledger"]["everything"]["events"] == 4
 
 
 def test_the_ledger_is_kept_before_the_first_file_goes(folder, monkeypatch):
@@ -217,6 +229,32 @@ def test_what_ended_sweeps_do_not_need_is_listed_and_then_removed(folder, litter
 def test_a_sweep_that_may_be_resumed_keeps_models_and_state(folder, status):
     mark(folder, status=status)
     assert {one.why for one in garbage(folder.parent)} == {"never finished"}
+
+
+@pytest.mark.parametrize("status", [TrialStatus.RUNNING, TrialStatus.INTERRUPTED])
+def test_a_stopped_sweep_keeps_the_checkpoints_of_trials_that_it_cut_off(folder, status):
+    mark(folder, status="stopped")
+    sweep = SweepFolder(folder)
+    sweep.save_trial(replace(sweep.trials()["t0002"], status=status))
+    kept = [old(folder / "checkpoints" / f"t0002-{repeat}.safetensors") for repeat in (0, 1)]
+    ended = old(folder / "checkpoints" / "t0001-0.safetensors")
+    found = garbage(folder.parent)
+    assert [(one.path, one.why) for one in found] == [(ended, "the trial has ended")]
+    remove(found)
+    assert all(path.is_file() for path in kept)
+    with (folder / "trials.jsonl").open("ab") as file:
+        file.write(b"broken\n")
+    assert not garbage(folder.parent)
+
+
+def test_models_stay_that_points_name_where_a_full_disk_refused_the_front(folder):
+    front = read_front(folder / "front.json")
+    replace(front, points=(), on_front=frozenset()).write(folder / "front.json")
+    assert not garbage(folder.parent)
+    unnamed = old(folder / "models" / "t0009-1.safetensors")
+    assert [one.path for one in garbage(folder.parent)] == [unnamed]
+    (folder / "points.jsonl").write_bytes(b"broken\n")
+    assert not garbage(folder.parent)
 
 
 @pytest.mark.usefixtures("littered")

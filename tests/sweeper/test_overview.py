@@ -8,6 +8,7 @@ from rich.console import Console
 
 from sweeper.comparison import compare
 from sweeper.front import build_front
+from sweeper.ledger import Ledger
 from sweeper.overview import SHOWN_POINTS, SHOWN_REASONS, comparison_view, sweep_view, sweeps_table
 from sweeper.pricing import Answer
 from sweeper.records import TrialStatus
@@ -55,6 +56,16 @@ def test_every_sweep_is_a_row(make):
     first, second = shown.splitlines()[1:]
     assert first.split()[1:] == ["completed", "2", "2", f"{Sweep(make('x').path).front().hypervolume:.3f}"]
     assert second.split()[1] == "running"
+
+
+def test_a_killed_sweep_is_shown_with_what_its_ledger_holds(make, event):
+    folder = make(status="running")
+    ledger = Ledger(folder.ledger)
+    for trial in ("t0001", "t0002", "t0003"):
+        ledger.open(trial, event)
+    shown = text(sweep_view(Sweep(folder.path)))
+    assert "epsilon 3." not in shown
+    assert all(answer.statement in shown for answer in ledger.answers(1e-4).values())
 
 
 def test_a_sweep_that_cannot_be_read_says_so_and_does_not_hide_the_others(make):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.pricing import round_up
+from sweeper.pricing import epochs_of, round_up
 
 
 @given(st.floats(0, 1e12), st.integers(1, 8))
@@ -20,3 +20,10 @@ def test_no_printed_epsilon_is_below_the_true_one(epsilon, digits):
 )
 def test_an_epsilon_is_printed_plainly(epsilon, text):
     assert round_up(epsilon) == text
+
+
+@pytest.mark.parametrize(("drawn", "epochs"), [(0, 0), (1, 1), (14, 1), (15, 2), (24, 2), (50, 0)])
+def test_epochs_are_begun_by_the_repeat_that_is_ahead(drawn, epochs):
+    plan = {"epochs": 3, "steps_per_epoch": 5, "preliminary_steps": 2, "repeats": 2}
+    assert epochs_of(plan, drawn) == epochs
+    assert epochs_of({}, 0) == 0

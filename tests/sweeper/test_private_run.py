@@ -227,6 +227,10 @@ def test_the_folder_that_is_left_holds_the_winner_and_nothing_of_the_others(play
     assert ran.folder.trials()["t0001"].config["training"]["learning_rate"] in learning_rate.values()
 
 
+def test_the_front_of_a_winner_says_nothing_of_the_number_of_candidates(play):
+    assert read_front(play().folder.front).ledger_rows == 1
+
+
 def test_the_ledger_has_one_row_which_prices_the_winner_and_nothing_else(play):
     ran = play()
     (row,) = ran.folder.ledger.read_text().splitlines()

@@ -261,6 +261,37 @@ def test_an_interrupted_sweep_keeps_the_first_price_of_what_is_not_there(kept, p
     assert [point.key for point in kept.recorder.archive.points] == [("t0001", 1)]
 
 
+def test_an_interrupted_sweep_keeps_the_models_of_points_that_wait_for_their_price(kept, plan_row, monkeypatch):
+    """By its first price t0001 is behind t0002, by its second one it is not."""
+    monkeypatch.setattr(repricing.Repricer, "ready", lambda _, trial: trial == "t0002" or kept.pld.open.is_set())
+    monkeypatch.setattr(repricing.Repricer, "reprice", lambda _, point: priced(point, {"t0002": 0.95}))
+    search = make_search(kept.spec, kept.folder)
+    for _ in range(2):
+        search.ask()
+    first = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
+    begun = [*EVENTS[:3], ("on_plan", "t0002")]
+    play(kept, first, plan_row, [*begun, ("on_epoch", "t0002", 1, 0.6), ("on_epoch", "t0001", 1, 0.55)])
+    for trial in ("t0001", "t0002"):
+        first.on_end(trial, TrialStatus.INTERRUPTED, "interrupted", 1)
+    first.settle(all_=True)
+    assert {point.key for point in first.archive.points} == {("t0002", 1)}
+    kept.pld.open.set()
+    first.close()
+    second, _ = take_up(kept)
+    while second.waiting:
+        second.settle()
+    second.close()
+    front = {point.key: point.model for point in second.archive.points}
+    assert set(front) == {("t0001", 1), ("t0002", 1)}
+    assert models(kept) == ["t0001-1.safetensors", "t0002-1.safetensors"]
+    assert sorted(front.values()) == [f"models/{name}" for name in models(kept)]
+
+
+def priced(point, second):
+    pld = second.get(point.trial, 0.9)
+    return replace(point, values={**point.values, "epsilon": pld}, accountants={**point.accountants, "pld": pld})
+
+
 def test_under_replace_one_the_first_price_is_the_other_accountants(kept, plan_row):
     plan_row["plan"] = plan_row["plan"] | {"relation": "replace-one"}
     begin(kept, plan_row)
@@ -351,6 +382,19 @@ def test_the_front_is_priced_by_what_the_ledger_holds(kept, plan_row, claim):
     assert kept.recorder.front(tight=True).ledger == ledger.answers(1e-4, tight=True)
     assert front.claim is claim
     assert {id_: trial.noise_multiplier for id_, trial in front.trials.items()} == {"t0001": 2.0, "t0002": 2.0}
+
+
+def test_after_a_kill_the_front_is_priced_by_what_the_ledger_holds(kept, plan_row):
+    begin(kept, plan_row)
+    kept.recorder.write_front_now_and_then()
+    begin(kept, plan_row, "t0002")
+    kept.recorder.on_end("t0002", TrialStatus.COMPLETED, "", 2)
+    front = read_front(kept.folder.front)
+    assert set(front.trials) == {"t0001"}
+    assert front.ledger == Ledger(kept.folder.ledger).answers(1e-4)
+    assert front.ledger["winner"].events == 2
+    kept.recorder.front().write(kept.folder.front)
+    assert read_front(kept.folder.front).ledger_rows == 3
 
 
 def test_runs_are_noted_when_the_store_has_made_them(kept, plan_row):
@@ -475,6 +519,24 @@ def test_a_trial_that_was_to_end_when_the_driver_died_is_ended(kept, plan_row):
         each.close()
 
 
+@pytest.mark.parametrize("kept", [HYPERBAND | {"brackets": 2}], indirect=True)
+def test_after_a_kill_trials_are_in_the_brackets_they_were_in(kept, plan_row):
+    plan_row["plan"] |= {"epochs": 3}
+    search = make_search(kept.spec, kept.folder)
+    for _ in range(3):
+        search.ask()
+    first = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
+    starts = [("on_start", f"t000{i}") for i in (1, 2, 3)]
+    plans = [("on_plan", f"t000{i}") for i in (2, 1, 3)]
+    play(kept, first, plan_row, [*starts, *plans, ("on_epoch", "t0002", 1, 0.9), ("on_epoch", "t0003", 1, 0.85)])
+    second, _ = take_up(kept)
+    to_come = [("on_epoch", "t0001", 1, 0.5), ("on_epoch", "t0002", 2, 0.9), ("on_epoch", "t0003", 2, 0.86)]
+    assert decided(second, to_come) == decided(first, to_come)
+    kept.pld.open.set()
+    for each in (first, second):
+        each.close()
+
+
 @pytest.mark.parametrize(("rebooted", "steps"), [(False, 10), (True, 50)])
 def test_a_trial_that_ran_when_the_driver_died_is_charged_what_it_can_have_drawn(rebooted, steps, kept, plan_row):
     search = make_search(kept.spec, kept.folder)
@@ -492,6 +554,45 @@ def test_a_trial_that_ran_when_the_driver_died_is_charged_what_it_can_have_drawn
     kept.pld.open.set()
     for each in (first, second):
         each.close()
+
+
+@pytest.mark.parametrize("died", ["process", "driver"])
+def test_a_trial_that_went_on_from_an_epoch_whose_row_was_lost_is_charged_that_epoch(kept, plan_row, died):
+    """The power went: points are gone, a checkpoint of epoch 2 is not. Then its process dies, or the driver does."""
+    search = make_search(kept.spec, kept.folder)
+    search.ask()
+    first = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
+    play(kept, first, plan_row, [*EVENTS[:2], ("on_epoch", "t0001", 1, 0.5), ("on_epoch", "t0001", 2, 0.6)])
+    (kept.path / "points.jsonl").write_text("")
+    last, _ = take_up(kept, rebooted=True)
+    last.on_start("t0001", {})
+    last.on_plan("t0001", plan_row | {"attempt": "b", "kept": 10})
+    if died == "process":
+        last.on_restart("t0001", 1)
+    else:
+        last, _ = take_up(kept)
+    assert [entry.steps for entry in Ledger(kept.folder.ledger).entries()] == [50, 0], (
+        "it may not draw before it reports"
+    )
+    last.on_start("t0001", {})
+    assert last.on_plan("t0001", plan_row | {"attempt": "c", "kept": 10}) is None
+    last.on_epoch("t0001", epoch_row(kept, "t0001", 2, 0.6))
+    last.on_restart("t0001", 3)
+    assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [50, 0, 40]
+    assert Ledger(kept.folder.ledger).entries()[-1].steps == 5
+    kept.pld.open.set()
+    for each in (first, last):
+        each.close()
+
+
+def test_repeats_that_went_on_from_different_epochs_are_charged_the_later_one(kept, plan_row):
+    plan_row["plan"] |= {"repeats": 2}
+    begin(kept, plan_row)
+    kept.recorder.on_restart("t0001", 3)
+    kept.recorder.on_start("t0001", {})
+    kept.recorder.on_plan("t0001", plan_row | {"attempt": "b", "kept": 15})
+    kept.recorder.on_restart("t0001", 1)
+    assert [entry.steps for entry in Ledger(kept.folder.ledger).entries()] == [30, 5]
 
 
 def test_a_trial_that_begins_anew_is_charged_twice(kept, plan_row):

@@ -1,6 +1,7 @@
 """What others ask of a running sweep, and what a trial's log says."""
 
 import json
+import multiprocessing
 import shutil
 from pathlib import Path
 
@@ -47,6 +48,22 @@ def test_a_later_run_tries_what_waits_and_has_not_to_stop(folder):
     later = Requests(folder)
     assert later.earlier == [{"training.learning_rate": 0.05}]
     assert later.look() == News()
+
+
+def ask_many(folder, who):
+    for i in range(20):
+        enqueue(folder, {"training.learning_rate": 0.03 + who / 100 + i / 10000})
+
+
+def test_several_people_may_ask_at_once(folder):
+    context = multiprocessing.get_context("fork")
+    people = [context.Process(target=ask_many, args=(folder, who)) for who in range(3)]
+    for person in people:
+        person.start()
+    for person in people:
+        person.join()
+    asked = [row["training.learning_rate"] for row in Requests(folder).earlier]
+    assert sorted(asked) == sorted(0.03 + who / 100 + i / 10000 for who in range(3) for i in range(20))
 
 
 def test_only_what_runs_can_be_stopped(folder, tmp_path):

@@ -144,7 +144,7 @@ def rungs(bracket_of, epochs=28, **options):
     made, found = scheduler(**options), []
     for trial in range(bracket_of + 1):
         name = f"t{trial}"
-        made.begin(name, [1.0 + e for e in range(epochs)])
+        made.begin(name, [1.0 + e for e in range(epochs)], number=trial + 1)
     for epoch in range(1, epochs + 1):
         decision = made.judge(point(name, float(epoch), 1.0, epoch=epoch))
         if decision is not None:
@@ -165,6 +165,15 @@ def rungs(bracket_of, epochs=28, **options):
 )
 def test_rungs_grow_by_eta_and_brackets_start_later(options, bracket, expected):
     assert rungs(bracket, **options) == expected
+
+
+@pytest.mark.parametrize("begun", [(1, 2), (2, 1), (2,)])
+def test_a_trial_joins_the_bracket_of_its_number_whenever_it_begins(begun):
+    made = scheduler(brackets=2)
+    for number in begun:
+        made.begin(f"t{number}", [1.0] * EPOCHS, number=number)
+    assert made.judge(point("t2", 1.0, 0.9)) is None
+    assert 1 not in begun or made.judge(point("t1", 1.0, 0.9)).rung == 1
 
 
 def test_nothing_is_decided_after_the_last_epoch():
@@ -217,7 +226,7 @@ def test_after_one_epoch_a_trial_may_gain_a_fifth_per_unit_of_log_epoch():
         made = scheduler(brackets=2)  # the second bracket has no rung at epoch 1
         made.begin("front", [0.5] * 9)
         made.judge(point("front", 0.5, 0.9, epoch=9))
-        made.begin("t", [1.0, 2.0, 3.0, 4.0])
+        made.begin("t", [1.0, 2.0, 3.0, 4.0], number=2)
         ends.append(made.judge(point("t", 1.0, accuracy)) is not None)
     assert ends == [True, False]
 
@@ -273,14 +282,14 @@ events_ = st.lists(st.tuples(st.integers(0, 5), shares, shares), min_size=1, max
 
 
 def decided(events, order, *, begin_first=False, twice=False):
-    """Decisions about a log of events, trials begun as they come or all at once."""
+    """Decisions about a log of events, trials begun as they come or all at once, in the order of their numbers."""
     made, epochs, log = scheduler(THREE, order=order, brackets=2), {}, []
     curve = [0.5 + 0.2 * e for e in range(30)]
-    for name in dict.fromkeys(f"t{trial}" for trial, _, _ in events if begin_first):
-        made.begin(name, curve)
+    for trial in sorted({trial for trial, _, _ in events if begin_first}):
+        made.begin(f"t{trial}", curve, number=trial)
     for trial, accuracy, certified in events:
         name = f"t{trial}"
-        made.begin(name, curve)
+        made.begin(name, curve, number=trial)
         epochs[name] = epochs.get(name, 0) + 1
         if epochs[name] <= 30:
             one = point(name, curve[epochs[name] - 1], accuracy, certified, epochs[name])

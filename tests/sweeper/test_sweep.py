@@ -1,7 +1,10 @@
 """A sweep on disk, as users hold it."""
 
+import errno
 import json
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +12,8 @@ import clipless
 from sweeper.errors import PickError, RecordError
 from sweeper.front import read_front
 from sweeper.inputs import read_input
+from sweeper.ledger import Ledger
+from sweeper.predict import load_predictor
 from sweeper.store import SweepFolder
 from sweeper.sweep import Sweep, load
 
@@ -64,6 +69,46 @@ def test_a_picked_point_is_written_with_what_must_travel_with_it(sweep, tmp_path
     assert (folder / "card.md").read_text(encoding="utf-8") == picked.card.to_markdown()
     assert json.loads((folder / "config.json").read_text(encoding="utf-8")) == picked.trial.config
     assert (folder / "model.safetensors").read_bytes() == picked.model_path.read_bytes()
+
+
+def test_a_card_states_what_the_ledger_holds(sweep, event):
+    ledger = Ledger(sweep.folder.ledger)
+    ledger.open("t0009", event)
+    card = sweep.pick().card.to_json()
+    assert card["ledger"] == {question: answer.to_json() for question, answer in ledger.answers(1e-4).items()}
+    assert card["ledger"]["winner"]["events"] == 4
+
+
+@pytest.mark.parametrize("refused", ["model.safetensors", "config.json", "data.json", "card.md", "card.json"])
+def test_whatever_fails_no_card_lies_beside_another_model(sweep, tmp_path, monkeypatch, refused):
+    first, *_, last = sweep.front().front_points
+    folder = tmp_path / "taken"
+    earlier = sweep.pick(max_epsilon=first.values["epsilon"])
+    earlier.write(folder)
+    later = replace(earlier, point=last, model_path=sweep.directory / last.model)
+    refuse(monkeypatch, refused)
+    with pytest.raises(RecordError, match="No space left"):
+        later.write(folder)
+    assert not (folder / "card.json").exists()
+    assert not (folder / "card.md").exists() or (folder / "card.md").read_text() == later.card.to_markdown()
+    with pytest.raises(RecordError, match=r"Expected .*data\.json|Cannot read .*card\.json"):
+        load_predictor(folder)
+    monkeypatch.undo()
+    assert later.write(folder) is None
+    assert (folder / "model.safetensors").read_bytes() == later.model_path.read_bytes()
+
+
+def refuse(monkeypatch, name):
+    """Let a full disk refuse a file of this name."""
+    opened, copied = Path.open, shutil.copyfile
+
+    def full():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(
+        Path, "open", lambda path, *a, **k: full() if f".{name}." in path.name else opened(path, *a, **k)
+    )
+    monkeypatch.setattr(shutil, "copyfile", lambda a, b: full() if b.name == name else copied(a, b))
 
 
 def test_a_place_that_takes_nothing_is_an_error(sweep, tmp_path):
