@@ -5,13 +5,17 @@ replaced, or cut behind what was read of it, is read again from its beginning.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sweeper.errors import RecordError
 from sweeper.records import Point, Trial
 from sweeper.rows import parse_lines
 from sweeper.store import SweepFolder, points_of, trials_of
+
+Row = dict[str, Any]
+T = TypeVar("T")
 
 
 class RowTail:
@@ -27,31 +31,39 @@ class RowTail:
         self._offset = 0
         self.lines = 0
 
-    def read(self) -> tuple[list[dict[str, Any]], bool]:
+    def read(self) -> tuple[list[Row], bool]:
         """Return the rows since the last call, and whether those before them no longer count.
 
         Raises:
             RecordError: unreadable, or broken in what is new; the next call tries again.
         """
+        return self.read_as(lambda rows, _path, _first: rows)
+
+    def read_as(self, make: Callable[[list[Row], Path, int], T]) -> tuple[T, bool]:
+        """Return what is made of the rows since the last call, and whether those before them no longer count.
+
+        Args:
+            make: is given the rows, the file, and the number of the first of them in it.
+
+        Raises:
+            RecordError: as `read`, and whatever ``make`` raises: these rows are then read again by the next call.
+        """
         try:
             with self.path.open("rb") as file:
                 status = os.fstat(file.fileno())
-                begun = self._inode and (status.st_ino != self._inode or status.st_size < self._offset)
-                if begun:
-                    self._offset = self.lines = 0
-                self._inode = status.st_ino
-                file.seek(self._offset)
+                inode, begun = status.st_ino, status.st_ino != self._inode or status.st_size < self._offset
+                offset, lines = (0, 0) if begun else (self._offset, self.lines)
+                file.seek(offset)
                 content = file.read()
         except FileNotFoundError:
-            begun, self._inode, self._offset, self.lines = bool(self._inode), 0, 0, 0
-            return [], begun
+            inode, begun, offset, lines, content = 0, True, 0, 0, b""
         except OSError as error:
             raise RecordError(f"Cannot read {self.path}: {error.strerror or error}") from error
         whole = content[: content.rfind(b"\n") + 1]
-        rows = parse_lines(whole, self.path, self.lines + 1)
-        self._offset += len(whole)
-        self.lines += len(rows)
-        return rows, bool(begun)
+        rows = parse_lines(whole, self.path, lines + 1)
+        made, fresh = make(rows, self.path, lines + 1), begun and self._inode != 0
+        self._inode, self._offset, self.lines = inode, offset + len(whole), lines + len(rows)
+        return made, fresh
 
 
 class Follower:
@@ -77,13 +89,11 @@ class Follower:
         """Take in what was written since the last look; points before trials, so that no point lacks its trial.
 
         Raises:
-            RecordError: a file that cannot be read, or a broken row.
+            RecordError: a file that cannot be read, or a broken row; so does the next look, until it is mended.
         """
-        points, fresh = self._points.read()
-        found = points_of(points, self._points.path, self._points.lines - len(points) + 1)
+        found, fresh = self._points.read_as(points_of)
         self.points = ({} if fresh else self.points) | {point.key: point for point in found}
-        trials, fresh = self._trials.read()
-        known = trials_of(trials, self._trials.path, self._trials.lines - len(trials) + 1)
+        known, fresh = self._trials.read_as(trials_of)
         self.trials = ({} if fresh else self.trials) | {trial.id: trial for trial in known}
         decisions, fresh = self._decisions.read()
         self.decisions = ([] if fresh else self.decisions) + decisions

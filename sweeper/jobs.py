@@ -27,9 +27,11 @@ STOP_SECONDS = 600  # for a driver that is told to stop to end its epochs and wr
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 20.0  # for the job server to answer
 FORGET_SECONDS = 2.0  # how long an answer about a job is good for
+SILENT_SECONDS = 20.0  # how long a head that did not answer is not asked about any job
 _PROGRAM = "from sweeper.cli import main; main()"
 _ENVIRONMENT = {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS)}}
 _UNKNOWN_JOB = "does not exist"
+_TAKEN = "already exists"
 
 
 def is_job_server(address: str | None) -> bool:
@@ -49,6 +51,8 @@ class RayJobLauncher:
         self._made: JobSubmissionClient | None = None
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, bool]] = {}
+        self._silent_until = 0.0
+        self._unanswered: dict[tuple[str, ...], str] = {}
 
     def start(self, arguments: Sequence[str], folder: Path, *, runtime: dict[str, Any] | None = None) -> str:
         """Start ``sweeper ARGUMENTS`` on the cluster and return the job's name.
@@ -60,24 +64,33 @@ class RayJobLauncher:
 
         Raises:
             SweeperError: the job server cannot be reached, or does not take it.
+
+        Guarantees:
+            Tried again after such an error, it is the same job: one that was taken, though the answer was lost, is not
+            started twice.
         """
-        job = f"{folder.name}-{uuid4().hex[:8]}"
+        asked = (str(folder), *arguments)
+        job = self._unanswered.setdefault(asked, f"{folder.name}-{uuid4().hex[:8]}")
         command = shlex.join(["python", "-c", _PROGRAM, *_inside(arguments)])
         try:
             self._client().submit_job(entrypoint=command, submission_id=job, runtime_env=_ENVIRONMENT | (runtime or {}))
         except Exception as error:
-            raise self._unreachable(error) from error
+            if _TAKEN not in str(error):
+                raise self._unreachable(error) from error
+        del self._unanswered[asked]
         return job
 
     def is_alive(self, job: str) -> bool:
         """Return whether a driver has not ended; as long as the cluster's head does not answer, it may not have."""
         asked, alive = self._known.get(job, (0.0, True))
-        if not alive or time.monotonic() - asked < FORGET_SECONDS:
+        now = time.monotonic()
+        if not alive or now - asked < FORGET_SECONDS or now < self._silent_until:
             return alive
         try:
             alive = not self._client().get_job_status(job).is_terminal()
         except Exception as error:
             alive = _UNKNOWN_JOB not in str(error)  # a head that was started again knows no job of before
+            self._silent_until = time.monotonic() + SILENT_SECONDS if alive else 0.0
         self._known[job] = (time.monotonic(), alive)
         return alive
 

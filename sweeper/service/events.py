@@ -71,6 +71,11 @@ class Position:
     def __str__(self) -> str:
         return f"{self.points}.{self.trials}" + ".end" * self.is_end
 
+    def is_last(self, folder: Path) -> bool:
+        """Whether a client has seen the end of the sweep in a folder, and all of its rows."""
+        rows = tuple(_count_rows(folder / name) for name in ("points.jsonl", "trials.jsonl"))
+        return self.is_end and (self.points, self.trials) == rows
+
 
 class Feeds:
     """The streams of all sweeps.
@@ -83,8 +88,17 @@ class Feeds:
         self._status = status
         self._feeds: dict[str, _Feed] = {}
 
-    async def stream(self, name: str, folder: Path, position: Position | None) -> AsyncIterator[bytes]:
-        """Yield what happens behind a position, from the beginning for None, until the sweep has ended."""
+    async def stream(
+        self, name: str, folder: Path, position: Position | None, may_read: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[bytes]:
+        """Yield what happens until the sweep has ended.
+
+        Args:
+            name: of the sweep.
+            folder: of the sweep.
+            position: behind which to begin; None for the beginning.
+            may_read: whether who asked still may; once not, the stream ends, before it says anything more.
+        """
         feed = self._feeds.setdefault(name, _Feed())
         feed.readers += 1
         try:
@@ -92,6 +106,8 @@ class Feeds:
                 feed.task = asyncio.create_task(self._follow(name, folder, feed))
             yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
             async for event in _events(feed, position or Position()):
+                if not may_read():
+                    return
                 yield event
         finally:
             feed.readers -= 1
@@ -219,6 +235,13 @@ class _Rows:
 
 def _end(row: Mapping[str, Any]) -> str | None:
     return to_text({key: row.get(key) for key in ("id", "status", "reason")}) if has_ended(row) else None
+
+
+def _count_rows(path: Path) -> int:
+    try:
+        return path.read_bytes().count(b"\n")
+    except OSError:
+        return 0
 
 
 def _event(kind: str, id_: str, data: str) -> bytes:

@@ -6,13 +6,15 @@ from typing import Annotated, Any, Literal
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Path, Query, Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
 from sweeper.errors import PickError, UnknownSweepError
 from sweeper.rows import to_text
 from sweeper.service import exports, views
+from sweeper.service.access import holder_of
 from sweeper.service.answers import Answer
 from sweeper.service.catalog import by_age
+from sweeper.service.downloads import Download
 from sweeper.service.events import EventStream, Feeds, Position
 from sweeper.service.parts import JSON, Parts, SweepId
 from sweeper.store import SweepFolder
@@ -36,6 +38,7 @@ def routes(parts: Parts, feeds: Feeds) -> APIRouter:
     """Return the routes."""
     router = APIRouter(prefix="/api/v1/sweeps", tags=["read"])
     most = parts.settings.limits.page
+    turns = exports.Turns()
     few, many = min(50, most), min(500, most)
     Limit = Annotated[int, Query(ge=1, le=most, description="Rows of a page, at most.")]
 
@@ -75,12 +78,12 @@ def routes(parts: Parts, feeds: Feeds) -> APIRouter:
     ) -> Response:
         """Return the front: its points as JSON or CSV, the report as HTML, or a picture; or a figure of the report."""
         if figure is None and format == "json":
-            return (await parts.answers.get(sweep, "front.json", _front, ("front.json",))).to(request)
+            return (await parts.answers.get(sweep, "front.json", _front, ("front.json", "ledger.jsonl"))).to(request)
         if figure is None and format == "csv":
             table = partial(_table, views.front_csv)
             return (await parts.answers.get(sweep, "front.csv", table, ("front.json",))).to(request)
         draw = partial(exports.draw, format_=format, figure=figure)
-        answer = await parts.answers.get(sweep, ("drawn", figure, format), draw)
+        answer = await parts.answers.get(sweep, ("drawn", figure, format), draw, run=turns.run)
         return answer.to(request, **{"Content-Security-Policy": exports.POLICY})
 
     @router.get("/{sweep}/pick")
@@ -119,15 +122,11 @@ def routes(parts: Parts, feeds: Feeds) -> APIRouter:
         sweep: SweepId,
         trial: Annotated[str, Path(max_length=50, pattern="^[A-Za-z0-9]+$")],
         epoch: Annotated[int, Path(ge=1, le=10**9)],
-    ) -> FileResponse:
+    ) -> Download:
         """Return the model of a point of the front, as safetensors."""
         folder = parts.catalog.folder(sweep)
         path = folder.path / folder.model_name(trial, epoch)
-        if path.is_symlink() or not path.is_file():
-            raise UnknownSweepError("Expected a point whose model was kept, one of the front; got another one")
-        return FileResponse(
-            path, media_type="application/octet-stream", filename=f"{sweep}-{trial}-{epoch}.safetensors"
-        )
+        return Download(path, f"{sweep}-{trial}-{epoch}.safetensors")
 
     @router.get("/{sweep}/events")
     async def stream_events(
@@ -136,9 +135,14 @@ def routes(parts: Parts, feeds: Feeds) -> APIRouter:
         """Stream what happens: points, ends of trials and the status, until the sweep has ended."""
         position = None if last_event_id is None else Position.parse(last_event_id)
         standing = await parts.standing.get(sweep)
-        if position is not None and position.is_end and standing.state.is_end:
+        folder = parts.settings.out / sweep
+        if position is not None and standing.state.is_end and await to_thread.run_sync(position.is_last, folder):
             return Response(None, 204)  # to a browser: do not come back
-        content = feeds.stream(sweep, parts.settings.out / sweep, position)
+
+        def may_read() -> bool:
+            return parts.tokens is None or holder_of(parts.tokens, request.headers) is not None
+
+        content = feeds.stream(sweep, folder, position, may_read)
         return EventStream(content, parts.streams.one(parts.client(request)))
 
     return router

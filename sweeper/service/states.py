@@ -17,7 +17,7 @@ NEVER_BEGUN = "stopped before it began"
 class State(enum.Enum):
     """How a sweep stands."""
 
-    QUEUED = "queued"  # waits for its turn, or for the pause after a driver's death
+    QUEUED = "queued"  # waits for its turn, for the pause after a driver's death, or until one can be started
     STARTING = "starting"  # its driver has not begun yet
     RUNNING = "running"
     STOPPING = "stopping"
@@ -106,7 +106,7 @@ def settled(submission: Submission, facts: Facts, now: float) -> Submission:
 
 
 def died(submission: Submission, facts: Facts, now: float) -> Submission:
-    """Return what is to be done about a sweep whose driver has died, or could not be started."""
+    """Return what is to be done about a sweep whose driver has died."""
     deaths = 1 if facts.points > submission.points else submission.deaths + 1
     if deaths >= MOST_DEATHS:
         return submission.but(wish=Wish.REST, deaths=deaths, trouble=GIVEN_UP)
@@ -114,8 +114,8 @@ def died(submission: Submission, facts: Facts, now: float) -> Submission:
 
 
 def pause(deaths: int) -> float:
-    """Return for how many seconds to wait after so many deaths in a row."""
-    return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 4.0 ** (deaths - 1))
+    """Return for how many seconds to wait after so many deaths, or other failures, in a row."""
+    return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 4.0 ** min(deaths - 1, 20))  # which is no overflow
 
 
 def _resting(submission: Submission, facts: Facts) -> Submission:

@@ -13,17 +13,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from sweeper.driving import is_driven
 from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweepError
 from sweeper.requests import ask_to_stop, selects_privately
 from sweeper.service import submissions
 from sweeper.service.catalog import Catalog
+from sweeper.service.delays import Delays
 from sweeper.service.launcher import Launcher
 from sweeper.service.observing import LOGGER, Metrics, where
+from sweeper.service.seeing import facts_of
 from sweeper.service.settings import ServiceSettings
-from sweeper.service.states import Facts, State, died, settled, state_of
+from sweeper.service.states import Facts, State, settled, state_of
 from sweeper.service.submissions import Submission, Wish
 from sweeper.spec import Spec
 from sweeper.store import SweepFolder
@@ -32,6 +32,7 @@ LOCK_NAME = ".service.lock"
 NO_DATA = ".no-data"  # an empty folder: drivers that are given one fetch nothing
 TICK_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 5.0
+LAUNCH_PAUSE_SECONDS = 10.0  # in which no driver is started after one that could not be
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,9 @@ class Supervisor:
         self._settings, self._catalog, self._launcher, self._metrics = settings, catalog, launcher, metrics
         self._clock = clock
         self._all: dict[str, Submission] = {}
+        self._unwritten: set[str] = set()
         self._asked_at: dict[str, float] = {}
+        self._delays, self._launch_after = Delays(clock), 0.0
         self._lock = threading.RLock()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -140,7 +143,7 @@ class Supervisor:
         """
         with self._lock:
             for name, earlier in self._all.items():
-                if key is not None and earlier.key == key:
+                if key is not None and earlier.key == key and self._is_there(name):
                     if earlier.digest != digest:
                         raise RefusalError("Expected another Idempotency-Key: this one came with another spec", 422)
                     return Submitted(name, is_new=False)
@@ -193,14 +196,13 @@ class Supervisor:
                 raise RecordError(f"Expected a sweep that does not run, but {name} is {state.value}; stop it first")
             self._check_can_go_on(name, folder, state, trials)
             before = submission or Submission(submitted=self._clock())
+            self._delays.forget(name)
             self._keep(name, before.but(wish=Wish.RUN, trials=trials, job=None, deaths=0, not_before=0.0, trouble=""))
 
     def names(self) -> tuple[str, ...]:
         """Return the names of submissions whose sweep has not begun."""
-        with self._lock:
-            places = {name: self._catalog.out / name for name in self._all}
-            waiting = (submissions.NAME, True), ("sweep.json", False)
-            return tuple(n for n, p in places.items() if all((p / file).is_file() is there for file, there in waiting))
+        known = tuple(self._all)  # whoever asks does not wait for what is being done
+        return tuple(name for name in known if self._is_there(name) and not self._has_begun(name))
 
     def standing(self, name: str) -> Standing:
         """Return how a sweep stands.
@@ -208,8 +210,8 @@ class Supervisor:
         Raises:
             UnknownSweepError: no such sweep.
         """
-        folder, submission, facts = self._seen(name)  # whoever asks does not wait for what is being done
-        return Standing(state_of(submission, facts), submission, (folder / "sweep.json").is_file())
+        _, submission, facts = self._seen(name)  # nor do they here
+        return Standing(state_of(submission, facts), submission, self._has_begun(name))
 
     def tick(self) -> None:
         """Look after every submission once, and start what may be started."""
@@ -218,29 +220,33 @@ class Supervisor:
             for name in [name for name, one in self._all.items() if one.wish is not Wish.REST]:
                 try:
                     running += self._look_after(name)
-                except SweeperError as error:
+                except (SweeperError, OSError) as error:
                     LOGGER.error("cannot look after", extra={"fields": {"sweep": name, "failure": where(error)}})
-            now = self._clock()
-            due = [
-                (one.submitted, name)
-                for name, one in self._all.items()
-                if one.wish is Wish.RUN
-                and one.job is None
-                and one.not_before <= now
-                and not self._facts(name, one).runs
-            ]
-            for _, name in sorted(due)[: max(0, self._settings.drivers - running)]:
-                running += self._start(name)
+            for name in self._due():
+                if running < self._settings.drivers and self._clock() >= self._launch_after:
+                    running += self._start(name)
             self._metrics.drivers.set(running)
             self._metrics.waiting.set(sum(one.wish is Wish.RUN and one.job is None for one in self._all.values()))
+
+    def _due(self) -> list[str]:
+        """Return the sweeps that a driver may be started for, those that came first first."""
+        now = self._clock()
+        waiting = [
+            (one.submitted, name)
+            for name, one in self._all.items()
+            if one.wish is Wish.RUN and one.job is None and one.not_before <= now and not self._delays.hold(name)
+        ]
+        return [name for _, name in sorted(waiting) if not self._facts(name, self._all[name]).runs]
 
     def _look_after(self, name: str) -> bool:
         """Do what is due about one sweep; return whether it has a driver."""
         folder = self._catalog.out / name
-        if not (folder / submissions.NAME).is_file():  # deleted
-            del self._all[name]
+        if not self._is_there(name):
+            self._forget(name)
             return False
         submission = self._all[name]
+        if name in self._unwritten:
+            self._remember(name, submission)
         facts = self._facts(name, submission)
         if facts.runs:
             if submission.wish is Wish.STOP:
@@ -259,34 +265,52 @@ class Supervisor:
             self._launcher.kill(submission.job or "")
         elif self._clock() - self._asked_at.get(folder.name, 0.0) > ASK_AGAIN_SECONDS:
             self._asked_at[folder.name] = self._clock()
-            ask_to_stop(folder, driven=True)
+            with suppress(RecordError):  # it has ended meanwhile, or is asked again
+                ask_to_stop(folder, driven=True)
 
     def _start(self, name: str) -> bool:
-        """Start the driver of one sweep; return whether it has one."""
+        """Start the driver of one sweep; return whether it has one.
+
+        Guarantees:
+            No driver is started for a folder that cannot be written to. What keeps one from being started is no death:
+            it is tried again after a pause, however long that lasts.
+        """
         folder, submission = self._catalog.out / name, self._all[name]
-        facts, given = self._facts(name, submission), self._settings
-        if facts.status is None:
-            arguments = ["run", str(SweepFolder(folder).spec), "--into", str(folder)]
-            arguments += ["--data-dir", str(self._data_dir())] if self._data_dir() else []
-            arguments += ["--trials", str(submission.trials)] if submission.trials else []
-            arguments += ["--tracking", given.tracking] if given.tracking else []
-            arguments += ["--cluster", given.cluster] if given.cluster else []
-        elif submission.trials is not None:
-            arguments = ["extend", str(folder), "--trials", str(submission.trials)]
-        else:
-            arguments = ["resume", str(folder)]
         try:
+            facts = self._facts(name, submission)
+            arguments = self._arguments(folder, submission, facts)
             asked = submissions.count_requests(folder)
-            job = self._launcher.start(arguments, folder)
-        except SweeperError as error:
+            self._keep(name, submission.but(mark=facts.mark, points=facts.points, asked=asked))
+            job = self._launch(arguments, folder)
+        except (SweeperError, OSError) as error:
             LOGGER.error("driver not started", extra={"fields": {"sweep": name, "failure": where(error)}})
-            self._keep(name, died(submission.but(points=facts.points), facts, self._clock()))
+            self._delays.add(name)
             return False
+        self._delays.forget(name)
         self._metrics.started.inc()
         self._metrics.restarted.inc(int(submission.deaths > 0))
-        self._keep(name, submission.but(job=job, mark=facts.mark, points=facts.points, asked=asked))
+        self._remember(name, self._all[name].but(job=job))
         LOGGER.info("driver started", extra={"fields": {"sweep": name, "command": arguments[0]}})
         return True
+
+    def _arguments(self, folder: Path, submission: Submission, facts: Facts) -> list[str]:
+        if facts.status is None:
+            given, data = self._settings, self._data_dir()
+            arguments = ["run", str(SweepFolder(folder).spec), "--into", str(folder)]
+            arguments += ["--data-dir", str(data)] if data else []
+            arguments += ["--trials", str(submission.trials)] if submission.trials else []
+            arguments += ["--tracking", given.tracking] if given.tracking else []
+            return arguments + (["--cluster", given.cluster] if given.cluster else [])
+        if submission.trials is not None:
+            return ["extend", str(folder), "--trials", str(submission.trials)]
+        return ["resume", str(folder)]
+
+    def _launch(self, arguments: list[str], folder: Path) -> str:
+        try:
+            return self._launcher.start(arguments, folder)
+        except SweeperError:
+            self._launch_after = self._clock() + LAUNCH_PAUSE_SECONDS
+            raise
 
     def _data_dir(self) -> Path | None:
         """Return where drivers find data; a driver that has such a folder fetches nothing."""
@@ -297,8 +321,25 @@ class Supervisor:
         return empty
 
     def _keep(self, name: str, submission: Submission) -> None:
+        """Write down what is to be, which is not so unless it is written."""
         submissions.write(self._catalog.out / name, submission)
         self._all[name] = submission
+        self._unwritten.discard(name)
+
+    def _remember(self, name: str, submission: Submission) -> None:
+        """Write down what is so already; what cannot be written is true all the same, and is written later."""
+        self._all[name] = submission
+        try:
+            self._keep(name, submission)
+        except (SweeperError, OSError) as error:
+            if name not in self._unwritten:
+                LOGGER.error("submission not written", extra={"fields": {"sweep": name, "failure": where(error)}})
+            self._unwritten.add(name)
+
+    def _forget(self, name: str) -> None:
+        del self._all[name]
+        self._unwritten.discard(name)
+        self._delays.forget(name)
 
     def _seen(self, name: str) -> tuple[Path, Submission | None, Facts]:
         submission = self._all.get(name)
@@ -308,26 +349,17 @@ class Supervisor:
         return folder, submission, self._facts(name, submission)
 
     def _facts(self, name: str, submission: Submission | None) -> Facts:
-        folder = self._catalog.out / name
-        job = None if submission is None else submission.job
-        alive = job is not None and self._launcher.is_alive(job)
-        driven = is_driven(folder)
-        info, mark = _sweep_file(folder)
-        status = info.get("status")
-        has_run = job is not None and not (alive or driven)
-        watched = submission if has_run and submission is not None and submission.wish is not Wish.REST else None
-        return Facts(
-            driven=driven,
-            alive=alive,
-            status=None if status is None else str(status),
-            mark=mark,
-            points=_size(folder / "points.jsonl"),
-            stopped=watched is not None and submissions.was_stopped(folder, watched.asked),
-            words="" if watched is None else self._launcher.last_words(str(watched.job), folder),
-        )
+        return facts_of(self._catalog.out / name, submission, self._launcher)
+
+    def _has_begun(self, name: str) -> bool:
+        return (self._catalog.out / name / "sweep.json").is_file()
+
+    def _is_there(self, name: str) -> bool:
+        """Whether a submission was not deleted since."""
+        return (self._catalog.out / name / submissions.NAME).is_file()
 
     def _check_can_go_on(self, name: str, folder: Path, state: State, trials: int | None) -> None:
-        if not (folder / "sweep.json").is_file():
+        if not self._has_begun(name):
             return  # it never began: it is begun once more
         content = SweepFolder(folder).read_begun()
         if selects_privately(content):
@@ -357,19 +389,3 @@ class Supervisor:
                 self.tick()
             except Exception as error:  # a supervisor that ends supervises nothing
                 LOGGER.error("supervision failed", extra={"fields": {"failure": where(error)}})
-
-
-def _sweep_file(folder: Path) -> tuple[dict[str, Any], int]:
-    """Return ``sweep.json`` and its time; nothing where there is none."""
-    try:
-        mark = (folder / "sweep.json").stat().st_mtime_ns
-        return SweepFolder(folder).read_sweep(), mark
-    except (OSError, RecordError):
-        return {}, 0
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

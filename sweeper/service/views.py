@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.follow import Follower
-from sweeper.front import SCHEMA_VERSION, csv_text, read_front
+from sweeper.front import SCHEMA_VERSION, csv_text, newer_prices, read_front
 from sweeper.records import TrialStatus
 from sweeper.rows import read_object
 from sweeper.service.problems import Redactor
@@ -67,9 +67,10 @@ def front_content(folder: SweepFolder) -> dict[str, Any]:
         points = [point for point in content["points"] if point["on_front"]]
         kept = {point["trial"] for point in points}
         trials = {id_: trial for id_, trial in content["trials"].items() if id_ in kept}
+        ledger = _prices(folder, content)
     except (KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"Expected a front in {folder.front}; write the front again") from error
-    return {**content, "points": points, "trials": trials}
+    return {**content, "points": points, "trials": trials, "ledger": ledger}
 
 
 def summary(folder: SweepFolder) -> dict[str, Any] | None:
@@ -89,7 +90,7 @@ def summary(folder: SweepFolder) -> dict[str, Any] | None:
             "front_points": sum(bool(point["on_front"]) for point in content["points"]),
             "hypervolume": content["hypervolume"]["value"],
             "knee": content.get("knee"),
-            "ledger": content["ledger"],
+            "ledger": _prices(folder, content),
             "exploratory": content["claim"]["exploratory"],
         }
     except (KeyError, TypeError, AttributeError) as error:
@@ -145,6 +146,13 @@ class Points:
 def has_ended(row: Mapping[str, Any]) -> bool:
     """Whether a row of trials says that the trial has ended."""
     return row.get("status") != TrialStatus.RUNNING.value
+
+
+def _prices(folder: SweepFolder, content: Mapping[str, Any]) -> Any:
+    written = content["ledger"]
+    delta = next((float(answer["delta"]) for answer in written.values()), None)
+    newer = None if delta is None else newer_prices(folder.ledger, content.get("ledger_rows"), delta)
+    return written if newer is None else {question: answer.to_json() for question, answer in newer.items()}
 
 
 def _front_file(folder: SweepFolder) -> dict[str, Any]:

@@ -98,6 +98,41 @@ def test_a_broken_row_is_named_by_its_line(folder, text, said):
         follower.look()
 
 
+@pytest.mark.parametrize("file", ["points", "trials", "decisions"])
+def test_a_broken_row_is_read_again_until_it_is_mended_and_those_around_it_are_not_lost(folder, file):
+    follower = Follower(folder)
+    folder.save_trial(Trial(id="t0001", config={}))
+    folder.save_point(point(1))
+    follower.look()
+    folder.save_trial(Trial(id="t0002", config={}))
+    folder.save_point(point(2))
+    path = folder.path / f"{file}.jsonl"
+    whole = path.read_bytes() if path.exists() else b""
+    for _ in range(2):
+        path.write_bytes(whole + (b"[]\n" if file == "decisions" else b'{"odd": 1}\n'))
+        with pytest.raises(RecordError, match="on line"):
+            follower.look()
+    path.write_bytes(whole)
+    follower.look()
+    assert (follower.trials, follower.points) == (folder.trials(), folder.points())
+
+
+def test_rows_before_a_broken_file_took_their_place_no_longer_count_once_it_is_mended(folder):
+    follower = Follower(folder)
+    for epoch in (1, 2):
+        folder.save_point(point(epoch))
+    follower.look()
+    other, path = folder.path / "other", folder.path / "points.jsonl"
+    row = path.read_text().splitlines()[1]
+    other.write_text("[]\n")
+    other.replace(path)
+    with pytest.raises(RecordError, match="line 1 of"):
+        follower.look()
+    path.write_text(row + "\n")
+    follower.look()
+    assert list(follower.points) == [("t0001", 2)]
+
+
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     (tmp_path / "points.jsonl").mkdir()
     with pytest.raises(RecordError, match="Cannot read"):

@@ -53,6 +53,7 @@ def server(monkeypatch):
     made = Server()
     monkeypatch.setattr(RayJobLauncher, "_client", lambda _self: made)
     monkeypatch.setattr(jobs, "FORGET_SECONDS", 0.0)
+    monkeypatch.setattr(jobs, "SILENT_SECONDS", 0.0)
     monkeypatch.setattr(jobs, "LOOK_SECONDS", 0.0)
     return made
 
@@ -121,6 +122,31 @@ def test_while_the_head_does_not_answer_nobody_is_declared_dead(launcher, server
     launcher.kill("j")
     server.error = RuntimeError("Request failed with status code 404: Job j does not exist.")
     assert not launcher.is_alive("j"), "a head that was started again knows no job of before"
+
+
+def test_a_head_that_did_not_answer_about_one_job_is_not_asked_about_others_for_a_while(launcher, server, monkeypatch):
+    monkeypatch.setattr(jobs, "SILENT_SECONDS", 600.0)
+    calls = []
+    monkeypatch.setattr(server, "_answer", lambda: calls.append(1) or (_ for _ in ()).throw(TimeoutError("hung")))
+    assert all(launcher.is_alive(f"j{i}") for i in range(5))
+    assert len(calls) == 1
+
+
+def test_a_job_that_was_taken_though_the_answer_was_lost_is_not_started_twice(launcher, server, monkeypatch, tmp_path):
+    taken, submit = [], server.submit_job
+
+    def lossy(submission_id, **_job):
+        if submission_id in taken:
+            raise RuntimeError(f"Job with submission_id {submission_id} already exists. Please use a different one.")
+        taken.append(submission_id)
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(server, "submit_job", lossy)
+    with pytest.raises(SweeperError, match="Cannot submit"):
+        launcher.start(["resume", "x"], tmp_path)
+    assert [launcher.start(["resume", "x"], tmp_path)] == taken
+    monkeypatch.setattr(server, "submit_job", submit)
+    assert launcher.start(["resume", "x"], tmp_path) not in taken, "it has ended, and goes on"
 
 
 def test_the_last_line_is_what_a_driver_said_last(launcher, server):

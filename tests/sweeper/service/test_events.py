@@ -9,10 +9,12 @@ import pytest
 from sweeper.errors import RecordError, RefusalError
 from sweeper.records import TrialStatus
 from sweeper.service import events
+from sweeper.service.access import COOKIE
 from sweeper.service.events import Feeds, Position
 from sweeper.service.rates import Streams
 from sweeper.service.settings import Limits
 from sweeper.service.states import State
+from sweeper.service.tokens import revoke_token
 
 from .conftest import DONE, SPEC, YAML, bearer, is_problem
 
@@ -64,6 +66,20 @@ def test_a_client_that_has_the_end_is_told_not_to_come_back_until_the_sweep_goes
     supervisor.tick()
     client.app.state.parts.standing.forget(DONE)
     assert client.get(URL, headers=done).status_code == 204
+
+
+def test_a_client_that_has_an_end_is_told_what_came_since(client, folder, make_point):
+    folder.save_point(make_point("t0002", 3, 3.5, 0.95))
+    told = parsed(client.get(URL, headers={"Last-Event-ID": "4.4.end"}).text)
+    assert [(kind, id_) for kind, id_, _ in told if kind != "status"] == [("point", "5.4"), ("end", "5.4.end")]
+    assert client.get(URL, headers={"Last-Event-ID": "5.4.end"}).status_code == 204
+    folder.save_trial(replace(folder.trials()["t0002"], status=TrialStatus.COMPLETED))
+    assert client.get(URL, headers={"Last-Event-ID": "5.4.end"}).status_code == 200
+
+
+def test_the_end_of_a_sweep_that_never_began_has_no_rows(tmp_path):
+    assert Position.parse("0.0.end").is_last(tmp_path)
+    assert not Position.parse("0.0").is_last(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +193,57 @@ def test_a_stream_with_nothing_to_say_says_so(folder, monkeypatch):
         return parts
 
     assert asyncio.run(run())[-1] == b": still here\n\n"
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("news", [False, True])
+def test_a_stream_ends_with_the_right_to_read_it(news, folder, make_point, monkeypatch):
+    monkeypatch.setattr(events, "PING_SECONDS", 0.02)
+    may_read = [True]
+
+    async def run():
+        parts = []
+        async for part in Feeds(Told()).stream(DONE, folder.path, Position(4, 4), lambda: may_read[0]):
+            parts.append(part)
+            if part.startswith(b"event: status"):
+                may_read[0] = False
+                if news:
+                    folder.save_point(make_point("t0002", 3, 4.0, 0.9))
+        return parts
+
+    assert asyncio.run(asyncio.wait_for(run(), 60))[-1].startswith(b"event: status")
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("shown", ["token", "cookie"])
+def test_an_open_stream_does_not_outlive_its_token(shown, make_sweep, serve, tokens, make_point, monkeypatch):
+    monkeypatch.setattr(events, "PING_SECONDS", 0.02)
+    folder, (path, known) = make_sweep(status="running"), tokens
+    client = serve(tokens=path)
+    headers = bearer(known["read"])
+    if shown == "cookie":
+        client.post("/login", data={"token": known["read"]})
+        headers = {"Cookie": f"{COOKIE}={client.cookies[COOKIE]}"}
+    feed, said = client.app.state.parts, []
+    scope = {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.0"}, "http_version": "1.1", "method": "GET",
+        "scheme": "http", "path": URL, "raw_path": b"", "query_string": b"", "root_path": "",
+        "headers": [(b"host", b"127.0.0.1"), *((k.lower().encode(), v.encode()) for k, v in headers.items())],
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+    }  # fmt: skip
+
+    async def send(message):
+        said.append(message.get("body", b""))
+        if b"event: trial\nid: 4.4" in said[-1]:
+            revoke_token(path, known["read"].split("_")[1])
+            folder.save_point(make_point("t0002", 3, 4.0, 0.9))
+
+    async def run():
+        await asyncio.wait_for(client.app(scope, asyncio.Event().wait, send), 60)
+
+    asyncio.run(run())
+    assert b"id: 5.4" not in b"".join(said)
+    assert feed.streams.open == 0
 
 
 def test_streams_are_counted_by_client_and_together():

@@ -4,12 +4,17 @@ import csv
 import gzip
 import io
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from itertools import islice
 
 import pytest
+from starlette.responses import FileResponse
 
 from sweeper.errors import ExportError
 from sweeper.front import read_front
+from sweeper.ledger import Ledger
 from sweeper.records import TrialStatus
 from sweeper.service import exports, reading
 from sweeper.service.answers import KEPT_BYTES, Answer, Answers
@@ -67,6 +72,16 @@ def test_a_status_says_how_a_sweep_stands_and_nothing_of_this_machine(client, fo
     assert not {"tracking", "data_dir", "source", "cluster"} & set(content)
     assert str(out) not in answer.text
     assert "secret" not in answer.text
+
+
+def test_prices_are_those_of_the_ledger_as_it_is_now(client, folder, event):
+    client.get(URL), client.get(f"{URL}/front")
+    ledger = Ledger(folder.ledger)
+    for trials in (1, 2):
+        ledger.open(f"t{trials}", event)
+        answers = {question: answer.to_json() for question, answer in ledger.answers(1e-4).items()}
+        assert client.get(URL).json()["front"]["ledger"] == answers
+        assert client.get(f"{URL}/front").json()["ledger"] == answers
 
 
 def test_paths_in_a_spec_are_shown_relative_to_the_folder_of_data(serve, make_sweep, tmp_path, content):
@@ -160,6 +175,35 @@ def test_without_a_browser_pictures_are_unavailable_and_nothing_else(client, fol
     assert client.get(f"{URL}/front").status_code == 200
 
 
+@pytest.mark.usefixtures("folder")
+def test_what_waits_to_be_drawn_keeps_nothing_else_waiting_and_is_bounded(client, monkeypatch):
+    gate = threading.Event()
+
+    def held(_folder, path, _figure):
+        gate.wait(60)
+        path.write_text("drawn")
+        return path
+
+    monkeypatch.setattr(exports, "exporter", lambda _: held)
+    threads = 40  # that anyio has for everything
+    with ThreadPoolExecutor(threads + exports.MOST_DRAWN + 1) as pool:
+        try:
+            asked = [
+                pool.submit(client.get, f"{URL}/front", params={"format": "html", "figure": f"f{i}"})
+                for i in range(threads + exports.MOST_DRAWN)
+            ]
+            refused = [one.result() for one in islice(as_completed(asked, 30), threads)]
+            for path in ("/healthz", f"{URL}/points", f"{URL}/card"):
+                assert pool.submit(client.get, path).result(30).status_code == 200
+        finally:
+            gate.set()
+    for answer in refused:
+        assert is_problem(answer, 503, "fewer pages and pictures")
+        assert answer.headers["retry-after"] == str(exports.RETRY_SECONDS)
+    assert [one.result().status_code for one in asked].count(200) == exports.MOST_DRAWN
+    assert client.get(f"{URL}/front", params={"format": "html"}).text == "drawn"
+
+
 def test_points_come_page_by_page_or_all_at_once(client, folder):
     expected = [point_to_json(point) for point in folder.points().values()]
     page = client.get(f"{URL}/points", params={"offset": 1, "limit": 2}).json()
@@ -206,6 +250,52 @@ def test_a_card_comes_in_words_and_as_json(client):
 def test_conditions_that_nothing_meets_are_refused(query, client):
     for what in ("pick", "card"):
         assert is_problem(client.get(f"{URL}/{what}?{query}"), 422)
+
+
+@pytest.mark.parametrize("format", ["json", "ndjson"])
+def test_a_broken_row_of_points_is_named_every_time_until_it_is_mended(client, make_sweep, format):
+    folder = make_sweep(status="running")
+    path = folder.path / "points.jsonl"
+    whole = path.read_text()
+    assert client.get(f"{URL}/points", params={"format": format}).status_code == 200
+    path.write_text(whole + '{"trial": "t0009"}\n')
+    for offset in range(3):
+        answer = client.get(f"{URL}/points", params={"format": format, "offset": offset})
+        assert is_problem(answer, 409, "on line 5 of")
+    path.write_text(whole)
+    assert "t0002" in client.get(f"{URL}/points", params={"format": format}).text
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [("bytes=a-b", 400), ("bytes=5-1", 400), ("lines=1-2", 400), ("x", 400), ("bytes=99999-", 416)],
+)
+@pytest.mark.usefixtures("folder")
+def test_an_odd_range_of_a_model_is_refused_as_everything_else_is(client, given, status):
+    answer = client.get(f"{URL}/models/t0001/2", headers={"Range": given})
+    assert is_problem(answer, status, "Expected a Range of bytes that the model has")
+    assert answer.headers.get("content-range") == ("bytes */16" if status == 416 else None)
+
+
+@pytest.mark.parametrize(
+    ("given", "part"), [("bytes=0-4", b"model"), ("bytes=-6", b"0001-2"), ("bytes=9-", b"t0001-2")]
+)
+@pytest.mark.usefixtures("folder")
+def test_a_part_of_a_model_is_sent(client, given, part):
+    answer = client.get(f"{URL}/models/t0001/2", headers={"Range": given})
+    assert (answer.status_code, answer.content) == (206, part)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Range": "bytes=0-4"}, {"Range": "bytes=0-1,4-5"}])
+def test_a_model_that_is_removed_before_it_is_sent_is_unknown(client, folder, monkeypatch, headers):
+    send = FileResponse.__call__
+
+    async def late(self, *given):
+        (folder.path / "models" / "t0001-2.safetensors").unlink()
+        await send(self, *given)
+
+    monkeypatch.setattr(FileResponse, "__call__", late)
+    assert is_problem(client.get(f"{URL}/models/t0001/2", headers=headers), 404, "whose model was kept")
 
 
 @pytest.mark.parametrize("what", ["", "/points", "/front", "/pick", "/card", "/models/t0001/1", "/events"])

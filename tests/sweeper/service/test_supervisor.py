@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from sweeper.driving import driving
-from sweeper.errors import RecordError, RefusalError, SpecError, UnknownSweepError
+from sweeper.errors import RecordError, RefusalError, SpecError, SweeperError, UnknownSweepError
 from sweeper.requests import Requests, ask_to_stop
 from sweeper.service import submissions
 from sweeper.service.catalog import Catalog
+from sweeper.service.delays import LONGEST_DELAY_SECONDS
 from sweeper.service.observing import Metrics
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.states import GIVEN_UP, MOST_DEATHS, NEVER_BEGUN, State
 from sweeper.service.submissions import NAME, Wish
-from sweeper.service.supervisor import ASK_AGAIN_SECONDS, Supervisor
+from sweeper.service.supervisor import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS, NO_DATA, Supervisor
 from sweeper.spec import Spec
 
 from .conftest import DONE
@@ -142,6 +143,26 @@ def test_the_same_request_again_is_the_same_sweep_also_after_a_restart(supervise
     assert first.submit(spec, None, "digest").is_new
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_the_key_of_a_sweep_that_was_deleted_submits_another(begun, supervise, spec, out, launcher):
+    supervisor = supervise()
+    name = supervisor.submit(spec, "key", "digest").name
+    if begun:
+        supervisor.tick()
+        begin(out / name, "completed")
+        launcher.alive.clear()
+    else:
+        supervisor.stop(name)
+    supervisor.tick()
+    (out / name).rename(out / ".deleted")
+    for _ in range(2):
+        supervisor.tick()
+    again = supervisor.submit(spec, "key", "another digest")
+    assert again.is_new
+    assert state(supervisor, again.name) is State.QUEUED
+    assert not supervisor.submit(spec, "key", "another digest").is_new
+
+
 @pytest.mark.usefixtures("launcher")
 def test_only_so_many_may_wait(supervise, spec):
     supervisor = supervise(limits=Limits(queued=2))
@@ -208,17 +229,140 @@ def test_a_driver_that_died_is_replaced_by_one_that_resumes(supervise, spec, out
     assert len(launcher.started) == MOST_DEATHS + 1, "a person may ask for more"
 
 
-def test_a_driver_that_cannot_be_started_is_tried_again_and_given_up(supervise, spec, launcher, clock):
+def test_while_no_driver_can_be_started_sweeps_wait_however_long_that_lasts(supervise, spec, launcher, clock):
+    supervisor = supervise(drivers=2)
+    names = [supervisor.submit(spec, None, "").name for _ in range(5)]
+    launcher.broken, tried = True, 0
+    start = launcher.start
+
+    def counted(*given):
+        nonlocal tried
+        tried += 1
+        return start(*given)
+
+    launcher.start = counted
+    for _ in range(3600):
+        supervisor.tick()
+        clock.now += 1
+    assert {state(supervisor, name) for name in names} == {State.QUEUED}
+    assert all(supervisor._all[name].deaths == 0 for name in names), "nothing has died"
+    assert tried <= 3600 / LAUNCH_PAUSE_SECONDS
+    launcher.broken = False
+    for _ in range(round(LONGEST_DELAY_SECONDS)):
+        supervisor.tick()
+        clock.now += 1
+    assert len(launcher.started) == 2
+
+
+def test_a_driver_that_alone_cannot_be_started_does_not_keep_others_waiting(
+    supervise, spec, launcher, clock, monkeypatch
+):
+    supervisor = supervise()
+    odd, good = (supervisor.submit(spec, None, "").name for _ in range(2))
+    start = launcher.start
+
+    def refuse(arguments, folder):
+        if folder.name == odd:
+            raise SweeperError("Cannot start a driver")
+        return start(arguments, folder)
+
+    monkeypatch.setattr(launcher, "start", refuse)
+    for _ in range(60):
+        supervisor.tick()
+        clock.now += 1
+    assert [Path(arguments[3]).name for arguments in launcher.started] == [good]
+
+
+def test_a_folder_that_cannot_be_written_to_gets_no_driver_and_keeps_nobody_waiting(
+    supervise, spec, launcher, clock, monkeypatch
+):
+    supervisor = supervise()
+    full, good = (supervisor.submit(spec, None, "").name for _ in range(2))
+    write = submissions.write
+
+    def fail(folder, submission):
+        if folder.name == full:
+            raise RecordError("Cannot write: No space left on device")
+        write(folder, submission)
+
+    monkeypatch.setattr(submissions, "write", fail)
+    for _ in range(10):
+        supervisor.tick()
+        clock.now += 1
+    assert [Path(arguments[3]).name for arguments in launcher.started] == [good]
+    assert state(supervisor, full) is State.QUEUED
+    monkeypatch.setattr(submissions, "write", write)
+    launcher.alive.clear()
+    begin(supervisor._catalog.out / good, "completed")
+    clock.now += LONGEST_DELAY_SECONDS
+    supervisor.tick()
+    assert Path(launcher.started[-1][3]).name == full
+
+
+def test_a_driver_whose_start_could_not_be_written_down_is_known_and_written_down_later(
+    supervise, spec, out, launcher, clock, monkeypatch
+):
+    supervisor, write = supervise(), submissions.write
+    name = supervisor.submit(spec, None, "").name
+
+    def fail(folder, submission):
+        if submission.job is not None:
+            raise OSError(28, "No space left on device")
+        write(folder, submission)
+
+    monkeypatch.setattr(submissions, "write", fail)
+    for _ in range(100):
+        supervisor.tick()
+        clock.now += 1
+    assert len(launcher.started) == 1
+    assert state(supervisor, name) is State.STARTING
+    assert submissions.read(out / name).job is None
+    monkeypatch.setattr(submissions, "write", write)
+    supervisor.tick()
+    assert submissions.read(out / name).job == "job1"
+    (out / name / NAME).write_text((out / name / NAME).read_text().replace('"trials": null', '"trials": 7'))
+    supervisor.tick()
+    assert submissions.read(out / name).trials == 7, "it is written once"
+
+
+def test_a_place_without_room_for_what_drivers_need_delays_them(supervise, spec, out, launcher, clock):
+    (out / NO_DATA).touch()  # no folder can be made there
     supervisor = supervise()
     name = supervisor.submit(spec, None, "").name
-    launcher.broken = True
-    for _ in range(MOST_DEATHS):
-        supervisor.tick()
-        clock.now += 1000
-    assert supervisor.standing(name).trouble == GIVEN_UP
-    launcher.broken = False
     supervisor.tick()
-    assert launcher.started == []
+    assert (launcher.started, state(supervisor, name)) == ([], State.QUEUED)
+    (out / NO_DATA).unlink()
+    clock.now += LONGEST_DELAY_SECONDS
+    supervisor.tick()
+    assert len(launcher.started) == 1
+
+
+def test_a_driver_that_cannot_be_asked_to_stop_is_one_all_the_same(supervise, spec, out, launcher):
+    supervisor = supervise()
+    name = supervisor.submit(spec, None, "").name
+    supervisor.tick()
+    begin(out / name)
+    (out / name / "requests.jsonl").mkdir()
+    supervisor.stop(name)
+    supervisor.submit(spec, None, "")
+    supervisor.tick()
+    assert len(launcher.started) == 1, "as many as may run"
+
+
+@pytest.mark.parametrize("status", ["completed", "stopped", "failed"])
+def test_nobody_asks_whether_a_driver_lives_whose_end_was_seen(status, supervise, spec, out, launcher, monkeypatch):
+    supervisor = supervise()
+    name = supervisor.submit(spec, None, "").name
+    supervisor.tick()
+    begin(out / name, status)
+    launcher.alive.clear()
+    supervisor.tick()
+    monkeypatch.setattr(launcher, "is_alive", lambda _: pytest.fail("this may take long"))
+    monkeypatch.setattr(launcher, "last_words", lambda *_: pytest.fail("this may take long"))
+    for each in (supervisor, supervise()):
+        assert state(each, name) is State(status)
+    with pytest.raises(RecordError, match="no process drives"):
+        supervisor.stop(name)
 
 
 def test_a_spec_that_does_not_fit_its_data_fails_with_the_drivers_own_sentence(supervise, spec, launcher):
@@ -424,7 +568,7 @@ def test_requests_that_cannot_be_read_start_no_driver_and_keep_nobody_waiting(su
     (out / odd / "requests.jsonl").write_text("odd\n{}\n")
     supervisor.tick()
     assert [Path(arguments[3]).name for arguments in launcher.started] == [good]
-    assert supervisor._all[odd].deaths == 1
+    assert state(supervisor, odd) is State.QUEUED
 
 
 def test_whoever_asks_does_not_wait_for_a_driver_that_is_being_started(supervise, spec, launcher, monkeypatch):
@@ -442,12 +586,18 @@ def test_whoever_asks_does_not_wait_for_a_driver_that_is_being_started(supervise
     ticking.start()
     assert entered.wait(30)
     answered = []
-    asking = threading.Thread(target=lambda: answered.append(supervisor.standing(name).state), daemon=True)
+
+    def ask():
+        answered.append(supervisor.standing(name).state)
+        answered.append(supervisor.names())
+
+    asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(10)
+    told = list(answered)
     leave.set()
     ticking.join()
-    assert answered == [State.QUEUED]
+    assert told == [State.QUEUED, (name,)]
 
 
 @pytest.mark.usefixtures("spec")
