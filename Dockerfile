@@ -15,6 +15,8 @@ COPY models models
 RUN /opt/sweeper/bin/pip install ".[stack]"
 
 FROM python:${PYTHON}
+# the service draws pictures with it
+RUN apt-get update && apt-get install --yes --no-install-recommends chromium fonts-dejavu-core && rm -rf /var/lib/apt/lists/*
 RUN groupadd --gid 10001 sweeper && useradd --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin sweeper \
     && install --directory --owner=sweeper --group=sweeper /sweeps /artifacts /data /tokens
 COPY --from=built /opt/sweeper /opt/sweeper

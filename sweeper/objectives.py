@@ -13,6 +13,7 @@ R is a radius in units of the raw input, written as a number or a fraction and r
 import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from sweeper.errors import SpecError
@@ -20,6 +21,7 @@ from sweeper.mistakes import mistake
 from sweeper.plugins import find_metric, installed_metrics, is_metric, reading_metrics
 from sweeper.records import MEMBERSHIP, Objective
 
+MOST = 64  # objectives, metrics or constraints of a spec
 PLAIN = ("epsilon", "accuracy", "auroc")
 ATTACKED = "attacked@"
 AUTOATTACKED = "autoattacked@"
@@ -84,6 +86,7 @@ def attack_radius(name: str) -> Fraction | None:
     return None if text is None else _exact(name, text)
 
 
+@lru_cache(1024)  # constraints compare every name with every other
 def _exact(name: str, text: str) -> Fraction:
     if len(text) <= 40 and _RADIUS.fullmatch(text):
         numerator, _, denominator = text.partition("/")
@@ -139,11 +142,20 @@ def same(one: str, other: str) -> bool:
     >>> same("certified@0.25", "certified@1/4")
     True
     """
-    if one == other:
-        return True
-    alike = one.partition("@")[0] == other.partition("@")[0]
-    exact = [radius(name) or attack_radius(name) for name in (one, other)]
-    return alike and exact[0] is not None and exact[0] == exact[1]
+    return one == other or meaning(one) == meaning(other)
+
+
+def meaning(name: str) -> tuple[str, Fraction | None]:
+    """Return what two names have in common that mean one objective.
+
+    >>> meaning("certified@0.25")
+    ('certified', Fraction(1, 4))
+
+    Raises:
+        SpecError: R is no positive number or fraction.
+    """
+    exact = radius(name) or attack_radius(name)
+    return (name, None) if exact is None else (name.partition("@")[0], exact)
 
 
 def radii(objectives: Iterable[Objective]) -> tuple[str, ...]:
@@ -178,14 +190,18 @@ def _list(value: Any, parse_one: Callable[[str], Objective], kind: str) -> tuple
     if not (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)):
         examples = {"objective": "epsilon, accuracy, certified@36/255", "metric": "attacked@36/255, membership-auroc"}
         raise mistake(f"a list of {kind}s such as [{examples[kind]}]")
+    if len(value) > MOST:
+        raise mistake(f"at most {MOST} {kind}s", got=None)
+    seen = set()
     for i, name in enumerate(value):
         try:
             parse_one(name)
         except SpecError as error:
             expected = str(error).removeprefix("Expected ").partition(", got ")[0]
             raise mistake(expected, path=str(i), got=name) from None
-        if any(same(name, earlier) for earlier in value[:i]):
+        if meaning(name) in seen:
             raise mistake(f"each {kind} once", path=str(i), got=name)
+        seen.add(meaning(name))
     return tuple(value)
 
 

@@ -9,7 +9,7 @@ from clipless.privacy.selection import LARGEST_MEAN, LARGEST_SHAPE, LEAST_MEAN, 
 from sweeper.domains import Domain, Name, Number
 from sweeper.errors import SpecError
 from sweeper.mistakes import mistake
-from sweeper.objectives import metric_list, objective_list, same
+from sweeper.objectives import MOST, meaning, metric_list, objective_list
 from sweeper.outcomes import Constraint, parse_constraint
 from sweeper.plugins import BUILT_IN_SAMPLERS, SAMPLERS, check_sampler, installed
 from sweeper.sections import ONE_COUNT, ONE_POSITIVE, Section
@@ -111,8 +111,9 @@ class SearchSettings(Section):
 
     @model_validator(mode="after")
     def _metrics_beside_objectives(self) -> Self:
+        objectives = {meaning(name) for name in self.objectives}
         for i, name in enumerate(self.metrics):
-            if any(same(name, objective) for objective in self.objectives):
+            if meaning(name) in objectives:
                 raise mistake("no metric that is an objective", path=f"metrics.{i}", got=name, remedy="leave it out")
         return self
 
@@ -134,6 +135,8 @@ class SearchSettings(Section):
 
     @model_validator(mode="after")
     def _constraints_that_can_be_read(self) -> Self:
+        if len(self.constraints) > MOST:
+            raise mistake(f"at most {MOST} constraints", path="constraints", got=None)
         for i, text in enumerate(self.constraints):
             try:
                 parse_constraint(text, self._recorded)

@@ -21,6 +21,7 @@ from sweeper.errors import SweeperError
 
 LABELLED = ("max-epsilon", *(f"minimum-{i}" for i in range(MINIMUMS)))
 CONTROLS = ("space", "axis", "radius", *LABELLED)
+_BEYOND_SLIDERS = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,15 @@ class Shown:
         """Return JSON values."""
         content = {key: getattr(self, key) for key in self.__dataclass_fields__}
         return content | {"names": list(self.names), "radii": list(self.radii)}
+
+    @classmethod
+    def parse(cls, known: Any) -> "Shown | None":
+        """Return what a browser says that it shows, None if no page of ours shows such a thing."""
+        if not isinstance(known, Mapping) or set(known) != set(cls.__dataclass_fields__):
+            return None
+        lists = known["names"], known["radii"]
+        fits = all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists)
+        return cls(**known) if fits and len(known["names"]) <= MINIMUMS else None
 
 
 def show_view(snapshots: Snapshots, view: View) -> Shown:
@@ -199,10 +209,12 @@ def register(page: Dash, snapshots: Snapshots) -> None:
         [*inputs, *(Input(name, "value") for name in CONTROLS)],
         State("shown", "data"),
     )
-    async def _update(search: str, _: int, click: Any, *rest: Any) -> list[Any]:
+    async def _update(search: Any, _: Any, click: Any, *rest: Any) -> list[Any]:
         *values, known = rest
-        asked = dict(zip(CONTROLS, values, strict=True))
-        return await asyncio.to_thread(update, snapshots, search or "", click, asked, known)
+        asked = {name: value if _is_value(name, value) else None for name, value in zip(CONTROLS, values, strict=True)}
+        return await asyncio.to_thread(
+            update, snapshots, search if isinstance(search, str) else "", click, asked, known
+        )
 
     page.clientside_callback(
         ClientsideFunction("live", "page"),
@@ -217,7 +229,7 @@ def update(
     search: str,
     click: Any,
     values: Mapping[str, Any],
-    known: Mapping[str, Any] | None,
+    known: Any,
 ) -> list[Any]:
     """Return every output of the page, `dash.no_update` for what stays.
 
@@ -229,9 +241,9 @@ def update(
         search: the address from its question mark on.
         click: what was clicked in the front last, and when.
         values: of every control.
-        known: what the page shows now.
+        known: what the page shows now, as it says.
     """
-    shown_before = Shown(**known) if known else None
+    shown_before = Shown.parse(known)
     view = View.parse(search)
     if shown_before is not None and shown_before.search == search:  # otherwise somebody followed a link
         view = controlled(view, shown_before, values)
@@ -251,6 +263,17 @@ def update(
         len(marks) - 1 if fresh else no_update,
         *(labels[name] if fresh else no_update for name in LABELLED),
     ]
+
+
+def _is_value(name: str, value: Any) -> bool:
+    """Whether a control can have this value."""
+    match name:
+        case "space":
+            return isinstance(value, str)
+        case "axis":
+            return isinstance(value, list)
+        case _:
+            return isinstance(value, int | float) and abs(value) < _BEYOND_SLIDERS  # neither inf nor NaN
 
 
 def stamp_of(click: Any) -> int:

@@ -15,7 +15,7 @@ from dashboards.data import SweepData
 from dashboards.live._snapshots import Listed, Snapshot
 from dashboards.live._view import PREFIX, View
 from dashboards.text import MISSING, setting, show
-from sweeper.card import Card, make_card
+from sweeper.card import Card, charged_to, make_card
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.pick import meeting, pick
 from sweeper.records import Point
@@ -197,8 +197,9 @@ def card(snapshot: Snapshot, point: Point) -> Card:
         raise RecordError("The trial of this point was not recorded, so that there is no card")
     last = max(other.epoch for other in front.points if other.trial == trial.id)
     make = partial(make_card, sweep=front.sweep, trial=trial, point=point, claim=front.claim, ledger=front.ledger)
+    attempts = partial(charged_to, trial.id, snapshot.ledger)
     try:
-        return snapshot.once(("card", point.key), lambda: make(last_epoch=last))
+        return snapshot.once(("card", point.key), lambda: make(last_epoch=last, attempts=attempts()))
     except KeyError as error:
         raise RecordError(f"Expected {error} in the plan of trial {trial.id}, found none; there is no card") from error
 

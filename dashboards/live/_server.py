@@ -1,10 +1,4 @@
-"""Routes of the live page, and Dash behind them.
-
-Dash's own FastAPI backend adds a middleware to the application that it is given, answers every unknown path with the
-page, opens a web socket and runs callbacks on the event loop. Here it gets an application of its own instead, without
-the web socket, to which only the page's paths are passed: whatever stands in front of the application's routes stands
-in front of these too.
-"""
+"""Routes of the live page, and its files."""
 
 import gzip
 import json
@@ -13,18 +7,17 @@ from dataclasses import asdict
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, cast
+from typing import Any
 
 from dash import Dash
-from dash.backends._fastapi import FastAPIDashServer
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from dashboards._page import variables
 from dashboards.figures import DARK, LIGHT, exchange, plotly_js
+from dashboards.live._backend import Backend, Passed
 from dashboards.live._callbacks import register
 from dashboards.live._layout import layout
 from dashboards.live._resources import KINDS, Resources
@@ -62,33 +55,6 @@ _INDEX = f"""<!DOCTYPE html>
 </html>"""
 
 
-class _Backend(FastAPIDashServer):
-    """Dash's backend without a web socket and without an answer to every path."""
-
-    websocket_capability = False
-
-    def __init__(self, server: FastAPI) -> None:
-        super().__init__(server)
-        self._packed: dict[str, Response] = {}
-
-    def setup_catchall(self, dash_app: Dash) -> None:
-        """Leave unknown paths unknown."""
-
-    def serve_component_suites(
-        self, dash_app: Dash, package_name: str, fingerprinted_path: str, request: Request
-    ) -> Response:
-        """Return a script of Dash's, compressed once; only names that Dash knows come to be kept."""
-        if "gzip" not in request.headers.get("accept-encoding", "") or "if-none-match" in request.headers:
-            return cast("Response", super().serve_component_suites(dash_app, package_name, fingerprinted_path, request))
-        name = f"{package_name}/{fingerprinted_path}"
-        if name not in self._packed:
-            plain = super().serve_component_suites(dash_app, package_name, fingerprinted_path, request)
-            headers = {key: plain.headers[key] for key in ("cache-control", "etag") if key in plain.headers}
-            headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-            self._packed[name] = Response(gzip.compress(plain.body, 6), 200, headers, plain.media_type)
-        return self._packed[name]
-
-
 class _Live(Dash):
     """Dash whose page has no inline script, so that a policy may forbid them."""
 
@@ -102,18 +68,8 @@ class _Live(Dash):
         return f'<script id="_dash-renderer" src="{PREFIX}{_RENDERER}"></script>'
 
 
-class _Passed:
-    """Hands requests to the page's own application, as if they had come for another path if one is given."""
-
-    def __init__(self, inner: FastAPI, path: str | None = None) -> None:
-        self._inner, self._path = inner, path
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._inner(scope if self._path is None else {**scope, "path": self._path}, receive, send)
-
-
 def mount(app: FastAPI, catalog: Catalog, *, tracking: str | None = None) -> None:
-    """Add the live page to an application, which answers the errors of its catalog itself.
+    """Add the live page to an application, which answers errors itself.
 
     Args:
         app: gets the routes ``/`` and everything under ``/live/``, all of them for reading only.
@@ -125,16 +81,16 @@ def mount(app: FastAPI, catalog: Catalog, *, tracking: str | None = None) -> Non
     _add_assets(inner)
     inner.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=4)
     register(_page(inner), snapshots)
-    app.router.routes.append(Route("/", _Passed(inner, PREFIX), name="live", include_in_schema=False))
+    app.router.routes.append(Route("/", Passed(inner, PREFIX), name="live", include_in_schema=False))
     _add_resources(app, Resources(snapshots, tracking))
-    app.router.routes.append(Route(f"{PREFIX}{{path:path}}", _Passed(inner), name="live", include_in_schema=False))
+    app.router.routes.append(Route(f"{PREFIX}{{path:path}}", Passed(inner), name="live", include_in_schema=False))
 
 
 def _page(inner: FastAPI) -> Dash:
     page = _Live(
         __name__,
         server=False,
-        backend=_Backend,
+        backend=Backend,
         assets_folder="",
         include_assets_files=False,
         url_base_pathname=PREFIX,

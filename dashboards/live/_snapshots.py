@@ -14,12 +14,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from dashboards.data import SweepData, read
 from sweeper.errors import RecordError, SweeperError
 from sweeper.follow import Follower
-from sweeper.front import Front, FrontTrial, read_front
+from sweeper.front import Front, FrontTrial, read_front, up_to_date
 from sweeper.pareto import front_mask, hypervolume
 from sweeper.records import Trial, TrialStatus
 from sweeper.rows import read_object
@@ -69,6 +70,7 @@ class Snapshot:
         data: the sweep; None before it has a front, or where it cannot be read.
         trials: with their plans, by id.
         trouble: why there are no data, in a sentence.
+        ledger: what the sweep spent, the file.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Snapshot:
     data: SweepData | None = None
     trials: dict[str, Trial] = field(default_factory=dict)
     trouble: str = ""
+    ledger: Path = field(default_factory=Path)
     seconds: float = 0.0
     _made: dict[Hashable, "_Slot"] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -136,8 +139,21 @@ class _Watched:
 
     def pause(self) -> float:
         """Return the seconds between two looks."""
-        seconds = 0.0 if self.snapshot is None else min(self.snapshot.seconds, self.seconds_before)
-        return min(max(PAUSE_SECONDS, PAUSES * seconds), LONGEST_PAUSE_SECONDS)
+        return _pause(0.0 if self.snapshot is None else self.snapshot.seconds, self.seconds_before)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of the list as it was last made: of which state, what that took, and until when a running sweep keeps it.
+
+    The rows of all sweeps are kept, whereas snapshots are kept of a few: a list of many running sweeps must not read
+    each of them whole at every look.
+    """
+
+    token: str
+    listed: Listed
+    seconds: float = 0.0
+    until: float = 0.0
 
 
 class Snapshots:
@@ -152,7 +168,7 @@ class Snapshots:
         self._catalog, self._clock = catalog, clock
         self._watched: OrderedDict[str, _Watched] = OrderedDict()
         self._lock = threading.Lock()
-        self._rows: dict[str, tuple[str, Listed]] = {}
+        self._rows: dict[str, _Row] = {}
 
     def names(self) -> tuple[str, ...]:
         """Return the folder names of the sweeps, newest first."""
@@ -171,21 +187,30 @@ class Snapshots:
         return tuple(rows)
 
     def _row(self, name: str) -> Listed:
-        version = self._catalog.version(name)
+        token = _token(self._catalog.version(name))
         known = self._rows.get(name)
-        if known is not None and known[0] == version:
-            return known[1]
+        if known is not None and known.token == token:
+            return known.listed
         folder = self._catalog.folder(name)
         try:
             sweep = folder.read_sweep()
         except RecordError:
             return Listed(name=name, status="unreadable")
-        is_live = sweep.get("status") == TrialStatus.RUNNING.value
-        front = self.get(name).data if is_live else None
-        row = _summary(name, sweep, _live_counts(front) if is_live else _written_counts(folder))
-        if not is_live:  # a running one is as new as its snapshot
-            self._rows[name] = (version, row)
-        return row
+        if sweep.get("status") != TrialStatus.RUNNING.value:
+            row = _Row(token, _summary(name, sweep, _written_counts(folder)))
+        elif known is not None and known.until > self._clock():
+            return known.listed
+        else:
+            row = self._live_row(name, sweep, 0.0 if known is None else known.seconds)
+        self._rows[name] = row
+        return row.listed
+
+    def _live_row(self, name: str, sweep: Mapping[str, Any], seconds_before: float) -> "_Row":
+        started = time.thread_time()
+        snapshot = self.get(name)
+        seconds = time.thread_time() - started
+        listed = _summary(name, sweep, _live_counts(snapshot.data))
+        return _Row(snapshot.token, listed, seconds, self._clock() + _pause(seconds, seconds_before))
 
     def get(self, name: str) -> Snapshot:
         """Return the sweep as it is, or as it was at the last look if that was just now.
@@ -199,7 +224,7 @@ class Snapshots:
             last = watched.snapshot
             if last is not None and self._clock() < watched.looked + watched.pause():
                 return last
-            token = sha256(self._catalog.version(name).encode()).hexdigest()[:16]
+            token = _token(self._catalog.version(name))
             if last is None or last.token != token:
                 watched.seconds_before = 0.0 if last is None else last.seconds
                 last = watched.snapshot = _take(name, token, folder, watched)
@@ -213,6 +238,14 @@ class Snapshots:
             while len(self._watched) > KEPT_SWEEPS:
                 self._watched.popitem(last=False)
             return watched
+
+
+def _pause(seconds: float, seconds_before: float) -> float:
+    return min(max(PAUSE_SECONDS, PAUSES * min(seconds, seconds_before)), LONGEST_PAUSE_SECONDS)
+
+
+def _token(version: str) -> str:
+    return sha256(version.encode()).hexdigest()[:16]
 
 
 def _summary(name: str, sweep: Mapping[str, Any], counts: Mapping[str, Any]) -> Listed:
@@ -247,7 +280,7 @@ def _written_counts(folder: SweepFolder) -> dict[str, Any]:
 
 def _take(name: str, token: str, folder: SweepFolder, watched: _Watched) -> Snapshot:
     started = time.thread_time()
-    snapshot = Snapshot(name, token)
+    snapshot = Snapshot(name, token, ledger=folder.ledger)
     try:
         snapshot.data, snapshot.trials = _read(folder, watched)
     except RecordError as error:
@@ -267,7 +300,7 @@ def _read(folder: SweepFolder, watched: _Watched) -> tuple[SweepData, dict[str, 
     follower = watched.follower = watched.follower or Follower(folder)
     follower.look()
     data = SweepData(
-        result=_live_front(_written_front(folder, watched), follower),
+        result=_live_front(up_to_date(_written_front(folder, watched), folder.ledger), follower),
         sweep=sweep,
         directory=folder.path.name,
         decisions=tuple(follower.decisions),
@@ -288,7 +321,7 @@ def _written_front(folder: SweepFolder, watched: _Watched) -> Front:
 
 
 def _live_front(written: Front, follower: Follower) -> Front:
-    """Return the front over every row; ledger and claim are those of ``front.json``."""
+    """Return the front over every row; the claim is that of ``front.json``."""
     points = tuple(point for point in follower.points.values() if point.trial in follower.trials)
     mask = front_mask(points, written.objectives)
     return replace(

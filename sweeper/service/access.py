@@ -87,16 +87,11 @@ class Access:
         """
         if self._tokens is None:
             return LOCAL
-        given = asked.headers.getlist("authorization")
-        if given:
-            scheme, _, token = given[0].partition(" ")
-            found = self._tokens.find(token.strip()) if len(given) == 1 and scheme.lower() == "bearer" else None
-            if found is None:
-                self._rates.check(_address(asked))
-                raise RefusalError("Expected a token that is known and has not expired", 401, _CHALLENGE)
-            return found
-        cookie = cookie_parser(asked.headers.get("cookie", "")).get(COOKIE)
-        return None if cookie is None else read_cookie(self._tokens, cookie)
+        found = holder_of(self._tokens, asked.headers)
+        if found is None and "authorization" in asked.headers:
+            self._rates.check(_address(asked))
+            raise RefusalError("Expected a token that is known and has not expired", 401, _CHALLENGE)
+        return found
 
     def _check_host(self, headers: Headers) -> None:
         given = headers.getlist("host")
@@ -113,6 +108,16 @@ class Access:
         if error.status == 401 and scope["method"] == "GET" and wants_page:
             answer = RedirectResponse(LOGIN, 303)
         await answer(scope, receive, send)
+
+
+def holder_of(tokens: Tokens, headers: Headers) -> Holder | None:
+    """Return whose token or cookie a request shows, None if it is nobody's, or no longer."""
+    given = headers.getlist("authorization")
+    if given:
+        scheme, _, token = given[0].partition(" ")
+        return tokens.find(token.strip()) if len(given) == 1 and scheme.lower() == "bearer" else None
+    cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+    return None if cookie is None else read_cookie(tokens, cookie)
 
 
 def make_cookie(tokens: Tokens, holder: Holder) -> str:
@@ -150,9 +155,17 @@ def _check_origin(headers: Headers) -> None:
     """Refuse what a page of another origin sends."""
     origins, site = headers.getlist("origin"), headers.get("sec-fetch-site", "same-origin")
     own = headers.get("host", "").lower()
-    is_own = all(urlsplit(origin).netloc.lower() == own for origin in origins) if len(origins) < 2 else False
+    is_own = all(_place(origin) == own for origin in origins) if len(origins) < 2 else False
     if not is_own or site not in ("same-origin", "none"):
         raise RefusalError("Expected a request from a page of this service, got one from another origin", 403)
+
+
+def _place(origin: str) -> str | None:
+    """Return host and port of an origin, None if it is odd."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _address(asked: HTTPConnection) -> str:

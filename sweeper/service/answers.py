@@ -8,8 +8,10 @@ import asyncio
 import gzip
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from anyio import to_thread
 from starlette.requests import Request
@@ -18,6 +20,7 @@ from starlette.responses import Response
 from sweeper.service.catalog import SHOWN_FILES, Catalog, version_of
 from sweeper.store import SweepFolder
 
+Run = Callable[..., Awaitable[Any]]
 KEPT_BYTES = 128 * 2**20
 _WORTH_PACKING = 1000
 
@@ -80,6 +83,7 @@ class Answers:
         make: Callable[[SweepFolder], Answer],
         files: tuple[str, ...] = SHOWN_FILES,
         more: str = "",
+        run: Run = to_thread.run_sync,
     ) -> Answer:
         """Return what ``make`` makes of a sweep, in a thread, when one of the files has changed.
 
@@ -89,6 +93,7 @@ class Answers:
             make: is given the folder.
             files: that it reads.
             more: whatever else it depends on.
+            run: runs ``make`` in a thread; by default in one of those that everything shares.
 
         Raises:
             UnknownSweepError: no sweep of that name; and whatever ``make`` raises.
@@ -102,15 +107,13 @@ class Answers:
             return kept[1]
         making = self._making.get((key, version))
         if making is None:
-            making = asyncio.create_task(self._make(key, version, make, folder))
+            making = asyncio.create_task(self._make(key, version, partial(run, make, folder)))
             self._making[key, version] = making
         return await asyncio.shield(making)
 
-    async def _make(
-        self, key: Hashable, version: str, make: Callable[[SweepFolder], Answer], folder: SweepFolder
-    ) -> Answer:
+    async def _make(self, key: Hashable, version: str, make: Callable[[], Awaitable[Answer]]) -> Answer:
         try:
-            made = await to_thread.run_sync(make, folder)
+            made = await make()
         finally:
             del self._making[key, version]
         self._forget(key)

@@ -3,7 +3,7 @@
 import os
 from urllib.parse import parse_qs
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -12,6 +12,7 @@ from sweeper.service.access import COOKIE, COOKIE_SECONDS, LOGIN, make_cookie
 from sweeper.service.parts import Parts
 
 MAX_FORM_BYTES = 2000
+_MAX_FIELDS = 5
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -28,12 +29,13 @@ _WRONG = '<p role="alert">Expected a token that is known and has not expired.</p
 def routes(parts: Parts) -> APIRouter:
     """Return the routes."""
     router = APIRouter()
+    own = CapacityLimiter(1)  # a thread that nothing else can take
 
     @router.get("/healthz", tags=["service"])
     async def healthz() -> Response:
         """Say that the service is well, or what is not."""
         down = [] if parts.supervisor.is_well else ["supervisor"]
-        down += [] if await to_thread.run_sync(os.access, parts.settings.out, os.W_OK) else ["storage"]
+        down += [] if await to_thread.run_sync(os.access, parts.settings.out, os.W_OK, limiter=own) else ["storage"]
         return JSONResponse({"status": "down", "down": down} if down else {"status": "ok"}, 503 if down else 200)
 
     @router.get("/metrics", tags=["service"])
@@ -48,8 +50,8 @@ def routes(parts: Parts) -> APIRouter:
 
     @router.post(LOGIN, include_in_schema=False)
     async def login(request: Request) -> Response:
-        fields = parse_qs((await request.body()).decode(errors="replace"), max_num_fields=5)
-        holder = None if parts.tokens is None else parts.tokens.find(fields.get("token", [""])[0].strip())
+        token = _token(await request.body())
+        holder = None if parts.tokens is None else parts.tokens.find(token)
         if holder is None or parts.tokens is None:
             return _form(_WRONG, 401)
         answer = RedirectResponse("/", 303)
@@ -70,6 +72,15 @@ def routes(parts: Parts) -> APIRouter:
         return answer
 
     return router
+
+
+def _token(body: bytes) -> str:
+    """Return the token of a form; empty if there is none, or if it is another form."""
+    try:
+        fields = parse_qs(body.decode(errors="replace"), max_num_fields=_MAX_FIELDS)
+    except ValueError:
+        return ""
+    return fields.get("token", [""])[0].strip()
 
 
 def _form(note: str, status: int = 200) -> Response:

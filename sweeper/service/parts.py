@@ -86,10 +86,12 @@ class Parts:
             return Answer.of(as_line({**more, "status": None, "front": None}), JSON)
 
         def make(folder: SweepFolder) -> Answer:
-            summary = self.catalog.shared(name, "summary", views.summary, files=("front.json",))
+            summary = self.catalog.shared(name, "summary", views.summary, files=("front.json", "ledger.jsonl"))
             return Answer.of(as_line({**more, **views.status(folder, summary, self.redact)}), JSON)
 
-        return await self.answers.get(name, "status", make, ("sweep.json", "front.json"), more=repr(more))
+        return await self.answers.get(
+            name, "status", make, ("sweep.json", "front.json", "ledger.jsonl"), more=repr(more)
+        )
 
     async def told(self, name: str) -> tuple[State, bytes]:
         """Return how a sweep stands, in a word, and as JSON without what never changes.

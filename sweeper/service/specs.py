@@ -6,7 +6,7 @@ the service was not told to fetch, and nothing is imported because a request nam
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,11 @@ def read_spec(body: bytes, media_type: str, settings: ServiceSettings, catalog: 
     except UnicodeDecodeError:
         raise SpecError(f"Expected UTF-8 text as {SOURCE}, got other bytes") from None
     try:
-        spec = Spec.from_mapping(_json(text) if kind in JSON_TYPES else parse_mapping(text, SOURCE), SOURCE)
-        return _found(spec, settings, catalog)
+        content = _json(text) if kind in JSON_TYPES else parse_mapping(text, SOURCE)
+        "".join(_texts(content)).encode()
+        return _found(Spec.from_mapping(content, SOURCE), settings, catalog)
+    except UnicodeEncodeError:
+        raise SpecError(f"Expected text that can be written as UTF-8 in {SOURCE}, got half of a character") from None
     except (ArithmeticError, RecursionError):
         raise SpecError(f"Expected numbers within the range of a computer in {SOURCE}") from None
 
@@ -86,6 +89,18 @@ def _odd(text: str) -> float:
 def _depth(value: Any) -> int:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every key and every text."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        if isinstance(value, dict):
+            yield from value
+            value = value.values()
+        for inner in value:
+            yield from _texts(inner)
 
 
 def _found(spec: Spec, settings: ServiceSettings, catalog: Catalog) -> Spec:

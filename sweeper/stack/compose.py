@@ -97,6 +97,12 @@ class Service(_Part):
             source, target, *_mode = volume.split(":")
             yield source, target
 
+    def published(self) -> Iterator[tuple[str, str]]:
+        """Yield each port under which the machine publishes one of the service, and that one."""
+        for entry in self.ports:
+            *_address, outside, port = entry.rsplit(":", 2)
+            yield outside, port
+
     def scratch(self) -> Iterator[str]:
         """Yield the folders that are empty whenever the service starts."""
         for entry in self.tmpfs:

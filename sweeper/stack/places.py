@@ -109,6 +109,7 @@ class Places:
         text = _folders(place.folders, text)
         text = _PORT.sub(lambda found: place.ports.get(found.group(), found.group()), text)
         hosts = {other.of: other for other in self.all} | dict.fromkeys(_HERE, place)
+        published = {outside: (other, port) for other in self.all for outside, port in other.service.published()}
         names = "|".join(map(re.escape, hosts))
 
         def host(found: re.Match[str]) -> str:
@@ -116,6 +117,8 @@ class Places:
             if port == "*" and name in _HERE:
                 return found.group()
             other = hosts[name]
+            if name in _HERE and port not in place.ports:  # of the machine, not of the container
+                other, port = published.get(port, (other, port))
             return f"{other.address}:{other.ports.get(port, port)}"
 
         text = re.sub(rf"(?<![\w.-])(?P<name>{names}):(?P<port>\d+|\*)", host, text)

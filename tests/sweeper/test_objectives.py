@@ -78,6 +78,14 @@ def test_names_are_compared_by_what_they_mean():
     assert not objectives.same("certified-auroc@0.5", "certified@0.5")
 
 
+def test_a_list_is_compared_in_time_that_grows_with_it_alone(monkeypatch):
+    read, original = [], objectives._exact
+    monkeypatch.setattr(objectives, "_exact", lambda name, text: read.append(name) or original(name, text))
+    names = [f"certified@{i}/99" for i in range(1, objectives.MOST + 1)]
+    assert objectives.metric_list(names) == tuple(names)
+    assert len(read) <= 4 * len(names)
+
+
 def test_radii_keep_their_text():
     names = ("epsilon", "certified@36/255", "accuracy", "certified@0.50")
     assert objectives.radii(map(Objective.named, names)) == ("36/255", "0.50")

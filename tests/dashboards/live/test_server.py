@@ -8,7 +8,8 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from dashboards import live
-from dashboards.live import _callbacks
+from dashboards.live import _backend, _callbacks
+from dashboards.live._callbacks import Shown
 from dashboards.live._layout import layout
 from sweeper.errors import PickError
 from sweeper.service.app import create_app
@@ -88,6 +89,30 @@ def test_scripts_are_compressed_once_and_kept_by_browsers(client):
     plain = client.get(path, headers={"accept-encoding": "identity"})
     assert "content-encoding" not in plain.headers
     assert plain.content == first.content == client.get(path, headers=GZIP).content
+
+
+def test_a_script_is_compressed_once_under_whatever_fingerprint_and_not_on_the_event_loop(client, monkeypatch):
+    path = re.search(r'src="(/live/[^"]*react-dom[^"]*)"', client.get("/").text).group(1)
+    packed, original = [], _backend._packed
+
+    def spy(plain):
+        packed.append(threading.current_thread().name)
+        return original(plain)
+
+    monkeypatch.setattr(_backend, "_packed", spy)
+    answers = [client.get(re.sub(r"\.v[^/]*m[0-9a-f]+\.", f".v{i}m{i}.", path), headers=GZIP) for i in range(5)]
+    assert {answer.content for answer in answers} == {client.get(path, headers=GZIP).content}
+    (name,) = packed
+    assert "worker thread" in name
+
+
+def test_a_script_without_a_fingerprint_is_not_sent_again(client):
+    page = client.get("/").text
+    path = re.sub(r"\.v[^/]*m[0-9a-f]+\.", ".", re.search(r'src="(/live/[^"]*react-dom[^"]*)"', page).group(1))
+    tag = client.get(path, headers=GZIP).headers["etag"]
+    assert client.get(path, headers=GZIP | {"if-none-match": tag}).status_code == 304
+    assert client.get(path, headers=GZIP | {"if-none-match": "other"}).status_code == 200
+    assert client.get(path, headers={"accept-encoding": "identity", "if-none-match": tag}).status_code == 304
 
 
 def test_our_own_files_are_compressed_once_and_kept_by_browsers_until_they_change(client):
@@ -224,6 +249,80 @@ class TestBehindTheService:
         for path in paths:
             assert client.get(path, headers=reader).status_code == 200, path
         assert client.post(UPDATE, json=asked(), headers=reader).status_code == 200
+
+    @pytest.mark.parametrize(
+        ("body", "status"),
+        [
+            (b"", 400),
+            (b"x", 400),
+            (b"[]", 400),
+            (b"{}", 400),
+            (b"{" * 100_000, 400),
+            (json.dumps(asked() | {"output": "..nope.."}), 400),
+            (json.dumps(asked() | {"output": ["x"]}), 400),
+            (json.dumps(asked() | {"outputs": [{}]}), 400),
+            (json.dumps(asked() | {"inputs": 5}), 400),
+            (json.dumps(asked() | {"inputs": asked()["inputs"][1:]}), 400),
+            (json.dumps(asked() | {"state": [5]}), 400),
+            (json.dumps(asked() | {"changedPropIds": [{}]}), 400),
+            ([b"x" * 2**16] * 17, 413),
+        ],
+    )
+    def test_a_body_that_no_page_sends_is_refused(self, serve, body, status):
+        client = serve()
+        content = iter(body) if isinstance(body, list) else body
+        answer = client.post(UPDATE, content=content, headers={"Content-Type": "application/json"})
+        assert answer.status_code == status
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["detail"].startswith("Expected a ")
+
+    @pytest.mark.parametrize("known", [5, [], {"nope": 1}, Shown().to_json() | {"names": 5}])
+    def test_a_page_that_says_odd_things_of_itself_is_shown_as_one_that_has_just_come(self, serve, known):
+        shown = serve().post(UPDATE, json=asked(f"?sweep={ENDED}", known=known)).json()["response"]["shown"]["data"]
+        assert shown["resources"]
+
+    @pytest.mark.parametrize(
+        ("control", "value"),
+        [("space", 5), ("axis", 5), ("radius", float("inf")), ("max-epsilon", "x"), ("minimum-0", 10**400)],
+    )
+    def test_a_control_that_says_odd_things_asks_for_nothing(self, serve, control, value):
+        client = serve()
+        shown = client.post(UPDATE, json=asked(f"?sweep={ENDED}")).json()["response"]["shown"]["data"]
+        body = asked(f"?sweep={ENDED}", known=shown)
+        (said,) = (one for one in body["inputs"] if one["id"] == control)
+        said["value"] = value
+        answer = client.post(UPDATE, content=json.dumps(body), headers={"Content-Type": "application/json"})
+        assert answer.status_code == 200
+        assert "url" not in answer.json()["response"]
+
+    def test_an_address_that_is_no_text_leads_to_the_list(self, serve):
+        assert serve().post(UPDATE, json=asked(5)).json()["response"]["shown"]["data"]["title"] == "Sweeps"
+
+    @pytest.mark.parametrize(
+        ("method", "path", "status"),
+        [
+            ("GET", "/live/nothing", 404),
+            ("GET", "/live/_dash-component-suites/os/path.py", 404),
+            ("GET", "/live/_dash-component-suites/dash/dash.py", 404),
+            ("POST", "/live/figure/front", 404),
+            ("GET", UPDATE, 405),
+            ("DELETE", "/", 405),
+        ],
+    )
+    def test_what_the_page_has_not_is_refused_in_the_one_shape(self, serve, method, path, status):
+        answer = serve().request(method, path)
+        assert answer.status_code == status
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["request_id"] == answer.headers["x-request-id"]
+        assert ("allow" in answer.headers) is (status == 405)
+
+    def test_an_error_of_the_page_is_told_to_the_log_alone(self, out, monkeypatch, caplog):
+        app = create_app(ServiceSettings(out=out))
+        monkeypatch.setattr(_callbacks, "update", lambda *_: 1 / 0)
+        with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+            answer = client.post(UPDATE, json=asked())
+        assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+        assert any("ZeroDivisionError" in str(getattr(record, "fields", "")) for record in caplog.records)
 
     def test_errors_have_the_one_shape_and_name_no_folder(self, serve, out):
         client = serve()

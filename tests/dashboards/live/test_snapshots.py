@@ -7,10 +7,11 @@ import pytest
 from dashboards.live import _snapshots
 from dashboards.live._snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Snapshot
 from sweeper.errors import RecordError, UnknownSweepError
+from sweeper.ledger import Ledger
 from sweeper.pareto import dominates
 from sweeper.records import TrialStatus
 
-from .conftest import ENDED, RUNNING
+from .conftest import ENDED, EVENT, RUNNING, Growing
 
 
 def test_an_ended_sweep_is_what_its_front_file_says(snapshots, out):
@@ -40,6 +41,14 @@ def test_a_running_sweep_grows_without_a_new_front_file(snapshots, growing, cloc
     costs = {p.key: (p.values["epsilon"], -p.values["accuracy"], -p.values["certified@0.25"]) for p in later.points}
     for key in later.result.on_front:
         assert not any(dominates(other, costs[key]) for other in costs.values())
+
+
+def test_prices_are_up_to_date(snapshots, growing, clock):
+    ledger = Ledger(growing.folder.ledger)
+    for trials in (1, 2):
+        ledger.open(f"t{trials}", EVENT)
+        clock.now += 100
+        assert snapshots.get(RUNNING).sweep().result.ledger == ledger.answers(1e-4)
 
 
 def test_how_trials_ended_is_up_to_date(snapshots, growing, clock):
@@ -163,6 +172,61 @@ def test_the_list_counts_without_a_front_being_parsed(snapshots, growing, monkey
     assert ended.started == "20260101-120000"
     assert (rows[RUNNING].status, rows[RUNNING].trials, rows[RUNNING].points) == ("running", 1, 1)
     assert list(rows) == [RUNNING, ENDED]
+
+
+def test_running_sweeps_are_not_read_again_for_the_list_however_many_there_are(
+    snapshots, growing, clock, out, make_front, monkeypatch
+):
+    monkeypatch.setattr(_snapshots, "KEPT_SWEEPS", 2)
+    all_ = [growing, *(Growing(out / f"grows-2026010{day}-120000", make_front()) for day in (3, 4))]
+    assert [row.points for row in snapshots.listed()] == [0, 0, 0, len(make_front()["points"])]
+    read, original = [], _snapshots._read
+    monkeypatch.setattr(_snapshots, "_read", lambda folder, *rest: read.append(folder.path) or original(folder, *rest))
+    clock.now += 100
+    snapshots.listed()
+    assert read == []
+    all_[1].start("t0001")
+    all_[1].add("t0001", 1, 0.5, 0.6)
+    assert [row.points for row in snapshots.listed()][1] == 1
+    assert read == [all_[1].folder.path]
+
+
+@pytest.mark.parametrize(("seconds", "pause"), [(0.0, PAUSE_SECONDS), (2.0, 20.0), (60.0, LONGEST_PAUSE_SECONDS)])
+def test_a_row_of_a_running_sweep_is_made_again_after_a_pause_and_its_end_is_told_at_once(
+    snapshots, growing, clock, monkeypatch, seconds, pause
+):
+    passed = [0.0]
+    original = snapshots.get
+
+    def slow(name):
+        passed[0] += seconds
+        return original(name)
+
+    monkeypatch.setattr(snapshots, "get", slow)
+    monkeypatch.setattr(_snapshots.time, "thread_time", lambda: passed[0])
+
+    def row():
+        return snapshots.listed()[0]
+
+    row()
+    growing.start("t0001")
+    clock.now += 1.01 * PAUSE_SECONDS
+    assert row().trials == 1, "what only the first look pays for is no reason for a pause"
+    growing.start("t0002")
+    clock.now += 0.99 * pause
+    assert row().trials == 1
+    clock.now += 0.02 * pause
+    assert row().trials == 2
+    growing.describe("completed")
+    assert row().status == "completed"
+
+
+def test_a_row_made_of_an_older_snapshot_is_made_again(snapshots, growing, clock):
+    snapshots.get(RUNNING)
+    growing.start("t0001")
+    assert snapshots.listed()[0].trials == 0
+    clock.now += 1.01 * PAUSE_SECONDS
+    assert snapshots.listed()[0].trials == 1
 
 
 def test_the_list_shows_what_cannot_be_read_and_leaves_out_what_vanishes(snapshots, out, growing):

@@ -121,6 +121,8 @@ def test_a_wrong_token_gives_no_cookie(guarded):
     assert "set-cookie" not in answer.headers
     assert "<script>" not in answer.text
     assert guarded.post("/login", content=b"\xff=&token").status_code == 401
+    for fields in (b"&".join(b"a=%d" % i for i in range(7)), b"&" * 100):
+        assert guarded.post("/login", content=fields).status_code == 401, "another form"
     assert is_problem(guarded.post("/login", content=b"token=" + b"x" * 3000), 413)
 
 
@@ -196,6 +198,8 @@ def test_a_service_for_others_without_names_is_reached_by_any(serve, tokens):
         {"Origin": "null"},
         {"Origin": "http://127.0.0.1:9999"},
         {"Origin": ""},
+        {"Origin": "http://["},
+        {"Origin": "http://[::1"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
         [("Origin", "http://127.0.0.1"), ("Origin", "https://evil.example")],

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from sweeper.service.entrance import MAX_FORM_BYTES
+from sweeper.service.exports import MOST_DRAWN
 from sweeper.service.reading import FrontFormat
 from sweeper.service.settings import MEBIBYTE, Limits
 from sweeper.service.specs import FREE_TEXT, MAX_SPEC_BYTES
@@ -42,5 +43,6 @@ def test_the_numbers_are_those_of_the_service():
     assert f"{limits.streams_per_client} of one client, {limits.streams} of all" in TEXT
     assert f"bursts of {limits.burst}" in TEXT
     assert f"| rows of a page | {limits.page} |" in TEXT
+    assert f"drawn one at a time, {MOST_DRAWN - 1} wait" in TEXT
     assert f"| sweeps that wait | {limits.queued} |" in TEXT
     assert (FIRST_PAUSE_SECONDS, [pause(deaths) for deaths in (2, 3, 4)], MOST_DEATHS) == (2.0, [8.0, 32.0, 128.0], 5)

@@ -203,6 +203,31 @@ def test_no_json_is_odder_than_a_spec(body, said, read):
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"data": TABLE | {"path": "\ud800.csv"}},
+        {"data": TABLE | {"ranges": "\ud800"}},
+        {"data": TABLE | {"target": "\udfff"}},
+        {"data": {"name": "digits", "target": "\ud83d"}},
+        {"search": {"sampler": "\ud800"}},
+        {"search": {"objectives": ["accuracy", "\ud800"]}},
+        {"search": {"warm_start": "\ud800"}},
+        {"\ud800": 1},
+    ],
+)
+def test_half_a_character_is_no_text(odd, read, content):
+    body = json.dumps(content | odd)
+    for kind in ("application/json", "application/yaml"):
+        with pytest.raises(SpecError, match="Expected text that can be written as UTF-8 in the submitted spec"):
+            read(body.encode(), kind=kind)
+
+
+def test_every_whole_character_is_text(read, content):
+    name = "\U0001f600"
+    assert read(content | {"data": TABLE | {"target": name}}).data.target == name
+
+
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a b", "../x", "", "a/b", ".hidden", "a\nb", "x" * 101])
 def test_a_sweep_has_a_plain_name(name, read, content):
     with pytest.raises(SpecError, match="Expected a name of up to 100 letters"):

@@ -1,5 +1,6 @@
 """What the compose file promises, and what is refused in one."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,38 @@ def test_the_tracking_server_answers_under_the_name_by_which_drivers_know_it(com
     assert "--port 5000" in server
 
 
+def test_links_of_the_live_page_lead_to_where_the_tracking_server_is_published(compose):
+    ((address, port),) = (entry.rsplit(":", 1) for entry in compose.services["mlflow"].ports)
+    assert list(compose.services["mlflow"].published()) == [("5000", port)]
+    assert f"--tracking-page http://{address}" in " ".join(compose.services["sweeper"].arguments)
+    other = read_compose(FILE, {"MLFLOW_PAGE": "https://mlflow.example.org"}).services["sweeper"]
+    assert "--tracking-page https://mlflow.example.org" in " ".join(other.arguments)
+
+
+def test_the_first_steps_are_those_of_the_guide():
+    header = FILE.read_text(encoding="utf-8").partition("\nname:")[0].replace("#   ", "").replace(" && ", "\n")
+    guide = (FILE.parent / "docs" / "cluster.md").read_text(encoding="utf-8")
+    steps = re.search(r"## Starting it\n\n```console\n(.*?)```", guide, flags=re.DOTALL).group(1).splitlines()
+    assert len(steps) == 6
+    for step in steps:
+        assert f"\n{step.removeprefix('$ ')}\n" in header
+
+
+def test_every_setting_is_explained_with_its_default():
+    guide = (FILE.parent / "docs" / "cluster.md").read_text(encoding="utf-8")
+    for name, default in re.findall(r"\$\{(\w+):-([^}]*)\}", FILE.read_text(encoding="utf-8")):
+        (row,) = (line for line in guide.splitlines() if line.startswith("| ") and f"`{name}`" in line.split("|")[1])
+        assert default in row
+
+
+def test_a_folder_of_data_is_a_path():
+    for given in ("./hospital", "/srv/hospital"):
+        mounts = read_compose(FILE, {"SWEEPER_DATA": given}).services["ray-head"].mounts()
+        assert (given, "/data") in mounts
+    with pytest.raises(SweeperError, match="Expected a declared volume, got hospital"):
+        read_compose(FILE, {"SWEEPER_DATA": "hospital"})
+
+
 def test_ray_wants_a_token_on_every_node(compose):
     for name in ("ray-head", "ray-worker", "ray-worker-gpu", "sweeper"):
         service = compose.services[name]
@@ -137,6 +170,14 @@ def test_the_image_declares_the_user_and_the_folders_that_the_services_write_to(
             assert source in compose.volumes
             assert f" {target}" in image
         assert "TORCH_INDEX" in service.build.args
+
+
+def test_the_service_can_draw_pictures(compose):
+    image = (FILE.parent / "Dockerfile").read_text(encoding="utf-8").rpartition("\nFROM ")[2]
+    assert re.search(r"apt-get install .*\bchromium\b.*\bfonts-", image)
+    service = compose.services["sweeper"]
+    assert "/tmp" in service.scratch()
+    assert service.environment["HOME"] == "/tmp", "a browser writes into its home"
 
 
 def test_services_start_after_those_that_they_depend_on(compose):

@@ -50,6 +50,11 @@ def test_commands_name_hosts_ports_and_folders_of_this_machine(found):
     assert service[service.index("--cluster") + 1] == f"http://{head.address}:{head.ports['8265']}"
 
 
+def test_the_address_for_browsers_is_that_under_which_the_machine_has_it(found):
+    service = found.command(found.named("sweeper"))
+    assert service[service.index("--tracking-page") + 1] == service[service.index("--tracking") + 1]
+
+
 def test_a_shell_command_is_translated_as_a_whole(found):
     mlflow, postgres = found.named("mlflow"), found.named("postgres")
     shell, flag, line = found.command(mlflow)
