@@ -319,7 +319,8 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
         main(["run", str(spec), "--out", str(out), "--tracking", NOWHERE])
     said = capsys.readouterr()
     assert ended.value.code in (0, None)
-    assert said.err == ""
+    # Ray's own library tells of locks that two of its threads wanted at once, whoever runs it.
+    assert [line for line in said.err.splitlines() if "mutex.cc" not in line] == []
     (folder,) = out.iterdir()
     front, _ = check_ended(folder, "stopped")
     reason = "the 1 hours are used up"
