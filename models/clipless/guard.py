@@ -226,7 +226,7 @@ def _guard_rows(
     else:
         scale_B = (guard.sensitivity / bound_B).clamp(max=1.0)
     scale_B = torch.where(finite_B, scale_B, 0.0)
-    return _select(finite_B, x) * _column(scale_B, x), _select(finite_B, g)
+    return select_rows(finite_B, x) * column_of(scale_B, x), select_rows(finite_B, g)
 
 
 def _exact_sum(
@@ -253,12 +253,12 @@ def _exact_sum(
         norm_B = row_norms(rows) * unit
         finite_B = norm_B.isfinite()
         scale_B = torch.where(finite_B, (guard.sensitivity / norm_B).clamp(max=1.0) * unit, 0.0)
-        total += torch.tensordot(scale_B, _select(finite_B, rows), dims=1)
+        total += torch.tensordot(scale_B, select_rows(finite_B, rows), dims=1)
         kept.append(finite_B)
-    return _select(torch.cat(kept), g), total
+    return select_rows(torch.cat(kept), g), total
 
 
-def _select(keep_B: Tensor, x: Tensor) -> Tensor:
+def select_rows(keep_B: Tensor, x: Tensor) -> Tensor:
     """Rows of ``x`` where ``keep_B``, zeros elsewhere: by masking bits, in one pass and whatever the row holds.
 
     Where looking at the answer costs nothing (a CPU waits for no device), the pass is saved if every row is kept.
@@ -267,11 +267,12 @@ def _select(keep_B: Tensor, x: Tensor) -> Tensor:
         return x
     bits = torch.int32 if x.dtype == torch.float32 else torch.int64
     mask_B = -keep_B.to(bits)
-    selected: Tensor = x.contiguous().view(bits) & _column(mask_B, x)
+    selected: Tensor = x.contiguous().view(bits) & column_of(mask_B, x)
     return selected.view(x.dtype)
 
 
-def _column(values_B: Tensor, like: Tensor) -> Tensor:
+def column_of(values_B: Tensor, like: Tensor) -> Tensor:
+    """One value for each row of ``like``, shaped so that it multiplies the whole row."""
     return values_B.view(-1, *[1] * (like.dim() - 1))
 
 

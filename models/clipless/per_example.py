@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from clipless.errors import UnsupportedError
-from clipless.guard import row_norms
+from clipless.guard import column_of, row_norms, select_rows
 from clipless.layers import Conv1d, Conv2d, Dense, Residual
 from clipless.losses import Loss
 from clipless.network import Network
@@ -115,20 +115,12 @@ def _scaled(seen: _Seen, factor_B: Tensor) -> dict[nn.Parameter, Tensor]:
     Whatever a row of factor 0 holds is replaced by zeros, so that the shape of the batch stays.
     """
     layer, keep_B = seen.layer, factor_B > 0
-    activations = [_selected(rows, keep_B) for rows in seen.activations]
-    backprops = _selected(seen.backprops, keep_B) * _column(factor_B, seen.backprops)
+    activations = [select_rows(keep_B, rows) for rows in seen.activations]
+    backprops = select_rows(keep_B, seen.backprops) * column_of(factor_B, seen.backprops)
     if type(layer) is not Dense:
         return {p: rows.sum(dim=0) for p, rows in _rows(layer, activations, backprops).items()}
     found = {layer.weight: torch.einsum("b...o,b...i->oi", backprops, activations[0])}
     return found if layer.bias is None else {**found, layer.bias: backprops.flatten(0, -2).sum(dim=0)}
-
-
-def _selected(rows: Tensor, keep_B: Tensor) -> Tensor:
-    return torch.where(_column(keep_B, rows), rows, 0.0)
-
-
-def _column(values_B: Tensor, like: Tensor) -> Tensor:
-    return values_B.view(-1, *[1] * (like.dim() - 1))
 
 
 def _rows(layer: nn.Module, activations: list[Tensor], backprops: Tensor) -> dict[nn.Parameter, Tensor]:
