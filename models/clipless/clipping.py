@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import final
 
+import torch
 from torch import nn
 
 from clipless.errors import PlanError
@@ -136,24 +137,25 @@ class ClipNorms:
             yield
 
     def count(self, rows: int) -> None:
-        """Take in the indicators of one backward pass over ``rows`` rows.
+        """Take in the indicators of one backward pass over ``rows`` rows, which padding may follow.
 
         Raises:
-            PlanError: the layer saw another number of rows, or saw them more than once: one row could then move the
-                count by more than was accounted.
+            PlanError: the layer saw fewer rows, or saw them more than once: one row could then move the count by more
+                than was accounted.
         """
         if not self.adaptive or rows == 0:
             return
         (layer,) = self._layers
         seen = layer.take_indicators()
-        if [len(indicators_B) for indicators_B in seen] != [rows]:
+        if len(seen) != 1 or len(seen[0]) < rows:
             raise PlanError("Expected one backward pass of the drawn rows through ClipGradient, got another or several")
-        self._centred_count += float(seen[0].double().sum()) / self._copies
+        self._centred_count += float(seen[0][:rows].sum(dtype=torch.float64))
 
     def advance(self, normal: float) -> None:
         """Release the noisy count and update the norm; ``normal`` is a draw of N(0, 1)."""
         if isinstance(self._clipping, AdaptiveClipping):
-            below = (self._centred_count + self._count_std * normal) / self._batch_size + 0.5
+            noisy = self._centred_count + self._copies * self._count_std * normal  # halves add up exactly
+            below = noisy / (self._copies * self._batch_size) + 0.5
             exponent = -self._clipping.rate * (below - self._clipping.quantile)
             factor = self.factor * exp(min(exponent, 50.0))  # any more noise than that would overflow
             self.factor = min(max(factor, LEAST_SHARE), 1.0)

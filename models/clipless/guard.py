@@ -11,6 +11,9 @@ example is added or removed, whatever the weights, the input and the loss are. T
 layers is not scaled (each layer has a guard of its own), but a row that one guard selects away has a zero
 cotangent from there on.
 
+The sum is an exact one (`clipless.exact_sums`): operands become whole numbers, (1) is taken of these, and the sum
+gathers in double precision beside the parameter, not in ``parameter.grad``, whose float32 additions would round.
+
 No per-example gradient is formed for that. On maps and tokens (1) is several times the true norm, though, and
 a small Delta then clips more than it must: ``exact`` forms each example's gradient, a few rows at a time, and
 clips by its own norm.
@@ -23,12 +26,12 @@ Rows where a norm is not finite are *selected away* from both operands, never mu
 ``0 * nan`` is ``nan``. What may never happen here: a result that depends on more than the row, a parameter whose
 gradient is formed outside these functions.
 
-Shape letters: B batch, I inputs, O outputs, C channels, H height, W width.
+Shape letters: B batch, I inputs, O outputs, C channels, G groups, H height, W width, K rows and places, N kept.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import sqrt
 from typing import Any
@@ -38,31 +41,87 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clipless.errors import PlanError
+from clipless.exact_sums import (
+    Digits,
+    grid,
+    integer_product,
+    joined,
+    linear_product,
+    outer_grid,
+    outer_sum,
+    row_norms,
+    row_sum,
+    select_rows,
+    two_digits,
+)
 
 # Entries of the per-example gradients that are formed at once where norms are exact.
 _FORMED_ENTRIES = 2**22
-
-# Squares below the smallest normal float32 may be flushed to zero; this much norm per root element is added
-# back.
-_BLOCK = 4096
-_UNDERFLOW_NORM = 1.2e-19
+# Digits of patches and cotangents that are multiplied at once: they stay in the caches.
+_DIGITS_AT_ONCE = 2**22
 
 Pair = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Guard:
-    """How one parameter's gradient is guarded.
+    """How one parameter's gradient is guarded, and where the sum of one backward pass goes.
 
     Attributes:
         sensitivity: Delta, what one example may contribute at most.
         normalise: divide each contribution by the norm of the example's own input first.
         exact: take the norm of the contribution itself instead of its bound (1).
+        total: float64, shaped like the parameter; the sum is added to it.
+        bounds: with a list, what contributions are taken to have as norms, and what they were divided by, is appended
+            for each pass. Depends on the rows: for looking at public ones.
     """
 
     sensitivity: float
     normalise: bool = False
     exact: bool = False
+    total: Tensor | None = None
+    bounds: list[tuple[Tensor, Tensor]] | None = None
+    _formed: bool = field(default=False, init=False)
+
+    def add(self, total: Tensor) -> None:
+        """Take in the sum of one pass.
+
+        Raises:
+            PlanError: there was one already: a row that counts twice would contribute twice the sensitivity.
+        """
+        if self._formed:
+            raise PlanError("Expected one backward pass of each guarded layer, got a second one; pass the batch once")
+        self._formed = True
+        self.total = total if self.total is None else self.total.add_(total.view_as(self.total))
+
+    def scales(
+        self, norm_B: Tensor, input_norm_B: Tensor | None = None, rounding_B: Tensor | float = 0.0
+    ) -> Tensor:
+        """Return what each contribution is multiplied by so that none exceeds Delta, float64; 0 if not finite.
+
+        Args:
+            norm_B: upper bounds of the contributions' norms.
+            input_norm_B: what `normalise` divides by; None for nothing.
+            rounding_B: what rounding may add to the scaled contributions' norms.
+        """
+        norm_B = norm_B.double()
+        divisor_B = torch.ones_like(norm_B)
+        if self.normalise and input_norm_B is not None:
+            divisor_B = input_norm_B.double()
+        if self.bounds is not None:
+            self.bounds.append((norm_B / divisor_B, divisor_B))
+        room_B = (self.sensitivity - torch.as_tensor(rounding_B)).clamp(min=0.0)
+        scale_B = torch.minimum(room_B / norm_B, 1.0 / divisor_B)
+        return torch.where(norm_B.isfinite() & divisor_B.isfinite(), scale_B, 0.0)
+
+    def add_rows(self, rows_BD: Tensor, input_norm_B: Tensor | None = None) -> None:
+        """Take in contributions that are formed row by row; rows that are not finite count as zero."""
+        self.add(self.sum_of(rows_BD, row_norms(rows_BD), input_norm_B))
+
+    def sum_of(self, rows_BD: Tensor, norm_B: Tensor, input_norm_B: Tensor | None = None) -> Tensor:
+        """Return the exact sum of contributions held to Delta by the given bounds of their norms."""
+        scale_B = self.scales(norm_B, input_norm_B)
+        return row_sum(select_rows(norm_B.isfinite(), rows_BD), scale_B, grid(self.sensitivity))
 
 
 class GuardedLayer(nn.Module):
@@ -82,27 +141,40 @@ class GuardedLayer(nn.Module):
 
 @contextmanager
 def guarded(
-    model: nn.Module, sensitivities: Mapping[str, float], *, normalise: bool = False, exact: bool = False
-) -> Iterator[None]:
-    """Arm the guard of every parameter of ``model`` for the backward passes inside the block.
+    model: nn.Module,
+    sensitivities: Mapping[str, float],
+    *,
+    normalise: bool = False,
+    exact: bool = False,
+    totals: Mapping[str, Tensor] | None = None,
+    measuring: bool = False,
+) -> Iterator[dict[str, Guard]]:
+    """Arm the guard of every parameter of ``model`` for one backward pass inside the block.
 
     Args:
         model: its trainable parameters must all belong to guarded layers.
         sensitivities: Delta of each parameter by its name in ``model``.
         normalise: see `Guard`.
         exact: see `Guard`.
+        totals: float64 tensors by parameter that the sums are added to; by default new ones.
+        measuring: keep `Guard.bounds`.
+
+    Returns:
+        The guards by parameter, which hold the sums afterwards; ``parameter.grad`` receives nothing.
 
     Raises:
         PlanError: a trainable parameter without a sensitivity or without a guard, or a sensitivity that is
             not positive and finite.
 
     Guarantees:
-        Inside the block, the gradient of each parameter, summed over the batch, changes by at most its
-        Delta (times the rounding of float32 sums) when any one row of the batch is replaced by a row with
-        zero contribution. Holds for NaN and infinite inputs, weights and cotangents.
+        The computed sum of each parameter's gradient over the batch changes by at most its Delta when any one row of
+        the batch is replaced by a row with zero contribution, for up to 2^22 rows in all passes that share ``totals``,
+        whatever the order of additions. Holds for NaN and infinite inputs, weights and cotangents. It needs passes in
+        which what is computed for a row does not depend on what other rows hold, of any precision.
     """
     layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, GuardedLayer)}
     guards: dict[str, dict[str, Guard]] = {name: {} for name in layers}
+    armed: dict[str, Guard] = {}
     for path, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
@@ -112,11 +184,12 @@ def guarded(
             raise PlanError(f"Expected a guarded layer to own {path}, got {type(model.get_submodule(owner)).__name__}")
         if delta is None or not 0 < delta < float("inf"):
             raise PlanError(f"Expected a positive, finite sensitivity for {path}, got {delta!r}")
-        guards[owner][name] = Guard(delta, normalise, exact)
+        total = torch.zeros_like(parameter, dtype=torch.float64) if totals is None else totals[path]
+        armed[path] = guards[owner][name] = Guard(delta, normalise, exact, total, [] if measuring else None)
     try:
         for name, layer in layers.items():
             layer.guards = guards[name]
-        yield
+        yield armed
     finally:
         for layer in layers.values():
             layer.guards = None
@@ -153,15 +226,13 @@ class _GuardedLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, weight_OI = ctx.saved_tensors
-        grad_weight = None
         if ctx.needs_input_grad[1]:
-            if ctx.guard.exact and x.dim() == 3:
-                g, grad_weight = _exact_sum(g, x, lambda g_BTO, x_BTI: g_BTO.mT @ x_BTI, row_norms(x), ctx.guard)
+            guard: Guard = ctx.guard
+            if guard.exact and x.dim() == 3:
+                g = _add_formed(guard, g, x, lambda g_BTO, x_BTI: g_BTO.mT @ x_BTI, row_norms(x))
             else:  # on one vector (1) is exact
-                x, g = _guard_rows(x, g, row_norms(x), row_norms(g), ctx.guard)
-                grad_weight = g.flatten(0, -2).mT @ x.flatten(0, -2)
-        grad_x = g @ weight_OI if ctx.needs_input_grad[0] else None
-        return grad_x, grad_weight, None
+                g = _linear_sum(guard, g, x)
+        return g @ weight_OI if ctx.needs_input_grad[0] else None, None, None
 
 
 class _GuardedConv2d(torch.autograd.Function):
@@ -176,126 +247,146 @@ class _GuardedConv2d(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        needs_x, needs_weight = ctx.needs_input_grad[:2]
-        exact_sum = None
-        if needs_weight:
-            kernel = tuple(weight.shape[-2:])
-            patch_norm_B = _patch_norms(x, kernel, ctx.stride, ctx.padding)
-            if ctx.guard.exact:
-
-                def gradients(g_BOHW: Tensor, x_BCHW: Tensor) -> Tensor:
-                    patches = F.unfold(x_BCHW, kernel, padding=ctx.padding, stride=ctx.stride)
-                    g_BGOL, x_BGPL = (t.unflatten(1, (ctx.groups, -1)) for t in (g_BOHW.flatten(2), patches))
-                    rows: Tensor = ctx.scale * (g_BGOL @ x_BGPL.mT)
-                    return rows
-
-                g, exact_sum = _exact_sum(g, x, gradients, patch_norm_B, ctx.guard)
-            else:
-                x, g = _guard_rows(x, g, patch_norm_B, ctx.scale * row_norms(g), ctx.guard)
-        grad_x, grad_weight, _ = torch.ops.aten.convolution_backward(
-            g,
-            x,
-            weight * ctx.scale,
-            None,
-            ctx.stride,
-            ctx.padding,
-            (1, 1),
-            False,
-            (0, 0),
-            ctx.groups,
-            [needs_x, needs_weight and exact_sum is None, False],
-        )
-        if exact_sum is not None:
-            grad_weight = exact_sum.view_as(weight)
-        elif needs_weight:
-            grad_weight = grad_weight * ctx.scale
-        return grad_x, grad_weight, None, None, None, None, None
+        if ctx.needs_input_grad[1]:
+            g = _conv_sum(ctx, g, x, (weight.shape[-2], weight.shape[-1]))
+        grad_x = None
+        if ctx.needs_input_grad[0]:
+            geometry = ctx.stride, ctx.padding, (1, 1), False, (0, 0), ctx.groups
+            wanted = [True, False, False]
+            grad_x, _, _ = torch.ops.aten.convolution_backward(g, x, weight * ctx.scale, None, *geometry, wanted)
+        return grad_x, None, None, None, None, None, None
 
 
-def _guard_rows(
-    x: Tensor, g: Tensor, input_norm_B: Tensor, cotangent_norm_B: Tensor, guard: Guard
-) -> tuple[Tensor, Tensor]:
-    """Select rows with a non-finite norm away from both operands, and scale the rows of ``x``.
-
-    The scale sits on the input, so that the same cotangent serves the input's gradient, unscaled.
-    """
-    bound_B = input_norm_B * cotangent_norm_B
-    finite_B = bound_B.isfinite()
+def _linear_sum(guard: Guard, g: Tensor, x: Tensor) -> Tensor:
+    """Give the guard of a linear map its sum; return the cotangents without the rows left out."""
+    cotangent_norm_B = row_norms(g).double()
+    step = outer_grid(guard.sensitivity, x[0].numel(), g[0].numel())
+    level_B = cotangent_norm_B / (step * sqrt(g[0].numel()))
     if guard.normalise:
-        scale_B = (guard.sensitivity / cotangent_norm_B).clamp(max=1.0) / input_norm_B
-    else:
-        scale_B = (guard.sensitivity / bound_B).clamp(max=1.0)
-    scale_B = torch.where(finite_B, scale_B, 0.0)
-    return select_rows(finite_B, x) * column_of(scale_B, x), select_rows(finite_B, g)
+        level_B = level_B / row_norms(x)
+    digits = Digits(x, level_B)
+    g = select_rows(digits.finite_B & cotangent_norm_B.isfinite(), g)
+    input_norm_B = digits.norm_B * digits.step_B
+    scale_B = guard.scales(
+        torch.where(digits.finite_B, cotangent_norm_B * input_norm_B, float("inf")),
+        input_norm_B,
+        digits.rounding(step, g[0].numel()),
+    )
+    guard.add(outer_sum(digits, g, scale_B, step, linear_product))
+    return g
 
 
-def _exact_sum(
-    g: Tensor, x: Tensor, gradients: Callable[[Tensor, Tensor], Tensor], input_norm_B: Tensor, guard: Guard
-) -> tuple[Tensor, Tensor]:
-    """Sum per-example gradients that are clipped by their own norms; rows that are not finite are left out.
+def _conv_sum(ctx: Any, g: Tensor, x: Tensor, kernel: Pair) -> Tensor:
+    """Give the guard of a convolution its sum; return the cotangents without the rows left out."""
+    stride, padding, guard, groups = ctx.stride, ctx.padding, ctx.guard, ctx.groups
+    weights = _patch_weights((x.shape[-2], x.shape[-1]), kernel, stride, padding, x.device, x.dtype)
+    if not guard.exact and groups == 1:
+        entries = 2 * g[0, 0].numel() * kernel[0] * kernel[1] * x.shape[1] + g[0].numel()
+        parts = zip(*(t.split(max(1, _DIGITS_AT_ONCE // entries)) for t in (g, x)), strict=True)
+        sums, kept = zip(*(_conv_part(ctx, g_n, x_n, kernel, weights) for g_n, x_n in parts), strict=True)
+        guard.add(torch.stack(sums).sum(dim=0))
+        return select_rows(torch.cat(kept), g)
+
+    def gradients(g_BOHW: Tensor, x_BCHW: Tensor) -> Tensor:
+        patches = F.unfold(x_BCHW, kernel, padding=padding, stride=stride)
+        g_BGOL, x_BGPL = (t.unflatten(1, (groups, -1)) for t in (g_BOHW.flatten(2), patches))
+        rows: Tensor = ctx.scale * (g_BGOL @ x_BGPL.mT)
+        return rows
+
+    patch_norm_B = row_norms(x * weights)
+    bound_B = None if guard.exact else patch_norm_B.double() * row_norms(g).double() * ctx.scale
+    return _add_formed(guard, g, x, gradients, patch_norm_B, bound_B)
+
+
+def _conv_part(ctx: Any, g: Tensor, x: Tensor, kernel: Pair, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sum of some rows, and which of them are finite."""
+    patch_entries = g[0, 0].numel() * kernel[0] * kernel[1] * x.shape[1]
+    step = outer_grid(ctx.guard.sensitivity, g[0].numel(), patch_entries)
+    patch_norm_B = row_norms(x * weights).double()
+    level_B = torch.ones_like(patch_norm_B) if ctx.guard.normalise else patch_norm_B
+    digits = Digits(g, level_B * (ctx.scale / (step * sqrt(patch_entries))))
+    keep_B = digits.finite_B & patch_norm_B.isfinite()
+    bound_B = torch.where(keep_B, digits.norm_B * digits.step_B * patch_norm_B * ctx.scale, float("inf"))
+    scale_B = ctx.guard.scales(bound_B, patch_norm_B, digits.rounding(step, patch_entries)) * ctx.scale
+
+    def product(g_BOHW: Tensor, x_BIHW: Tensor) -> Tensor:
+        return _conv_product(g_BOHW, x_BIHW, kernel, ctx.stride, ctx.padding)
+
+    return outer_sum(digits, select_rows(keep_B, x), scale_B, step, product), keep_B
+
+
+def _conv_product(g_BOHW: Tensor, x_BIHW: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:
+    """Product of digits g and whole numbers x over patches, (O, I, kernel height, kernel width) float64."""
+    (channels, *_), size = x_BIHW.shape[1:], list(g_BOHW.shape[2:])
+    digits = x_BIHW.new_empty((len(x_BIHW), 2 * channels, *x_BIHW.shape[2:]), dtype=torch.int8)
+    two_digits(x_BIHW, *digits.chunk(2, dim=1))
+    g_OBHW = digits.new_empty((g_BOHW.shape[1], len(g_BOHW), *size)).copy_(g_BOHW.transpose(0, 1))
+    g_OK = g_OBHW.flatten(1)
+    if channels * kernel[1] < 16:
+        patches_KN = _rows_of_maps(digits, kernel, stride, padding, size)
+        return joined(*integer_product(g_OK, patches_KN).unflatten(1, (2 * channels, *kernel)).chunk(2, dim=1))
+    patches_KN = _rows_of_channels(digits, kernel, stride, padding, size)
+    return joined(*integer_product(g_OK, patches_KN).unflatten(1, (*kernel, -1)).movedim(3, 1).chunk(2, dim=1))
+
+
+def _rows_of_maps(x_BCHW: Tensor, kernel: Pair, stride: Pair, padding: Pair, size: list[int]) -> Tensor:
+    """Patches as (K, N), N in the order channel, row, column: copied along rows of maps, quick with few channels."""
+    batch, channels = x_BCHW.shape[:2]
+    padded_CBHW = F.pad(x_BCHW.transpose(0, 1), (padding[1], padding[1], padding[0], padding[0]))
+    patches = x_BCHW.new_empty((channels, *kernel, batch, *size))
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            rows = slice(i, i + stride[0] * (size[0] - 1) + 1, stride[0])
+            columns = slice(j, j + stride[1] * (size[1] - 1) + 1, stride[1])
+            patches[:, i, j] = padded_CBHW[:, :, rows, columns]
+    return patches.view(channels * kernel[0] * kernel[1], -1).mT
+
+
+def _rows_of_channels(x_BCHW: Tensor, kernel: Pair, stride: Pair, padding: Pair, size: list[int]) -> Tensor:
+    """Patches as (K, N), N in the order row, column, channel: copied along channels, quick with many of them."""
+    padded_BHWC = F.pad(x_BCHW.permute(0, 2, 3, 1), (0, 0, padding[1], padding[1], padding[0], padding[0])).contiguous()
+    if padded_BHWC.shape[3] % 8 == 0:
+        padded_BHWC = padded_BHWC.view(torch.int64)  # eight at once
+    along_B, along_H, along_W, _ = padded_BHWC.stride()
+    shape = (len(x_BCHW), *size, kernel[0], kernel[1] * along_W)
+    strides = (along_B, stride[0] * along_H, stride[1] * along_W, along_H, 1)
+    return padded_BHWC.as_strided(shape, strides).reshape(-1, kernel[0] * shape[4]).view(torch.int8)
+
+
+def _add_formed(
+    guard: Guard,
+    g: Tensor,
+    x: Tensor,
+    gradients: Callable[[Tensor, Tensor], Tensor],
+    input_norm_B: Tensor,
+    bound_B: Tensor | None = None,
+) -> Tensor:
+    """Give ``guard`` the sum of per-example gradients; rows that are not finite are left out.
 
     Args:
+        guard: of the parameter.
         g: (B, ...) cotangents.
         x: (B, ...) inputs.
         gradients: of rows of ``g`` and ``x``, (B, ...) with what belongs to an example in its row.
         input_norm_B: norms of the inputs, for ``guard.normalise``.
-        guard: of the parameter.
+        bound_B: upper bounds of the gradients' norms; None for taking their own.
 
     Returns:
-        The cotangents without the rows left out, and the sum.
+        The cotangents without the rows left out.
     """
     entries = gradients(g[:1], x[:1]).numel() or 1
-    total, kept = gradients(g[:0], x[:0]).sum(dim=0), []
+    total, kept = None, []
     parts = (t.split(max(1, _FORMED_ENTRIES // entries)) for t in (g, x, input_norm_B))
-    for g_part, x_part, input_norm_part in zip(*parts, strict=True):
-        rows = gradients(g_part, x_part)
-        unit = 1.0 / input_norm_part if guard.normalise else torch.ones_like(input_norm_part)
-        norm_B = row_norms(rows) * unit
-        finite_B = norm_B.isfinite()
-        scale_B = torch.where(finite_B, (guard.sensitivity / norm_B).clamp(max=1.0) * unit, 0.0)
-        total += torch.tensordot(scale_B, select_rows(finite_B, rows), dims=1)
-        kept.append(finite_B)
-    return select_rows(torch.cat(kept), g), total
-
-
-def select_rows(keep_B: Tensor, x: Tensor) -> Tensor:
-    """Rows of ``x`` where ``keep_B``, zeros elsewhere: by masking bits, in one pass and whatever the row holds.
-
-    Where looking at the answer costs nothing (a CPU waits for no device), the pass is saved if every row is kept.
-    """
-    if x.device.type == "cpu" and bool(keep_B.all()):
-        return x
-    bits = torch.int32 if x.dtype == torch.float32 else torch.int64
-    mask_B = -keep_B.to(bits)
-    selected: Tensor = x.contiguous().view(bits) & column_of(mask_B, x)
-    return selected.view(x.dtype)
-
-
-def column_of(values_B: Tensor, like: Tensor) -> Tensor:
-    """One value for each row of ``like``, shaped so that it multiplies the whole row."""
-    return values_B.view(-1, *[1] * (like.dim() - 1))
-
-
-def row_norms(x: Tensor) -> Tensor:
-    """Euclidean norm of each row over everything but the batch axis, never below the true one by underflow."""
-    return _norms(x.flatten(1)) + _UNDERFLOW_NORM * sqrt(x[0].numel())
-
-
-def _norms(x_BN: Tensor) -> Tensor:
-    """Norms of rows by blocks: one running float32 sum of millions of like squares comes out too small."""
-    whole = x_BN.shape[1] - x_BN.shape[1] % _BLOCK
-    if whole == 0:
-        norm_B: Tensor = torch.linalg.vector_norm(x_BN, dim=1)
-        return norm_B
-    blocks_BK = torch.linalg.vector_norm(x_BN[:, :whole].unflatten(1, (-1, _BLOCK)), dim=2)
-    rest_B1 = torch.linalg.vector_norm(x_BN[:, whole:], dim=1, keepdim=True)
-    return _norms(torch.cat([blocks_BK, rest_B1], dim=1))
-
-
-def _patch_norms(x_BCHW: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:
-    """Norm of all patches of an example together: each element counts once per patch that contains it."""
-    size = (x_BCHW.shape[-2], x_BCHW.shape[-1])
-    return row_norms(x_BCHW * _patch_weights(size, kernel, stride, padding, x_BCHW.device, x_BCHW.dtype))
+    bounds = None if bound_B is None else bound_B.split(max(1, _FORMED_ENTRIES // entries))
+    for i, (g_part, x_part, input_norm_part) in enumerate(zip(*parts, strict=True)):
+        rows = gradients(g_part, x_part).flatten(1)
+        own_B = row_norms(rows)
+        norm_B = own_B if bounds is None else torch.where(own_B.isfinite(), bounds[i], own_B)
+        part = guard.sum_of(rows, norm_B, input_norm_part)
+        total = part if total is None else total.add_(part)
+        kept.append(norm_B.isfinite())
+    guard.add(torch.as_tensor(total))
+    return select_rows(torch.cat(kept), g)
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipless.guard import Guard, row_norms
+from clipless.exact_sums import row_norms
+from clipless.guard import Guard
 
 
 def guarded_bias(y: Tensor, bias_K: Tensor, axis: int, guard: Guard) -> Tensor:
@@ -65,19 +66,6 @@ def _kept(first: Tensor, second: Tensor, angle_P: Tensor) -> Tensor:
     return along(half_P.sin(), 1, first) * first > along(half_P.cos(), 1, first) * second
 
 
-def _held_sum(own_BK: Tensor, input_norm_B: Tensor | None, guard: Guard) -> Tensor:
-    """Sum over rows, each scaled to at most the sensitivity; rows that are not finite count as zero."""
-    norm_B = row_norms(own_BK)
-    finite_B = norm_B.isfinite()
-    largest_B = torch.ones_like(norm_B)
-    if guard.normalise and input_norm_B is not None:
-        finite_B = finite_B & input_norm_B.isfinite()
-        largest_B = 1.0 / input_norm_B
-    scale_B = torch.where(finite_B, torch.minimum(guard.sensitivity / norm_B, largest_B), 0.0)
-    held: Tensor = (torch.where(finite_B[:, None], own_BK, 0.0) * scale_B[:, None]).sum(dim=0)
-    return held
-
-
 class _GuardedBias(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, y: Tensor, bias_K: Tensor, axis: int, guard: Guard) -> Tensor:
@@ -86,8 +74,8 @@ class _GuardedBias(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        own_BK = g.movedim(ctx.axis, 1).flatten(2).sum(dim=2) if g.dim() > 2 else g
-        return g, _held_sum(own_BK, None, ctx.guard), None, None
+        ctx.guard.add_rows(g.movedim(ctx.axis, 1).flatten(2).sum(dim=2) if g.dim() > 2 else g)
+        return g, None, None, None
 
 
 class _GuardedMix(torch.autograd.Function):
@@ -102,7 +90,8 @@ class _GuardedMix(torch.autograd.Function):
         x, f, weight_1 = ctx.saved_tensors
         apart = x - f
         own_B1 = (g * apart).flatten(1).sum(dim=1, keepdim=True)
-        return weight_1 * g, (1.0 - weight_1) * g, _held_sum(own_B1, row_norms(apart), ctx.guard), None
+        ctx.guard.add_rows(own_B1, row_norms(apart))
+        return weight_1 * g, (1.0 - weight_1) * g, None, None
 
 
 class _GuardedHouseholder(torch.autograd.Function):
@@ -124,4 +113,5 @@ class _GuardedHouseholder(torch.autograd.Function):
         slope = g1 * (cos * second - sin * first) + g2 * (cos * first + sin * second)
         own_BP = torch.where(kept, 0.0, slope)
         own_BP = own_BP.flatten(2).sum(dim=2) if own_BP.dim() > 2 else own_BP
-        return grad_x, _held_sum(own_BP, row_norms(x), ctx.guard), None
+        ctx.guard.add_rows(own_BP, row_norms(x))
+        return grad_x, None, None

@@ -8,19 +8,19 @@ Shape letters: B batch, O outputs, I inputs, P patch entries, L patches.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from math import sqrt
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from clipless.errors import UnsupportedError
-from clipless.guard import column_of, row_norms, select_rows
+from clipless.exact_sums import Digits, grid, linear_product, outer_grid, outer_sum, row_norms, row_sum, select_rows
 from clipless.layers import Conv1d, Conv2d, Dense, Residual
-from clipless.losses import Loss
 from clipless.network import Network
 
 
@@ -34,24 +34,15 @@ class _Seen:
 
 
 def accumulate_clipped(
-    model: Network,
-    loss: Loss,
-    x: Tensor,
-    y: Tensor,
-    clip_norm: float,
-    *,
-    forward: Network | None = None,
-    ghost: bool = False,
+    model: Network, backward: Callable[[], None], clip_norm: float, totals: Mapping[str, Tensor], *, ghost: bool = False
 ) -> None:
-    """Add ``sum_i g_i min(1, C / |g_i|)`` to ``parameter.grad``, g_i the whole gradient of example i.
+    """Add ``sum_i g_i min(1, C / |g_i|)`` to ``totals``, g_i the whole gradient of example i.
 
     Args:
         model: layers of this package.
-        loss: of one example.
-        x: (B, ...) rows.
-        y: (B,) targets.
+        backward: passes one batch forward and back, once.
         clip_norm: C.
-        forward: what is applied to the rows, see `clipless.training.accumulate_gradients`.
+        totals: by parameter, float64, shaped like it.
         ghost: form the norms alone, then the sums from the inputs and cotangents that each layer has seen in the same
             pass (Li et al. 2022, arXiv 2110.05679, Bu et al. 2023, arXiv 2210.00038); less memory for dense layers.
 
@@ -59,68 +50,101 @@ def accumulate_clipped(
         UnsupportedError: Opacus forms no gradients for one of the parameters.
 
     Guarantees:
-        The gradients of all parameters together change by at most C (times the rounding of float32 sums) when
-        one row of the batch is replaced by a row with zero contribution, for any weights; rows with a non-finite
-        gradient contribute nothing. Every gradient that is summed is one whose norm was taken: none is formed twice.
+        The computed totals of all parameters together change by at most C when one row of the batch is replaced by a
+        row with zero contribution, for any weights, as `clipless.exact_sums` has it; rows with a non-finite gradient
+        contribute nothing. Every gradient that is summed is one whose norm was taken: none is formed twice.
     """
-    forward = forward or model
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    sums = [p.grad for p in parameters.values()]
+    before = [p.grad for p in parameters.values()]
     for parameter in parameters.values():
-        parameter.grad = None  # the backward passes add the unclipped sum there
+        parameter.grad = None  # the backward pass adds the unclipped sum there
     try:
         if ghost:
             with _watched(model) as seen:
-                loss(forward(x), y).sum().backward()
-            norms = {p: norm_B for one in seen for p, norm_B in _norms(one).items()}
-            factor_B = _factors([_formed(name, norms.get(p)) for name, p in parameters.items()], clip_norm)
-            sums_of = {p: total for one in seen for p, total in _scaled(one, factor_B).items()}
-            clipped = [sums_of[p] for p in parameters.values()]
+                backward()
+            formed = {p: sums for one in seen for p, sums in _seen_gradients(one, clip_norm).items()}
         else:
             with _hooked(model):
-                loss(forward(x), y).sum().backward()
-                formed = [_formed(name, getattr(p, "grad_sample", None)) for name, p in parameters.items()]
-            clipped = _summed(formed, _factors([row_norms(rows) for rows in formed], clip_norm))
+                backward()
+                rows = {p: getattr(p, "grad_sample", None) for p in parameters.values()}
+            formed = {p: _FormedRows(own.flatten(1), clip_norm) for p, own in rows.items() if isinstance(own, Tensor)}
     finally:
-        for parameter, total in zip(parameters.values(), sums, strict=True):
-            parameter.grad = total
-    for parameter, addition in zip(parameters.values(), clipped, strict=True):
-        parameter.grad = addition if parameter.grad is None else parameter.grad.add_(addition)
+        for parameter, gradient in zip(parameters.values(), before, strict=True):
+            parameter.grad = gradient
+    gradients = [_found(name, formed.get(p)) for name, p in parameters.items()]
+    factor_B = _factors(gradients, clip_norm)
+    for name, one in zip(parameters, gradients, strict=True):
+        totals[name].add_(one.total(factor_B).view_as(totals[name]))
 
 
-def _summed(gradients: list[Tensor], factor_B: Tensor) -> list[Tensor]:
-    """Sums of per-example gradients times their factors; rows of factor 0 are selected away, whatever they hold."""
-    for rows in gradients:
-        rows[factor_B == 0] = 0.0
-    return [torch.tensordot(factor_B, rows, dims=1) for rows in gradients]
+class _Gradients(Protocol):
+    """Gradients of one parameter, one for each row.
 
-
-def _norms(seen: _Seen) -> dict[nn.Parameter, Tensor]:
-    """Norm of each row's gradient.
-
-    Those of dense layers on vectors are products, which underflow cannot lower. Elsewhere they are those of the
-    gradients themselves: the inner products that a ghost norm of tokens sums up cancel, it could come out too small and
-    clip too little.
+    Attributes:
+        norm_B: upper bounds of their norms.
+        rounding_B: what rounding may add to the norms of scaled gradients.
     """
-    layer, backprops = seen.layer, seen.backprops
-    if type(layer) is not Dense or backprops.dim() != 2:
-        return {p: row_norms(rows) for p, rows in _rows(layer, seen.activations, backprops).items()}
-    found = {layer.weight: row_norms(backprops) * row_norms(seen.activations[0])}
-    return found if layer.bias is None else {**found, layer.bias: row_norms(backprops)}
+
+    norm_B: Tensor
+    rounding_B: Tensor
+
+    def total(self, factor_B: Tensor) -> Tensor:
+        """Return the exact sum of gradients times their factors; rows of factor 0 are left out, whatever they hold."""
 
 
-def _scaled(seen: _Seen, factor_B: Tensor) -> dict[nn.Parameter, Tensor]:
-    """Sums of gradients times their factors: a gradient is linear in the cotangent that reached its layer.
+class _FormedRows:
+    """Gradients that were formed, (B, D)."""
 
-    Whatever a row of factor 0 holds is replaced by zeros, so that the shape of the batch stays.
+    def __init__(self, rows_BD: Tensor, clip_norm: float) -> None:
+        self._step = grid(clip_norm)
+        self.norm_B, self._rows_BD = row_norms(rows_BD).double(), rows_BD
+        self.rounding_B = torch.zeros_like(self.norm_B)
+
+    def total(self, factor_B: Tensor) -> Tensor:
+        return row_sum(select_rows(factor_B > 0, self._rows_BD), factor_B, self._step)
+
+
+class _OuterProducts:
+    """Gradients of a dense layer on vectors, from what it has seen: g x^T, of norm |g| |x|."""
+
+    def __init__(self, g_BO: Tensor, x_BI: Tensor, clip_norm: float) -> None:
+        outputs, norm_B = g_BO.shape[1], row_norms(g_BO).double()
+        self._step = outer_grid(clip_norm, x_BI.shape[1], outputs)
+        self._g_BO, self._digits = g_BO, Digits(x_BI, norm_B / (self._step * sqrt(outputs)))
+        self.rounding_B = self._digits.rounding(self._step, outputs)
+        bound_B = norm_B * self._digits.norm_B * self._digits.step_B
+        self.norm_B = torch.where(self._digits.finite_B, bound_B, float("inf"))
+
+    def total(self, factor_B: Tensor) -> Tensor:
+        g_BO = select_rows(factor_B > 0, self._g_BO)
+        return outer_sum(self._digits, g_BO, factor_B, self._step, linear_product)
+
+
+def _seen_gradients(seen: _Seen, clip_norm: float) -> dict[nn.Parameter, _Gradients]:
+    """Gradients of one layer: a dense one on vectors forms none.
+
+    On tokens and maps norms are those of the gradients themselves: the inner products that a ghost norm of tokens sums
+    up cancel, it could come out too small and clip too little.
     """
-    layer, keep_B = seen.layer, factor_B > 0
-    activations = [select_rows(keep_B, rows) for rows in seen.activations]
-    backprops = select_rows(keep_B, seen.backprops) * column_of(factor_B, seen.backprops)
-    if type(layer) is not Dense:
-        return {p: rows.sum(dim=0) for p, rows in _rows(layer, activations, backprops).items()}
-    found = {layer.weight: torch.einsum("b...o,b...i->oi", backprops, activations[0])}
-    return found if layer.bias is None else {**found, layer.bias: backprops.flatten(0, -2).sum(dim=0)}
+    layer, g = seen.layer, seen.backprops
+    if type(layer) is not Dense or g.dim() != 2:
+        return {p: _FormedRows(rows.flatten(1), clip_norm) for p, rows in _rows(layer, seen.activations, g).items()}
+    found: dict[nn.Parameter, _Gradients] = {layer.weight: _OuterProducts(g, seen.activations[0], clip_norm)}
+    return found if layer.bias is None else {**found, layer.bias: _FormedRows(g, clip_norm)}
+
+
+def _found(name: str, value: _Gradients | None) -> _Gradients:
+    if value is None:
+        raise UnsupportedError(f"Expected per-example gradients of {name}, Opacus formed none; train it by clipless")
+    return value
+
+
+def _factors(gradients: Sequence[_Gradients], clip_norm: float) -> Tensor:
+    """Factor of each row, (B,) float64; 0 for a row whose gradient is not finite."""
+    norm_B = torch.linalg.vector_norm(torch.stack([one.norm_B for one in gradients], dim=1), dim=1)
+    rounding_B = torch.linalg.vector_norm(torch.stack([one.rounding_B for one in gradients], dim=1), dim=1)
+    room_B = (clip_norm - rounding_B).clamp(min=0.0)
+    return torch.where(norm_B.isfinite(), (room_B / norm_B).clamp(max=1.0), 0.0)
 
 
 def _rows(layer: nn.Module, activations: list[Tensor], backprops: Tensor) -> dict[nn.Parameter, Tensor]:
@@ -131,18 +155,6 @@ def _rows(layer: nn.Module, activations: list[Tensor], backprops: Tensor) -> dic
     form = GradSampleModule.GRAD_SAMPLERS.get(type(layer), ft_compute_per_sample_gradient)
     found: dict[nn.Parameter, Tensor] = form(layer, activations, backprops)
     return found
-
-
-def _formed(name: str, value: object) -> Tensor:
-    if not isinstance(value, Tensor):
-        raise UnsupportedError(f"Expected per-example gradients of {name}, Opacus formed none; train it by clipless")
-    return value
-
-
-def _factors(norms: list[Tensor], clip_norm: float) -> Tensor:
-    """Factor of each row, (B,); 0 for a row whose gradient is not finite."""
-    norm_B = row_norms(torch.stack(norms, dim=1))
-    return torch.where(norm_B.isfinite(), (clip_norm / norm_B).clamp(max=1.0), 0.0)
 
 
 @contextmanager

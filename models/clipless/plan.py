@@ -28,10 +28,9 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.schedules import Schedule
 from clipless.statistics import releases
 
-# Relative increase of the noise that covers the rounding of float32 sums: one example of 8192 was seen to move a
-# float32 sum by 1.0006 Delta. So no float32 sum is of more rows; those of more are added up in double precision.
-NOISE_INFLATION = 1e-3
-MOST_ROWS = 8192
+# Relative increase of the noise that covers the double-precision arithmetic of deviations and normal numbers. Sums are
+# exact (`clipless.exact_sums`) and need none.
+NOISE_INFLATION = 2.0**-40
 # Sensitivities between which no sum of float32 overflows and no contribution is a denormal number.
 _LEAST_SENSITIVITY, _LARGEST_SUM = 1e-25, 1e30
 

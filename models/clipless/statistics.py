@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.guard import row_norms
+from clipless.exact_sums import check_rows, grid, padded, row_norms, row_sum, select_rows
 from clipless.layers.statistics import PaidStatistics
 from clipless.network import Network
 from clipless.privacy.randomness import RandomSource
@@ -60,28 +60,29 @@ def settle(
         micro_batch_size: rows at once.
 
     Guarantees:
-        Each of the `releases` sums changes by at most 1 in norm when one row is added or removed, whatever it holds.
+        Each of the `releases` computed sums changes by at most 1 in norm when one row is added or removed, whatever it
+        holds.
     """
     for place, layer in paid_layers(network):
         front = Network(list(network.layers)[:place], network.input_shape)
         shape = tuple(front(data.x[:1]).shape[1:])
         total_M: Tensor | None = None
         for rows in sampler.batches(layer.releases):
+            check_rows(len(rows))
             chosen_B = torch.from_numpy(rows).to(data.x.device)
-            sum_M = _bounded_sum(layer, front, data.x[:0])
-            for chunk in chosen_B.split(micro_batch_size):
-                sum_M += _bounded_sum(layer, front, data.x[chunk])
+            chunks = chosen_B.split(micro_batch_size)
+            sums = [_bounded_sum(layer, front, data.x[chunk], micro_batch_size) for chunk in chunks]
+            sum_M = torch.stack(sums).sum(dim=0)
             sum_M += noise_std * source.normal(sum_M.numel(), sum_M.device)
             total_M = sum_M if total_M is None else total_M + sum_M
         if total_M is not None:
             layer.settle((total_M / (layer.releases * batch_size)).float(), shape)
 
 
-def _bounded_sum(layer: PaidStatistics, front: Network, x: Tensor) -> Tensor:
-    """Sum contributions that are held to norm 1; rows that are not finite are left out."""
-    rows_BM = layer.contributions(front(x))
-    norm_B = row_norms(rows_BM) if len(rows_BM) else rows_BM.new_zeros(0)
+def _bounded_sum(layer: PaidStatistics, front: Network, x: Tensor, size: int) -> Tensor:
+    """Sum contributions that are held to norm 1, exactly; rows that are not finite are left out."""
+    rows_BM = layer.contributions(front(padded(x, size)))[: len(x)]
+    norm_B = row_norms(rows_BM).double()
     finite_B = norm_B.isfinite()
     scale_B = torch.where(finite_B, (1.0 / norm_B).clamp(max=1.0), 0.0)
-    held_BM = torch.where(finite_B.view(-1, 1), rows_BM, 0.0).mul(scale_B.view(-1, 1))
-    return held_BM.sum(dim=0, dtype=torch.float64)
+    return row_sum(select_rows(finite_B, rows_BM), scale_B, grid(1.0))

@@ -22,7 +22,7 @@ from clipless.network import Network
 from clipless.optimizers import Adam, Descent
 from clipless.plan import Plan
 from clipless.privacy.randomness import RandomSource
-from clipless.training import accumulate_gradients
+from clipless.training import sum_gradients
 
 
 class SeededSource(RandomSource):
@@ -145,7 +145,7 @@ def _ascend(measure: Callable[[Tensor, Tensor], Tensor | None], x: Tensor, g: Te
 def neighbour_ratios(
     model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, row: int = 0, *, exact: bool = False
 ) -> dict[str, float]:
-    """Measure how far removing one row moves each parameter's guarded, summed gradient, over its sensitivity.
+    """Measure how far leaving one row out, its place kept, moves each parameter's guarded, summed gradient, over its sensitivity.
 
     Args:
         model: any weights, also ones that break every bound.
@@ -153,27 +153,24 @@ def neighbour_ratios(
         x: (B, ...) inputs, non-finite ones included.
         y: (B,) targets.
         plan: gives the sensitivities.
-        row: the row that is removed.
-        exact: as for `clipless.training.accumulate_gradients`.
+        row: the row that is left out.
+        exact: as for `clipless.training.sum_gradients`.
 
     Returns:
-        Ratio by parameter; at most 1 up to the rounding of float32 sums. NaN if a gradient is not finite.
+        Ratio by parameter; at most 1. NaN if a gradient is not finite.
     """
-    kept = torch.arange(len(x)) != row
-    full = _summed_gradients(model, loss, x, y, plan, exact)
-    fewer = _summed_gradients(model, loss, x[kept], y[kept], plan, exact)
-    return {name: ((full[name] - fewer[name]).double().norm() / plan.sensitivities[name]).item() for name in full}
+    last = torch.cat([torch.arange(row), torch.arange(row + 1, len(x)), torch.tensor([row])])
+    full = _summed_gradients(model, loss, x[last], y[last], plan, len(x), exact)
+    fewer = _summed_gradients(model, loss, x[last], y[last], plan, len(x) - 1, exact)
+    return {name: ((full[name] - fewer[name]).norm() / plan.sensitivities[name]).item() for name in full}
 
 
-def _summed_gradients(model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, exact: bool) -> dict[str, Tensor]:
-    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    for parameter in parameters.values():
-        parameter.grad = torch.zeros_like(parameter)
-    accumulate_gradients(model, loss, x, y, plan, exact=exact)
-    found = {name: p.grad.clone() for name, p in parameters.items() if p.grad is not None}
-    for parameter in parameters.values():
-        parameter.grad = None
-    return found
+def _summed_gradients(
+    model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, rows: int, exact: bool
+) -> dict[str, Tensor]:
+    totals = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in model.named_parameters() if p.requires_grad}
+    sum_gradients(model, loss, x, y, plan, totals, rows=rows, exact=exact)
+    return totals
 
 
 def unguarded_ratios(

@@ -4,10 +4,11 @@ Shape letters: B batch, D all trainable entries.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
+from math import ceil, sqrt
 from operator import is_not
 
 import torch
@@ -18,6 +19,7 @@ from clipless.checkpoint import TrainingState, load_state, save_state
 from clipless.clipping import ClipNorms
 from clipless.datasets import Split
 from clipless.errors import PlanError
+from clipless.exact_sums import check_rows, grid, padded
 from clipless.freezing import at_rest
 from clipless.front import precompute, split_fixed_front
 from clipless.guard import guarded
@@ -27,7 +29,7 @@ from clipless.methods import Method
 from clipless.network import Network
 from clipless.optimizers import Adam, Descent, MovingAverage, Optimizer
 from clipless.per_example import accumulate_clipped
-from clipless.plan import MOST_ROWS, NOISE_INFLATION, Plan, check_plan
+from clipless.plan import NOISE_INFLATION, Plan, check_plan
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
 from clipless.schedules import Schedule
@@ -35,6 +37,7 @@ from clipless.statistics import settle
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
 _MICRO_BATCHES = {"cpu": 512}
+_LARGEST_MICRO_BATCH = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,8 @@ def fit(
         schedule: of the learning rate, over the planned steps.
         averaging: decay of an exponential moving average of the weights, in (0, 1), which the model then holds
             whenever an epoch is done; training goes on from the weights themselves.
-        micro_batch_size: rows per forward pass, of which at most 8192 are taken; a larger batch is accumulated. Does
-            not change privacy. By default 512 on a CPU, 8192 elsewhere.
+        micro_batch_size: most rows per forward pass; a batch is accumulated from passes of one size, filled up with
+            rows of zeros. Does not change privacy. By default 512 on a CPU, 8192 elsewhere.
         ghost_clipping: how ``dp-sgd`` clips, see `clipless.per_example.accumulate_clipped`. Does not change privacy.
         exact_norms: let the guard take the norm of each contribution on maps and tokens instead of a bound of it, which
             clips less where ``sensitivity_fraction`` is small and costs time. Does not change privacy.
@@ -105,6 +108,7 @@ def fit(
             f"Expected rows of the shape {network.input_shape} that the network was bounded for, got "
             f"{tuple(data.x.shape[1:])}"
         )
+    check_rows(ceil(plan.batch_size) * (augmentation.copies if augmentation else 1))
     check_arithmetic(data.x.device)
     if micro_batch_size is None:
         micro_batch_size = default_micro_batch(data.x.device.type)
@@ -130,7 +134,7 @@ def fit(
 
 def default_micro_batch(device: str) -> int:
     """Return how many rows a forward pass takes on a kind of device, unless asked otherwise."""
-    return _MICRO_BATCHES.get(device, MOST_ROWS)
+    return _MICRO_BATCHES.get(device, _LARGEST_MICRO_BATCH)
 
 
 class PrivateTrainer:
@@ -176,17 +180,16 @@ class PrivateTrainer:
             self._data = precompute(front, data)
         else:  # features of a copy are not those of the row
             self._trained, self._data = model, data
-        self._micro_batch_size = max(1, min(micro_batch_size, MOST_ROWS) // self._copies)
+        self._micro_batch_size = even_size(plan.batch_size, plan.sampling_rate, max(1, micro_batch_size // self._copies))
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         sizes = [p.numel() for p in parameters.values()]
-        self._gradient_D = torch.zeros(sum(sizes), device=data.x.device)
-        self._pieces = dict(zip(parameters, self._gradient_D.split(sizes), strict=True))
-        # A float32 sum of very many rows is too coarse to hide what one of them changes.
-        many = plan.batch_size * self._copies > MOST_ROWS / 2
-        self._total_D = self._gradient_D.double() if many else self._gradient_D
+        self._gradient_D = torch.zeros(sum(sizes), dtype=torch.float64, device=data.x.device)
+        pieces = dict(zip(parameters, self._gradient_D.split(sizes), strict=True))
+        self._totals = {name: pieces[name].view_as(p) for name, p in parameters.items()}
         self._parameters = parameters
-        self._noise_stds_D = torch.zeros_like(self._total_D)
+        self._noise_stds_D, self._grids_D = torch.zeros_like(self._gradient_D), torch.ones_like(self._gradient_D)
         self._noise_stds = dict(zip(parameters, self._noise_stds_D.split(sizes), strict=True))
+        self._grids = dict(zip(parameters, self._grids_D.split(sizes), strict=True))
         self._optimizer = Descent(optimizer, parameters.values())
         self._steps, self._schedule, self._learning_rate = 0, schedule, optimizer.learning_rate
         self._average = None if averaging is None else MovingAverage(parameters.values(), averaging)
@@ -243,7 +246,6 @@ class PrivateTrainer:
         for parameter in self._parameters.values():
             parameter.grad = None
         self._gradient_D.zero_()
-        self._total_D.zero_()
 
     def _check_layers(self) -> None:
         """Refuse what was exchanged or thawed: gradients would gather where neither guard nor noise reaches them."""
@@ -262,32 +264,23 @@ class PrivateTrainer:
             raise
 
     def _step(self, rows_B: Tensor) -> None:
+        check_rows(len(rows_B) * self._copies)
         self._gradient_D.zero_()
-        self._total_D.zero_()
         resting = self._plan.resting(self._model, self._steps)
-        for name, parameter in self._parameters.items():  # anew: ``zero_grad`` and ``to`` put others in their place
-            parameter.grad = None if name in resting else self._pieces[name].view_as(parameter)
+        for parameter in self._parameters.values():
+            parameter.grad = None
         with self._clip_norms.lowered(self._steps), at_rest(self._model, resting):
             plan = self._plan.at(self._model, self._loss, resting)
             for chunk in rows_B.split(self._micro_batch_size):
                 self._accumulate(self._data.x[chunk], self._data.y[chunk], plan)
-                self._check_gathered(resting)
-                if self._total_D is not self._gradient_D:
-                    self._total_D.add_(self._gradient_D)
-                    self._gradient_D.zero_()
-        self._check_gathered(resting)
-        self._total_D.div_(self._copies)
+                self._check_gathered()
         if plan.method is not Method.NON_PRIVATE:
-            stds = plan.noise_stds
-            for name, std_D in self._noise_stds.items():
-                std_D.fill_(0.0 if name in resting else stds[name])
-            noise_D = self._source.normal(self._total_D.numel(), self._total_D.device).to(self._total_D.dtype)
-            self._total_D.addcmul_(noise_D, self._noise_stds_D)
+            self._add_noise(plan, resting)
         if self._clip_norms.adaptive:
             self._clip_norms.advance(float(self._source.normal(1)))
-        self._total_D.div_(self._plan.batch_size)
-        if self._total_D is not self._gradient_D:
-            self._gradient_D.copy_(self._total_D)
+        self._gradient_D.div_(self._copies * self._plan.batch_size)
+        for name, parameter in self._parameters.items():
+            parameter.grad = None if name in resting else self._totals[name].to(parameter.dtype)
         factor = self._schedule.factor(self._steps, self._plan.epochs * self._plan.steps_per_epoch)
         self._optimizer.learning_rate = self._learning_rate * factor
         self._optimizer.step()
@@ -297,24 +290,36 @@ class PrivateTrainer:
         if self._average is not None:
             self._average.update()
 
-    def _check_gathered(self, resting: frozenset[str]) -> None:
-        """Refuse gradients that lie elsewhere than where the noise is added."""
-        for name, parameter in self._parameters.items():
-            expected = None if name in resting else self._pieces[name].data_ptr()
-            if (None if parameter.grad is None else parameter.grad.data_ptr()) != expected:
+    def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
+        """Add noise in whole steps of the grid on which the sums lie: what comes out is a rounded Gaussian mechanism."""
+        stds = plan.noise_stds
+        for name in self._parameters:
+            step = 1.0 if name in resting else grid(plan.sensitivities[name])
+            self._noise_stds[name].fill_(0.0 if name in resting else stds[name] * self._copies / step)
+            self._grids[name].fill_(step)
+        noise_D = self._source.normal(self._gradient_D.numel(), self._gradient_D.device)
+        self._gradient_D.addcmul_((noise_D * self._noise_stds_D).round_(), self._grids_D)
+
+    def _check_gathered(self) -> None:
+        """Refuse gradients that were formed where neither guard nor noise reaches them."""
+        for parameter in self._parameters.values():
+            if parameter.grad is not None:
                 raise PlanError(
-                    "Expected gradients to gather where the noise is added; one was replaced during the step"
+                    "Expected gradients to gather where the noise is added; one was formed elsewhere during the step"
                 )
 
     def _accumulate(self, x: Tensor, y: Tensor, plan: Plan) -> None:
         if self._augmentation is not None:
             x, y = self._augmentation.apply(x, self._source), y.repeat_interleave(self._copies, dim=0)
-        accumulate_gradients(
+        size = self._micro_batch_size * self._copies
+        sum_gradients(
             self._model,
             self._loss,
-            x,
-            y,
+            padded(x, size),
+            padded(y, size),
             plan,
+            self._totals,
+            rows=len(x),
             forward=self._trained,
             ghost=self._ghost_clipping,
             exact=self._exact_norms,
@@ -322,18 +327,32 @@ class PrivateTrainer:
         self._clip_norms.count(len(x))
 
 
-def accumulate_gradients(
+def even_size(batch_size: float, sampling_rate: float, most: int) -> int:
+    """Return of how many rows equal passes are made so that few rows are padding.
+
+    Args:
+        batch_size: expected rows of a batch.
+        sampling_rate: of each row.
+        most: rows that a pass may have.
+    """
+    usual = ceil(batch_size + 2.0 * sqrt(batch_size * (1.0 - sampling_rate)))
+    return ceil(usual / ceil(usual / most))
+
+
+def sum_gradients(
     model: Network,
     loss: Loss,
     x: Tensor,
     y: Tensor,
     plan: Plan,
+    totals: Mapping[str, Tensor],
     *,
+    rows: int | None = None,
     forward: Network | None = None,
     ghost: bool = False,
     exact: bool = False,
 ) -> None:
-    """Add the gradient of the *summed* loss of a batch to ``parameter.grad``, bounded as the plan's method says.
+    """Add the gradient of the *summed* loss of a batch to ``totals``, bounded as the plan's method says.
 
     Args:
         model: the network that ``plan`` was made for.
@@ -341,26 +360,46 @@ def accumulate_gradients(
         x: (B, ...) rows.
         y: (B,) targets.
         plan: of the training.
+        totals: by parameter, float64, shaped like it.
+        rows: the first ones, which count; those behind fill the batch up. All by default.
         forward: what is applied to the rows: ``model``, or its layers behind a fixed front that the rows have
             passed already.
         ghost: see `clipless.per_example.accumulate_clipped`; for ``dp-sgd``.
         exact: see `clipless.guard.Guard`; for the methods that the guard bounds.
 
     Guarantees:
-        Each parameter's accumulated gradient changes by at most ``plan.sensitivities`` when one row of the batch is
-        replaced by a row with zero contribution (under ``dp-sgd`` all of them together by ``plan.clip_norm``), up
-        to the rounding that `clipless.plan.NOISE_INFLATION` covers for `clipless.plan.MOST_ROWS` rows. None without
-        privacy.
+        Each parameter's computed total changes by at most ``plan.sensitivities`` when one row of the batch is replaced
+        by a row with zero contribution (under ``dp-sgd`` all of them together by ``plan.clip_norm``), for up to
+        `clipless.exact_sums.MOST_ROWS` rows in all calls that share ``totals``. None without privacy.
     """
-    if len(x) == 0:
+    if rows == 0 or len(x) == 0:
         return
     forward = forward or model
+
+    def backward() -> None:
+        loss(forward(x), y)[:rows].sum().backward()
+
     match plan.method:
         case Method.DP_SGD:
-            accumulate_clipped(model, loss, x, y, plan.clip_norm or 0.0, forward=forward, ghost=ghost)
+            accumulate_clipped(model, backward, plan.clip_norm or 0.0, totals, ghost=ghost)
         case Method.NON_PRIVATE:
-            loss(forward(x), y).sum().backward()
+            backward()
+            for name, parameter in model.named_parameters():
+                if parameter.grad is not None:
+                    totals[name].add_(parameter.grad)
+                    parameter.grad = None
         case Method.CLIPLESS | Method.LIP_DP_SGD:
             normalise = plan.method is Method.LIP_DP_SGD
-            with guarded(model, plan.sensitivities, normalise=normalise, exact=exact):
-                loss(forward(x), y).sum().backward()
+            with guarded(model, plan.sensitivities, normalise=normalise, exact=exact, totals=totals):
+                backward()
+
+
+def accumulate_gradients(model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, **options: bool) -> None:
+    """Add what `sum_gradients` makes of one batch to ``parameter.grad``, rounded once; for looking at it."""
+    totals = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in model.named_parameters() if p.requires_grad}
+    before = {name: model.get_parameter(name).grad for name in totals}
+    model.zero_grad()
+    sum_gradients(model, loss, x, y, plan, totals, **options)
+    for name, total in totals.items():
+        parameter, held = model.get_parameter(name), before[name]
+        parameter.grad = total.to(parameter.dtype) if held is None else held.add_(total)

@@ -62,7 +62,7 @@ def test_sensitivities_and_noise_follow_a_schedule(method, schedule):
     name, std = next(iter(plan.noise_stds.items()))
     for step, _ in enumerate(epochs):
         gradient = model.get_parameter(name).grad.flatten()
-        noise = source.normals[-1][: len(gradient)] * std / plan.batch_size
+        noise = (source.normals[-1][: len(gradient)] * std / plan.batch_size).float()
         torch.testing.assert_close(gradient, schedule.factor(step, 4) * noise, rtol=1e-4, atol=0)
 
 
@@ -120,7 +120,8 @@ def test_the_norm_follows_the_noisy_count():
         gradient = torch.cat([model.get_parameter(name).grad.flatten() for name in names])
         exact, below = guarded_gradient(model, data, plan, expected)
         added = (gradient * plan.batch_size - exact)[: plan.sizes[names[0]]]
-        torch.testing.assert_close(added, planned * expected * drawn[: len(added)], rtol=1e-3, atol=1e-4)
+        noise = planned * expected * drawn[: len(added)].float()
+        torch.testing.assert_close(added, noise, rtol=1e-3, atol=1e-4)
         assert source.normals[1].shape == (1,)
         noisy = (below - len(data) / 2 + plan.count_std * source.normals[1].item()) / plan.batch_size + 0.5
         expected = min(1.0, max(LEAST_SHARE, expected * exp(-ADAPTIVE.rate * (noisy - ADAPTIVE.quantile))))

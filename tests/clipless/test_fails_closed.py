@@ -11,10 +11,9 @@ from clipless.clipping import AdaptiveClipping
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.freezing import Freezing
-from clipless.guard import row_norms
+from clipless.exact_sums import row_norms
 from clipless.layers import ClipGradient, Dense, Flatten, GroupSort, InputBall, LayerCentering, Residual, SwapAxes
 from clipless.methods import Method
-from clipless.plan import NOISE_INFLATION
 from clipless.projections import Free
 from clipless.testing import SeededSource
 from clipless.training import PrivateTrainer, accumulate_gradients
@@ -56,7 +55,7 @@ def stepped(model, loss, data, plan, micro_batch_size=512):
     """Return what a step over all rows sums up, before it is divided by the batch size."""
     trainer = PrivateTrainer(model, loss, data, plan, SGD(1e-30), micro_batch_size, Silent(0))
     trainer.step(torch.arange(len(data)))
-    return trainer._total_D.double() * plan.batch_size
+    return trainer._gradient_D * plan.batch_size
 
 
 @pytest.mark.parametrize("ghost", [False, True])
@@ -68,7 +67,7 @@ def test_clipped_gradients_are_those_whose_norm_was_taken_behind_a_layer_that_is
     x = torch.randn(1, 4, generator=lots) * 50
     y = (model(x).argmax(1) + 1) % 3
     moved = summed(model, TauCCE(), x, y, plan_for(model, TauCCE(), Method.DP_SGD), ghost=ghost)
-    assert moved.norm() == pytest.approx(1.0, rel=NOISE_INFLATION)
+    assert 0.99 <= moved.norm() <= 1.0 + 1e-6  # of gradients in float32
 
 
 @pytest.mark.parametrize("ghost", [False, True])
@@ -83,7 +82,7 @@ def test_clipping_looks_at_each_row_once(ghost):
     data, model = rows(), Network([Dense(4, 3, Free(), generator())], (4,))
     data.x[0] = float("nan")
     plan = plan_for(model, TauCCE(), Method.DP_SGD)
-    assert summed(model, kinked, data.x, data.y, plan, ghost=ghost).norm() <= (ROWS - 1) * (1 + NOISE_INFLATION)
+    assert summed(model, kinked, data.x, data.y, plan, ghost=ghost).norm() <= ROWS - 1
     assert passes == [ROWS]
 
 
@@ -117,7 +116,7 @@ def test_one_row_among_very_many_moves_their_sum_by_no_more_than_the_noise_cover
         null = x.clone()
         null[-1] = float("nan")
         moved = stepped(model, loss, Split(x, y), plan) - stepped(model, loss, Split(null, y), plan)
-        assert moved.norm() <= delta * (1 + NOISE_INFLATION)
+        assert moved.norm() <= delta
 
 
 @pytest.mark.parametrize("method", [Method.CLIPLESS, Method.DP_SGD])
@@ -163,7 +162,8 @@ def test_a_step_that_fails_leaves_no_gradient_without_noise_behind():
 def test_norms_of_long_rows_of_like_entries_do_not_come_out_too_small(length):
     value = 0.123
     found = row_norms(torch.full((1, length), value)).item()
-    assert found == pytest.approx(float(np.float32(value)) * length**0.5, rel=NOISE_INFLATION / 10)
+    exact = float(np.float32(value)) * length**0.5
+    assert exact <= found <= 1.001 * exact
 
 
 def test_a_plan_of_dp_sgd_with_a_count_that_nobody_pays_is_refused():

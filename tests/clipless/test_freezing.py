@@ -72,7 +72,7 @@ def test_every_step_spends_the_same_noise_multiplier(options):
             if name in resting:
                 assert p.grad is None
             else:  # inputs of zero: noise alone
-                torch.testing.assert_close(p.grad.flatten() * plan.batch_size, drawn * at.noise_stds[name])
+                torch.testing.assert_close(p.grad.flatten() * plan.batch_size, (drawn * at.noise_stds[name]).float())
     assert plan.event() == plan_for(model, data, None, **options).event()
 
 

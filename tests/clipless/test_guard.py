@@ -13,8 +13,6 @@ from clipless.losses import loss_lipschitz
 from clipless.network import Network
 from clipless.testing import broken_weights, coupled_rows, neighbour_ratios, unguarded_ratios
 
-ROUNDING = 1 + 1e-4  # float32 sums; the noise covers 1e-3
-
 NETWORKS = {
     "mlp": lambda g: zoo.mlp((1, 8, 8), 4, input_norm=3.0, width=12, depth=3, generator=g),
     "convnet": lambda g: zoo.convnet((1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8, generator=g),
@@ -64,7 +62,7 @@ def test_no_neighbour_moves_a_guarded_sum_by_more_than_its_sensitivity(name, exa
     with broken_weights(model, factor):
         ratios = neighbour_ratios(model, loss, x, y, plan, exact=exact)
     for parameter, ratio in ratios.items():
-        assert ratio <= ROUNDING, (parameter, ratio)
+        assert ratio <= 1, (parameter, ratio)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -90,7 +88,7 @@ def test_a_bad_weight_in_one_layer_leaves_the_other_sums_finite(bad):
     with torch.no_grad():
         model.layers[4].weight[0, 0] = bad
     ratios = neighbour_ratios(model, loss, *batch(), plan)
-    assert all(ratio <= ROUNDING for ratio in ratios.values()), ratios
+    assert all(ratio <= 1 for ratio in ratios.values()), ratios
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -118,7 +116,7 @@ def test_the_guard_scales_to_exactly_its_threshold():
     x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)) * 5
     y = (model(x).argmax(dim=1) + 1) % 3  # confident mistakes: every cotangent has norm sqrt(2)
     found = [neighbour_ratios(model, loss, x, y, plan, row)["layers.2.weight"] for row in range(4)]
-    assert found == pytest.approx([1.0] * 4, rel=1e-4)
+    assert found == pytest.approx([1.0] * 4, rel=1e-2)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -127,10 +125,11 @@ def test_a_guard_that_does_not_act_leaves_the_gradient_alone(name):
     plan = plan_for(model, loss)
     x, y = batch()
     free = torch.autograd.grad(loss(model(x), y).sum(), list(model.parameters()))
-    with guarded(model, plan.sensitivities):
-        held = torch.autograd.grad(loss(model(x), y).sum(), list(model.parameters()))
-    for a, b in zip(free, held, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+    with guarded(model, plan.sensitivities) as guards:
+        loss(model(x), y).sum().backward()
+    for a, guard in zip(free, guards.values(), strict=True):
+        assert (a - guard.total).norm() <= 3e-2 * a.norm()  # one operand has 8 bits
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -163,7 +162,7 @@ def test_binary_networks_are_guarded_too():
     x = torch.randn(8, 5, generator=torch.Generator().manual_seed(0)) * 100
     with broken_weights(model, 50.0):
         ratios = neighbour_ratios(model, loss, x, torch.tensor([0, 1] * 4), plan)
-    assert max(ratios.values()) <= ROUNDING
+    assert max(ratios.values()) <= 1
 
 
 def test_patches_are_counted_by_folding_ones():

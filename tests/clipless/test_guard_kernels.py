@@ -6,7 +6,6 @@ import torch.nn.functional as F
 
 from clipless.guard import Guard, guarded_conv2d, guarded_linear, patch_counts
 
-ROUNDING = 1 + 1e-5
 GEOMETRIES = {
     "3x3": ((20, 20), (3, 3), (1, 1), (1, 1)),
     "5x3-unpadded": ((24, 16), (5, 3), (1, 1), (0, 0)),
@@ -26,11 +25,29 @@ def gradients(function, inputs, cotangent):
     return torch.autograd.grad(function(*inputs), inputs, cotangent)
 
 
+def held(function, inputs, cotangent, guard):
+    """Gradient in the first input, and the guard's sum, shaped like the second, which gets no gradient itself."""
+    inputs = [t.clone().requires_grad_() for t in inputs]
+    function(*inputs, guard).backward(cotangent)
+    assert inputs[1].grad is None
+    return inputs[0].grad, guard.total.view_as(inputs[1])
+
+
+def close(found, expected, share=2e-2):
+    """Whole numbers of 8 and 15 bits stand for inputs and cotangents."""
+    assert (found - expected).norm() <= share * expected.norm()
+
+
 def convolve(geometry, x, g, sensitivity, scale=0.7, channels=3, groups=1, **options):
     """Gradients of a guarded convolution in input and kernel."""
     _, window, stride, padding = geometry
-    weight, guard = random(channels, x.shape[1] // groups, *window), Guard(sensitivity, **options)
-    return gradients(lambda a, w: guarded_conv2d(a, w, scale, stride, padding, guard, groups), (x, weight), g)
+    weight = random(channels, x.shape[1] // groups, *window)
+    return held(
+        lambda a, w, guard: guarded_conv2d(a, w, scale, stride, padding, guard, groups),
+        (x, weight),
+        g,
+        Guard(sensitivity, **options),
+    )
 
 
 def output_shape(geometry):
@@ -47,7 +64,7 @@ def test_flat_maps_and_combs_are_held_to_the_sensitivity(name):
     g = torch.ones(1, 3, *output_shape(geometry))
     for x in (torch.ones(1, 2, *size), (counts == counts.max()).float().expand(1, 2, *size).contiguous()):
         _, found = convolve(geometry, x, g, sensitivity=0.5)
-        assert found.norm() <= 0.5 * ROUNDING
+        assert found.norm() <= 0.5
 
 
 def test_a_flat_map_nearly_attains_the_sensitivity():
@@ -57,7 +74,7 @@ def test_a_flat_map_nearly_attains_the_sensitivity():
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
-@pytest.mark.parametrize("sensitivity", [1e-3, 1e30])
+@pytest.mark.parametrize("sensitivity", [1e-3, 1e3])
 def test_each_row_of_a_convolution_is_scaled_by_its_own_factor(name, sensitivity):
     geometry = GEOMETRIES[name]
     size, window, stride, padding = geometry
@@ -75,13 +92,13 @@ def test_each_row_of_a_convolution_is_scaled_by_its_own_factor(name, sensitivity
         assert own.norm() <= bound
         expected += own * min(1.0, sensitivity / bound.item())
     of_input, found = convolve(geometry, x, g, sensitivity)
-    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
+    close(found, expected)
     (free,) = gradients(lambda a: F.conv2d(a, 0.7 * weight.float(), stride=stride, padding=padding), [x], g)
     torch.testing.assert_close(of_input, free, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(), (5,)], ids=["vector", "tokens"])
-@pytest.mark.parametrize("sensitivity", [1e-3, 1e30])
+@pytest.mark.parametrize("sensitivity", [1e-3, 1e3])
 def test_each_row_of_a_linear_map_is_scaled_by_its_own_factor(shape, sensitivity):
     x, g, weight = random(4, *shape, 6), random(4, *shape, 3, seed=1), random(3, 6, seed=2)
     expected = torch.zeros(3, 6, dtype=torch.float64)
@@ -89,8 +106,8 @@ def test_each_row_of_a_linear_map_is_scaled_by_its_own_factor(shape, sensitivity
         own = g[i].double().view(-1, 3).mT @ x[i].double().view(-1, 6)
         bound = x[i].double().norm() * g[i].double().norm()
         expected += own * min(1.0, sensitivity / bound.item())
-    of_input, found = gradients(lambda a, w: guarded_linear(a, w, Guard(sensitivity)), (x, weight), g)
-    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-7)
+    of_input, found = held(guarded_linear, (x, weight), g, Guard(sensitivity))
+    close(found, expected)
     torch.testing.assert_close(of_input, g @ weight)
 
 
@@ -111,7 +128,7 @@ def formed_entries(request, monkeypatch):
 @pytest.mark.parametrize("name", GEOMETRIES)
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("normalise", [False, True])
-@pytest.mark.parametrize("sensitivity", [0.3, 1e30])
+@pytest.mark.parametrize("sensitivity", [0.3, 1e3])
 @pytest.mark.usefixtures("formed_entries")
 def test_exact_norms_clip_each_row_of_a_convolution_by_its_own_gradient(name, groups, normalise, sensitivity):
     geometry = GEOMETRIES[name]
@@ -131,21 +148,20 @@ def test_exact_norms_clip_each_row_of_a_convolution_by_its_own_gradient(name, gr
     expected = clipped_sum(contributions, sensitivity, input_norms, normalise)
     options = {"channels": 4, "groups": groups, "normalise": normalise, "exact": True}
     of_input, found = convolve(geometry, x, g, sensitivity, **options)
-    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
+    close(found, expected, share=1e-3)
     (free,) = gradients(lambda a: F.conv2d(a, 0.7 * weight, None, stride, padding, groups=groups), [x], g)
     torch.testing.assert_close(of_input, free, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("normalise", [False, True])
-@pytest.mark.parametrize("sensitivity", [0.3, 1e30])
+@pytest.mark.parametrize("sensitivity", [0.3, 1e3])
 @pytest.mark.usefixtures("formed_entries")
 def test_exact_norms_clip_each_row_of_tokens_by_its_own_gradient(normalise, sensitivity):
     x, g, weight = random(9, 5, 6), random(9, 5, 3, seed=1), random(3, 6, seed=2)
     contributions = [b.double().mT @ a.double() for a, b in zip(x, g, strict=True)]
     expected = clipped_sum(contributions, sensitivity, x.double().flatten(1).norm(dim=1), normalise)
-    guard = Guard(sensitivity, normalise, exact=True)
-    of_input, found = gradients(lambda a, w: guarded_linear(a, w, guard), (x, weight), g)
-    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-6)
+    of_input, found = held(guarded_linear, (x, weight), g, Guard(sensitivity, normalise, exact=True))
+    close(found, expected, share=1e-3)
     torch.testing.assert_close(of_input, g @ weight)
 
 
@@ -161,9 +177,8 @@ def test_exact_norms_leave_rows_out_that_are_not_finite(bad, operand):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
     x, g, weight = random(4, 5, 6), random(4, 5, 3, seed=1), random(3, 6, seed=2)
     (x if operand == "input" else g)[1] = bad
-    guard = Guard(0.2, exact=True)
-    _, found = gradients(lambda a, w: guarded_linear(a, w, guard), (x, weight), g)
-    _, expected = gradients(lambda a, w: guarded_linear(a, w, guard), (x[others], weight), g[others])
+    _, found = held(guarded_linear, (x, weight), g, Guard(0.2, exact=True))
+    _, expected = held(guarded_linear, (x[others], weight), g[others], Guard(0.2, exact=True))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -174,13 +189,13 @@ def test_squares_that_underflow_are_counted(tiny):
     x, g = torch.full((1, 6), tiny), torch.full((1, 3), huge)
     for a, b in ((x, g), (g, x)):
         weight = torch.zeros(b.shape[1], a.shape[1])
-        _, found = gradients(lambda i, w: guarded_linear(i, w, Guard(sensitivity)), (a, weight), b)
-        assert found.norm() <= sensitivity * ROUNDING
+        _, found = held(guarded_linear, (a, weight), b, Guard(sensitivity))
+        assert found.norm() <= sensitivity
     geometry = GEOMETRIES["3x3"]
     for a, b in ((tiny, huge), (huge, tiny)):
         maps, cotangent = torch.full((1, 2, 20, 20), a), torch.full((1, 3, 20, 20), b)
         for exact in (False, True):
-            assert convolve(geometry, maps, cotangent, sensitivity, exact=exact)[1].norm() <= sensitivity * ROUNDING
+            assert convolve(geometry, maps, cotangent, sensitivity, exact=exact)[1].norm() <= sensitivity
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 3e38])
@@ -189,17 +204,17 @@ def test_a_row_that_is_not_finite_leaves_the_sum_of_the_others(bad, operand):
     x, g, weight = random(4, 6), random(4, 3, seed=1), random(3, 6, seed=2)
     (x if operand == "input" else g)[1] = bad
     others = [0, 2, 3]
-    _, found = gradients(lambda a, w: guarded_linear(a, w, Guard(0.2)), (x, weight), g)
-    _, expected = gradients(lambda a, w: guarded_linear(a, w, Guard(0.2)), (x[others], weight), g[others])
+    _, found = held(guarded_linear, (x, weight), g, Guard(0.2))
+    _, expected = held(guarded_linear, (x[others], weight), g[others], Guard(0.2))
     assert found.isfinite().all()
-    assert (found - expected).norm() <= 0.2 * ROUNDING
+    assert (found - expected).norm() <= 0.2
     geometry = GEOMETRIES["3x3"]
     maps, cotangent = random(4, 2, 20, 20), random(4, 3, 20, 20, seed=1)
     (maps if operand == "input" else cotangent)[1] = bad
     _, found = convolve(geometry, maps, cotangent, 0.2)
     _, expected = convolve(geometry, maps[others], cotangent[others], 0.2)
     assert found.isfinite().all()
-    assert (found - expected).norm() <= 0.2 * ROUNDING
+    assert (found - expected).norm() <= 0.2
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)

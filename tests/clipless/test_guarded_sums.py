@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from clipless.guard import Guard, guarded_conv2d
 from clipless.guarded_sums import along, guarded_bias, guarded_householder, guarded_mix, householder
 
-ROUNDING = 1 + 1e-5
 NAN, INF = float("nan"), float("inf")
 
 
@@ -18,6 +17,15 @@ def random(*shape, seed=0):
 def gradients(function, inputs, cotangent):
     inputs = [t.clone().requires_grad_() for t in inputs]
     return torch.autograd.grad(function(*inputs), inputs, cotangent)
+
+
+def held(function, inputs, cotangent, guard):
+    """Gradients in the operands, and the guard's sum for the parameter, which stands last and gets no gradient."""
+    inputs = [t.clone().requires_grad_() for t in inputs]
+    function(*inputs, guard).backward(cotangent)
+    *operands, parameter = inputs
+    assert parameter.grad is None
+    return *(t.grad for t in operands), guard.total.view_as(parameter)
 
 
 # name: guarded function, the same without a guard, operands, parameter, what normalising divides by
@@ -81,12 +89,12 @@ def each_row(case, g):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("sensitivity", [1e-3, 1.0, 1e30])
+@pytest.mark.parametrize("sensitivity", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("normalise", [False, True])
 def test_each_row_is_scaled_by_its_own_factor(case, sensitivity, normalise):
     guarded, free, operands, parameter, divisor = CASES[case]
     g = random(*operands[0].shape, seed=9)
-    *of_inputs, found = gradients(lambda *t: guarded(*t, Guard(sensitivity, normalise)), (*operands, parameter), g)
+    *of_inputs, found = held(guarded, (*operands, parameter), g, Guard(sensitivity, normalise))
     expected = torch.zeros_like(parameter, dtype=torch.float64)
     for i, own in enumerate(each_row(case, g)):
         if normalise and divisor is not None:
@@ -107,18 +115,18 @@ def test_a_row_that_is_not_finite_leaves_the_sum_of_the_others(case, normalise, 
     operands = tuple(x.clone() for x in operands)
     (operands[-1] if where == "operand" else g)[1] = bad
     others = [0, 2, 3]
-    guard = Guard(0.2, normalise)
-    found = gradients(lambda *t: guarded(*t, guard), (*operands, parameter), g)[-1]
-    kept = gradients(lambda *t: guarded(*t, guard), (*(x[others] for x in operands), parameter), g[others])[-1]
+    found = held(guarded, (*operands, parameter), g, Guard(0.2, normalise))[-1]
+    kept = held(guarded, (*(x[others] for x in operands), parameter), g[others], Guard(0.2, normalise))[-1]
     assert found.isfinite().all()
-    assert (found - kept).norm() <= 0.2 * ROUNDING
+    assert (found - kept).norm() <= 0.2
 
 
 @pytest.mark.parametrize("tiny", [1e-19, 1e-21, 1e-25, 1e-30])
 def test_squares_that_underflow_are_counted(tiny):
     g = torch.full((1, 6), tiny)
-    found = gradients(lambda y, b: guarded_bias(y, b, -1, Guard(1e-28)), (torch.zeros(1, 6), torch.zeros(6)), g)[-1]
-    assert found.norm() <= 1e-28 * ROUNDING
+    operands = torch.zeros(1, 6), torch.zeros(6)
+    found = held(lambda y, b, guard: guarded_bias(y, b, -1, guard), operands, g, Guard(1e-28))[-1]
+    assert found.norm() <= 1e-28
 
 
 @pytest.mark.parametrize("angle", [0.0, 0.7, 1.5707963, 3.0, -2.0, 9.0])
@@ -142,15 +150,21 @@ def test_the_householder_activation_starts_as_max_min():
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
-@pytest.mark.parametrize("sensitivity", [1e-3, 1e30])
+@pytest.mark.parametrize("sensitivity", [1e-3, 1e3])
 def test_the_rows_of_a_grouped_convolution_are_held(groups, sensitivity):
     x, g, weight = random(3, 4, 6, 6), random(3, 8, 6, 6, seed=1), random(8, 4 // groups, 3, 3, seed=2)
-    guard = Guard(sensitivity)
-    of_input, found = gradients(lambda a, w: guarded_conv2d(a, w, 0.7, (1, 1), (1, 1), guard, groups), (x, weight), g)
+
+
+    def convolve(maps, cotangent):
+        def function(a, w, guard):
+            return guarded_conv2d(a, w, 0.7, (1, 1), (1, 1), guard, groups)
+
+        return held(function, (maps, weight), cotangent, Guard(sensitivity))
+
+    of_input, found = convolve(x, g)
     free = gradients(lambda a, w: F.conv2d(a, 0.7 * w, padding=1, groups=groups), (x, weight), g)
     torch.testing.assert_close(of_input, free[0], rtol=1e-4, atol=1e-5)
     if sensitivity > 1:
-        torch.testing.assert_close(found, free[1], rtol=1e-4, atol=1e-4)
-    assert found.norm() <= 3 * sensitivity * ROUNDING
-    alone = gradients(lambda a, w: guarded_conv2d(a, w, 0.7, (1, 1), (1, 1), guard, groups), (x[:1], weight), g[:1])[1]
-    assert alone.norm() <= sensitivity * ROUNDING
+        assert (found - free[1]).norm() <= 1e-2 * free[1].norm()
+    assert found.norm() <= 3 * sensitivity
+    assert convolve(x[:1], g[:1])[1].norm() <= sensitivity

@@ -142,10 +142,6 @@ def test_noise_composes_to_the_multiplier_that_is_priced(allocation):
     assert relative == pytest.approx({name: sigma * (1 + NOISE_INFLATION) for name, sigma in expected.items()})
 
 
-def test_noise_covers_the_rounding_of_float32_sums():
-    assert NOISE_INFLATION >= 1e-3
-
-
 def test_a_plan_is_frozen():
     made = plan()
     for field in dataclasses.fields(made):

@@ -45,9 +45,9 @@ def test_one_row_moves_a_sum_by_at_most_one(case, value):
     layer, shape = case
     x = rows(shape)
     x[0] = x[0] * value
-    full, fewer = (_bounded_sum(layer, empty_front(shape), part) for part in (x, x[1:]))
+    full, fewer = (_bounded_sum(layer, empty_front(shape), part, 50) for part in (x.roll(-1, 0), x[1:]))
     assert full.isfinite().all()
-    assert (full.double() - fewer.double()).norm() <= 1 + 1e-4
+    assert (full - fewer).norm() <= 1
 
 
 def test_the_largest_contribution_is_nearly_one(case):
@@ -70,8 +70,8 @@ class _Greedy(PaidStatistics):
 def test_a_layer_that_contributes_too_much_is_held_to_one():
     """Privacy does not rest on the layer: what it returns is clipped."""
     x = rows((3,))
-    full, fewer = (_bounded_sum(_Greedy(1), empty_front((3,)), part) for part in (x, x[1:]))
-    assert (full - fewer).norm() == pytest.approx(1.0, rel=1e-4)
+    full, fewer = (_bounded_sum(_Greedy(1), empty_front((3,)), part, 50) for part in (x.roll(-1, 0), x[1:]))
+    assert 0.999 <= (full - fewer).norm() <= 1.0
 
 
 def settled(layer, x, noise_std=0.0, batch_size=None, micro_batch_size=16, source=None):

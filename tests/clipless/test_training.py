@@ -121,7 +121,7 @@ def test_the_noise_of_every_parameter_has_the_planned_deviation(allocation):
             NoiseAllocation.MIN_VARIANCE: 1.7 * sqrt(sum(loads) / loads[k]),
         }[allocation]
         noise = torch.cat([step[name].flatten() for step in seen]).double().numpy()
-        expected = sigma * deltas[k] * (1 + 1e-3) / 8
+        expected = sigma * deltas[k] / 8
         assert abs(noise.std() / expected - 1) <= 6 / sqrt(2 * noise.size)
         assert abs(noise.mean()) <= 6 * expected / sqrt(noise.size)
         assert stats.kstest(noise / expected, "norm").pvalue > 1e-9
@@ -145,10 +145,10 @@ def test_the_step_adds_the_drawn_normals_times_the_planned_deviations_over_the_b
     pieces = source.normals[-1].split(list(plan.sizes.values()))
     for (name, gradient), piece in zip(clean.items(), pieces, strict=True):
         noise = piece.view_as(gradient) * plan.noise_stds[name]
-        torch.testing.assert_close(seen[-1][name], (gradient + noise) / 10, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(seen[-1][name], (gradient + noise.float()) / 10, rtol=1e-4, atol=1e-5)
 
 
-def test_noise_covers_the_rounding_of_sums():
+def test_noise_covers_the_rounding_of_its_own_arithmetic():
     model = network()
     plan = plan_for(model, rows(), noise_multiplier=3.0, allocation=NoiseAllocation.PER_LAYER)
     for name, std in plan.noise_stds.items():
@@ -233,7 +233,7 @@ def test_empty_batches_are_steps_with_noise():
     assert len(source.normals) == 100
     assert source.masks[-1].sum() == 0
     expected = source.normals[-1][: plan.sizes["layers.1.weight"]] * plan.noise_stds["layers.1.weight"] / 0.04
-    torch.testing.assert_close(seen[0]["layers.1.weight"].flatten(), expected)
+    torch.testing.assert_close(seen[0]["layers.1.weight"].flatten(), expected.float())
 
 
 def test_an_empty_batch_adds_nothing():
@@ -376,6 +376,6 @@ def test_a_gradient_that_gathers_elsewhere_stops_the_step(monkeypatch):
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
 
-    monkeypatch.setattr(training, "accumulate_gradients", elsewhere)
+    monkeypatch.setattr(training, "sum_gradients", elsewhere)
     with pytest.raises(PlanError, match="gather where the noise is added"):
         next(fit(model, TauCCE(0.1), data, plan_for(model, data, batch_size=20), source=SeededSource(5)))

@@ -41,7 +41,7 @@ def weights(model):
 def last_noise(source, plan, name):
     """What the last step adds to the summed gradient of the first parameter, over the batch size."""
     assert next(iter(plan.sizes)) == name
-    return source.normals[-1][: plan.sizes[name]] * plan.noise_stds[name] / plan.batch_size
+    return (source.normals[-1][: plan.sizes[name]] * plan.noise_stds[name] / plan.batch_size).float()
 
 
 def test_training_moves_by_the_learning_rate_and_projects():
@@ -108,16 +108,16 @@ def test_nothing_is_drawn_before_the_first_epoch_is_asked_for_nor_after_the_last
 
 def test_gradients_that_gather_elsewhere_during_a_step_end_training(monkeypatch):
     """They would reach the optimiser without noise."""
-    gathered = training.accumulate_gradients
+    gathered = training.sum_gradients
 
     def elsewhere(model, *arguments, **options):
         gathered(model, *arguments, **options)
-        model.layers[2].weight.grad = model.layers[2].weight.grad.clone()
+        model.layers[2].weight.grad = torch.ones_like(model.layers[2].weight)
 
-    monkeypatch.setattr(training, "accumulate_gradients", elsewhere)
+    monkeypatch.setattr(training, "sum_gradients", elsewhere)
     model, data = network(), rows()
     before = weights(model).clone()
-    with pytest.raises(PlanError, match="one was replaced during the step"):
+    with pytest.raises(PlanError, match="one was formed elsewhere during the step"):
         next(fit(model, TauCCE(0.1), data, plan_for(model, data)))
     assert torch.equal(weights(model), before)
 

@@ -22,6 +22,7 @@ from clipless.plan import Plan
 from clipless.privacy.allocation import noise_multipliers
 
 FRACTIONS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+_SCALED = 0.99  # what rounding of norms upwards takes from a row is no clipping
 _FLAT_FACTORS = tuple(2.0**power for power in range(4, -5, -1))
 
 
@@ -131,8 +132,8 @@ class Tally:
         factors = self.setting.factors(rows)
         for name, contributions_BD in self.setting.contributions(rows).items():
             self.sums[name] += factors[name] @ contributions_BD
-            self._acted[name] += int((factors[name] < 1.0).sum())
-        self._acted_anywhere += int((torch.stack(list(factors.values())) < 1.0).any(dim=0).sum())
+            self._acted[name] += int((factors[name] < _SCALED).sum())
+        self._acted_anywhere += int((torch.stack(list(factors.values())) < _SCALED).any(dim=0).sum())
         self._rows += len(rows)
 
     def acted(self, name: str) -> float:

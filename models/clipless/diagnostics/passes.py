@@ -1,9 +1,7 @@
 r"""The forward and backward pass of each row alone, in float64.
 
 Gradients are formed row by row with plain autograd: slower than any batched form, and right for every layer. What the
-guard takes a contribution's norm to be is not computed a second time here; the guard is asked. Armed with a
-sensitivity Delta far below every norm, it returns ``c Delta / n`` for a contribution c, so that ``n = |c| Delta / |c
-Delta / n|``.
+guard takes a contribution's norm to be is not computed a second time here; the guard is asked.
 
 Shape letters: B rows, D entries of one parameter.
 """
@@ -21,8 +19,6 @@ from clipless.guard import guarded
 from clipless.losses import Loss
 from clipless.network import Network
 
-_PROBE = 1e-30  # far below every norm; its square is still an ordinary float64
-_OPEN = 1e300  # a guard that never acts
 _LARGEST_CHUNK = 256
 _CHUNK_ENTRIES = 2**24
 
@@ -96,20 +92,14 @@ def _chunk(
     with torch.no_grad():
         front = _outputs(layers[:depth], x_B)
     features_B = front[-1] if front else x_B
-    rows = [(features_B[i : i + 1], y_B[i : i + 1]) for i in range(len(y_B))]
-
-    def backward(sensitivity: float | None = None) -> list[_Backward]:
-        trained = list(parameters.values())
-        if sensitivity is None:
-            return [_backward(layers[depth:], trained, loss, *row) for row in rows]
-        with guarded(model, dict.fromkeys(parameters, sensitivity), normalise=normalise):
-            return [_backward(layers[depth:], trained, loss, *row) for row in rows]
-
-    plain, probed = backward(), backward(_PROBE)
+    trained = list(parameters.values())
+    plain = [_backward(layers[depth:], trained, loss, features_B[i : i + 1], y_B[i : i + 1]) for i in range(len(y_B))]
     gradients = _by_name(parameters, [row.gradients for row in plain])
-    own = _by_name(parameters, [row.gradients for row in backward(_OPEN)]) if normalise else gradients
-    probes = _by_name(parameters, [row.gradients for row in probed])
-    bounds = {name: _asked(own[name], probes[name]) for name in parameters}
+    with guarded(model, dict.fromkeys(parameters, 1.0), normalise=normalise, measuring=True) as guards:
+        loss(_outputs(layers[depth:], features_B)[-1], y_B).sum().backward()
+    measured = {name: guard.bounds[0] for name, guard in guards.items() if guard.bounds}
+    own = {name: gradients[name] / divisor_B[:, None] for name, (_, divisor_B) in measured.items()}
+    bounds = {name: torch.where(_norms(own[name]) == 0, 0.0, bound_B) for name, (bound_B, _) in measured.items()}
     activations = dict(zip(names[:depth], map(_norms, front), strict=True))
     activations |= _norms_by_name(names[depth:], [row.outputs for row in plain])
     cotangents = _norms_by_name(["", *names][depth:], [row.cotangents for row in plain])
@@ -151,12 +141,6 @@ def _outputs(layers: Sequence[nn.Module], x: Tensor) -> list[Tensor]:
         x = layer(x)
         outputs.append(x)
     return outputs
-
-
-def _asked(own_BD: Tensor, probe_BD: Tensor) -> Tensor:
-    """What the guard took the norms to be, from what it made of a contribution."""
-    own_B, probe_B = _norms(own_BD), _norms(probe_BD)
-    return torch.where(own_B == 0, 0.0, own_B * (_PROBE / probe_B))
 
 
 def _norms(x_B: Tensor) -> Tensor:

@@ -43,13 +43,13 @@ class RandomSource(ABC):
         return words.astype(np.uint64) < threshold
 
     def normal(self, count: int, device: torch.device | str = "cpu") -> Tensor:
-        """Return ``count`` independent standard normals, float32 on ``device``."""
+        """Return ``count`` independent standard normals, float64 on ``device``."""
         pairs = (count + 1) // 2
         words = torch.frombuffer(self.random_bytes(16 * max(pairs, 1)), dtype=torch.int64).to(device)
         uniform = ((words & (2**_MANTISSA_BITS - 1)) + 1).double() * 2.0**-_MANTISSA_BITS  # in (0, 1]
         first, second = uniform.chunk(2)
         radius, angle = (-2.0 * first.log()).sqrt_(), second * tau
-        return torch.cat((radius * angle.cos(), radius * angle.sin()))[:count].float()
+        return torch.cat((radius * angle.cos(), radius * angle.sin()))[:count]
 
 
 @final
