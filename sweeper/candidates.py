@@ -149,6 +149,7 @@ class Candidates:
             on_restart=self.recorder.on_restart,
             on_end=self._on_end,
             on_undefined=self._undefined.add,
+            on_failure=self.recorder.on_failure,
         )
 
     def _on_start(self, trial: str, config: Mapping[str, Any]) -> None:

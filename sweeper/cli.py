@@ -80,11 +80,13 @@ def run(
     ] = None,
 ) -> None:
     """Run a sweep; Ctrl-C ends it early with the front of what was done."""
+    from sweeper.driver_failure import noting
     from sweeper.runner import run_sweep
     from sweeper.spec import Spec
     from sweeper.sweep_run import Options
 
-    read = Spec.from_yaml(spec).with_search(trials=trials, seed=seed)
+    with noting(into):
+        read = Spec.from_yaml(spec).with_search(trials=trials, seed=seed)
     if is_job_server(cluster):
         given = {"--out": None if into else out, "--into": into, "--data-dir": data_dir}
         more = {name: str(path.resolve()) for name, path in given.items() if path is not None}
@@ -94,7 +96,7 @@ def run(
         return
     home = out if into is None else into.parent
     options = Options(out=home, into=into, data_dir=data_dir, tracking=tracking, cluster=cluster, storage=storage)
-    _drive(options, lambda shown: run_sweep(read, shown), webhook, read.name)
+    _drive(options, lambda shown: run_sweep(read, shown), webhook, read.name, into)
 
 
 @app.command()
@@ -303,19 +305,26 @@ def _resume(
     from sweeper.sweep_run import Options
 
     options = Options(data_dir=data_dir, tracking=tracking, cluster=cluster)
-    _drive(options, lambda shown: resume_sweep(sweep, shown, trials=trials), webhook, sweep.name)
+    _drive(options, lambda shown: resume_sweep(sweep, shown, trials=trials), webhook, sweep.name, sweep)
 
 
-def _drive(options: "Options", drive: "Callable[[Options], Ended]", webhook: str | None, name: str) -> None:
+def _drive(
+    options: "Options",
+    drive: "Callable[[Options], Ended]",
+    webhook: str | None,
+    name: str,
+    folder: Path | None,
+) -> None:
     """Show a sweep while it runs, and say how it ended, here and to the webhook."""
     from sweeper.addresses import check_url
+    from sweeper.driver_failure import noting
     from sweeper.progress import Display, closing_summary
     from sweeper.requests import selects_privately
     from sweeper.webhook import announce, failure, summary
 
     if webhook is not None:
         check_url(webhook)
-    with Display() as display:
+    with Display() as display, noting(folder):
         try:
             ended = drive(replace(options, show=display.update))
         except BaseException as error:
@@ -324,6 +333,7 @@ def _drive(options: "Options", drive: "Callable[[Options], Ended]", webhook: str
             raise
     front = ended.front
     failures = {id_: trial.reason for id_, trial in front.trials.items() if trial.status == "failed"}
+    failures |= ended.failures
     priced = "everything" if front.ledger["everything"].released else "winner"
     notes = [front.ledger[priced].statement, *ended.troubles]
     info = ended.sweep.info()

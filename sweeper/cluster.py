@@ -20,8 +20,7 @@ import ray
 from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sweeper.desk import one_line
-from sweeper.errors import SweeperError
+from sweeper.errors import SweeperError, one_line
 from sweeper.nodes import facts_of_this_code, node_facts, unlike_nodes
 
 OBJECT_STORE_BYTES = 100_000_000  # beside the rows: results are small; a big store only asks for more shared memory

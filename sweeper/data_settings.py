@@ -1,6 +1,5 @@
 """The section ``data`` of a spec: what is learned from, and what is declared of it."""
 
-from math import isfinite
 from typing import Annotated, Any, Self
 
 from pydantic import model_validator
@@ -8,9 +7,11 @@ from pydantic import model_validator
 from clipless.datasets import ColourSpace, ColumnSplit, Evaluation, HashSplit, Preparation
 from sweeper.domains import Domain, Name, Number
 from sweeper.mistakes import mistake
-from sweeper.sections import ONE_POSITIVE, Section
+from sweeper.sections import Section
 
 _SHARE = Number(above=0, below=1, fixed=True)
+# Constants beyond which float32 norms could overflow or vanish, for some rows and not for others.
+SMALLEST, LARGEST = 1e-6, 1e6
 
 
 class Classes(Domain):
@@ -35,8 +36,9 @@ class Centre(Domain):
     def parse(self, value: Any) -> tuple[float, ...]:
         """Return the numbers."""
         numbers = value if isinstance(value, list | tuple) else [value]
-        if not numbers or any(type(number) not in (int, float) or not isfinite(number) for number in numbers):
-            raise mistake("a number to subtract, or a list with one for each channel")
+        if not numbers or not all(type(number) in (int, float) and abs(number) <= LARGEST for number in numbers):
+            expected = "a number to subtract, or a list with one for each channel"
+            raise mistake(f"{expected}, within {LARGEST:g} of 0")
         return tuple(map(float, numbers))
 
     def json_schema(self) -> dict[str, Any]:
@@ -113,7 +115,7 @@ class DataSettings(Section):
     splits: SplitSettings | None = None
     colour: Annotated[ColourSpace, Name(names=ColourSpace, fixed=True)] | None = None
     centre: Annotated[tuple[float, ...], Centre()] | None = None
-    normalise: Annotated[float, ONE_POSITIVE] | None = None
+    normalise: Annotated[float, Number(at_least=SMALLEST, at_most=LARGEST, fixed=True)] | None = None
 
     def preparation(self) -> Preparation | None:
         """Return what is done to each example, ``None`` for nothing."""

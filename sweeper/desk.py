@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sweeper.errors import one_line, public_line
 from sweeper.records import TrialStatus
 
 Row = Mapping[str, Any]
 Verdict = tuple[TrialStatus, str]
 
-MAX_REASON_LENGTH = 400
 MOST_RESTARTS = 2  # of one trial in one run, without an epoch between
 
 
@@ -37,6 +37,8 @@ class Hooks:
             reported if the trial ended by itself or from outside in the middle of an epoch.
 
         on_undefined: gets the id of a trial that fails because a value is not a number.
+        on_failure: gets the id and the whole error, in one line, of a trial that fails. The error may quote data and is
+            for the owner alone; anybody may see the reasons of ``on_end``.
 
     An exception in ``on_start``, ``on_restart`` or ``on_end`` ends the run.
     """
@@ -47,6 +49,7 @@ class Hooks:
     on_restart: Callable[[str, int], None] = lambda _trial, _begun: None
     on_end: Callable[[str, TrialStatus, str, int], None] = lambda _trial, _status, _reason, _begun: None
     on_undefined: Callable[[str], None] = lambda _trial: None
+    on_failure: Callable[[str, str], None] = lambda _trial, _error: None
 
 
 @dataclass(slots=True)
@@ -122,6 +125,11 @@ class Desk:
             status, reason = entry.verdict or (status, reason)
             self._tell(self._hooks.on_end, trial, status, reason, _begun(entry, status))
 
+    def fail(self, trial: str, error: BaseException | str) -> None:
+        """A trial has ended with an error, or for a reason that this program gives."""
+        if not self._entries[trial].ended:
+            self.end(trial, TrialStatus.FAILED, self._failed(trial, error))
+
     def close(self, status: TrialStatus, reason: str) -> None:
         """End every trial that has begun and not ended."""
         for trial, entry in self._entries.items():
@@ -149,8 +157,15 @@ class Desk:
         try:
             reason = hook(trial, row)
         except Exception as error:
-            return TrialStatus.FAILED, one_line(error)
+            return TrialStatus.FAILED, self._failed(trial, error)
         return (TrialStatus.STOPPED, reason) if reason else None
+
+    def _failed(self, trial: str, error: BaseException | str) -> str:
+        """Tell the hooks all of an error, and return what anybody may be told of it."""
+        if isinstance(error, str):
+            return error
+        self._tell(self._hooks.on_failure, trial, one_line(error))
+        return public_line(error)
 
     def _tell(self, hook: Callable[..., None], *args: Any) -> None:
         try:
@@ -167,10 +182,3 @@ def _begun(entry: _Entry, status: TrialStatus) -> int:
     """Return an upper bound of the epochs that drew noise: before its plan, or where it waits, a trial draws none."""
     waited = entry.waits or entry.attempt is None or status is TrialStatus.COMPLETED
     return entry.epoch if waited else entry.epoch + 1
-
-
-def one_line(error: BaseException | str) -> str:
-    """Return an error as one line of text."""
-    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-    line = " ".join(text.split()).removesuffix(":")
-    return line if len(line) <= MAX_REASON_LENGTH else f"{line[:MAX_REASON_LENGTH]}..."

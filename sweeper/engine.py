@@ -31,8 +31,8 @@ from ray.tune.search import Searcher
 
 from sweeper.agenda import Agenda
 from sweeper.cluster import environment
-from sweeper.desk import Desk, one_line
-from sweeper.errors import SweeperError
+from sweeper.desk import Desk
+from sweeper.errors import SweeperError, public_line
 from sweeper.interruption import Interruption
 from sweeper.records import TrialStatus
 
@@ -102,6 +102,7 @@ def run_trials(
         KeyboardInterrupt: on a second Ctrl-C, once the desk has been closed.
     """
     room = _places(resources)
+    (storage_dir / "ray").mkdir(mode=0o700, parents=True, exist_ok=True)  # tracebacks may quote data
     places = concurrent or room
     with interruption or Interruption() as interruption, _quiet_tune(places):
         run = _Run(agenda, desk, _endings(desk, interruption, hours, should_stop), trial_hours)
@@ -124,7 +125,7 @@ def run_trials(
             )
         except BaseException as error:
             forced = isinstance(error, KeyboardInterrupt)
-            desk.close(TrialStatus.INTERRUPTED if forced else TrialStatus.FAILED, one_line(error))
+            desk.close(TrialStatus.INTERRUPTED if forced else TrialStatus.FAILED, public_line(error))
             raise
         finally:
             run.finish()
@@ -160,7 +161,7 @@ def _endings(
         if interruption.requested:
             return TrialStatus.INTERRUPTED, "interrupted"
         if desk.trouble:
-            return TrialStatus.FAILED, one_line(desk.trouble)
+            return TrialStatus.FAILED, public_line(desk.trouble)
         late = f"the {hours:g} hours are used up" if time.monotonic() >= deadline else None
         reason = late or should_stop()
         return (TrialStatus.STOPPED, reason) if reason else None
@@ -298,12 +299,12 @@ class _Companion(tune.Callback):
         self._run.agenda.end(_trial_id(trial))
 
     def on_trial_error(self, *, trial: RayTrial, **_info: Any) -> None:  # type: ignore[override]
-        name, (died, reason) = _trial_id(trial), _failure(trial)
+        name, (died, error) = _trial_id(trial), _failure(trial)
         self._desk.start(name, trial.config)  # it may have failed before it started
         if died and not self._run.is_ending and self._desk.restart(name):
             self._run.agenda.put_back(name)
         else:
-            self._desk.end(name, TrialStatus.FAILED, reason)
+            self._desk.fail(name, error)
             self._run.agenda.end(name)
 
 
@@ -336,20 +337,19 @@ def read_row(result: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(text) if isinstance(text, str) else {}
 
 
-def _failure(trial: RayTrial) -> tuple[bool, str]:
-    """Return whether a trial lost its process, and why it failed, in one line."""
+def _failure(trial: RayTrial) -> tuple[bool, BaseException | str]:
+    """Return whether a trial lost its process, and why it failed: the error, or a reason of ours."""
     try:
         with open(trial.pickled_error_file, "rb") as file:
             error = cloudpickle.load(file)
     except Exception:
         return False, "failed, and left no error behind"
     if isinstance(error, RayTaskError):
-        return False, one_line(error.cause or str(error).strip().splitlines()[-1])
-    if isinstance(error, RayActorError) and error.actor_init_failed:
-        return False, one_line(str(error).strip().splitlines()[-1])
-    if isinstance(error, RayActorError | WorkerCrashedError | NodeDiedError | OutOfMemoryError):
+        return False, error.cause or error
+    lost = isinstance(error, RayActorError | WorkerCrashedError | NodeDiedError | OutOfMemoryError)
+    if lost and not (isinstance(error, RayActorError) and error.actor_init_failed):
         return True, "its process died: killed, crashed or out of memory"
-    return False, one_line(error)
+    return False, error
 
 
 @contextlib.contextmanager

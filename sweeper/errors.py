@@ -1,4 +1,16 @@
-"""Errors a user of the sweeper can catch."""
+"""Errors a user of the sweeper can catch, and what of an error may leave the machine.
+
+The owner of the data sees every message on the console and in the sweep's `FAILURES_NAME`. Records, tracking, webhook,
+service and page repeat `public_line` or `public_sentence`: a message is in them only if its kind says that no private
+row had a part in it.
+"""
+
+from clipless.errors import CliplessError, DataError, DeclarationError
+
+PACKAGES = ("clipless", "sweeper", "dashboards")
+FAILURES_NAME = "failures.jsonl"
+MAX_REASON_LENGTH = 400
+FOR_THE_OWNER = f"its message may quote data: the owner finds it in {FAILURES_NAME} in the sweep's folder"
 
 
 class SweeperError(Exception):
@@ -49,3 +61,32 @@ class RefusalError(SweeperError, PermissionError):
         super().__init__(sentence)
         self.status = status
         self.headers = headers or {}
+
+
+def one_line(error: BaseException | str) -> str:
+    """Return an error as one line of text, for the owner of the data."""
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    line = " ".join(text.split()).removesuffix(":")
+    return line if len(line) <= MAX_REASON_LENGTH else f"{line[:MAX_REASON_LENGTH]}..."
+
+
+def public_line(error: BaseException) -> str:
+    """Return what anybody may be told of an error, in one line.
+
+    Guarantees:
+        An error computed from private rows gives the name of its type and no more: a `DataError` that is not a
+        `DeclarationError`, and every error of a kind that these packages do not define.
+    """
+    return one_line(error) if _is_public(error) else f"{type(error).__name__}: {FOR_THE_OWNER}"
+
+
+def public_sentence(error: BaseException) -> str:
+    """Return the sentence of an error if anybody may be told it, otherwise `public_line`, with the same guarantee."""
+    return " ".join(str(error).split()) if _is_public(error) else public_line(error)
+
+
+def _is_public(error: BaseException) -> bool:
+    ours = type(error).__module__.partition(".")[0] in PACKAGES  # a plug-in's kind may say anything
+    if isinstance(error, DataError):
+        return ours and isinstance(error, DeclarationError)
+    return ours and isinstance(error, SweeperError | CliplessError)

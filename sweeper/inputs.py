@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from clipless.datasets import InputFormat, input_format
-from clipless.errors import CliplessError
+from clipless.errors import CliplessError, DataError
 from sweeper.errors import RecordError, SweeperError
 from sweeper.rows import read_object, replace_file, to_text
 from sweeper.spec import Spec
 
 DATA_NAME = "data.json"
+_UNKNOWN = "Cannot find how the rows of {} are encoded"
+_REMEDY = "name the data with --data-dir"
 
 
 def describe(spec: Spec, data_dir: Path | None = None) -> InputFormat:
@@ -59,6 +61,7 @@ def input_of_sweep(folder: Path, info: dict[str, Any], data_dir: Path | None = N
 
     Raises:
         SweeperError: neither there nor to be found again.
+        clipless.errors.DataError: likewise, for a reason that only the owner of the data may see.
     """
     if (folder / DATA_NAME).is_file():
         return read_input(folder)
@@ -67,7 +70,7 @@ def input_of_sweep(folder: Path, info: dict[str, Any], data_dir: Path | None = N
         beside = info["source"] if data_dir is None else data_dir / "spec.yaml"
         spec = Spec.from_mapping(info["spec"], source=str(beside))
         return describe(spec, data_dir or (Path(begun) if begun else None))
-    except (CliplessError, KeyError) as error:
-        raise SweeperError(
-            f"Cannot find how the rows of {folder} are encoded: {error}; name the data with --data-dir"
-        ) from None
+    except CliplessError as error:  # it may quote data
+        raise DataError(f"{_UNKNOWN.format(folder)}: {error}; {_REMEDY}") from None
+    except KeyError as error:
+        raise SweeperError(f"{_UNKNOWN.format(folder)}: {error}; {_REMEDY}") from None

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from sweeper.desk import one_line
-from sweeper.errors import SweeperError
+from sweeper.errors import SweeperError, one_line
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
@@ -100,11 +99,6 @@ class RayJobLauncher:
             return str(self._client().get_job_logs(job))
         except Exception:
             return ""
-
-    def last_words(self, job: str, folder: Path) -> str:
-        """Return the last line that a driver wrote, empty if there is none."""
-        del folder
-        return next((line.strip() for line in reversed(self.log(job).splitlines()) if line.strip()), "")
 
     def has_succeeded(self, job: str) -> bool:
         """Whether a driver has ended well."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeper.desk import one_line
+from sweeper.errors import one_line
 from sweeper.rows import RowFile
 
 FLUSH_SECONDS = 3.0  # between two deliveries: the store takes many rows at hardly more than the cost of one

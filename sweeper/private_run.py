@@ -26,10 +26,9 @@ from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.candidates import Candidates, IndependentProposals, Train, Untracked
 from sweeper.claims import Claim
-from sweeper.desk import one_line
 from sweeper.driving import driving, is_driven, was_driven_here
 from sweeper.engine import Outcome
-from sweeper.errors import RecordError
+from sweeper.errors import RecordError, one_line, public_line
 from sweeper.front import build_front, read_front
 from sweeper.ledger import Ledger
 from sweeper.pareto import FrontArchive
@@ -116,7 +115,8 @@ def select(
         if not terms.broken:
             _write_winner(candidates, hidden, spec, claim, terms)
     except BaseException as error:
-        _surrender(hidden, (*selection.broken(), f"It ended with an error: {one_line(error)}."))
+        hidden.save_failure(one_line(error))
+        _surrender(hidden, (*selection.broken(), f"It ended with an error: {public_line(error)}."))
         raise
     return _surrender(hidden, terms.broken, outcome.reason) if terms.broken else _release(hidden)
 

@@ -84,6 +84,7 @@ class Recorder:
             on_epoch=self.on_epoch,
             on_restart=self.on_restart,
             on_end=self.on_end,
+            on_failure=self.on_failure,
         )
 
     @property
@@ -260,6 +261,10 @@ class Recorder:
         if status is not TrialStatus.INTERRUPTED:
             self._search.finish(trial, failed=status is TrialStatus.FAILED)
             self._folder.forget_checkpoints(trial)
+
+    def on_failure(self, trial: str, error: str) -> None:
+        """A trial fails with this error, which is for the owner alone."""
+        self._folder.save_failure(error, trial)
 
     def _close(self, trial: str, begun: int) -> None:
         if self.trials[trial].plan is not None:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from clipless.datasets import Drop, InputFormat, Ranges
 from clipless.datasets.raw_rows import Pixels
-from sweeper.desk import one_line
-from sweeper.errors import SweeperError
+from sweeper.errors import SweeperError, one_line
 from sweeper.mlflow_names import version_tags
 from sweeper.predict import load_predictor
 from sweeper.pricing import round_up

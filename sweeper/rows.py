@@ -142,26 +142,27 @@ class RowFile:
         return size
 
 
-def append_alone(path: Path, row: Mapping[str, Any], *, durable: bool = False) -> None:
+def append_alone(path: Path, row: Mapping[str, Any], *, durable: bool = False, mode: int = 0o644) -> None:
     """Write one row at the end of a file that several processes write to, one after another.
 
     Args:
         path: of the file; it need not exist.
         row: what to write.
         durable: it is on the disk before this returns.
+        mode: permissions of a new file.
 
     Raises:
         RecordError: it could not be written.
     """
-    with _alone(path):
+    with _alone(path, mode):
         RowFile(path, durable=durable).append(row)
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _alone(path: Path, mode: int) -> Iterator[None]:
     """Wait until nobody else writes the file; a killed process lets go by itself."""
     try:
-        file = path.open("a")
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode), "a")
     except OSError as error:
         raise RecordError(f"Cannot write {path}: {error.strerror or error}; check permissions") from error
     with file:

@@ -15,8 +15,8 @@ from typing import Any
 
 import fsspec
 
-from sweeper.desk import Hooks, Row, one_line
-from sweeper.errors import RecordError, SweeperError
+from sweeper.desk import Hooks, Row
+from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.records import TrialStatus
 
 CHECKPOINTS = "checkpoints"

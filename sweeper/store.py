@@ -3,9 +3,11 @@
 ``trials.jsonl`` and ``points.jsonl`` grow by one row per change, the last row of an id wins; ``decisions.jsonl`` by
 one row per decision; ``sweep.json`` and ``front.json`` are replaced whole. There is one writer, the driver; anybody may
 read at any time. Running trials keep their state under ``checkpoints``, from which they go on. Sweeps that select
-privately run in a hidden folder, which is nobody's to read.
+privately run in a hidden folder, which is nobody's to read. ``failures.jsonl`` holds whole errors, which may quote
+data, for the owner alone; everything else repeats what anybody may be told of them.
 """
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from datetime import datetime
@@ -14,10 +16,11 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from sweeper.errors import RecordError
+from sweeper.errors import FAILURES_NAME, RecordError
 from sweeper.records import Point, Trial
-from sweeper.rows import RowFile, read_object, replace_file, to_text
+from sweeper.rows import RowFile, append_alone, read_object, replace_file, to_text
 
+OWNER_ALONE = 0o600  # permissions of files that may quote data
 HIDDEN = ".selecting-"  # how the names of folders begin in which a private selection runs
 
 R = TypeVar("R", Trial, Point)
@@ -120,6 +123,21 @@ class SweepFolder:
     def decisions(self) -> list[dict[str, Any]]:
         """Return what schedulers decided, in that order."""
         return [dict(row) for row in self._decisions.read()]
+
+    def save_failure(self, error: str, trial: str | None = None) -> None:
+        """Keep the whole of an error where the owner of the data alone can read it; a full disk is no other error."""
+        row = {"trial": trial, "error": error}
+        with contextlib.suppress(RecordError):
+            if self.failures()[-1:] != [row]:  # told by the run and by its command
+                append_alone(self.path / FAILURES_NAME, row, mode=OWNER_ALONE)
+
+    def failures(self) -> list[dict[str, Any]]:
+        """Return the whole of every error, each with its trial or ``None``: texts for the owner alone.
+
+        Raises:
+            RecordError: the file cannot be read.
+        """
+        return RowFile(self.path / FAILURES_NAME).read()
 
     def flush(self) -> None:
         """Try again to write the rows that wait."""

@@ -14,9 +14,9 @@ from sweeper.agenda import Agenda
 from sweeper.candidates import STOPPED_BY_REQUEST
 from sweeper.claims import Claim
 from sweeper.cluster import cluster
-from sweeper.desk import Desk, one_line
+from sweeper.desk import Desk
 from sweeper.engine import Outcome, run_trials
-from sweeper.errors import RecordError, SweeperError
+from sweeper.errors import RecordError, SweeperError, one_line, public_line
 from sweeper.exporters import exporter
 from sweeper.front import Front
 from sweeper.front_scores import score_front
@@ -81,6 +81,7 @@ class Ended:
         left: rows that the tracking store has not taken.
         look: the command that shows its runs.
         troubles: what could not be written, and what else there is to say, one sentence each.
+        failures: the whole errors of trials that failed, for the owner of the data alone.
     """
 
     sweep: Sweep
@@ -90,6 +91,7 @@ class Ended:
     left: Left
     look: str
     troubles: tuple[str, ...]
+    failures: Mapping[str, str]
 
 
 class SweepRun:
@@ -142,7 +144,8 @@ class SweepRun:
         except BaseException as error:
             forced = isinstance(error, KeyboardInterrupt)
             status = TrialStatus.INTERRUPTED if forced else TrialStatus.FAILED
-            outcome = Outcome(forced, INTERRUPTED if forced else one_line(error))
+            outcome = Outcome(forced, INTERRUPTED if forced else public_line(error))
+            self._folder.save_failure(one_line(error))
             raise
         finally:
             front, left = self._finish(status, outcome.reason)
@@ -154,6 +157,7 @@ class SweepRun:
             left=left,
             look=how_to_look(self._tracker.destination.uri),
             troubles=tuple(self._troubles),
+            failures=self._failures(),
         )
 
     def _open(self) -> None:
@@ -274,6 +278,11 @@ class SweepRun:
             self._attempt(lambda: front.write(folder.front))
         self._troubles += filter(None, [folder.trouble, *self._tracker.refused[:1]])
         return front, left
+
+    def _failures(self) -> dict[str, str]:
+        failed = {trial.id for trial in self._recorder.trials.values() if trial.status is TrialStatus.FAILED}
+        told = {row["trial"]: str(row["error"]) for row in self._folder.failures()}
+        return {trial: error for trial, error in told.items() if trial in failed}
 
     def _attempt(self, write: Callable[[], object]) -> None:
         """Write something; what fails is a trouble, not an error."""

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeper.desk import one_line
-from sweeper.errors import SweeperError
+from sweeper.errors import SweeperError, one_line
 from sweeper.mlflow_names import MAX_TAG_LENGTH, clean
 from sweeper.tracking import STORE_NAME, SWEEP_TAG, TRIAL_TAG, Destination, every_run, prepare_mlflow
 

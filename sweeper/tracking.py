@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeper.desk import one_line
-from sweeper.errors import RecordError, SweeperError
+from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.mlflow_names import MAX_TAG_LENGTH, RUN_STATUS, clean, flatten
 from sweeper.outbox import Left, Outbox, Rows
 from sweeper.records import TrialStatus

@@ -26,7 +26,14 @@ class AccountantsDisagreeError(CliplessError, RuntimeError):
 
 
 class DataError(CliplessError, ValueError):
-    """Data, or a declaration about it, that cannot be used; the message names file, column, value and remedy."""
+    """Data that cannot be used; the message names file, column, value and remedy.
+
+    The message may quote a cell or a count of private rows: it is for the owner of the data alone.
+    """
+
+
+class DeclarationError(DataError):
+    """A declaration about data that cannot be used; the message was formed without looking at a row."""
 
 
 class ModelFileError(CliplessError, ValueError):

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Protocol
 
 from sweeper.errors import SweeperError
+from sweeper.store import OWNER_ALONE
 
-LOG_NAME = "driver.log"  # in the sweep's folder: what its driver said
+LOG_NAME = "driver.log"  # in the sweep's folder: what its driver said, to the owner of the data alone
 PREVIOUS_LOG_NAME = "driver.previous.log"  # and the one before
-LAST_WORDS_BYTES = 4096
 _PROGRAM = "from sweeper.cli import main; main()"
 
 
@@ -43,9 +43,6 @@ class Launcher(Protocol):
     def is_alive(self, job: str) -> bool:
         """Return whether the driver has not ended; False for one that nobody knows."""
 
-    def last_words(self, job: str, folder: Path) -> str:
-        """Return the last line that the driver wrote, empty if there is none."""
-
     def kill(self, job: str) -> None:
         """End a driver that cannot be asked, because it has not begun its sweep; one that has ended is no error."""
 
@@ -62,7 +59,7 @@ class ProcessLauncher:
         try:
             if (folder / LOG_NAME).exists():
                 (folder / LOG_NAME).replace(folder / PREVIOUS_LOG_NAME)
-            with (folder / LOG_NAME).open("wb") as log:
+            with os.fdopen(os.open(folder / LOG_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ALONE), "wb") as log:
                 child = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, start_new_session=True
                 )
@@ -82,17 +79,6 @@ class ProcessLauncher:
             return False
         number, _, birth = job.partition(":")
         return number.isdecimal() and bool(birth) and _birth(int(number)) == birth
-
-    def last_words(self, job: str, folder: Path) -> str:
-        """As `Launcher.last_words`."""
-        del job
-        try:
-            with (folder / LOG_NAME).open("rb") as log:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - LAST_WORDS_BYTES))
-                lines = log.read().decode(errors="replace").splitlines()
-        except OSError:
-            return ""
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def kill(self, job: str) -> None:
         """As `Launcher.kill`: the driver and what it started."""

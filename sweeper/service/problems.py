@@ -25,6 +25,7 @@ from sweeper.errors import (
     SweeperError,
     UnknownFigureError,
     UnknownSweepError,
+    public_sentence,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -84,7 +85,7 @@ def add_handlers(app: FastAPI, redact: Redactor) -> None:
 
     async def ours(request: Request, error: Exception) -> Response:
         headers = error.headers if isinstance(error, RefusalError) else {}
-        return problem(status_of(error), redact(str(error)), id_of(request), headers)
+        return problem(status_of(error), redact(public_sentence(error)), id_of(request), headers)
 
     async def http(request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from sweeper import driver_failure
 from sweeper.driving import is_driven
 from sweeper.errors import RecordError
 from sweeper.service import submissions
@@ -33,7 +34,7 @@ def facts_of(folder: Path, submission: Submission | None, launcher: Launcher) ->
         mark=mark,
         points=_size(folder / "points.jsonl"),
         stopped=ended is not None and submission is not None and submissions.was_stopped(folder, submission.asked),
-        words="" if ended is None else launcher.last_words(ended, folder),
+        failure="" if ended is None else driver_failure.said(folder),
     )
 
 

@@ -1,8 +1,8 @@
 """Specs that come over the network: what they may name, and nothing else.
 
 A spec names data, architectures, losses, metrics and samplers that are installed here. A table of one's own must lie in
-the service's data folder, an earlier sweep among the service's sweeps. No path leads elsewhere, nothing is fetched that
-the service was not told to fetch, and nothing is imported because a request names it.
+the service's data folder and be declared there, an earlier sweep among the service's sweeps. No path leads elsewhere,
+nothing is fetched that the service was not told to fetch, and nothing is imported because a request names it.
 """
 
 import json
@@ -14,6 +14,7 @@ from clipless import datasets
 from sweeper.errors import RefusalError, SpecError, UnknownSweepError
 from sweeper.search_settings import MLFLOW, Selection
 from sweeper.service.catalog import Catalog, is_name
+from sweeper.service.declared import find_table
 from sweeper.service.settings import ServiceSettings
 from sweeper.spec import Spec
 from sweeper.yaml_file import MAX_DEPTH, parse_mapping
@@ -27,6 +28,7 @@ FREE_TEXT = frozenset(
     {"name", "data.name", "data.path", "data.ranges", "data.target", "data.unit", "data.splits.column",
      "data.splits.salt", "search.warm_start"}
 )  # fmt: skip
+_PLUGIN = "plug-in "  # how the descriptions of data sets begin that may hold private rows
 _FETCHED = "OpenML"  # in the descriptions of data sets that can be fetched
 
 
@@ -116,9 +118,8 @@ def _found(spec: Spec, settings: ServiceSettings, catalog: Catalog) -> Spec:
     data, search = content["data"], content["search"]
     if spec.data.name is not None:
         _check_registered(spec, settings)
-    for key in ("path", "ranges"):
-        if data.get(key) is not None:
-            data[key] = str(_inside(spec, f"data.{key}", data[key], settings.data_dir))
+    if spec.data.path is not None:
+        data["path"], data["ranges"] = map(str, find_table(spec, settings.data_dir))
     if search.get("warm_start") is not None:
         search["warm_start"] = str(_earlier(spec, catalog))
     return Spec.from_mapping(content, SOURCE)
@@ -129,33 +130,17 @@ def _check_registered(spec: Spec, settings: ServiceSettings) -> None:
     name, known = str(spec.data.name), datasets.available()
     if name not in known:
         raise spec.mistaken("a data set by its registered name", "data.name", remedy="see sweeper data list")
+    for key in ("evaluation", "splits"):
+        if known[name].startswith(_PLUGIN) and getattr(spec.data, key) is not None:
+            raise spec.mistaken(
+                f"no {key} for the data set of a plug-in, which declares its own", f"data.{key}", remedy="leave it out"
+            )
     if _FETCHED in known[name] and settings.data_dir is None and not settings.allow_fetch:
         raise spec.mistaken(
             f"a data set that the service has; {name} would be fetched from the network",
             "data.name",
             remedy="serve with --data-dir or --allow-fetch",
         )
-
-
-def _inside(spec: Spec, field: str, text: str, root: Path | None) -> Path:
-    """Return the file that a relative path names in the data folder, with links followed.
-
-    Raises:
-        SpecError: any other path, or no file.
-    """
-    if root is None:
-        raise spec.mistaken("no file: this service has no data folder", field, remedy="serve with --data-dir")
-    parts = text.split("/")
-    odd = "\\" in text or ":" in text or "\x00" in text or any(part in ("", ".", "..") for part in parts)
-    if odd or text.startswith("~"):
-        raise spec.mistaken("a relative path within the service's data folder", field)
-    try:
-        path = (root / text).resolve(strict=True)
-        if not (path.is_relative_to(root.resolve()) and path.is_file()):
-            raise FileNotFoundError
-    except (OSError, RuntimeError):
-        raise spec.mistaken("a file in the service's data folder", field) from None
-    return path
 
 
 def _earlier(spec: Spec, catalog: Catalog) -> Path:

@@ -9,7 +9,6 @@ from sweeper.service.submissions import Submission, Wish
 MOST_DEATHS = 5
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 300.0
-ERROR_MARK = "sweeper: "  # how the last line of a driver begins that ended with an error of its own
 GIVEN_UP = f"{MOST_DEATHS} drivers in a row died without a new point"
 NEVER_BEGUN = "stopped before it began"
 
@@ -47,7 +46,7 @@ class Facts:
         mark: time of ``sweep.json``, 0 where there is none.
         points: bytes of points.
         stopped: somebody asked it to stop since the driver was started.
-        words: the driver's last line.
+        failure: why the driver ended, where it said so.
     """
 
     driven: bool
@@ -56,7 +55,7 @@ class Facts:
     mark: int
     points: int = 0
     stopped: bool = False
-    words: str = ""
+    failure: str = ""
 
     @property
     def runs(self) -> bool:
@@ -100,8 +99,8 @@ def settled(submission: Submission, facts: Facts, now: float) -> Submission:
     begun = facts.mark != submission.mark
     if submission.wish is Wish.STOP or facts.stopped or (begun and facts.status in _ENDS):
         return _resting(submission, facts)
-    if not begun and facts.words.startswith(ERROR_MARK):
-        return submission.but(wish=Wish.REST, trouble=facts.words.removeprefix(ERROR_MARK))
+    if not begun and facts.failure:
+        return submission.but(wish=Wish.REST, trouble=facts.failure)
     return died(submission, facts, now)
 
 

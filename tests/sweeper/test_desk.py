@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from sweeper import interruption
-from sweeper.desk import MAX_REASON_LENGTH, MOST_RESTARTS, Desk, Hooks, one_line
+from sweeper.desk import MOST_RESTARTS, Desk, Hooks
+from sweeper.errors import FOR_THE_OWNER, MAX_REASON_LENGTH, TrialError, one_line
 from sweeper.interruption import Interruption
 from sweeper.records import TrialStatus
 
@@ -85,9 +86,10 @@ def test_a_trial_starts_and_ends_once():
     ("answers", "rows", "status", "reason", "begun"),
     [
         ({"on_plan": "too dear"}, [PLAN], TrialStatus.STOPPED, "too dear", 0),
-        ({"on_plan": OSError("disk full")}, [PLAN], TrialStatus.FAILED, "OSError: disk full", 0),
+        ({"on_plan": OSError("disk full")}, [PLAN], TrialStatus.FAILED, f"OSError: {FOR_THE_OWNER}", 0),
         ({"on_epoch": "no hope"}, [PLAN, epoch(1)], TrialStatus.STOPPED, "no hope", 1),
-        ({"on_epoch": KeyError("x")}, [PLAN, epoch(1)], TrialStatus.FAILED, "KeyError: 'x'", 1),
+        ({"on_epoch": KeyError("x")}, [PLAN, epoch(1)], TrialStatus.FAILED, f"KeyError: {FOR_THE_OWNER}", 1),
+        ({"on_epoch": TrialError("no")}, [PLAN, epoch(1)], TrialStatus.FAILED, "TrialError: no", 1),
         ({}, [epoch(1)], TrialStatus.FAILED, "reported an epoch before its plan", 1),
         (
             {},

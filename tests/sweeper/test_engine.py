@@ -18,7 +18,7 @@ from sweeper.agenda import Agenda
 from sweeper.cluster import cluster, worker_environment
 from sweeper.desk import MOST_RESTARTS, Desk, Hooks
 from sweeper.engine import TUNE_ENVIRONMENT, Outcome, _endings, _failure, run_trials
-from sweeper.errors import SweeperError
+from sweeper.errors import FOR_THE_OWNER, SweeperError, one_line
 from sweeper.interruption import Interruption
 from sweeper.records import Objective, TrialStatus
 from sweeper.search import Search
@@ -78,6 +78,7 @@ class Driver:
     def __init__(self, folder):
         self.folder = folder
         self.config, self.plans, self.epochs, self.ends, self.restarts = {}, {}, [], {}, []
+        self.failures = {}
 
     def hooks(self, **more):
         own = {
@@ -86,6 +87,7 @@ class Driver:
             "on_epoch": self.on_epoch,
             "on_restart": lambda *told: self.restarts.append(told),
             "on_end": self.on_end,
+            "on_failure": self.failures.__setitem__,
         }
         return Hooks(**(own | more))
 
@@ -128,12 +130,12 @@ WAYS = {
     "well": (TrialStatus.COMPLETED, "", 3),
     "no plan": (
         TrialStatus.FAILED,
-        "AssertionError: trained before its plan was written down",
+        f"AssertionError: {FOR_THE_OWNER}",
         0,
     ),
     "nan": (TrialStatus.FAILED, "certified@1/4 is not a number in epoch 1", 1),
     "refused": (TrialStatus.STOPPED, "too dear", 0),
-    "unwritten": (TrialStatus.FAILED, "OSError: disk full", 0),
+    "unwritten": (TrialStatus.FAILED, f"OSError: {FOR_THE_OWNER}", 0),
     "stopped": (TrialStatus.STOPPED, "no hope", 1),
     "die": (TrialStatus.FAILED, "its process died: killed, crashed or out of memory", 1),
     "die once": (TrialStatus.COMPLETED, "", 3),
@@ -162,7 +164,13 @@ def test_a_trial_is_asked_to_train_only_after_its_plan_was_written_down(finished
     # the trainable looks for the file and raises without it; a trial that reports no plan shows that it does
     _, driver, *_ = finished
     assert driver.ends["t0001"][0] is TrialStatus.COMPLETED
-    assert "before its plan" in driver.ends["t0002"][1]
+    assert "before its plan" in driver.failures["t0002"]
+
+
+def test_the_owner_alone_sees_the_whole_of_an_error(finished):
+    folder, driver, *_ = finished
+    assert driver.failures["t0005"] == "OSError: disk full"
+    assert (folder / "ray").stat().st_mode & 0o777 == 0o700
 
 
 def test_epochs_arrive_in_order_with_their_values_untouched(finished):
@@ -440,10 +448,10 @@ class Failed:
     ("error", "reason", "died"),
     [
         (RayTaskError("train", "Traceback ...\nValueError: no\n", ValueError("no")), "ValueError: no", False),
-        (RayTaskError("train", "Traceback ...\nOddError: no\n", None), "OddError: no", False),
+        (RayTaskError("train", "OddError: no", None), "RayTaskError: OddError: no", False),
         (
-            ActorDiedError(RayTaskError("__init__", "Traceback ...\nValueError: bad config", ValueError("x"))),
-            "ValueError: bad config",
+            ActorDiedError(RayTaskError("__init__", "ValueError: bad config", ValueError("x"))),
+            "ActorDiedError: The actor died because of an error raised in its creation task, ValueError: bad config",
             False,
         ),
         (ActorDiedError(None), "its process died: killed, crashed or out of memory", True),
@@ -451,5 +459,6 @@ class Failed:
         (None, "failed, and left no error behind", False),
     ],
 )
-def test_why_a_trial_failed_is_said_in_one_line(error, reason, died, tmp_path):
-    assert _failure(Failed(tmp_path, error)) == (died, reason)
+def test_why_a_trial_failed_is_known(error, reason, died, tmp_path):
+    lost, found = _failure(Failed(tmp_path, error))
+    assert (lost, one_line(found)) == (died, reason)

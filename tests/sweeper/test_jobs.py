@@ -117,7 +117,7 @@ def test_answers_are_shared_for_a_while(launcher, server, monkeypatch):
 def test_while_the_head_does_not_answer_nobody_is_declared_dead(launcher, server):
     server.error = ConnectionError("refused")
     assert launcher.is_alive("j")
-    assert launcher.last_words("j", None) == ""
+    assert launcher.log("j") == ""
     assert not launcher.has_succeeded("j")
     launcher.kill("j")
     server.error = RuntimeError("Request failed with status code 404: Job j does not exist.")
@@ -147,11 +147,6 @@ def test_a_job_that_was_taken_though_the_answer_was_lost_is_not_started_twice(la
     assert [launcher.start(["resume", "x"], tmp_path)] == taken
     monkeypatch.setattr(server, "submit_job", submit)
     assert launcher.start(["resume", "x"], tmp_path) not in taken, "it has ended, and goes on"
-
-
-def test_the_last_line_is_what_a_driver_said_last(launcher, server):
-    server.log = "first\nsweeper: Expected more\n\n"
-    assert launcher.last_words("j", None) == "sweeper: Expected more"
 
 
 def test_a_server_that_cannot_be_reached_is_one_sentence(launcher, server, tmp_path):

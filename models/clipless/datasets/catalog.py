@@ -17,7 +17,7 @@ from clipless.datasets.metadata import Dataset
 from clipless.datasets.preparation import Preparation, prepare
 from clipless.datasets.splits import HashSplit, Splitting
 from clipless.datasets.tables import load_table
-from clipless.errors import DataError
+from clipless.errors import DeclarationError
 
 ENTRY_POINTS = "sweeper.datasets"
 _SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
@@ -130,11 +130,11 @@ def _load(
     chosen = None if evaluation is None else Evaluation.parse(evaluation)
     folder = None if data_dir is None else Path(data_dir)
     if folder is not None and not folder.is_dir():
-        raise DataError(f"Expected a folder, got {folder} (--data-dir)")
+        raise DeclarationError(f"Expected a folder, got {folder} (--data-dir)")
     name = _name(source)
     if name is None:
         if chosen is None:
-            raise DataError(
+            raise DeclarationError(
                 f"Say what the validation and test rows of {source} are: evaluation: public, private "
                 "or exploratory (data.evaluation)"
             )
@@ -165,7 +165,7 @@ def _name(source: str | Path) -> str | None:
         return None
     near = difflib.get_close_matches(_folded(source), known, n=1, cutoff=0.5)
     hint = f"did you mean {known[near[0]]}?" if near else f"known: {', '.join(sorted(known.values()))}"
-    raise DataError(f"Unknown data set {source!r}: {hint} (data.name)")
+    raise DeclarationError(f"Unknown data set {source!r}: {hint} (data.name)")
 
 
 def _folded(name: str) -> str:
@@ -177,15 +177,15 @@ def _found(path: Path, folder: Path | None) -> Path:
     for place in places:
         if place.is_file():
             return place
-    raise DataError(f"No such file: {' or '.join(map(str, places))} (data.path)")
+    raise DeclarationError(f"No such file: {' or '.join(map(str, places))} (data.path)")
 
 
 def _refuse_own_options(name: str, options: Mapping[str, object], splits: Splitting | None) -> None:
     for option, value in options.items():
         if value is not None:
-            raise DataError(f"{name} declares its own {option}, got {value!r}: leave it out (data.{option})")
+            raise DeclarationError(f"{name} declares its own {option}, got {value!r}: leave it out (data.{option})")
     if not (splits is None or isinstance(splits, HashSplit)):
-        raise DataError(f"{name} has no column that declares splits: give fractions (data.splits)")
+        raise DeclarationError(f"{name} has no column that declares splits: give fractions (data.splits)")
 
 
 def _plugins() -> tuple[importlib_metadata.EntryPoint, ...]:
@@ -197,8 +197,10 @@ def _load_plugin(name: str, folder: Path | None, evaluation: Evaluation | None, 
     entry = next(entry for entry in _plugins() if entry.name == name)
     dataset = entry.load()(data_dir=folder, evaluation=evaluation, splits=splits)
     if not isinstance(dataset, Dataset):
-        raise DataError(f"Expected a Dataset from plug-in {entry.value}, got {type(dataset).__name__} ({name})")
+        raise DeclarationError(f"Expected a Dataset from plug-in {entry.value}, got {type(dataset).__name__} ({name})")
     declared = dataset.metadata.evaluation
     if evaluation is not None and evaluation is not declared:
-        raise DataError(f"{name} declares evaluation: {declared.value}, got {evaluation.value} (data.evaluation)")
+        raise DeclarationError(
+            f"{name} declares evaluation: {declared.value}, got {evaluation.value} (data.evaluation)"
+        )
     return dataset

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TypeAlias
 
-from clipless.errors import DataError
+from clipless.datasets.kinds import Evaluation
+from clipless.datasets.splits import Splitting
+from clipless.errors import DeclarationError
 
 # The `source` of ranges that were computed from the rows: a release that nobody paid for.
 UNPAID_SOURCE = "data (unpaid)"
@@ -32,9 +34,9 @@ class Numeric:
 
     def __post_init__(self) -> None:
         if not (isfinite(self.low) and isfinite(self.high) and 0 < self.high - self.low < float("inf")):
-            raise DataError(f"Expected finite numbers low < high, got low={self.low!r}, high={self.high!r}")
+            raise DeclarationError(f"Expected finite numbers low < high, got low={self.low!r}, high={self.high!r}")
         if self.missing is not None and not self.low <= self.missing <= self.high:
-            raise DataError(f"Expected low <= missing <= high, got missing={self.missing!r}")
+            raise DeclarationError(f"Expected low <= missing <= high, got missing={self.missing!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class Categorical:
 
     def __post_init__(self) -> None:
         if not self.categories or len(set(self.categories)) != len(self.categories):
-            raise DataError(f"Expected at least one category and none twice, got {list(self.categories)}")
+            raise DeclarationError(f"Expected at least one category and none twice, got {list(self.categories)}")
 
     @property
     def width(self) -> int:
@@ -79,6 +81,10 @@ class Ranges:
         columns: declarations by column.
         others: declaration of every column that is not in ``columns``; None refuses those.
         missing_markers: texts that stand for a missing value, unless they are a declared category or class.
+        table: path of the file that is declared here, if the declarations are for one file only.
+        evaluation: what its validation and test rows are, if declared.
+        unit: column that identifies the privacy unit, or ``"row"``, if declared.
+        splits: how its rows are assigned, if declared.
     """
 
     name: str
@@ -88,6 +94,10 @@ class Ranges:
     columns: Mapping[str, Column] = field(default_factory=dict)
     others: Column | None = None
     missing_markers: tuple[str, ...] = MISSING_MARKERS
+    table: str | None = None
+    evaluation: Evaluation | None = None
+    unit: str | None = None
+    splits: Splitting | None = None
 
     @property
     def unpaid(self) -> bool:

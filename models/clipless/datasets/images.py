@@ -24,7 +24,7 @@ from clipless.datasets.kinds import Evaluation
 from clipless.datasets.metadata import Dataset, Metadata, Split
 from clipless.datasets.openml import Arrays, cached, download
 from clipless.datasets.splits import HashSplit, Part, assign_by_hash, row_bytes
-from clipless.errors import DataError
+from clipless.errors import DataError, DeclarationError
 
 PIXEL_UNIT = "pixels in [0, 1]"
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
@@ -108,7 +108,7 @@ def load_images(
     """
     splitting = splitting or HashSplit(validation=0.1)
     if splitting.test is not None:
-        raise DataError(f"{images.name} has a published test split: leave out the fraction test (data.splits)")
+        raise DeclarationError(f"{images.name} has a published test split: leave out the fraction test (data.splits)")
     stored = _fetched(images) if data_dir is None else _local(images, data_dir)
     parts_N = assign_by_hash(stored.contents, images.name, validation=splitting.validation, salt=splitting.salt)
     train_N = parts_N == Part.TRAIN

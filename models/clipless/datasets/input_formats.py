@@ -20,7 +20,7 @@ from clipless.datasets.preparation import Preparation
 from clipless.datasets.ranges import load_ranges
 from clipless.datasets.raw_rows import Pixels, RawRows, Tensors
 from clipless.datasets.splits import ColumnSplit, Splitting
-from clipless.datasets.tables import with_target
+from clipless.datasets.tables import agreed
 from clipless.errors import DataError
 
 _DIGITS = Pixels((8, 8), 16)
@@ -65,10 +65,11 @@ def input_format(
     else:
         if ranges is None:
             raise DataError(f"Expected declared ranges of {source}, got none (data.ranges)")
-        declared = ranges if isinstance(ranges, Ranges) else load_ranges(ranges)
-        aside = {unit, splits.column if isinstance(splits, ColumnSplit) else None} - {None, "row"}
         path = _file(Path(source), folder)
-        table = _ordered(with_target(declared, target, classes), read_table(path).columns, aside)
+        declared = ranges if isinstance(ranges, Ranges) else load_ranges(ranges)
+        declared = agreed(declared, path, target=target, classes=classes, unit=unit, splits=splits)
+        split_column = declared.splits.column if isinstance(declared.splits, ColumnSplit) else None
+        table = _ordered(declared, read_table(path).columns, {declared.unit, split_column} - {None, "row"})
         found = path.name.split(".")[0], tuple(table.classes or ()), replace(table, classes=None)
     return InputFormat(name=found[0], classes=found[1], raw=found[2], preparation=preparation or Preparation())
 

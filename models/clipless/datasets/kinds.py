@@ -2,7 +2,7 @@
 
 import enum
 
-from clipless.errors import DataError
+from clipless.errors import DeclarationError
 
 
 class Evaluation(enum.Enum):
@@ -17,12 +17,12 @@ class Evaluation(enum.Enum):
         """Return the member for ``value``.
 
         Raises:
-            DataError: not one of the three.
+            DeclarationError: not one of the three.
         """
         try:
             return cls(value)
         except ValueError:
-            raise DataError(
+            raise DeclarationError(
                 f"Expected evaluation to be public, private or exploratory, got {value!r} (data.evaluation)"
             ) from None
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from clipless.datasets.images import PIXEL_UNIT
 from clipless.datasets.kinds import ColourSpace
 from clipless.datasets.metadata import Dataset, Metadata, Split
-from clipless.errors import DataError
+from clipless.errors import DeclarationError
 from clipless.norms import spectral_norm_upper
 
 _CHUNK = 4096
@@ -56,11 +56,11 @@ class Preparation:
     def __post_init__(self) -> None:
         if not isinstance(self.colour, ColourSpace):
             known = ", ".join(space.value for space in ColourSpace)
-            raise DataError(f"Expected a colour space among {known}, got {self.colour!r} (data.colour)")
+            raise DeclarationError(f"Expected a colour space among {known}, got {self.colour!r} (data.colour)")
         if not all(isfinite(number) for number in self.centre):
-            raise DataError(f"Expected finite numbers to subtract, got {self.centre!r} (data.centre)")
+            raise DeclarationError(f"Expected finite numbers to subtract, got {self.centre!r} (data.centre)")
         if self.normalise is not None and not 0 < self.normalise < inf:
-            raise DataError(f"Expected 0 < normalise < inf, got {self.normalise!r} (data.normalise)")
+            raise DeclarationError(f"Expected 0 < normalise < inf, got {self.normalise!r} (data.normalise)")
 
 
 def colour_lipschitz(space: ColourSpace) -> float | None:
@@ -74,7 +74,7 @@ def prepare(dataset: Dataset, preparation: Preparation) -> Dataset:
     """Apply ``preparation`` to every example, and to the public facts.
 
     Raises:
-        DataError: a colour space for other than images of three channels in [0, 1], or a centre whose length is
+        DeclarationError: a colour space for other than images of three channels in [0, 1], or a centre whose length is
             not the number of channels.
 
     Guarantees:
@@ -136,7 +136,7 @@ def _prepared_facts(facts: Metadata, preparation: Preparation) -> Metadata:
 
 def _coloured_facts(facts: Metadata, space: ColourSpace) -> Metadata:
     if len(facts.input_shape) != 3 or facts.input_shape[0] != 3 or facts.radius_unit != PIXEL_UNIT:
-        raise DataError(
+        raise DeclarationError(
             f"Expected RGB images in [0, 1] for colour: {space.value}, got examples of shape {facts.input_shape}, "
             f"{facts.radius_unit}, in {facts.name} (data.colour)"
         )
@@ -154,7 +154,7 @@ def _coloured_facts(facts: Metadata, space: ColourSpace) -> Metadata:
 def _centred_facts(facts: Metadata, preparation: Preparation) -> Metadata:
     centre, shape = preparation.centre, facts.input_shape
     if len(centre) not in (1, shape[0]):
-        raise DataError(
+        raise DeclarationError(
             f"Expected one number to subtract or one for each of {shape[0]} channels, got {len(centre)} (data.centre)"
         )
     each = centre if len(centre) > 1 else centre * shape[0]

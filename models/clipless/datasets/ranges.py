@@ -10,22 +10,32 @@
       ward: {categories: [A, B, C], unknown: other}
       patient_id: {drop: true}
     others: {low: 0, high: 1}             # optional: every column not listed
+    table: patients.csv                   # optional, beside this file: these declarations are for no other
+    evaluation: private                   # optional, like the next two: a spec may repeat them, not change them
+    unit: patient_id
+    splits: {validation: 0.2, test: 0.2}  # or a column, and its values for train, validation and test
 
 A file that still holds a placeholder, an unknown key or the same key twice is refused.
 """
 
 import contextlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from clipless.datasets.declarations import MISSING_MARKERS, Categorical, Column, Drop, Numeric, Ranges
+from clipless.datasets.kinds import Evaluation
+from clipless.datasets.splits import ColumnSplit, HashSplit, Splitting
 from clipless.errors import DataError
 
+T = TypeVar("T")
+
 PLACEHOLDER = "???"
-_KEYS = {"source", "target", "missing_markers", "columns", "others"}
+_PARTS = ("train", "validation", "test")
+_KEYS = {"source", "target", "missing_markers", "columns", "others", "table", "evaluation", "unit", "splits"}
 
 
 def load_ranges(path: str | Path) -> Ranges:
@@ -39,7 +49,8 @@ def load_ranges(path: str | Path) -> Ranges:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"Cannot read ranges file {path}: {_reason(error)} (data.ranges)") from None
-    return parse_ranges(text, path.name)
+    ranges = parse_ranges(text, path.name)
+    return ranges if ranges.table is None else replace(ranges, table=str(path.parent / ranges.table))
 
 
 def parse_ranges(text: str, name: str) -> Ranges:
@@ -65,7 +76,30 @@ def parse_ranges(text: str, name: str) -> Ranges:
         columns={_text(key, f"columns in {name}"): _column(columns[key], f"columns.{key}", name) for key in columns},
         others=None if others is None else _column(others, "others", name),
         missing_markers=_texts(content.get("missing_markers", MISSING_MARKERS), f"missing_markers in {name}"),
+        table=_optional_text(content, "table", name),
+        evaluation=None if content.get("evaluation") is None else Evaluation.parse(content["evaluation"]),
+        unit=_optional_text(content, "unit", name),
+        splits=_splits(content.get("splits"), name),
     )
+
+
+def _optional_text(content: Mapping[Any, Any], key: str, name: str) -> str | None:
+    return None if content.get(key) is None else _text(content[key], f"{key} in {name}")
+
+
+def _splits(value: Any, name: str) -> Splitting | None:
+    if value is None:
+        return None
+    where = f"splits in {name}"
+    value = _mapping(value, where)
+    if "column" in value:
+        _refuse_unknown_keys(value, {"column", *_PARTS}, where)
+        parts = {part: _texts(value.get(part), f"splits.{part} in {name}") for part in _PARTS}
+        return _checked(ColumnSplit, where, column=_text(value["column"], where), **parts)
+    _refuse_unknown_keys(value, {"validation", "test", "salt"}, where)
+    salt = {"salt": _text(value["salt"], where)} if "salt" in value else {}
+    shares = {part: _number(value[part], f"splits.{part} in {name}") for part in _PARTS if part in value}
+    return _checked(HashSplit, where, **shares, **salt)
 
 
 def _target(value: Any, name: str) -> tuple[str | None, tuple[str, ...] | None]:
@@ -109,7 +143,7 @@ def _column(value: Any, path: str, name: str) -> Column:
     return _checked(Numeric, where, low=low, high=high, missing=missing)
 
 
-def _checked(kind: type[Column], where: str, **fields: Any) -> Column:
+def _checked(kind: Callable[..., T], where: str, **fields: Any) -> T:
     try:
         return kind(**fields)
     except DataError as error:

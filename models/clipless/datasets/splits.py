@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from clipless.errors import DataError
+from clipless.errors import DeclarationError
 
 _HASH_BYTES = 8
 
@@ -53,9 +53,9 @@ class HashSplit:
 
     def __post_init__(self) -> None:
         if not 0 < self.validation < 1:
-            raise DataError(f"Expected 0 < validation < 1, got validation={self.validation!r} (data.splits)")
+            raise DeclarationError(f"Expected 0 < validation < 1, got validation={self.validation!r} (data.splits)")
         if self.test is not None and not 0 < self.test < 1 - self.validation:
-            raise DataError(f"Expected 0 < test < 1 - validation, got test={self.test!r} (data.splits)")
+            raise DeclarationError(f"Expected 0 < test < 1 - validation, got test={self.test!r} (data.splits)")
 
     @property
     def test_fraction(self) -> float:
@@ -84,7 +84,7 @@ class ColumnSplit:
     def __post_init__(self) -> None:
         values = [*self.train, *self.validation, *self.test]
         if len(set(values)) != len(values) or not (self.train and self.validation and self.test):
-            raise DataError(
+            raise DeclarationError(
                 f"Expected different values of column {self.column!r} for train, validation and test, "
                 f"got {self.train}, {self.validation}, {self.test} (data.splits)"
             )

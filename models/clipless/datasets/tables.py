@@ -24,7 +24,7 @@ from clipless.datasets.kinds import Evaluation
 from clipless.datasets.metadata import Dataset, Metadata, Split
 from clipless.datasets.ranges import class_names, load_ranges
 from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash
-from clipless.errors import DataError
+from clipless.errors import DataError, DeclarationError
 
 RADIUS_UNIT = "columns scaled to [-1, 1] by their declared ranges"
 # One published key for users' own files: renaming a file, or adding rows to it, moves no row to another
@@ -77,29 +77,44 @@ def load_table(
             f"Column {next(iter(table.columns))!r} of {path} has no declared range: write a ranges file with "
             f"`sweeper data ranges {path}`, fill it in and name it (data.ranges)"
         )
-    ranges = with_target(ranges if isinstance(ranges, Ranges) else load_ranges(ranges), target, classes)
+    given = {"target": target, "classes": classes, "evaluation": evaluation, "unit": unit, "splits": splitting}
+    ranges = agreed(ranges if isinstance(ranges, Ranges) else load_ranges(ranges), path, **given)
     source = Source(
         name=path.name.split(".")[0],
         split_name=OWN_TABLE,
         evaluation=evaluation,
         public_because="the user declared them so",
-        unit=unit or "row",
-        splitting=splitting or HashSplit(),
+        unit=ranges.unit or "row",
+        splitting=ranges.splits or HashSplit(),
     )
     return encode_table(table, ranges, source)
 
 
-def with_target(ranges: Ranges, target: str | None, classes: Sequence[Any] | None) -> Ranges:
-    """Complete ``ranges`` by a target and classes given elsewhere.
+def agreed(ranges: Ranges, path: Path, **given: Any) -> Ranges:
+    """Complete ``ranges`` by what is given elsewhere, which may repeat what they declare and never change it.
+
+    Args:
+        ranges: of a ranges file, or made in Python.
+        path: of the table.
+        given: fields of ``ranges``; None where nothing is given.
 
     Raises:
-        DataError: given elsewhere and in the ranges file, differently.
+        DeclarationError: given elsewhere and in the ranges file, differently, or a ranges file for another table.
     """
-    listed = None if classes is None else class_names(classes, "data.classes")
-    for given, declared, setting in ((target, ranges.target, "target"), (listed, ranges.classes, "classes")):
-        if given is not None and declared is not None and given != declared:
-            raise DataError(f"Expected one {setting}, got {given!r} (data.{setting}) and {declared!r} ({ranges.name})")
-    return replace(ranges, target=target or ranges.target, classes=listed or ranges.classes)
+    if ranges.table is not None and Path(ranges.table).resolve() != path.resolve():
+        raise DeclarationError(
+            f"Expected a ranges file for {path.name}, got one for {ranges.table} (table in {ranges.name}; data.ranges)"
+        )
+    if given.get("classes") is not None:
+        given["classes"] = class_names(given["classes"], "data.classes")
+    told = {setting: value for setting, value in given.items() if value is not None}
+    for setting, value in told.items():
+        declared = getattr(ranges, setting)
+        if declared is not None and value != declared:
+            raise DeclarationError(
+                f"Expected one {setting}, got {value!r} (data.{setting}) and {declared!r} ({ranges.name})"
+            )
+    return replace(ranges, **told)
 
 
 def encode_table(table: Table, ranges: Ranges, source: Source) -> Dataset:
@@ -124,7 +139,7 @@ def encode_table(table: Table, ranges: Ranges, source: Source) -> Dataset:
 
 def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:
     if ranges.target is None:
-        raise DataError(
+        raise DeclarationError(
             f"Name the column of the labels of {table.name}: target.column in {ranges.name}, or data.target"
         )
     if ranges.target not in table.columns:
@@ -132,7 +147,7 @@ def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:
             f"Target column {ranges.target!r} is not in {table.name}; it has {_listed(table.columns)} (data.target)"
         )
     if ranges.classes is None:
-        raise DataError(
+        raise DeclarationError(
             f"The labels of {ranges.target!r} are not listed: list them, they are a public input "
             f"(target.classes in {ranges.name}, or data.classes)"
         )

@@ -26,10 +26,10 @@ DONE = "digits-20250301-090807"
 
 
 class FakeLauncher:
-    """Starts nothing; says what it is told to say."""
+    """Starts nothing."""
 
     def __init__(self):
-        self.started, self.alive, self.killed, self.words, self.broken = [], set(), [], "", False
+        self.started, self.alive, self.killed, self.broken = [], set(), [], False
 
     def start(self, arguments, folder):
         del folder
@@ -42,10 +42,6 @@ class FakeLauncher:
 
     def is_alive(self, job):
         return job in self.alive
-
-    def last_words(self, job, folder):
-        del job, folder
-        return self.words
 
     def kill(self, job):
         self.killed.append(job)

@@ -12,6 +12,13 @@ from sweeper.service.settings import ServiceSettings
 from sweeper.service.specs import FREE_TEXT, JSON_TYPES, read_spec
 from sweeper.spec import schema
 
+RANGES = """\
+source: codebook
+table: patients.csv
+evaluation: public
+target: {column: sick, classes: ["no", "yes", "\U0001f600"]}
+columns: {age: {low: 0, high: 120}}
+"""
 TABLE = {"path": "patients.csv", "target": "sick", "evaluation": "public", "ranges": "ranges.yaml"}
 
 
@@ -20,8 +27,10 @@ def data_dir(tmp_path):
     """The service's data folder, and a file beside it that is nobody's to read."""
     folder = tmp_path / "data"
     (folder / "more").mkdir(parents=True)
-    for name in ("patients.csv", "ranges.yaml", "more/patients.csv"):
+    for name in ("patients.csv", "more/patients.csv", "alone.csv"):
         (folder / name).write_text("x")
+    for name in ("ranges.yaml", "more/ranges.yaml"):
+        (folder / name).write_text(RANGES)
     (tmp_path / "secret.csv").write_text("secret")
     (folder / "link.csv").symlink_to(tmp_path / "secret.csv")
     (folder / "up").symlink_to(tmp_path)
@@ -58,10 +67,10 @@ def test_nothing_else_is_read(kind, read, content):
 
 
 def test_a_table_in_the_data_folder_is_found_there(read, content, data_dir):
-    for path in ("patients.csv", "more/patients.csv", "inside.csv"):
-        spec = read(content | {"data": TABLE | {"path": path}})
+    for path, ranges in (("patients.csv", ""), ("more/patients.csv", "more/"), ("inside.csv", "")):
+        spec = read(content | {"data": TABLE | {"path": path, "ranges": f"{ranges}ranges.yaml"}})
         assert spec.data_options(data_dir)["source"] == (data_dir / path).resolve()
-        assert spec.data_options(data_dir)["ranges"] == data_dir / "ranges.yaml"
+        assert spec.data_options(data_dir)["ranges"] == data_dir / ranges / "ranges.yaml"
 
 
 OUTSIDE = [
@@ -224,8 +233,8 @@ def test_half_a_character_is_no_text(odd, read, content):
 
 
 def test_every_whole_character_is_text(read, content):
-    name = "\U0001f600"
-    assert read(content | {"data": TABLE | {"target": name}}).data.target == name
+    labels = ["no", "yes", "\U0001f600"]
+    assert read(content | {"data": TABLE | {"classes": labels}}).data.classes == tuple(labels)
 
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a b", "../x", "", "a/b", ".hidden", "a\nb", "x" * 101])

@@ -83,23 +83,22 @@ def test_an_end_from_before_the_driver_is_not_its_own():
 
 
 def test_a_driver_that_says_why_it_cannot_begin_is_believed():
-    said = settled(STARTED.but(mark=0), facts(words="sweeper: No such file: x (data.path)"), 0.0)
+    said = settled(STARTED.but(mark=0), facts(failure="No such file: x (data.path)"), 0.0)
     assert (said.wish, said.trouble) == (Wish.REST, "No such file: x (data.path)")
-    assert settled(STARTED, facts(words="Killed"), 0.0).wish is Wish.RUN
-    assert settled(STARTED, facts(words="sweeper: x", status="running", mark=6), 0.0).wish is Wish.RUN
+    assert settled(STARTED, facts(failure="x", status="running", mark=6), 0.0).wish is Wish.RUN
 
 
 def test_no_stop_is_ever_undone():
     """Whatever else is seen, a sweep that somebody asked to stop is not to be run."""
-    for driven, alive, status, mark, words in itertools.product(
-        (False, True), (False, True), (None, "running", "stopped", "completed"), (0, 5, 6), ("", "sweeper: x")
+    for driven, alive, status, mark, failure in itertools.product(
+        (False, True), (False, True), (None, "running", "stopped", "completed"), (0, 5, 6), ("", "x")
     ):
         for job in (None, "job"):
             for stopped, wish in ((False, Wish.STOP), (False, Wish.REST), (True, Wish.RUN)):
                 if stopped and job is None:
                     continue
                 before = STARTED.but(job=job, wish=wish)
-                seen = facts(driven=driven, alive=alive, status=status, mark=mark, words=words, stopped=stopped)
+                seen = facts(driven=driven, alive=alive, status=status, mark=mark, failure=failure, stopped=stopped)
                 after = settled(before, seen, 0.0)
                 if seen.runs:
                     assert after == before

@@ -358,22 +358,26 @@ def test_nobody_asks_whether_a_driver_lives_whose_end_was_seen(status, supervise
     launcher.alive.clear()
     supervisor.tick()
     monkeypatch.setattr(launcher, "is_alive", lambda _: pytest.fail("this may take long"))
-    monkeypatch.setattr(launcher, "last_words", lambda *_: pytest.fail("this may take long"))
     for each in (supervisor, supervise()):
         assert state(each, name) is State(status)
     with pytest.raises(RecordError, match="no process drives"):
         supervisor.stop(name)
 
 
-def test_a_spec_that_does_not_fit_its_data_fails_with_the_drivers_own_sentence(supervise, spec, launcher):
+def test_a_spec_that_does_not_fit_its_data_fails_with_the_drivers_own_sentence(supervise, spec, out, launcher):
     supervisor = supervise()
     name = supervisor.submit(spec, None, "").name
     supervisor.tick()
     launcher.alive.clear()
-    launcher.words = "sweeper: Expected batch_size <= N"
+    (out / name / "failure.json").write_text('{"said": "Expected batch_size <= N"}')
     supervisor.tick()
     standing = supervisor.standing(name)
     assert (standing.state, standing.trouble, standing.has_begun) == (State.FAILED, "Expected batch_size <= N", False)
+    supervisor.resume(name)
+    supervisor.tick()
+    launcher.alive.clear()
+    supervisor.tick()
+    assert supervisor.standing(name).state is State.QUEUED, "the driver that was killed has said nothing"
 
 
 def test_a_sweep_that_waits_is_stopped_and_never_begins(supervise, spec, launcher):

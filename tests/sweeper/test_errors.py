@@ -1,0 +1,75 @@
+"""What of an error may leave the machine."""
+
+import inspect
+
+import pytest
+
+import clipless.errors
+import sweeper.errors
+from clipless.errors import CliplessError, DataError, DeclarationError, PlanError
+from sweeper.errors import (
+    FOR_THE_OWNER,
+    MAX_REASON_LENGTH,
+    RefusalError,
+    SpecError,
+    SweeperError,
+    one_line,
+    public_line,
+    public_sentence,
+)
+
+CELL = "Name-042450"
+
+
+class PluginError(DeclarationError):
+    """Of somebody else's loader."""
+
+
+class OtherPluginError(SweeperError):
+    """Of somebody else's metric."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DataError(f"Value {CELL!r} in row 7"),
+        PluginError(CELL),
+        OtherPluginError(CELL),
+        ValueError(CELL),
+        KeyError(CELL),
+        OSError(5, CELL),
+        UnicodeDecodeError("utf-8", CELL.encode(), 0, 1, CELL),
+        AssertionError(CELL),
+        RuntimeError(CELL),
+        BaseExceptionGroup(CELL, [SpecError(CELL)]),
+    ],
+)
+def test_an_error_that_may_have_been_computed_from_rows_tells_its_kind_alone(error):
+    for told in (public_line(error), public_sentence(error)):
+        assert told == f"{type(error).__name__}: {FOR_THE_OWNER}"
+    assert CELL in one_line(error), "the owner sees all of it"
+
+
+@pytest.mark.parametrize(
+    "error", [SpecError("Expected  a\nb"), PlanError("Expected  a\nb"), DeclarationError("Expected a b")]
+)
+def test_an_error_that_no_row_had_a_part_in_is_told(error):
+    assert public_line(error) == f"{type(error).__name__}: Expected a b"
+    assert public_sentence(error) == "Expected a b"
+
+
+def test_an_error_of_a_new_kind_about_data_is_for_the_owner_until_somebody_judges_it():
+    found = [
+        kind for _, kind in inspect.getmembers(clipless.errors, inspect.isclass) if issubclass(kind, CliplessError)
+    ]
+    found += [kind for _, kind in inspect.getmembers(sweeper.errors, inspect.isclass) if issubclass(kind, SweeperError)]
+    told = {kind.__name__ for kind in found if kind is not RefusalError and CELL in public_line(kind(CELL))}
+    assert told == {
+        *("CliplessError", "InvalidBoundError", "UnsupportedError", "PlanError", "AccountingError", "DeclarationError"),
+        *("AccountantsDisagreeError", "ModelFileError", "SweeperError", "SpecError", "RecordError", "PickError"),
+        *("TrialError", "RefutedError", "ExportError", "UnknownFigureError", "UnknownSweepError"),
+    }, "may its message have been computed from private rows?"
+
+
+def test_a_line_is_short():
+    assert len(one_line("x" * 5000)) == MAX_REASON_LENGTH + 3
