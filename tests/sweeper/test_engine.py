@@ -278,6 +278,14 @@ def test_a_hook_in_trouble_ends_the_run_and_raises(tmp_path):
         run(tmp_path, ["well"] * 20, Driver(tmp_path).hooks(on_end=on_end), concurrent=1)
 
 
+def test_trouble_that_ends_a_run_is_told_by_its_kind():
+    desk = Desk(Hooks(on_end=lambda *_: (_ for _ in ()).throw(ValueError("Name-042450"))))
+    desk.start("t0001", {})
+    desk.end("t0001", TrialStatus.COMPLETED)
+    ask = {"desk": desk, "interruption": Interruption(), "should_stop": lambda: None, "hours": None}
+    assert _endings(**ask)() == (TrialStatus.FAILED, f"ValueError: {FOR_THE_OWNER}")
+
+
 def test_a_space_that_raises_ends_the_run_with_its_error(tmp_path):
     def broken(_trial):
         raise ValueError("no such choice")

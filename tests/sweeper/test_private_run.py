@@ -27,7 +27,7 @@ from sweeper.claims import Claim
 from sweeper.cli import main
 from sweeper.driving import driving
 from sweeper.engine import Outcome
-from sweeper.errors import RecordError, SweeperError
+from sweeper.errors import FOR_THE_OWNER, RecordError, SweeperError
 from sweeper.front import read_front
 from sweeper.ledger import Ledger
 from sweeper.overview import sweep_view, sweeps_table
@@ -360,7 +360,9 @@ def test_an_error_of_the_engine_is_raised_once_everything_is_an_ordinary_sweep(p
     with pytest.raises(OSError, match="the cluster is gone"):
         play({"t0002": fail})
     (folder,) = map(SweepFolder, (tmp_path / "out").iterdir())
-    assert "OSError: the cluster is gone" in said(folder)
+    assert f"OSError: {FOR_THE_OWNER}" in said(folder)
+    assert "the cluster is gone" not in said(folder)
+    assert folder.failures() == [{"trial": None, "error": "OSError: the cluster is gone"}]
     assert read_front(folder.front).trials["t0001"].status == "completed"
 
 

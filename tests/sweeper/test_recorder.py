@@ -12,7 +12,7 @@ from clipless.privacy.events import PoissonGaussian
 from sweeper import recorder as module
 from sweeper import repricing, rows
 from sweeper.desk import Desk
-from sweeper.errors import RecordError
+from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError
 from sweeper.front import read_front
 from sweeper.ledger import Ledger
 from sweeper.pricing import price
@@ -170,6 +170,20 @@ def test_a_trial_starts_with_its_configuration_and_ends_with_its_reason(kept, pl
     assert (stored.status, stored.reason, stored.plan) == (TrialStatus.STOPPED, "no hope", plan_row["plan"])
     (entry,) = Ledger(kept.folder.ledger).entries()
     assert (entry.steps, entry.charged.steps) == (10, 50)
+
+
+def test_the_whole_error_of_a_trial_is_kept_for_the_owner_of_the_data_alone(kept, plan_row):
+    desk = Desk(kept.recorder.hooks)
+    desk.start("t0001", {"trial": "t0001"})
+    desk.receive("t0001", plan_row)
+    desk.fail("t0001", ValueError("could not convert Name-042450 to float"))
+    assert kept.folder.failures() == [{"trial": "t0001", "error": "ValueError: could not convert Name-042450 to float"}]
+    assert (kept.folder.path / FAILURES_NAME).stat().st_mode & 0o777 == 0o600
+    said = f"ValueError: {FOR_THE_OWNER}"
+    assert kept.tracker.of("end_trial") == [("t0001", TrialStatus.FAILED, said)]
+    assert kept.folder.trials()["t0001"].reason == said
+    for path in kept.folder.path.rglob("*.json*"):
+        assert path.name == FAILURES_NAME or "Name-042450" not in path.read_text()
 
 
 def test_a_trial_that_never_planned_has_nothing_in_the_ledger(kept):

@@ -27,7 +27,7 @@ from sweeper import engine, repricing, rows, sweep_run
 from sweeper.cli import main
 from sweeper.driving import driving, is_driven
 from sweeper.engine import Outcome
-from sweeper.errors import RecordError, SpecError, SweeperError
+from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.front import read_front
 from sweeper.ledger import Ledger
 from sweeper.outbox import stored_rows
@@ -447,7 +447,8 @@ def test_an_error_in_the_middle_is_raised_once_everything_is_written(tmp_path, m
         run(small(), Options(out=tmp_path))
     (folder,) = tmp_path.iterdir()
     check_ended(folder, "failed")
-    assert Sweep(folder).info()["reason"] == "Signalled: gone"
+    assert Sweep(folder).info()["reason"] == f"Signalled: {FOR_THE_OWNER}"
+    assert SweepFolder(folder).failures() == [{"trial": None, "error": "Signalled: gone"}]
     assert [run.status for run in runs(folder).values()] == ["FAILED"]
     assert read_front(folder / "front.json").points == ()
 

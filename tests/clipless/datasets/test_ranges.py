@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from clipless.datasets import Categorical, Drop, Numeric, load_ranges
+from clipless.datasets import Categorical, ColumnSplit, Drop, Evaluation, HashSplit, Numeric, load_ranges
 from clipless.datasets.declarations import MISSING_MARKERS
 from clipless.datasets.ranges import class_names, parse_ranges
 from clipless.errors import DataError
@@ -141,3 +141,45 @@ def test_classes_that_cannot_be_labels_are_refused(values, message):
 def test_classes_may_be_numbers_or_texts():
     assert class_names([0, 1], "c") == ("0", "1")
     assert class_names(("no", "yes"), "c") == ("no", "yes")
+
+
+SERVED = """
+source: codebook of the survey
+table: people.csv
+evaluation: private
+unit: name
+"""
+
+
+def test_a_ranges_file_may_say_of_which_table_whose_rows_and_how_they_are_split(write):
+    path = write(SERVED + "splits: {validation: 0.2, test: 0.1, salt: 7}", "survey.yaml")
+    ranges = load_ranges(path)
+    assert ranges.table == str(path.parent / "people.csv")
+    assert (ranges.evaluation, ranges.unit) == (Evaluation.PRIVATE, "name")
+    assert ranges.splits == HashSplit(validation=0.2, test=0.1, salt="7")
+    by_column = "splits: {column: fold, train: [1, 2], validation: [3], test: [4]}"
+    assert load_ranges(write(SERVED + by_column, "survey.yaml")).splits == ColumnSplit(
+        column="fold", train=("1", "2"), validation=("3",), test=("4",)
+    )
+    plain = parse_ranges("source: form", "r.yaml")
+    assert (plain.table, plain.evaluation, plain.unit, plain.splits) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("evaluation: secret", "Expected evaluation to be public, private or exploratory, got 'secret'"),
+        ("table: [a]", r"Expected a text, got \['a'\]: quote it \(table in r.yaml\)"),
+        ("unit: true", r"Expected a text, got True: quote it \(unit in r.yaml\)"),
+        ("splits: 0.2", r"Expected names with declarations, got 0.2 \(splits in r.yaml\)"),
+        ("splits: {validation: 2}", r"Expected 0 < validation < 1.*\(splits in r.yaml\)"),
+        ("splits: {validation: x}", r"Expected a number, got 'x' \(splits.validation in r.yaml\)"),
+        ("splits: {train: 0.2}", r"Unknown key 'train'.*\(splits in r.yaml\)"),
+        ("splits: {column: a, salt: x}", r"Unknown key 'salt'.*\(splits in r.yaml\)"),
+        ("splits: {column: a, train: [x]}", r"Expected a list, got None \(splits.validation in r.yaml\)"),
+        ("splits: {column: a, train: [x], validation: [x], test: [y]}", r"Expected different values of column 'a'"),
+    ],
+)
+def test_what_a_ranges_file_says_of_a_table_is_checked(text, message):
+    with pytest.raises(DataError, match=message):
+        parse_ranges(f"source: s\n{text}", "r.yaml")

@@ -8,10 +8,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clipless.datasets import Categorical, ColumnSplit, Drop, Evaluation, HashSplit, Numeric, Ranges, load
+from clipless.datasets import (
+    Categorical,
+    ColumnSplit,
+    Drop,
+    Evaluation,
+    HashSplit,
+    Numeric,
+    Ranges,
+    input_format,
+    load,
+)
 from clipless.datasets.files import Table
 from clipless.datasets.tables import Source, encode_table, load_table
-from clipless.errors import DataError
+from clipless.errors import DataError, DeclarationError
 
 RANGES = Ranges(
     name="people.yaml",
@@ -167,6 +177,39 @@ def test_target_and_classes_may_be_given_beside_the_ranges(write):
     ):
         with pytest.raises(DataError, match=message):
             own(path, **options)
+
+
+def test_what_the_ranges_file_declares_of_the_rows_may_be_repeated_and_not_changed(write):
+    path = write(csv(ROWS))
+    split = HashSplit(validation=0.3, test=0.3)
+    declared = dataclasses.replace(RANGES, table=str(path), evaluation=Evaluation.PRIVATE, unit="id", splits=split)
+    dataset = own(path, ranges=declared)
+    assert dataset.metadata.unit == "id"
+    assert rows_of(dataset) == rows_of(own(path, ranges=declared, unit="id", splits=split))
+    assert rows_of(dataset) == rows_of(own(path, unit="id", splits=split))
+    for options, message in (
+        (
+            {"evaluation": Evaluation.PUBLIC},
+            r"Expected one evaluation, got .*PUBLIC.* \(data.evaluation\) and .*PRIVATE",
+        ),
+        ({"unit": "ward"}, r"Expected one unit, got 'ward' \(data.unit\) and 'id' \(people.yaml\)"),
+        ({"splits": HashSplit(salt="mine")}, r"Expected one splits, got HashSplit.*mine.* \(data.splits\)"),
+        (
+            {"ranges": dataclasses.replace(declared, table="other.csv")},
+            r"Expected a ranges file for people.csv, got one for other.csv \(table in people.yaml; data.ranges\)",
+        ),
+    ):
+        with pytest.raises(DeclarationError, match=message):
+            own(path, **({"ranges": declared} | options))
+
+
+def test_new_rows_are_encoded_as_the_ranges_file_declares(write):
+    path = write(csv(ROWS))
+    split = ColumnSplit(column="ward", train=("A",), validation=("B",), test=("C",))
+    bare = dataclasses.replace(RANGES, columns={"age": RANGES.columns["age"]})
+    form = input_format(path, ranges=dataclasses.replace(bare, unit="id", splits=split))
+    assert form == input_format(path, ranges=bare, unit="id", splits=split)
+    assert form.raw.columns == {"age": RANGES.columns["age"], "ward": Drop(), "id": Drop()}
 
 
 def columns(**changed):

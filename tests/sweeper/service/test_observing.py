@@ -8,6 +8,7 @@ import pytest
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from clipless.errors import DataError, DeclarationError
 from sweeper.service import views
 from sweeper.service.observing import LOGGER, JsonLines, where
 from sweeper.service.problems import INTERNAL, Redactor, add_handlers, status_of
@@ -70,6 +71,25 @@ def test_an_error_that_nobody_raised_on_purpose_is_told_to_the_log_alone(client,
     assert json.loads(line)["failure"].startswith("RuntimeError in fail:")
     assert "123-45" not in line
     assert client.get(f"/api/v1/sweeps/{DONE}").status_code == 200, "the others go on"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (DataError("Value 'Name-042450' in row 7"), "DataError: its message may quote data"),
+        (DeclarationError("Expected one unit"), "Expected one unit"),
+    ],
+)
+def test_an_error_about_data_is_answered_with_what_anybody_may_be_told(error, told, client, make_sweep, monkeypatch):
+    make_sweep()
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(views, "front_content", fail)
+    answer = client.get(f"/api/v1/sweeps/{DONE}/front")
+    assert is_problem(answer, 422, told)
+    assert "042450" not in answer.text
 
 
 def test_every_answer_carries_the_headers_that_protect_browsers(client, make_sweep):
