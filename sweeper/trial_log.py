@@ -33,6 +33,7 @@ def trial_log(folder: Path, trial: str) -> str:
     lines += [_epoch(point, decisions.get(point.epoch)) for point in points]
     status = trials[trial].status.value
     lines.append(f"{status}: {trials[trial].reason}" if trials[trial].reason else status)
+    lines += [str(row["error"]) for row in sweep.failures() if row["trial"] == trial]
     error = folder / "ray" / trial / "error.txt"
     lines += [error.read_text(encoding="utf-8").rstrip()] if error.is_file() else []
     return "\n".join(lines)

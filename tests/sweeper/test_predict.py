@@ -10,7 +10,7 @@ import torch
 
 import clipless
 from clipless.datasets import NewRows, input_format
-from clipless.errors import CliplessError
+from clipless.errors import CliplessError, DataError
 from sweeper import predict
 from sweeper.cli import main
 from sweeper.errors import PickError, RecordError, SweeperError
@@ -134,8 +134,10 @@ def test_data_that_are_gone_are_an_error_that_picking_survives(ran, tmp_path, co
     content["data"] = {"path": "gone.csv", "ranges": "gone.yaml", "evaluation": "exploratory"}
     info = json.loads((folder / "sweep.json").read_text()) | {"spec": content}
     (folder / "sweep.json").write_text(json.dumps(info))
-    with pytest.raises(SweeperError, match=r"Cannot find how the rows of .* name the data with --data-dir"):
+    with pytest.raises(DataError, match=r"Cannot find how the rows of .* name the data with --data-dir"):
         load(folder).input_format()
+    with pytest.raises(SweeperError, match=r"Cannot find how the rows of .* are encoded: 'source'"):
+        input_of_sweep(folder, {})
     assert "gone.yaml" in load(folder).pick().write(tmp_path / "taken")
     assert (tmp_path / "taken" / "model.safetensors").is_file()
     assert not (tmp_path / "taken" / DATA_NAME).exists()
@@ -161,7 +163,7 @@ def test_a_table_is_found_again_in_the_folder_that_is_named(ran, content, tmp_pa
     )
     content["data"] = {"path": "mine.csv", "ranges": "r.yaml", "evaluation": "exploratory"}
     info = load(ran.folder).info() | {"spec": content, "source": "gone/spec.yaml"}
-    with pytest.raises(SweeperError, match="--data-dir"):
+    with pytest.raises(DataError, match="--data-dir"):
         input_of_sweep(tmp_path, info)
     assert input_of_sweep(tmp_path, info, tmp_path).classes == ("no", "yes")
 

@@ -115,14 +115,25 @@ def test_the_commands_ask(folder, capsys):
 
 def test_a_log_tells_what_happened_in_order(folder):
     SweepFolder(folder).save_decision({"trial": "t0001", "epoch": 1, "goes_on": True, "reason": "rank 1 of 1"})
+    for trial in ("t0001", "t0002"):
+        SweepFolder(folder).save_failure(f"OSError: {trial}", trial)
     (folder / "ray" / "t0001").mkdir(parents=True, exist_ok=True)
     (folder / "ray" / "t0001" / "error.txt").write_text("Traceback ...\nValueError: no\n")
     lines = trial_log(folder, "t0001").splitlines()
     assert lines[0].startswith("t0001, run ")
     assert any(line.startswith("  training.learning_rate = 0.0") for line in lines)
-    starts = ("plan: method clipless", "training 1: ", "epoch 1: ", "epoch 2: ", "completed", "Traceback", "ValueError")
-    assert [line.split(",")[0].startswith(start) for line, start in zip(lines[-7:], starts, strict=True)] == [True] * 7
-    assert lines[-5].endswith("rank 1 of 1")
+    starts = (
+        "plan: method clipless",
+        "training 1: ",
+        "epoch 1: ",
+        "epoch 2: ",
+        "completed",
+        "OSError: t0001",
+        "Traceback",
+    )
+    starts += ("ValueError",)
+    assert [line.split(",")[0].startswith(start) for line, start in zip(lines[-8:], starts, strict=True)] == [True] * 8
+    assert lines[-6].endswith("rank 1 of 1")
     with pytest.raises(RecordError, match=r"a trial of .*, got 't9'; it has t0001, t0002, t0003"):
         trial_log(folder, "t9")
 

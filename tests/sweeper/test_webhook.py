@@ -201,14 +201,24 @@ def drive(monkeypatch, front, tmp_path):
             progress=None,
             look="",
             left=None,
+            failures={"t0002": "ValueError: Name-042450"},
             outcome=SimpleNamespace(interrupted=False, reason=""),
         )
-        monkeypatch.setattr("sweeper.progress.closing_summary", lambda *_, notes, **__: "\n".join(notes))
+        monkeypatch.setattr(
+            "sweeper.progress.closing_summary",
+            lambda *_, notes, failures, **__: "\n".join([*notes, *failures.values()]),
+        )
         driven = []
-        cli._drive(Options(), lambda _: driven.append(1) or ended, url, "digits")
+        cli._drive(Options(), lambda _: driven.append(1) or ended, url, "digits", None)
         return driven
 
     return drive
+
+
+def test_the_owner_at_the_console_sees_the_whole_error_of_a_trial_and_nobody_else(server, drive, capsys):
+    assert drive(server.url)
+    assert "ValueError: Name-042450" in capsys.readouterr().out
+    assert "042450" not in str(server.seen)
 
 
 def test_the_command_tells_and_reports_what_went_wrong(server, drive, capsys):
@@ -227,7 +237,7 @@ def test_an_error_is_told_without_its_text(server, front):
         raise SweeperError("row 17 says: secret")
 
     with pytest.raises(SweeperError, match="row 17"):
-        cli._drive(Options(), fails, server.url, "digits")
+        cli._drive(Options(), fails, server.url, "digits", None)
     (told,) = (told for *_, told in server.seen)
     assert {"sweep": "digits", "status": "failed", "reason": "SweeperError", "points": None}.items() <= told.items()
     assert "secret" not in str(told)

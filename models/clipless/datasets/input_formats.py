@@ -65,8 +65,8 @@ def input_format(
     else:
         if ranges is None:
             raise DataError(f"Expected declared ranges of {source}, got none (data.ranges)")
-        path = _file(Path(source), folder)
         declared = ranges if isinstance(ranges, Ranges) else load_ranges(ranges)
+        path = _file(Path(source), folder)
         declared = agreed(declared, path, target=target, classes=classes, unit=unit, splits=splits)
         split_column = declared.splits.column if isinstance(declared.splits, ColumnSplit) else None
         table = _ordered(declared, read_table(path).columns, {declared.unit, split_column} - {None, "row"})
