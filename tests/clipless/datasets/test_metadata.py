@@ -29,6 +29,14 @@ def test_a_dataset_whose_largest_example_has_exactly_the_declared_norm_is_accept
     assert len(dataset().train) == 2
 
 
+def test_rows_within_the_bound_are_accepted_however_a_float32_sum_of_them_rounds():
+    entries, entry = 200_000, torch.tensor(1.1).item()
+    assert torch.linalg.vector_norm(torch.full((entries,), entry)) > entry * entries**0.5 * (1 + 1e-4)
+    facts = dataclasses.replace(METADATA, input_shape=(entries,), input_norm=entry * entries**0.5)
+    rows = Split(torch.full((2, entries), entry), torch.tensor([0, 1]))
+    assert len(Dataset(facts, rows, rows, rows).train) == 2
+
+
 def test_nothing_can_be_reassigned():
     for thing, field in ((METADATA, "name"), (GOOD, "x"), (dataset(), "train")):
         with pytest.raises(dataclasses.FrozenInstanceError):
