@@ -64,7 +64,9 @@ def check_rows(count: int) -> None:
         PlanError: naming both numbers.
     """
     if not count <= MOST_ROWS:
-        raise PlanError(f"Expected at most {MOST_ROWS} rows in a batch, copies included, got {count}; take smaller ones")
+        raise PlanError(
+            f"Expected at most {MOST_ROWS} rows in a batch, copies included, got {count}; take smaller ones"
+        )
 
 
 def grid(sensitivity: float, steps: float = _FINEST) -> float:
@@ -212,7 +214,7 @@ def select_rows(keep_B: Tensor, x: Tensor) -> Tensor:
 
 
 def padded(x: Tensor, size: int) -> Tensor:
-    """``x`` with rows of zeros behind its own, ``size`` in all: how a kernel rounds may depend on the shape of a batch."""
+    """``x`` with rows of zeros behind, ``size`` in all: how a kernel rounds may depend on the shape of a batch."""
     return x if len(x) == size else torch.cat([x, x.new_zeros((size - len(x), *x.shape[1:]))])
 
 
@@ -274,7 +276,8 @@ def _float32_blocks(a_MK: Tensor, b_KN: Tensor) -> Tensor:
     spare = -a_MK.shape[1] % _MOST_FLOAT32_ADDENDS
     a_BMK = torch.nn.functional.pad(a_MK, (0, spare)).float().unflatten(1, (-1, _MOST_FLOAT32_ADDENDS)).transpose(0, 1)
     b_BKN = torch.nn.functional.pad(b_KN, (0, 0, 0, spare)).float().unflatten(0, (-1, _MOST_FLOAT32_ADDENDS))
-    return (a_BMK @ b_BKN).sum(dim=0, dtype=torch.float64)
+    product_MN: Tensor = (a_BMK @ b_BKN).sum(dim=0, dtype=torch.float64)
+    return product_MN
 
 
 def _float64(a_MK: Tensor, b_KN: Tensor) -> Tensor:

@@ -94,9 +94,7 @@ class Guard:
         self._formed = True
         self.total = total if self.total is None else self.total.add_(total.view_as(self.total))
 
-    def scales(
-        self, norm_B: Tensor, input_norm_B: Tensor | None = None, rounding_B: Tensor | float = 0.0
-    ) -> Tensor:
+    def scales(self, norm_B: Tensor, input_norm_B: Tensor | None = None, rounding_B: Tensor | float = 0.0) -> Tensor:
         """Return what each contribution is multiplied by so that none exceeds Delta, float64; 0 if not finite.
 
         Args:

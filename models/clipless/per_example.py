@@ -81,12 +81,12 @@ class _Gradients(Protocol):
     """Gradients of one parameter, one for each row.
 
     Attributes:
-        norm_B: upper bounds of their norms.
-        rounding_B: what rounding may add to the norms of scaled gradients.
+        norms: (B,) upper bounds of their norms, float64.
+        roundings: (B,) what rounding may add to the norms of scaled gradients.
     """
 
-    norm_B: Tensor
-    rounding_B: Tensor
+    norms: Tensor
+    roundings: Tensor
 
     def total(self, factor_B: Tensor) -> Tensor:
         """Return the exact sum of gradients times their factors; rows of factor 0 are left out, whatever they hold."""
@@ -97,8 +97,8 @@ class _FormedRows:
 
     def __init__(self, rows_BD: Tensor, clip_norm: float) -> None:
         self._step = grid(clip_norm)
-        self.norm_B, self._rows_BD = row_norms(rows_BD).double(), rows_BD
-        self.rounding_B = torch.zeros_like(self.norm_B)
+        self.norms, self._rows_BD = row_norms(rows_BD).double(), rows_BD
+        self.roundings = torch.zeros_like(self.norms)
 
     def total(self, factor_B: Tensor) -> Tensor:
         return row_sum(select_rows(factor_B > 0, self._rows_BD), factor_B, self._step)
@@ -111,9 +111,9 @@ class _OuterProducts:
         outputs, norm_B = g_BO.shape[1], row_norms(g_BO).double()
         self._step = outer_grid(clip_norm, x_BI.shape[1], outputs)
         self._g_BO, self._digits = g_BO, Digits(x_BI, norm_B / (self._step * sqrt(outputs)))
-        self.rounding_B = self._digits.rounding(self._step, outputs)
+        self.roundings = self._digits.rounding(self._step, outputs)
         bound_B = norm_B * self._digits.norm_B * self._digits.step_B
-        self.norm_B = torch.where(self._digits.finite_B, bound_B, float("inf"))
+        self.norms = torch.where(self._digits.finite_B, bound_B, float("inf"))
 
     def total(self, factor_B: Tensor) -> Tensor:
         g_BO = select_rows(factor_B > 0, self._g_BO)
@@ -141,8 +141,8 @@ def _found(name: str, value: _Gradients | None) -> _Gradients:
 
 def _factors(gradients: Sequence[_Gradients], clip_norm: float) -> Tensor:
     """Factor of each row, (B,) float64; 0 for a row whose gradient is not finite."""
-    norm_B = torch.linalg.vector_norm(torch.stack([one.norm_B for one in gradients], dim=1), dim=1)
-    rounding_B = torch.linalg.vector_norm(torch.stack([one.rounding_B for one in gradients], dim=1), dim=1)
+    norm_B = torch.linalg.vector_norm(torch.stack([one.norms for one in gradients], dim=1), dim=1)
+    rounding_B = torch.linalg.vector_norm(torch.stack([one.roundings for one in gradients], dim=1), dim=1)
     room_B = (clip_norm - rounding_B).clamp(min=0.0)
     return torch.where(norm_B.isfinite(), (room_B / norm_B).clamp(max=1.0), 0.0)
 

@@ -145,7 +145,7 @@ def _ascend(measure: Callable[[Tensor, Tensor], Tensor | None], x: Tensor, g: Te
 def neighbour_ratios(
     model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, row: int = 0, *, exact: bool = False
 ) -> dict[str, float]:
-    """Measure how far leaving one row out, its place kept, moves each parameter's guarded, summed gradient, over its sensitivity.
+    """Measure how far leaving one row out, its place kept, moves each parameter's guarded sum, over its sensitivity.
 
     Args:
         model: any weights, also ones that break every bound.

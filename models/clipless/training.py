@@ -180,7 +180,9 @@ class PrivateTrainer:
             self._data = precompute(front, data)
         else:  # features of a copy are not those of the row
             self._trained, self._data = model, data
-        self._micro_batch_size = even_size(plan.batch_size, plan.sampling_rate, max(1, micro_batch_size // self._copies))
+        self._micro_batch_size = even_size(
+            plan.batch_size, plan.sampling_rate, max(1, micro_batch_size // self._copies)
+        )
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         sizes = [p.numel() for p in parameters.values()]
         self._gradient_D = torch.zeros(sum(sizes), dtype=torch.float64, device=data.x.device)
@@ -291,7 +293,7 @@ class PrivateTrainer:
             self._average.update()
 
     def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
-        """Add noise in whole steps of the grid on which the sums lie: what comes out is a rounded Gaussian mechanism."""
+        """Add noise in whole steps of the grid on which the sums lie: the result is a rounded Gaussian mechanism."""
         stds = plan.noise_stds
         for name in self._parameters:
             step = 1.0 if name in resting else grid(plan.sensitivities[name])
@@ -394,12 +396,14 @@ def sum_gradients(
                 backward()
 
 
-def accumulate_gradients(model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, **options: bool) -> None:
+def accumulate_gradients(
+    model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, *, ghost: bool = False, exact: bool = False
+) -> None:
     """Add what `sum_gradients` makes of one batch to ``parameter.grad``, rounded once; for looking at it."""
     totals = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in model.named_parameters() if p.requires_grad}
     before = {name: model.get_parameter(name).grad for name in totals}
     model.zero_grad()
-    sum_gradients(model, loss, x, y, plan, totals, **options)
+    sum_gradients(model, loss, x, y, plan, totals, ghost=ghost, exact=exact)
     for name, total in totals.items():
         parameter, held = model.get_parameter(name), before[name]
         parameter.grad = total.to(parameter.dtype) if held is None else held.add_(total)

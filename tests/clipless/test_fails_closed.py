@@ -10,8 +10,8 @@ from clipless import KR, SGD, Network, TauCCE, fit, make_plan
 from clipless.clipping import AdaptiveClipping
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
-from clipless.freezing import Freezing
 from clipless.exact_sums import row_norms
+from clipless.freezing import Freezing
 from clipless.layers import ClipGradient, Dense, Flatten, GroupSort, InputBall, LayerCentering, Residual, SwapAxes
 from clipless.methods import Method
 from clipless.projections import Free

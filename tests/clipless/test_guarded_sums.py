@@ -154,7 +154,6 @@ def test_the_householder_activation_starts_as_max_min():
 def test_the_rows_of_a_grouped_convolution_are_held(groups, sensitivity):
     x, g, weight = random(3, 4, 6, 6), random(3, 8, 6, 6, seed=1), random(8, 4 // groups, 3, 3, seed=2)
 
-
     def convolve(maps, cotangent):
         def function(a, w, guard):
             return guarded_conv2d(a, w, 0.7, (1, 1), (1, 1), guard, groups)
