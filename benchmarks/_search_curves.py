@@ -19,7 +19,7 @@ import optuna
 import torch
 
 from clipless import datasets
-from clipless.privacy.accounting import rdp_curve
+from clipless.privacy.accounting import claims
 from clipless.privacy.calibration import noise_multiplier_for
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.hyperparameters import Choices, Range
@@ -129,7 +129,8 @@ def _accounted(log_epsilon: float, sampling_rate: float, steps: int) -> tuple[fl
     relation = Relation.ADD_OR_REMOVE_ONE
     sigma = noise_multiplier_for(exp(log_epsilon), Simulated.DELTA, sampling_rate, EPOCHS * steps, relation)
     event = PoissonGaussian(noise_multiplier=sigma, sampling_rate=sampling_rate, steps=1, relation=relation)
-    return sigma, rdp_curve(event, [steps * epoch for epoch in range(1, EPOCHS + 1)], Simulated.DELTA)
+    ends = tuple(steps * epoch for epoch in range(1, EPOCHS + 1))
+    return sigma, [one.epsilon for one in claims(event, ends, Simulated.DELTA)]
 
 
 class Recorded:

@@ -29,7 +29,6 @@ from sweeper.trainable import CliplessTrial
 Train = Callable[[type[CliplessTrial], Agenda, Desk, Callable[[], str | None]], Outcome]
 
 LOOK_SECONDS = 0.5
-POLL_SECONDS = 0.05
 STOPPED_BY_REQUEST = "it was asked to stop"
 
 
@@ -63,13 +62,11 @@ class Untracked(Tracker):
 class Keeper(Recorder):
     """A recorder that keeps the models of every candidate: who wins is known at the end."""
 
-    def _take(self, settled: list[Point]) -> None:
-        for point in settled:
-            self._save_point(point)
+    def _take(self, point: Point) -> None:
+        self._save_point(point)
 
     def close(self) -> None:
-        """Let go of the background thread, and of rows that a full disk refused."""
-        self._repricer.close()
+        """Let go of rows that a full disk refused."""
         self._folder.flush()
 
 
@@ -117,23 +114,18 @@ class Candidates:
         self._undefined: set[str] = set()
 
     def train(self, train: Train, interrupted: Callable[[], bool]) -> Outcome:
-        """Train as many as were drawn, and wait for their second prices."""
+        """Train as many as were drawn."""
         outcome = Outcome()
         try:
             if self.selection.number and not interrupted():
                 agenda = Agenda(self._proposals, self.selection.number)
                 outcome = train(Candidate, agenda, Desk(self._hooks), self._between)
-            while self.recorder.waiting and not interrupted():
-                time.sleep(POLL_SECONDS)
-                self.recorder.settle()
-            self.recorder.settle(all_=True)
         finally:
             self.recorder.close()
         return outcome
 
     def _between(self) -> str | None:
         """Return why nothing more is to be trained: what follows a broken condition only adds to the price."""
-        self.recorder.settle()
         if time.monotonic() - self._looked_at > LOOK_SECONDS:
             self._looked_at = time.monotonic()
             if self._requests.look().stop:

@@ -11,7 +11,7 @@ from rich.text import Text
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from clipless.plan import Plan
-from clipless.privacy.accounting import Claim, claim
+from clipless.privacy.accounting import Claim
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.selection import Repetitions
 from sweeper.building import build_loss, build_model, build_plan
@@ -52,13 +52,12 @@ class ParameterPreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """One configuration as it would be trained."""
+    """One configuration as it would be trained; ``claims`` has one entry for each number of epochs."""
 
     config: TrialConfig
     plan: Plan
     parameters: tuple[ParameterPreview, ...]
-    epsilon_curve: tuple[float, ...]
-    claim: Claim
+    claims: tuple[Claim, ...]
 
 
 def preview(spec: Spec, data: Dataset, configurations: int = 1) -> tuple[Preview, ...]:
@@ -167,8 +166,7 @@ def _plan(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> Preview:
         config=config,
         plan=plan,
         parameters=parameters,
-        epsilon_curve=tuple(plan.epsilon_curve()),
-        claim=claim(plan.event(), plan.delta),
+        claims=plan.claims(),
     )
 
 
@@ -198,7 +196,7 @@ def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Renderable
     cost = sweep_cost(spec, previews, noise)
     parts.append(
         Text(
-            f"\nEverything the sweep releases: about epsilon {cost.epsilon:.3g} at delta {cost.delta:g}, if its "
+            f"\nEverything the sweep releases: about epsilon {round_up(cost.epsilon)} at delta {cost.delta:g}, if its "
             f"{cost.events} trials spend what the {len(previews)} above would."
         )
     )
@@ -235,16 +233,17 @@ def _render_one(one: Preview) -> list[RenderableType]:
         table.add_column(column, justify="left" if column == "parameter" else "right")
     for p in one.parameters:
         table.add_row(p.name, str(p.size), f"{p.sensitivity:.4g}", f"{p.noise_std:.4g}", f"{p.noise_to_gradient:.3g}")
-    shown = sorted({0, len(one.epsilon_curve) // 4, len(one.epsilon_curve) // 2, len(one.epsilon_curve) - 1})
-    curve = ", ".join(f"epoch {i + 1}: {one.epsilon_curve[i]:.3f}" for i in shown)
-    rdp = "absent" if one.claim.rdp is None else f"{one.claim.rdp:.4f}"
+    count, last = len(one.claims), one.claims[-1]
+    shown = sorted({0, count // 4, count // 2, count - 1})
+    curve = ", ".join(f"epoch {i + 1}: {round_up(one.claims[i].epsilon)}" for i in shown)
+    rdp = "absent" if last.rdp is None else round_up(last.rdp)
     return [
         Text(chosen),
         Text(
             f"q = {plan.sampling_rate:.5f}, {plan.steps_per_epoch} steps per epoch, {plan.epochs} epochs, "
             f"noise multiplier {plan.noise_multiplier:.4f}, {plan.relation.value}"
         ),
-        Text(f"epsilon {one.claim.epsilon:.4f} at delta {plan.delta:g} (PLD {one.claim.pld:.4f}, RDP {rdp})"),
-        Text(f"upper bounds along the way: {curve}"),
+        Text(f"epsilon {round_up(last.epsilon)} at delta {plan.delta:g} (PLD {round_up(last.pld)}, RDP {rdp})"),
+        Text(f"on the way: {curve}"),
         table,
     ]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from clipless.privacy.accounting import selection_epsilon
-from clipless.privacy.counts import in_one_split
+from clipless.privacy.counts import epsilon_of_splits, in_one_split
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.selection import Repetitions
 from sweeper.pricing import Answer, price, round_up
@@ -102,9 +102,7 @@ def composed(
         tight: see ``pricing.price``.
         apart: as ``answers`` takes it.
     """
-    every = [event for events in splits for event in events]
-    parts = splits if apart and _one_split(every) else [every]
-    epsilon = max(price(events, delta, tight=tight).epsilon for events in parts)
+    epsilon = epsilon_of_splits(splits, lambda events: price(events, delta, tight=tight).epsilon, apart=apart)
     return Answer(epsilon=epsilon, delta=delta, events=len(splits[0]))
 
 
@@ -113,13 +111,9 @@ def _with_scores(scores: Sequence[PoissonGaussian], apart: bool) -> str:
         return ""
     if not apart:
         return " and of every score of private rows, for the data do not say that the split of a row is its own matter"
-    if _one_split(scores):
+    if in_one_split(scores):
         return " or of every score of the private rows of a split, whichever is more, for a row is in one split only"
     return " and of every score of private rows, for replacing a row can reach two splits"
-
-
-def _one_split(events: Sequence[PoissonGaussian]) -> bool:
-    return all(in_one_split(event.relation) for event in events)
 
 
 def _broken(selection: Terms) -> str:

@@ -91,15 +91,16 @@ def steps_by(plan: Mapping[str, Any], epoch: int) -> int:
 def price(events: Sequence[PoissonGaussian], delta: float, *, tight: bool = False) -> Answer:
     """Price the composition of all events.
 
-    By RDP, whose composition is a sum: milliseconds. Under replace-one, which RDP cannot price with Poisson
-    sampling, and if ``tight``, the smaller of RDP and PLD as for any claim: seconds for dozens of trials.
+    A single event costs what is claimed for it. Several are priced by RDP, whose composition is a sum: milliseconds.
+    Under replace-one, which RDP cannot price with Poisson sampling, and if ``tight``, they too cost the smaller of RDP
+    and PLD: seconds for dozens of trials.
     """
     if not events:
         return Answer(epsilon=0.0, delta=delta, events=0)
     from clipless.privacy.accounting import claim, rdp_epsilon  # takes seconds, and what shows a sweep prices nothing
 
     composed = Composed(tuple(events))
-    if tight or composed.relation is not Relation.ADD_OR_REMOVE_ONE:
+    if tight or len(events) == 1 or composed.relation is not Relation.ADD_OR_REMOVE_ONE:
         epsilon = claim(composed, delta).epsilon
     else:
         epsilon = rdp_epsilon(composed, delta)

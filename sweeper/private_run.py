@@ -238,7 +238,6 @@ def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -
         spec, hidden, read_front(hidden.front).claim, Untracked(), IndependentProposals(spec), rebooted=True
     )
     try:
-        recorder.settle(all_=True)
         kept = {point.key for point in recorder.archive.points}
         for point in [point for point in recorder.points.values() if point.model and point.key not in kept]:
             recorder.points[point.key] = replace(point, model=None)

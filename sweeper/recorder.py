@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from clipless.errors import AccountantsDisagreeError
-from clipless.privacy.events import Relation
 from sweeper.claims import Claim
 from sweeper.desk import Hooks
 from sweeper.errors import RecordError, TrialError
@@ -26,7 +24,6 @@ from sweeper.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.pareto import FrontArchive
 from sweeper.pricing import drawn_by, epochs_of, round_up, whole_event
 from sweeper.records import Point, Trial, TrialStatus
-from sweeper.repricing import Repricer
 from sweeper.scheduling import make_scheduler
 from sweeper.search import Proposals
 from sweeper.space import resolve
@@ -63,11 +60,8 @@ class Recorder:
     ) -> None:
         self._spec, self._folder, self._claim, self._tracker, self._search = spec, folder, claim, tracker, search
         self._ledger = Ledger(folder.ledger)
-        self._repricer = Repricer()
         self._archive = FrontArchive(spec.objectives)
         self._scheduler = make_scheduler(spec.search, spec.objectives)
-        self._pending: dict[tuple[str, int], Point] = {}
-        self._half_priced: set[tuple[str, int]] = set()  # settled at the first accountant's upper bound
         self._write_at = -math.inf
         self._stopping: dict[str, str] = {}
         self.trials: dict[str, Trial] = folder.trials()
@@ -94,11 +88,11 @@ class Recorder:
 
     @property
     def archive(self) -> FrontArchive:
-        """The front of the points whose epsilon is settled."""
+        """The front of all points."""
         return self._archive
 
     def _take_up(self, rebooted: bool) -> None:
-        """Bring ledger, scheduler, search and second prices to where the records are."""
+        """Bring ledger, scheduler and search to where the records are."""
         for name, epoch in self.points:
             self._last_epoch[name] = max(epoch, self._last_epoch.get(name, 0))
         for trial in self.trials.values():
@@ -110,14 +104,10 @@ class Recorder:
                 self._scheduler.begin(trial.id, trial.plan["epsilon_curve"], number=_number(trial.id))
         last: dict[str, str] = {}  # why a trial ended that was decided on last
         for point in self.points.values():
-            reported = _as_reported(point)
-            self._search.report(reported)
-            decision = None if self._scheduler is None else self._scheduler.judge(reported)
+            self._search.report(point)
+            decision = None if self._scheduler is None else self._scheduler.judge(point)
             last[point.trial] = "" if decision is None or decision.goes_on else decision.reason
-            if len(point.accountants) < 2 and (plan := self.trials[point.trial].plan) is not None:
-                self._repricer.order(point.trial, plan)
-                self._pending[point.key] = point
-        self._archive.add(point for point in self.points.values() if point.key not in self._pending)
+        self._archive.add(self.points.values())
         self._search.skip(max(map(_number, self.trials), default=0))
         for trial in list(self.trials.values()):
             self._end_if_done(trial, last.get(trial.id, ""))
@@ -169,14 +159,13 @@ class Recorder:
         self._tracker.start_trial(trial, config, tags | {"sweeper.exploratory": str(self._claim.exploratory).lower()})
 
     def track_ended(self) -> None:
-        """Tell the tracker of trials that ran and ended without it; points that wait are told once they are settled."""
+        """Tell the tracker of trials that ran and ended without it."""
         for trial in self.trials.values():
             self._start_run(trial.id, trial.config)
             if trial.plan is not None:
                 self._track_plan(trial.id, trial.plan)
         for point in self.points.values():
-            if point.key not in self._pending:
-                self._tracker.log(point.trial, point.epoch, _metrics(point))
+            self._tracker.log(point.trial, point.epoch, _metrics(point))
         for trial in self.trials.values():
             self._tracker.end_trial(trial.id, trial.status, trial.reason)
 
@@ -196,7 +185,6 @@ class Recorder:
                     f" {budget:g}; it is not trained"
                 )
         self._ledger.open(trial, event, kept=kept, scores=scores)
-        self._repricer.order(trial, plan)
         self._track_plan(trial, plan)
         placed = dict(row.get("placed", {}))
         self._tracker.tag(trial, {f"sweeper.{name}": text for name, text in placed.items()})
@@ -212,25 +200,19 @@ class Recorder:
             self._tracker.tag(trial, {"sweeper.score_noise": f"{scores['noise_multiplier']:g}", **std})
 
     def on_epoch(self, trial: str, row: Mapping[str, Any]) -> str | None:
-        """An epoch is done: one point, whose second price may still be on its way, and perhaps the trial's last."""
-        if self.trials[trial].status is TrialStatus.FAILED:
-            raise AccountantsDisagreeError(self.trials[trial].reason)
-        values = dict(row["values"])
-        plan = self.trials[trial].plan or {}
-        accountant = "rdp" if plan["relation"] == Relation.ADD_OR_REMOVE_ONE.value else "pld"
+        """An epoch is done: one point, and perhaps the trial's last."""
+        plan, epoch = self.trials[trial].plan or {}, int(row["epoch"])
         point = Point(
             trial=trial,
-            epoch=int(row["epoch"]),
-            values=values,
-            accountants={accountant: values["epsilon"]},
+            epoch=epoch,
+            values=dict(row["values"]),
+            accountants={name: bounds[epoch - 1] for name, bounds in plan["accountants"].items()},
             repeats={name: tuple(found) for name, found in row["repeats"].items()},
             model=row.get("model"),
         )
-        self.points[point.key] = self._pending[point.key] = point
-        self._last_epoch[trial] = point.epoch
-        self._folder.save_point(point)
+        self._last_epoch[trial] = epoch
+        self._take(point)
         self._search.report(point)
-        self.settle()
         return self._judge(point)
 
     def stop(self, trial: str, reason: str) -> None:
@@ -270,33 +252,6 @@ class Recorder:
         if self.trials[trial].plan is not None:
             with contextlib.suppress(RecordError):  # an entry that stays open is charged in full
                 self._close_at(self.trials[trial], begun)
-
-    @property
-    def waiting(self) -> bool:
-        """Whether points wait for their second price."""
-        return bool(self._pending)
-
-    def settle(self, *, all_: bool = False) -> None:
-        """Give pending points their smaller epsilon as curves arrive, and keep the models of the front only.
-
-        Args:
-            all_: settle the others too, at the first accountant's upper bound, as an interrupted sweep does; a later
-                run may bring them to the front, so their models are kept.
-        """
-        settled = []
-        for point in list(self._pending.values()):
-            ready = self._repricer.ready(point.trial)
-            if not (ready or all_):
-                continue
-            if not ready:
-                self._half_priced.add(point.key)
-            try:
-                settled.append(self._repricer.reprice(point) if ready else point)
-            except AccountantsDisagreeError as error:
-                self._withdraw(point, str(error))
-            del self._pending[point.key]
-        if settled:
-            self._take(settled)
 
     def front(self, *, tight: bool = False) -> Front:
         """Return the front of everything recorded so far.
@@ -345,33 +300,23 @@ class Recorder:
         return bool(new)
 
     def close(self) -> None:
-        """Let go of the background thread, of models without a point, and of rows that a full disk refused."""
-        self._repricer.close()
+        """Let go of models without a point, and of rows that a full disk refused."""
         self._folder.flush()
         kept = {point.model for point in self._archive.points}
-        kept |= {self.points[key].model for key in self._half_priced}
         for file in (self._folder.path / "models").iterdir():
             if f"models/{file.name}" not in kept:
                 file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # states of trials that may go on
             (self._folder.path / "checkpoints").rmdir()
 
-    def _take(self, settled: list[Point]) -> None:
-        _, left = self._archive.add(settled)
-        keeping = {point.key for point in self._archive.points} | self._half_priced
-        for point in settled:
-            self._save_point(point if point.key in keeping else self._without_model(point))
-            self._tracker.log(point.trial, point.epoch, _metrics(point))
-        for key in (point.key for point in left if point.key not in keeping):
+    def _take(self, point: Point) -> None:
+        """Keep a point, and the models of the front only."""
+        _, left = self._archive.add([point])
+        kept = {one.key for one in self._archive.points}
+        self._save_point(point if point.key in kept else self._without_model(point))
+        self._tracker.log(point.trial, point.epoch, _metrics(point))
+        for key in (one.key for one in left if one.key not in kept):
             self._save_point(self._without_model(self.points[key]))
-
-    def _withdraw(self, point: Point, reason: str) -> None:
-        self._without_model(point)
-        del self.points[point.key]
-        ended = self.trials[point.trial].status is not TrialStatus.RUNNING
-        self._save(replace(self.trials[point.trial], status=TrialStatus.FAILED, reason=reason))
-        if ended:
-            self._tracker.end_trial(point.trial, TrialStatus.FAILED, reason)
 
     def _without_model(self, point: Point) -> Point:
         if point.model is not None:
@@ -391,12 +336,6 @@ class Recorder:
 
 def _number(trial: str) -> int:
     return int(trial.removeprefix("t"))
-
-
-def _as_reported(point: Point) -> Point:
-    """Return a point with the epsilon that its trial reported, which every decision was made on."""
-    first = point.accountants.get("rdp", point.values["epsilon"])
-    return replace(point, values={**point.values, "epsilon": first})
 
 
 def _metrics(point: Point) -> dict[str, float]:

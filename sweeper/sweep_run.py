@@ -40,7 +40,6 @@ from sweeper.warm_start import Earlier
 from sweeper.yaml_file import parse_mapping
 
 SHOW_SECONDS = 0.5
-POLL_SECONDS = 0.05
 INTERRUPTED = "interrupted"
 MOST_CLUSTERS = 3  # Rays that a run starts, or joins, when the one before has died
 SELECTED = "one trial, selected privately"
@@ -200,11 +199,8 @@ class SweepRun:
         self._recorder.write_front_now_and_then()
 
     def _run_trials(self) -> Outcome:
-        """Run the trials, wait for their second prices, and score the front on the test split."""
+        """Run the trials, and score the front on the test split."""
         outcome = self._selected or self._train_on_ray()
-        while self._recorder.waiting and not self._interruption.requested:
-            time.sleep(POLL_SECONDS)
-            self._between()
         given = self._spec, self._data, self._folder, self._recorder
         self._troubles += score_front(*given, is_over=self._tests_are_over)
         return Outcome(True, INTERRUPTED) if self._interruption.requested else outcome
@@ -236,7 +232,6 @@ class SweepRun:
 
     def _between(self) -> str | None:
         """What the driver does between two events; a text ends the run."""
-        self._recorder.settle()
         now = time.monotonic()
         if now - self._shown_at <= SHOW_SECONDS:
             return None
@@ -259,7 +254,6 @@ class SweepRun:
         """Write everything that there is, after an interruption or an error too."""
         folder, recorder, cut = self._folder, self._recorder, status is TrialStatus.INTERRUPTED
         try:
-            recorder.settle(all_=True)
             recorder.close()
             front = recorder.front(tight=not cut)
             self._attempt(lambda: front.write(folder.front))

@@ -21,6 +21,7 @@ from clipless.checkpoint import load_state
 from clipless.datasets import Dataset, Split
 from clipless.network import Network
 from clipless.plan import Plan
+from clipless.privacy.accounting import Claim
 from clipless.privacy.randomness import RandomSource
 from clipless.training import Epoch
 from sweeper.building import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
@@ -130,10 +131,11 @@ class TrialRun:
         return self._repeats[0].plan
 
     def plan_row(self) -> dict[str, Any]:
-        """Return the plan, with the upper bound of epsilon after each epoch, and the steps that were kept of it."""
+        """Return the plan, with what each epoch costs, and the steps that were kept of it."""
         plan = self.plan.to_json() | {
             "secure_generator": self._source is None or self._source.secure,
             "epsilon_curve": self.plan.epsilon_curve(),
+            "accountants": _by_accountant(self.plan.claims()),
             "repeats": len(self._repeats),
         }
         kept = sum(steps_by(plan, held) for repeat in self._repeats if (held := repeat.held()))
@@ -211,6 +213,12 @@ class TrialRun:
 def seed_of(seed: int, repeat: int) -> int:
     """Return the seed of a repeat's initial weights: 32 bits, all that torch uses; the first repeat has the trial's."""
     return seed if repeat == 0 else int(np.random.SeedSequence([seed, repeat]).generate_state(1)[0])
+
+
+def _by_accountant(claims: Sequence[Claim]) -> dict[str, list[float]]:
+    """Return the bounds of each accountant, epoch by epoch; without RDP's where it has none."""
+    rdp = [one.rdp for one in claims if one.rdp is not None]
+    return {"pld": [one.pld for one in claims], **({"rdp": rdp} if rdp else {})}
 
 
 def _by_name(found: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:

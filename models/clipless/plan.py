@@ -21,7 +21,7 @@ from clipless.inspection import check_rows_apart, check_trainable
 from clipless.losses import Loss, loss_lipschitz
 from clipless.methods import Method
 from clipless.network import Network
-from clipless.privacy.accounting import pld_curve, rdp_curve
+from clipless.privacy.accounting import Claim, claims
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.events import PoissonGaussian, Relation
@@ -152,14 +152,14 @@ class Plan:
             relation=self.relation,
         )
 
-    def epsilon_curve(self) -> list[float]:
-        """Upper bound of epsilon after each epoch, each fixed in advance; known before the first step.
+    def claims(self) -> tuple[Claim, ...]:
+        """Return the price of the first epoch, of the first two and so on, each number of epochs fixed in advance."""
+        steps = tuple(self.event(epoch + 1).steps for epoch in range(self.epochs))
+        return claims(self.event(), steps, self.delta)
 
-        From RDP, which costs milliseconds; under replace-one, which RDP cannot price, from PLD.
-        """
-        steps = [self.event(epoch + 1).steps for epoch in range(self.epochs)]
-        curve = rdp_curve if self.relation is Relation.ADD_OR_REMOVE_ONE else pld_curve
-        return list(curve(self.event(), steps, self.delta))
+    def epsilon_curve(self) -> list[float]:
+        """Return the claimed epsilon after each epoch; known before the first step."""
+        return [one.epsilon for one in self.claims()]
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""

@@ -60,6 +60,7 @@ def plan_json(event):
         "event": event.to_json(),
         "repeats": 1,
         "epsilon_curve": [0.1 * epoch for epoch in range(1, 11)],
+        "accountants": {"pld": [0.1 * epoch for epoch in range(1, 11)]},
     }
 
 

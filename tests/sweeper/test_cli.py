@@ -176,7 +176,7 @@ def test_check_plans_and_trains_nothing(call, spec_file, tmp_path, monkeypatch):
     assert out.count("layers.2.weight") == out.count("layers.4.weight") == 2
     assert out.count("sensitivity") >= 2
     assert out.count("noise / gradient") == 2
-    assert "upper bounds along the way: epoch 1: " in out
+    assert "on the way: epoch 1: " in out
     assert "Everything the sweep releases: about epsilon " in out
     assert [p.name for p in tmp_path.iterdir()] == ["small.yaml"]
 

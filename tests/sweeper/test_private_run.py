@@ -20,7 +20,7 @@ from clipless.privacy.accounting import selection_epsilon
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
-from sweeper import candidates, cluster, private_run, repricing, runner, sweep_run
+from sweeper import candidates, cluster, private_run, runner, sweep_run
 from sweeper.building import build_loss, build_model
 from sweeper.candidates import Candidate
 from sweeper.claims import Claim
@@ -81,7 +81,9 @@ def data():
 @pytest.fixture(scope="module")
 def plan(data):
     made = first_plan(Spec.from_mapping(SPEC), data)
-    return made.to_json() | {"secure_generator": True, "epsilon_curve": made.epsilon_curve(), "repeats": 1}
+    curve = made.epsilon_curve()
+    priced = {"epsilon_curve": curve, "accountants": {"pld": curve}}
+    return made.to_json() | priced | {"secure_generator": True, "repeats": 1}
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +96,8 @@ def weights(data, tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch, plan):
-    """Second prices at once, and requests too."""
-    monkeypatch.setattr(repricing, "_curve", lambda *_: [0.9 * epsilon for epsilon in plan["epsilon_curve"]])
+def quick(monkeypatch):
+    """Requests at once."""
     monkeypatch.setattr(candidates, "LOOK_SECONDS", 0.0)
 
 

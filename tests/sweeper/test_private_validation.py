@@ -19,7 +19,6 @@ from clipless.datasets import Evaluation, Split, load
 from clipless.privacy.counts import scores_event
 from clipless.privacy.events import Relation
 from clipless.testing import RecordingSource
-from sweeper import repricing
 from sweeper.claims import Claim
 from sweeper.errors import SpecError
 from sweeper.front_scores import score_front
@@ -326,17 +325,15 @@ def price_of(releases, noise=SIGMA):
 
 
 @pytest.fixture
-def finished(digits, folder, monkeypatch):
+def finished(digits, folder):
     """A recorder that has taken a whole trial, with the run and what it told the tracker."""
     spec = spec_of()
-    monkeypatch.setattr(repricing, "_curve", lambda *_: trial(digits, spec, None).plan.epsilon_curve())
     tracker, source = Tracker(), RecordingSource(4)
     kept, run = recorder(spec, digits, folder, tracker), trial(digits, spec, source, folder)
     kept.on_start("t0001", {"proposal": {}})
     kept.on_plan("t0001", run.plan_row())
     take(kept, run.epoch_rows(), EPOCHS)
     kept.on_end("t0001", TrialStatus.COMPLETED, "", EPOCHS)
-    kept.settle(all_=True)
     yield spec, kept, tracker
     kept.close()
 

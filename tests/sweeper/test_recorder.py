@@ -1,16 +1,14 @@
 """What the driver writes down for every event of a trial, and in which order."""
 
 import errno
-import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from clipless.errors import AccountantsDisagreeError
 from clipless.privacy.events import PoissonGaussian
 from sweeper import recorder as module
-from sweeper import repricing, rows
+from sweeper import rows
 from sweeper.desk import Desk
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError
 from sweeper.front import read_front
@@ -44,29 +42,13 @@ class FakeTracker:
         return [call[1:] for call in self.calls if call[0] == name]
 
 
-@pytest.fixture
-def pld(monkeypatch):
-    """Second prices on demand: they arrive when ``open`` is set; ``error`` is raised instead of them."""
-    state = SimpleNamespace(open=threading.Event(), error=None)
-
-    def curve(*_key):
-        assert state.open.wait(30)
-        if state.error:
-            raise state.error
-        return PLD
-
-    monkeypatch.setattr(repricing, "_curve", curve)
-    yield state
-    state.open.set()
-
-
 def make_search(spec, folder=None):
     journal = None if folder is None else folder.proposals
     return Search(lambda _trial: {}, spec.objectives, sampler=Sampler.RANDOM, seed=0, journal=journal)
 
 
 @pytest.fixture
-def kept(content, claim, tmp_path, pld, request):
+def kept(content, claim, tmp_path, request):
     """A recorder with what it writes to: ``kept.recorder``, ``kept.folder``, ``kept.tracker``."""
     content["search"] = {"objectives": ["epsilon", "accuracy"], "trials": 1, **getattr(request, "param", {})}
     spec = Spec.from_mapping(content)
@@ -75,22 +57,22 @@ def kept(content, claim, tmp_path, pld, request):
     search = make_search(spec)
     made = Recorder(spec, folder, claim, tracker, search)
     yield SimpleNamespace(
-        recorder=made, folder=folder, tracker=tracker, path=tmp_path, pld=pld, search=search, spec=spec, claim=claim
+        recorder=made, folder=folder, tracker=tracker, path=tmp_path, search=search, spec=spec, claim=claim
     )
-    pld.open.set()
     made.close()
 
 
 @pytest.fixture
 def plan_row(plan_json):
-    return {"kind": "plan", "epoch": 0, "attempt": "a", "kept": 0, "plan": plan_json | {"epsilon_curve": RDP}}
+    priced = {"epsilon_curve": PLD, "accountants": {"rdp": RDP, "pld": PLD}}
+    return {"kind": "plan", "epoch": 0, "attempt": "a", "kept": 0, "plan": plan_json | priced}
 
 
 def epoch_row(kept, trial, epoch, accuracy, *, model=True):
     name = SweepFolder.model_name(trial, epoch)
     if model:
         (kept.path / name).write_bytes(b"weights")
-    values = {"epsilon": RDP[epoch - 1], "accuracy": accuracy}
+    values = {"epsilon": PLD[epoch - 1], "accuracy": accuracy}
     return {
         "kind": "epoch",
         "epoch": epoch,
@@ -104,13 +86,6 @@ def epoch_row(kept, trial, epoch, accuracy, *, model=True):
 def begin(kept, plan_row, trial="t0001"):
     kept.recorder.on_start(trial, {"trial": trial, "proposal": {}})
     assert kept.recorder.on_plan(trial, plan_row) is None
-
-
-def arrive(kept):
-    """Let the second prices arrive, and settle."""
-    kept.pld.open.set()
-    while kept.recorder.waiting:
-        kept.recorder.settle()
 
 
 def models(kept):
@@ -225,7 +200,6 @@ def test_a_scheduler_ends_trials_and_every_decision_is_written_down(kept, plan_r
 def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise(kept, plan_row):
     event, delta = PoissonGaussian.from_json(plan_row["plan"]["event"]), plan_row["plan"]["delta"]
     spec = kept.recorder._spec
-    kept.pld.open.set()  # nothing is left to wait for when a recorder closes
     exact = [price([event] * count, delta).epsilon for count in (1, 2)]
     for budget, room in ((0.99 * exact[0], 0), (exact[0], 1), (exact[1], 2)):
         folder = SweepFolder(kept.path / str(budget))
@@ -250,76 +224,23 @@ def test_without_a_scheduler_nothing_is_decided(kept, plan_row):
     assert kept.folder.decisions() == []
 
 
-def test_a_point_gets_its_second_price_when_it_arrives(kept, plan_row):
+def test_a_point_has_one_price_from_the_beginning_and_says_what_each_accountant_found(kept, plan_row):
     begin(kept, plan_row)
     kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
-    key = ("t0001", 1)
-    assert kept.recorder.waiting
-    assert kept.recorder.points[key].accountants == {"rdp": 1.0}
-    assert kept.folder.points()[key].values["epsilon"] == 1.0
-    assert kept.recorder.archive.points == ()
-    arrive(kept)
-    assert kept.folder.points()[key].accountants == {"rdp": 1.0, "pld": 0.9}
-    assert kept.recorder.archive.points == (kept.folder.points()[key],)
+    point = kept.folder.points()["t0001", 1]
+    assert point.values["epsilon"] == 0.9
+    assert point.accountants == {"rdp": 1.0, "pld": 0.9}
+    assert kept.recorder.archive.points == (point,)
     assert kept.tracker.of("log")[1:] == [
         ("t0001", 1, {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9})
     ]
 
 
-def test_an_interrupted_sweep_keeps_the_first_price_of_what_is_not_there(kept, plan_row):
-    begin(kept, plan_row)
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
-    kept.recorder.settle(all_=True)
-    assert not kept.recorder.waiting
-    assert kept.recorder.points["t0001", 1].accountants == {"rdp": 1.0}
-    assert [point.key for point in kept.recorder.archive.points] == [("t0001", 1)]
-
-
-def test_an_interrupted_sweep_keeps_the_models_of_points_that_wait_for_their_price(kept, plan_row, monkeypatch):
-    """By its first price t0001 is behind t0002, by its second one it is not."""
-    monkeypatch.setattr(repricing.Repricer, "ready", lambda _, trial: trial == "t0002" or kept.pld.open.is_set())
-    monkeypatch.setattr(repricing.Repricer, "reprice", lambda _, point: priced(point, {"t0002": 0.95}))
-    search = make_search(kept.spec, kept.folder)
-    for _ in range(2):
-        search.ask()
-    first = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
-    begun = [*EVENTS[:3], ("on_plan", "t0002")]
-    play(kept, first, plan_row, [*begun, ("on_epoch", "t0002", 1, 0.6), ("on_epoch", "t0001", 1, 0.55)])
-    for trial in ("t0001", "t0002"):
-        first.on_end(trial, TrialStatus.INTERRUPTED, "interrupted", 1)
-    first.settle(all_=True)
-    assert {point.key for point in first.archive.points} == {("t0002", 1)}
-    kept.pld.open.set()
-    first.close()
-    second, _ = take_up(kept)
-    while second.waiting:
-        second.settle()
-    second.close()
-    front = {point.key: point.model for point in second.archive.points}
-    assert set(front) == {("t0001", 1), ("t0002", 1)}
-    assert models(kept) == ["t0001-1.safetensors", "t0002-1.safetensors"]
-    assert sorted(front.values()) == [f"models/{name}" for name in models(kept)]
-
-
-def priced(point, second):
-    pld = second.get(point.trial, 0.9)
-    return replace(point, values={**point.values, "epsilon": pld}, accountants={**point.accountants, "pld": pld})
-
-
-def test_under_replace_one_the_first_price_is_the_other_accountants(kept, plan_row):
-    plan_row["plan"] = plan_row["plan"] | {"relation": "replace-one"}
-    begin(kept, plan_row)
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
-    assert kept.recorder.points["t0001", 1].accountants == {"pld": 1.0}
-
-
 def test_only_models_of_the_front_are_kept(kept, plan_row):
-    kept.pld.open.set()
     for trial, accuracies in (("t0001", (0.5, 0.6, 0.7)), ("t0002", (0.55, 0.6, 0.65))):
         begin(kept, plan_row, trial)
         for epoch, accuracy in enumerate(accuracies, start=1):
             kept.recorder.on_epoch(trial, epoch_row(kept, trial, epoch, accuracy))
-            arrive(kept)
     assert models(kept) == [
         "t0001-2.safetensors",
         "t0001-3.safetensors",
@@ -335,32 +256,8 @@ def test_models_without_a_point_are_thrown_away_in_the_end(kept, plan_row):
     begin(kept, plan_row)
     kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
     epoch_row(kept, "t0001", 2, 0.6)
-    arrive(kept)
     kept.recorder.close()
     assert models(kept) == ["t0001-1.safetensors"]
-
-
-def test_points_of_accountants_that_disagree_are_withdrawn_and_the_trial_fails(kept, plan_row):
-    begin(kept, plan_row)
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
-    kept.pld.error = AccountantsDisagreeError("RDP below the optimistic PLD")
-    arrive(kept)
-    assert kept.recorder.points == {}
-    assert models(kept) == []
-    assert kept.folder.trials()["t0001"].status is TrialStatus.FAILED
-    with pytest.raises(AccountantsDisagreeError, match="optimistic"):
-        kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 2, 0.6))
-    assert kept.tracker.of("end_trial") == [], "the desk ends it"
-
-
-def test_a_completed_trial_whose_accountants_disagree_fails_afterwards(kept, plan_row):
-    begin(kept, plan_row)
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
-    kept.recorder.on_end("t0001", TrialStatus.COMPLETED, "", 1)
-    kept.pld.error = AccountantsDisagreeError("no")
-    arrive(kept)
-    assert kept.tracker.of("end_trial")[-1] == ("t0001", TrialStatus.FAILED, "no")
-    assert kept.recorder.front().points == ()
 
 
 def test_the_front_is_written_now_and_then(kept, plan_row):
@@ -424,7 +321,6 @@ def test_runs_are_noted_when_the_store_has_made_them(kept, plan_row):
 def test_test_numbers_are_added_to_a_point(kept, plan_row):
     begin(kept, plan_row)
     kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
-    arrive(kept)
     (point,) = kept.recorder.archive.points
     kept.recorder.add_test(point, {"accuracy": 0.4})
     assert kept.folder.points() == {point.key: replace(point, test={"accuracy": 0.4})}
@@ -475,9 +371,9 @@ def decided(recorder, events):
     decisions = []
     for name, trial, *rest in events:
         if name == "on_plan":
-            recorder._scheduler.begin(trial, RDP)
+            recorder._scheduler.begin(trial, PLD)
         if name == "on_epoch":
-            values = {"epsilon": RDP[rest[0] - 1], "accuracy": rest[1]}
+            values = {"epsilon": PLD[rest[0] - 1], "accuracy": rest[1]}
             decisions.append(recorder._scheduler.judge(Point(trial=trial, epoch=rest[0], values=values)))
     return decisions
 
@@ -509,7 +405,6 @@ def test_a_driver_killed_after_any_event_is_taken_up_where_it_was(kept, plan_row
         drawn = 5 * max((event[2] for event in EVENTS[:killed_after] if event[:2] == ("on_epoch", trial)), default=0)
         assert entry.steps is not None
         assert drawn <= entry.steps <= max(15, drawn + 5)
-    kept.pld.open.set()
     for each in (first, second):
         each.close()
 
@@ -528,7 +423,6 @@ def test_a_trial_that_was_to_end_when_the_driver_died_is_ended(kept, plan_row):
     assert second.trials["t0003"].reason.startswith("rank 3 of 3 at the rung of epoch 1")
     assert taken.open == {}
     assert len(second._tracker.of("end_trial")) == 3
-    kept.pld.open.set()
     for each in (first, second):
         each.close()
 
@@ -546,7 +440,6 @@ def test_after_a_kill_trials_are_in_the_brackets_they_were_in(kept, plan_row):
     second, _ = take_up(kept)
     to_come = [("on_epoch", "t0001", 1, 0.5), ("on_epoch", "t0002", 2, 0.9), ("on_epoch", "t0003", 2, 0.86)]
     assert decided(second, to_come) == decided(first, to_come)
-    kept.pld.open.set()
     for each in (first, second):
         each.close()
 
@@ -565,7 +458,6 @@ def test_a_trial_that_ran_when_the_driver_died_is_charged_what_it_can_have_drawn
     assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [steps, 45]
     second.on_end("t0001", TrialStatus.COMPLETED, "", 10)
     assert [entry.steps for entry in Ledger(kept.folder.ledger).entries()] == [steps, 45]
-    kept.pld.open.set()
     for each in (first, second):
         each.close()
 
@@ -594,7 +486,6 @@ def test_a_trial_that_went_on_from_an_epoch_whose_row_was_lost_is_charged_that_e
     last.on_restart("t0001", 3)
     assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [50, 0, 40]
     assert Ledger(kept.folder.ledger).entries()[-1].steps == 5
-    kept.pld.open.set()
     for each in (first, last):
         each.close()
 
@@ -643,7 +534,6 @@ def test_an_interrupted_trial_is_neither_told_nor_forgotten(kept, plan_row):
     second.on_end("t0001", TrialStatus.FAILED, "no", 2)
     assert not state.exists()
     assert taken.open == {}
-    kept.pld.open.set()
     for each in (recorder, second):
         each.close()
 
@@ -654,7 +544,6 @@ def test_a_trial_whose_proposal_was_lost_has_failed_and_its_id_is_not_given_agai
     assert second.trials["t0007"].status is TrialStatus.FAILED
     assert second.trials["t0007"].reason == "its proposal was lost with the machine"
     assert taken.ask() == "t0008"
-    kept.pld.open.set()
     second.close()
 
 
@@ -672,7 +561,6 @@ def test_every_repeat_is_charged_and_its_deviation_tracked(kept, plan_row):
     kept.recorder.on_end("t0001", TrialStatus.STOPPED, "", 1)
     (entry,) = Ledger(kept.folder.ledger).entries()
     assert (entry.event.steps, entry.steps) == (150, 15)
-    arrive(kept)
     ((_, _, metrics),) = [told for told in kept.tracker.of("log") if told[1] == 1]
     assert metrics["deviation/val/accuracy"] == pytest.approx(0.1)
     (point,) = kept.folder.points().values()

@@ -23,7 +23,7 @@ import yaml
 
 import clipless
 from clipless.privacy.accounting import claim
-from sweeper import engine, repricing, rows, sweep_run
+from sweeper import engine, rows, sweep_run
 from sweeper.cli import main
 from sweeper.driving import driving, is_driven
 from sweeper.engine import Outcome
@@ -86,13 +86,11 @@ def check_ended(folder, status):
     assert trained <= {entry.trial for entry in ledger.entries()}
     assert set(front.trials) == set(SweepFolder(folder).trials())
     assert "running" not in {trial.status for trial in front.trials.values()}
-    waiting = [p for p in front.points if p.model and len(p.accountants) == 1]  # for their second price
-    assert not waiting or status == "interrupted"
-    named = {Path(p.model).name for p in (*front.front_points, *waiting)}
+    named = {Path(p.model).name for p in front.front_points}
     assert {p.name for p in (folder / "models").iterdir()} == named
     for point in front.front_points:
         clipless.load(folder / point.model)
-    assert {p.model for p in front.points if p.key not in front.on_front and p not in waiting} <= {None}
+    assert {p.model for p in front.points if p.key not in front.on_front} <= {None}
     assert "<html" in (folder / "front.html").read_text(encoding="utf-8")
     assert not [p for p in folder.rglob("*") if p.suffix in (".tmp", ".partial")]
     if (folder / "mlflow.db").exists():
@@ -353,9 +351,9 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
 
 @pytest.mark.usefixtures("ray_running")
 def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
-    """The disk is full once both plans are in the ledger; Ctrl-C comes while second prices are awaited."""
-    full, asked, until = [False], [], time.monotonic() + 150
-    real_write, real_replace, real_curve = rows._write_at, Path.replace, repricing._curve
+    """The disk is full once both plans are in the ledger; Ctrl-C comes when both trials are done."""
+    full, asked = [False], []
+    real_write, real_replace = rows._write_at, Path.replace
 
     def write(handle, data, offset):
         if full[0]:
@@ -367,11 +365,6 @@ def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return real_replace(self, target)
 
-    def curve(*key):
-        while not asked and time.monotonic() < until:
-            time.sleep(0.02)
-        return real_curve(*key)
-
     def show(progress):
         begun = progress.done + sum(one.epochs > 0 for one in progress.running)
         full[0] = begun == 2 and progress.done < 2 and any(one.epoch for one in progress.running)
@@ -381,7 +374,6 @@ def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(rows, "_write_at", write)
     monkeypatch.setattr(Path, "replace", replace)
-    monkeypatch.setattr(repricing, "_curve", curve)
     monkeypatch.setattr(sweep_run, "SHOW_SECONDS", 0.0)
     ended = run_sweep(small(training={"epochs": 20}), Options(out=tmp_path, show=show))
     front, _ = check_ended(ended.sweep.directory, "interrupted")

@@ -14,9 +14,12 @@ from clipless.optimizers import SGD, Adam
 from clipless.privacy.accounting import claim
 from clipless.testing import SeededSource
 from sweeper.building import build_loss, build_model, build_optimizer, on_device
+from sweeper.card import make_card
 from sweeper.config import TrialConfig
 from sweeper.errors import SpecError
-from sweeper.records import Objective
+from sweeper.ledger import Ledger
+from sweeper.pricing import price
+from sweeper.records import Objective, Point, Trial
 from sweeper.store import SweepFolder
 from sweeper.training import TrialRun
 
@@ -101,11 +104,37 @@ def test_the_plan_comes_before_any_noise(digits):
     assert source.drawn == 0
     curve = run.plan.epsilon_curve()
     assert len(curve) == EPOCHS
-    more = {"secure_generator": False, "epsilon_curve": curve, "repeats": 1}
+    bounds = {"pld": [one.pld for one in run.plan.claims()], "rdp": [one.rdp for one in run.plan.claims()]}
+    more = {"secure_generator": False, "epsilon_curve": curve, "accountants": bounds, "repeats": 1}
     assert row["plan"] == run.plan.to_json() | more
+    assert [min(both) for both in zip(*bounds.values(), strict=True)] == curve
     assert row["kept"] == 0
     assert run.plan_row()["attempt"] != row["attempt"]
     assert row["plan"]["population"] == len(digits.train)
+
+
+def test_one_event_has_one_price_wherever_it_is_shown(digits, claim, tmp_path):
+    """A budget of 3 is asked for: the epochs, the plan, the ledger, the card and the claim say the same, at most 3."""
+    run, rows = trained(digits, source=SeededSource(0), privacy={"epsilon": 3.0, "noise_multiplier": None})
+    plan, values, ledger = run.plan_row()["plan"], rows[-1]["values"], Ledger(tmp_path / "ledger.jsonl")
+    ledger.open("t0003", run.plan.event())
+    answers = ledger.answers(1e-4)
+    point = Point(trial="t0003", epoch=EPOCHS, values=values)
+    kept = Trial(id="t0003", config={}, plan=plan)
+    facts = {"sweep": "s", "trial": kept, "point": point, "claim": claim, "ledger": answers, "attempts": ()}
+    card = make_card(**facts).to_json()["guarantee"]
+    everywhere = {
+        "epoch": values["epsilon"],
+        "plan": plan["epsilon_curve"][-1],
+        "check": run.plan.claims()[-1].epsilon,
+        "claim": price([run.plan.event()], 1e-4).epsilon,
+        "ledger": answers["winner"].epsilon,
+        "ledger, tight": ledger.answers(1e-4, tight=True)["everything"].epsilon,
+        "card, fixed in advance": card["fixed_in_advance"]["epsilon"],
+        "card, chosen afterwards": card["chosen_afterwards"]["epsilon"],
+    }
+    assert len(set(everywhere.values())) == 1, everywhere
+    assert 0.99 * 3.0 <= values["epsilon"] <= 3.0
 
 
 def test_the_plan_says_that_batches_and_noise_are_secure_unless_a_source_was_injected(digits):

@@ -7,12 +7,16 @@ cost ``T K``, and by Balle et al. (2020, arXiv 1905.09982, theorem 21), for ever
 
     epsilon(x) = (T K(x) - log delta - log x) / (x - 1) + log(1 - 1/x),
 
-which ``renyi.py`` minimises. A curve over steps is this for each number of steps: no approximation of its own.
+which ``renyi.py`` minimises.
 
-**PLD** (privacy loss distributions, Sommer et al. 2019), through dp_accounting. Losses live on a grid, and every
-pessimistic rounding raises epsilon. On a grid of 1/16 of one step's standard deviation, with noise multipliers .8 to 6,
-rates .01 to .2 and 100 to 5000 steps, epsilon is 0.01 to 0.04 % above its limit in 30 to 60 ms. A fixed grid of 1e-2
-was .01 to 130 % above, 1e-3 up to 3 %, 1e-4 up to .03 % in up to 1.3 s.
+**PLD** (privacy loss distributions, Sommer et al. 2019): dp_accounting prices one step. Losses live on a grid, and
+every pessimistic rounding raises epsilon. On a grid of 1/16 of one step's standard deviation, with noise multipliers .8
+to 6, rates .01 to .2 and 100 to 5000 steps, epsilon is 0.01 to 0.04 % above its limit. A fixed grid of 1e-2 was .01 to
+130 % above, 1e-3 up to 3 %, 1e-4 up to .03 % in up to 1.3 s. ``loss_grid.py`` composes the steps of one mechanism, in 1
+to 5 ms for each number of steps; dp_accounting composes different mechanisms.
+
+**One price**: the grid depends on noise, rate and relation alone, and a price on no other price asked for. So the plan,
+which asks for all epochs, the calibration, which asks for the last, and a card get one number for the same event.
 
 **Private selection** (Papernot and Steinke 2022, arXiv 2110.03620), through dp_accounting: its RDP at an order needs
 that of a candidate at two, so it is minimised over a set of orders. Up to an epsilon of 12 that is within 1 % of a far
@@ -26,7 +30,6 @@ No accountant object leaves this file: autodp's cannot be pickled, so state else
 
 import enum
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -100,25 +103,49 @@ def claim(event: Event, delta: float) -> Claim:
         AccountingError: delta is not in (0, 1).
         AccountantsDisagreeError: RDP fell below the optimistic PLD, or a bound fell below what an attack attains.
     """
+    found = _bounds(event, delta)
+    _cross_check(event, found)
+    return found
+
+
+@lru_cache(maxsize=64)
+def claims(event: PoissonGaussian, steps: tuple[int, ...], delta: float) -> tuple[Claim, ...]:
+    """Price the event run for each number of steps: each entry equals ``claim`` of that many steps alone.
+
+    The accountants are checked against each other and the attack at the largest number of steps.
+
+    Raises:
+        AccountingError: delta is not in (0, 1), or a number of steps is not an integer >= 0.
+        AccountantsDisagreeError: as ``claim``.
+    """
+    found = {count: _bounds(event.with_steps(count), delta) for count in steps}
+    if found:
+        most = max(found)
+        _cross_check(event.with_steps(most), found[most])
+    return tuple(found[count] for count in steps)
+
+
+def _bounds(event: Event, delta: float) -> Claim:
     pld = pld_epsilon(event, delta)
     rdp = rdp_epsilon(event, delta) if event.relation is Relation.ADD_OR_REMOVE_ONE else None
-    _cross_check(event, delta, rdp=rdp, pld=pld)
     return Claim(epsilon=pld if rdp is None else min(pld, rdp), delta=delta, rdp=rdp, pld=pld)
 
 
-def _cross_check(event: Event, delta: float, *, rdp: float | None, pld: float) -> None:
-    attacked = attack_epsilon(event, delta)
-    for name, bound in ((Accountant.PLD, pld), (Accountant.RDP, rdp)):
+def _cross_check(event: Event, found: Claim) -> None:
+    attacked = attack_epsilon(event, found.delta)
+    for name, bound in ((Accountant.PLD, found.pld), (Accountant.RDP, found.rdp)):
         if bound is not None and _below(bound, attacked):
             raise AccountantsDisagreeError(
-                f"{name} claims epsilon={bound:.6g} at delta={delta:g}, but an attack attains {attacked:.6g}: {event}"
+                f"{name} claims epsilon={bound:.6g} at delta={found.delta:g}, but an attack attains {attacked:.6g}: "
+                f"{event}"
             )
     # The optimistic estimate is below the pessimistic one: a bound above the latter needs no look at the former.
-    if rdp is not None and rdp < pld:
-        optimistic = pld_epsilon(event, delta, pessimistic=False)
-        if _below(rdp, optimistic):
+    if found.rdp is not None and found.rdp < found.pld:
+        optimistic = optimistic_epsilon(event, found.delta)
+        if _below(found.rdp, optimistic):
             raise AccountantsDisagreeError(
-                f"rdp claims epsilon={rdp:.6g} at delta={delta:g}, below the optimistic pld {optimistic:.6g}: {event}"
+                f"rdp claims epsilon={found.rdp:.6g} at delta={found.delta:g}, below the optimistic pld "
+                f"{optimistic:.6g}: {event}"
             )
 
 
@@ -143,15 +170,6 @@ def rdp_epsilon(event: Event, delta: float) -> float:
     return epsilon_of_cgf(
         lambda order: sum(part.steps * _cgf(order, part.noise_multiplier, part.sampling_rate) for part in parts), delta
     )
-
-
-def rdp_curve(event: PoissonGaussian, steps: Sequence[int], delta: float) -> list[float]:
-    """Return ``rdp_epsilon`` of the event run for each number of steps: equal to it, not an approximation.
-
-    Raises:
-        AccountingError: as ``rdp_epsilon``, or a number of steps is not an integer >= 0.
-    """
-    return [rdp_epsilon(event.with_steps(count), delta) for count in steps]
 
 
 @lru_cache(maxsize=2**16)
@@ -223,8 +241,54 @@ def _dp_event(part: PoissonGaussian) -> dp_event.DpEvent:
     return dp_event.SelfComposedDpEvent(step, part.steps)
 
 
-def pld_epsilon(event: Event, delta: float, *, interval: float | None = None, pessimistic: bool = True) -> float:
-    """Bound epsilon by privacy loss distributions, composed by dp_accounting.
+def pld_epsilon(event: Event, delta: float) -> float:
+    """Bound epsilon from above by privacy loss distributions.
+
+    Raises:
+        AccountingError: delta is not in (0, 1).
+    """
+    check_delta(delta)
+    parts = spending(event)
+    if not parts:
+        return 0.0
+    if hopeless(parts):
+        return math.inf
+    if len(parts) > 1:
+        return math.inf if _out_of_reach(event, delta) else composed_pld_epsilon(event, delta)
+    (part,) = parts
+    if part.steps > MOST_STEPS or not delta > delta_slack(part.steps):
+        return math.inf
+    grids = loss_grids(part.noise_multiplier, part.sampling_rate, part.relation)
+    return max(grid.epsilon(part.steps, delta) for grid in grids)
+
+
+@lru_cache(maxsize=64)
+def loss_grids(noise_multiplier: float, sampling_rate: float, relation: Relation) -> tuple[LossGrid, ...]:
+    """Return the losses of one step on a grid of its own, for each direction in which neighbours may differ."""
+    part = PoissonGaussian(noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, steps=1, relation=relation)
+    width = _interval([part], pessimistic=True)
+    return tuple(LossGrid.from_dots(*_dots(part, direction, width), width) for direction in _adjacencies(part))
+
+
+def optimistic_epsilon(event: Event, delta: float) -> float:
+    """Estimate epsilon from below by privacy loss distributions, every rounding downwards; for checks.
+
+    Raises:
+        AccountingError: delta is not in (0, 1).
+    """
+    check_delta(delta)
+    parts = spending(event)
+    if not parts or hopeless(parts):
+        return 0.0
+    if _out_of_reach(event, delta):
+        return attack_epsilon(event, delta)
+    return composed_pld_epsilon(event, delta, pessimistic=False)
+
+
+def composed_pld_epsilon(
+    event: Event, delta: float, *, interval: float | None = None, pessimistic: bool = True
+) -> float:
+    """Bound epsilon by privacy loss distributions that dp_accounting composes, of an event that costs something.
 
     Args:
         event: what was released.
@@ -233,17 +297,11 @@ def pld_epsilon(event: Event, delta: float, *, interval: float | None = None, pe
         pessimistic: round everything up (an upper bound); otherwise everything down (a lower bound, for checks).
 
     Raises:
-        AccountingError: delta is not in (0, 1), or interval is not a positive number.
+        AccountingError: interval is not a positive number.
     """
-    check_delta(delta)
-    _check_interval(interval)
+    if interval is not None and not 0.0 < interval < math.inf:
+        raise AccountingError(f"Expected 0 < interval < inf, got interval={interval!r}")
     parts = spending(event)
-    if not parts:
-        return 0.0
-    if hopeless(parts):
-        return math.inf if pessimistic else 0.0
-    if _out_of_reach(event, delta):
-        return math.inf if pessimistic else attack_epsilon(event, delta)
     usable = _usable_delta(delta, parts, pessimistic)
     if not usable > 0.0:
         return math.inf
@@ -359,43 +417,3 @@ def _loss_range(part: PoissonGaussian) -> float:
     """Return about how far losses spread in both directions, with outputs within ten deviations."""
     sigma = part.noise_multiplier
     return 2.0 * math.log1p(part.sampling_rate * math.expm1(0.5 / sigma**2 + 10.0 / sigma))
-
-
-def pld_curve(
-    event: PoissonGaussian, steps: Sequence[int], delta: float, *, interval: float | None = None
-) -> list[float]:
-    """Return pessimistic PLD bounds of the event run for each number of steps, far faster than one by one.
-
-    400 epochs of 60 steps take half a second. dp_accounting prices one step and ``LossGrid`` composes it: the same
-    numbers as from ``pld_epsilon`` at the same interval, where both truncate alike (to 1e-7).
-
-    Raises:
-        AccountingError: as ``pld_epsilon``, or a number of steps is not an integer >= 0.
-    """
-    check_delta(delta)
-    _check_interval(interval)
-    counts = sorted({event.with_steps(count).steps for count in steps} - {0})
-    once = spending(event.with_steps(1))
-    if not once:
-        return [0.0] * len(steps)
-    counts = [] if hopeless(once) else _affordable(event, counts, delta)
-    epsilons = {0: 0.0} | dict.fromkeys(counts, 0.0)
-    if counts:
-        part = once[0].with_steps(counts[-1])
-        width = _interval([part], pessimistic=True) if interval is None else interval
-        for direction in _adjacencies(part):
-            grid = LossGrid.from_dots(*_dots(part, direction, width), width)
-            for count, epsilon in zip(counts, grid.epsilons(counts, delta), strict=True):
-                epsilons[count] = max(epsilons[count], epsilon)
-    return [epsilons.get(count, math.inf) for count in steps]
-
-
-def _affordable(event: PoissonGaussian, counts: list[int], delta: float) -> list[int]:
-    """Return those out of increasing numbers of steps that have a finite PLD, as far as is known beforehand."""
-    beyond = bisect_left(counts, True, key=lambda count: _out_of_reach(event.with_steps(count), delta))
-    return counts[:beyond]
-
-
-def _check_interval(interval: float | None) -> None:
-    if interval is not None and not 0.0 < interval < math.inf:
-        raise AccountingError(f"Expected 0 < interval < inf, got interval={interval!r}")

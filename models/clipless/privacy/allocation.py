@@ -52,8 +52,3 @@ def noise_multipliers(
             total = sum(loads.values())
             return {name: noise_multiplier * sqrt(total / loads[name]) for name in names}
     assert_never(allocation)
-
-
-def composed_multiplier(multipliers: Mapping[str, float]) -> float:
-    """Return ``(sum_k sigma_k^-2)^-1/2``."""
-    return 1.0 / sqrt(sum(1.0 / sigma**2 for sigma in multipliers.values()))

@@ -27,11 +27,11 @@ the starts of all rows from one generator, so that a row more moves the others: 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from clipless.errors import AccountingError
-from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from clipless.privacy.events import PoissonGaussian, Relation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,28 +85,26 @@ def scores_event(noise_multiplier: float, releases: int, relation: Relation) -> 
     return PoissonGaussian(noise_multiplier=noise_multiplier, sampling_rate=1.0, steps=releases, relation=relation)
 
 
-def in_one_split(relation: Relation) -> bool:
+def in_one_split(events: Iterable[PoissonGaussian]) -> bool:
     """Whether neighbouring data sets differ in one split only; rows are assigned by a hash or a column of theirs."""
-    return relation is Relation.ADD_OR_REMOVE_ONE
+    return all(event.relation is Relation.ADD_OR_REMOVE_ONE for event in events)
 
 
-def epsilon_of_splits(splits: Iterable[Sequence[PoissonGaussian]], delta: float) -> float:
+def epsilon_of_splits(
+    splits: Iterable[Sequence[PoissonGaussian]], price: Callable[[Sequence[PoissonGaussian]], float], *, apart: bool
+) -> float:
     """Bound the epsilon of everything that was released of disjoint splits, each looked at after the others as well.
 
     Args:
         splits: what was spent on the rows of each split: training, validation, test; all under one relation.
-        delta: the probability the guarantee may fail with.
+        price: bounds the epsilon of the composition of events from above, all at one delta.
+        apart: whether each row is assigned to its split by a function of itself.
 
     Guarantees:
-        An upper bound for data sets that differ in one row, if every row is assigned to its split by a function of
-        itself, and noise and numbers of releases were fixed in advance.
-
-    Raises:
-        AccountingError: delta is not in (0, 1), nothing was spent, or two relations.
+        An upper bound for data sets that differ in one row, if noise and numbers of releases were fixed in advance; and
+        if, where the splits are not apart, the other rows stay in theirs.
     """
-    from clipless.privacy.accounting import claim  # seconds that whoever only names an event need not pay
-
     spent = [tuple(events) for events in splits if events]
-    both = Composed(tuple(event for events in spent for event in events))
-    parts = map(Composed, spent) if in_one_split(both.relation) else (both,)
-    return max(claim(part, delta).epsilon for part in parts)
+    every = tuple(event for events in spent for event in events)
+    alone = apart and in_one_split(every)
+    return max(map(price, spent if alone or not spent else [every]), default=0.0)

@@ -87,7 +87,9 @@ class PoissonGaussian:
         Raises:
             AccountingError: a key is missing, unknown, or holds a value no event can have.
         """
-        _expect_keys(record, "poisson-gaussian", {"noise_multiplier", "sampling_rate", "steps", "relation"})
+        keys = {"kind", "noise_multiplier", "sampling_rate", "steps", "relation"}
+        if not isinstance(record, Mapping) or record.get("kind") != "poisson-gaussian" or set(record) != keys:
+            raise AccountingError(f"Expected kind='poisson-gaussian' with exactly {sorted(keys)}, got {record!r}")
         noise = record["noise_multiplier"]
         return cls(
             noise_multiplier=math.inf if noise == "inf" else noise,
@@ -121,48 +123,12 @@ class Composed:
         """The relation that all events share."""
         return self.events[0].relation
 
-    def to_json(self) -> dict[str, Any]:
-        """Return strict JSON values."""
-        return {"kind": "composed", "events": [event.to_json() for event in self.events]}
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> "Composed":
-        """Read back what ``to_json`` wrote.
-
-        Raises:
-            AccountingError: a key is missing, unknown, or holds a value no event can have.
-        """
-        _expect_keys(record, "composed", {"events"})
-        if not isinstance(record["events"], list | tuple):
-            raise AccountingError(f"Expected events to be a list, got {record['events']!r}")
-        return cls(tuple(PoissonGaussian.from_json(event) for event in record["events"]))
-
 
 Event = PoissonGaussian | Composed
 
 
-def event_from_json(record: Mapping[str, Any]) -> Event:
-    """Read any event by its ``kind``.
-
-    Raises:
-        AccountingError: the kind is unknown, or the record does not fit it.
-    """
-    match record.get("kind") if isinstance(record, Mapping) else None:
-        case "poisson-gaussian":
-            return PoissonGaussian.from_json(record)
-        case "composed":
-            return Composed.from_json(record)
-        case kind:
-            raise AccountingError(f"Expected an event of kind poisson-gaussian or composed, got kind={kind!r}")
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _expect_keys(record: Mapping[str, Any], kind: str, keys: set[str]) -> None:
-    if not isinstance(record, Mapping) or record.get("kind") != kind or set(record) != keys | {"kind"}:
-        raise AccountingError(f"Expected kind={kind!r} with exactly {sorted(keys)}, got {record!r}")
 
 
 def _relation(value: object) -> Relation:

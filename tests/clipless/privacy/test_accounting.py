@@ -16,9 +16,10 @@ from clipless.privacy.accounting import (
     Accountant,
     attack_epsilon,
     claim,
-    pld_curve,
+    claims,
+    composed_pld_epsilon,
+    optimistic_epsilon,
     pld_epsilon,
-    rdp_curve,
     rdp_epsilon,
 )
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
@@ -70,7 +71,7 @@ def test_rdp_reproduces_autodp_to_its_last_digits(spent, rdp):
     ],
 )
 def test_pld_reproduces_dp_accounting(spent, pld, digits):
-    fine = pld_epsilon(spent, DELTA, interval=1e-4)
+    fine = composed_pld_epsilon(spent, DELTA, interval=1e-4)
     assert round(fine, digits) == pld
     assert fine <= pld_epsilon(spent, DELTA) < fine * 1.0005
 
@@ -116,7 +117,7 @@ def test_without_sampling_pld_is_the_gaussian_mechanism_from_above(relation, mu,
     exact = gaussian_epsilon(mu * (1 if relation is ADD else 2), delta)
     for steps in (1, 500):
         spent = event(math.sqrt(steps) / mu, 1.0, steps, relation)
-        for ours in (pld_epsilon(spent, delta), *pld_curve(spent, [steps], delta)):
+        for ours in (pld_epsilon(spent, delta), composed_pld_epsilon(spent, delta)):
             assert exact <= ours <= exact * 1.005 + 1e-9
 
 
@@ -149,7 +150,7 @@ def test_composition_of_different_events_is_between_the_dearest_and_the_sum(rela
 def test_optimistic_pld_pld_and_rdp_come_in_this_order(noise_multiplier, sampling_rate, steps):
     spent = event(noise_multiplier, sampling_rate, steps)
     stated = claim(spent, DELTA)
-    optimistic = pld_epsilon(spent, DELTA, pessimistic=False)
+    optimistic = optimistic_epsilon(spent, DELTA)
     assert 0.95 * stated.pld < optimistic < stated.pld < stated.rdp
     assert attack_epsilon(spent, DELTA) < stated.pld
     assert stated.epsilon == stated.pld
@@ -199,53 +200,56 @@ def test_rdp_between_both_plds_is_claimed(monkeypatch):
 
 
 def test_the_optimistic_estimate_is_not_computed_where_it_cannot_matter(monkeypatch):
-    asked = []
-
-    def spy(*args, pessimistic=True):
-        asked.append(pessimistic)
-        return pld_epsilon(*args, pessimistic=pessimistic)
-
-    monkeypatch.setattr(accounting, "pld_epsilon", spy)
+    monkeypatch.setattr(accounting, "optimistic_epsilon", lambda *_: pytest.fail("computed"))
     claim(event(2.0, 0.05, 1000), DELTA)
-    assert asked == [True]
 
 
-# --- curves
+# --- one price, whoever asks
 
 
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize(("noise_multiplier", "sampling_rate"), [(0.8, 0.01), (3.0, 0.05), (6.0, 0.2), (1.0, 1.0)])
-def test_curves_are_the_single_prices(noise_multiplier, sampling_rate, relation):
-    spent, steps = event(noise_multiplier, sampling_rate, 1, relation), [100, 1, 0, 7, 100]
-    width = accounting._interval([spent.with_steps(100)], pessimistic=True)
-    for count, epsilon in zip(steps, pld_curve(spent, steps, DELTA), strict=True):
-        assert epsilon == pytest.approx(pld_epsilon(spent.with_steps(count), DELTA, interval=width), rel=1e-7, abs=1e-9)
-    if relation is ADD:
-        assert rdp_curve(spent, steps, DELTA) == [rdp_epsilon(spent.with_steps(count), DELTA) for count in steps]
+def test_the_claims_of_epochs_are_the_claims_of_each_alone_to_the_last_bit(noise_multiplier, sampling_rate, relation):
+    spent, steps = event(noise_multiplier, sampling_rate, 1, relation), (100, 1, 0, 7, 100, 2000)
+    together = claims(spent, steps, DELTA)
+    accounting.loss_grids.cache_clear()
+    assert together == tuple(claim(spent.with_steps(count), DELTA) for count in steps)
+    alone = claim(Composed((spent.with_steps(3), spent.with_steps(4))), DELTA)
+    assert alone == together[3]
 
 
-@pytest.mark.parametrize("curve", [rdp_curve, pld_curve])
-def test_curves_rise_and_refuse(curve):
-    epsilons = curve(event(2.0, 0.02, 1), range(0, 3000, 50), DELTA)
-    assert all(before < after for before, after in itertools.pairwise(epsilons))
-    assert curve(event(2.0, 0.02, 1), [], DELTA) == []
+@pytest.mark.parametrize("relation", Relation)
+@pytest.mark.parametrize(("noise_multiplier", "sampling_rate"), [(0.8, 0.01), (3.0, 0.05), (6.0, 0.2), (20.0, 1.0)])
+def test_our_composition_is_that_of_dp_accounting(noise_multiplier, sampling_rate, relation):
+    for steps in (1, 7, 100, 2000):
+        spent = event(noise_multiplier, sampling_rate, steps, relation)
+        width = accounting.loss_grids(noise_multiplier, sampling_rate, relation)[0].width
+        theirs = composed_pld_epsilon(spent, DELTA, interval=width)
+        assert pld_epsilon(spent, DELTA) == pytest.approx(theirs, rel=1e-7, abs=1e-9)
+
+
+def test_claims_rise_and_refuse():
+    rising = claims(event(2.0, 0.02, 1), tuple(range(0, 3000, 50)), DELTA)
+    assert all(before.pld < after.pld and before.rdp < after.rdp for before, after in itertools.pairwise(rising))
+    assert claims(event(2.0, 0.02, 1), (), DELTA) == ()
     for bad in (-1, 1.5, math.nan):
         with pytest.raises(AccountingError, match="steps"):
-            curve(event(2.0, 0.02, 1), [3, bad], DELTA)
+            claims(event(2.0, 0.02, 1), (3, bad), DELTA)
     with pytest.raises(AccountingError, match="delta"):
-        curve(event(2.0, 0.02, 1), [3], 0.0)
+        claims(event(2.0, 0.02, 1), (3,), 0.0)
 
 
-def test_curves_end_where_pld_ends():
+def test_claims_are_checked_where_most_is_spent(monkeypatch):
+    monkeypatch.setattr(accounting, "rdp_epsilon", lambda spent, _: 0.1 * spent.steps / 1000)
+    with pytest.raises(AccountantsDisagreeError, match="attack attains"):
+        claims(event(2.0, 0.05, 1), (1, 1000, 10), 1.1 * DELTA)
+
+
+def test_pld_ends_where_losses_overflow():
     spent = event(1.0, 0.5, 1)
-    near, far, farther = pld_curve(spent, [10, 20_000, 10**8], DELTA)
-    assert near == pytest.approx(pld_epsilon(spent.with_steps(10), DELTA), rel=1e-3)
-    assert far == farther == pld_epsilon(spent.with_steps(20_000), DELTA) == math.inf
-    assert pld_curve(event(0.01, 0.5, 1), [0, 1], DELTA) == [0.0, math.inf]
-    assert pld_curve(event(math.inf, 0.5, 1), [0, 1], DELTA) == [0.0, 0.0]
-    passing = pld_curve(spent, list(range(0, 6001, 400)), DELTA)
+    passing = [pld_epsilon(spent.with_steps(count), DELTA) for count in (0, *range(400, 6001, 400), 20_000, 10**8)]
     assert all(before <= after for before, after in itertools.pairwise(passing))
-    assert passing[-1] == math.inf
+    assert passing[-3:] == [math.inf] * 3
     assert all(math.isinf(after) for before, after in itertools.pairwise(passing) if math.isinf(before))
 
 
@@ -253,7 +257,8 @@ def best_seconds(work):
     """CPU seconds, so that a busy machine does not count."""
     seconds = []
     for _ in range(3):
-        accounting._cgf.cache_clear()
+        for cached in (accounting._cgf, accounting.loss_grids, claims):
+            cached.cache_clear()
         start = time.process_time()
         work()
         seconds.append(time.process_time() - start)
@@ -261,14 +266,9 @@ def best_seconds(work):
 
 
 @pytest.mark.parametrize(("noise_multiplier", "sampling_rate", "steps"), [(2.0, 1 / 60, 60), (6.0, 0.2, 5)])
-def test_an_rdp_curve_of_400_epochs_costs_a_tenth_of_a_second(noise_multiplier, sampling_rate, steps):
-    spent, epochs = event(noise_multiplier, sampling_rate, 1), [steps * epoch for epoch in range(1, 401)]
-    assert best_seconds(lambda: rdp_curve(spent, epochs, DELTA)) < 0.1
-
-
-def test_a_pld_curve_of_50_epochs_costs_no_more_than_a_few_single_prices():
-    spent, epochs = event(2.0, 1 / 60, 1), [60 * epoch for epoch in range(1, 51)]
-    assert best_seconds(lambda: pld_curve(spent, epochs, DELTA)) < 0.5
+def test_the_claims_of_50_epochs_cost_less_than_a_second(noise_multiplier, sampling_rate, steps):
+    spent, epochs = event(noise_multiplier, sampling_rate, 1), tuple(steps * epoch for epoch in range(1, 51))
+    assert best_seconds(lambda: claims(spent, epochs, DELTA)) < 0.7
 
 
 # --- laws
@@ -313,7 +313,7 @@ def test_what_releases_nothing_is_free(free, relation):
     stated = claim(event(*free, relation), DELTA)
     assert (stated.epsilon, stated.pld) == (0.0, 0.0)
     assert stated.rdp == (0.0 if relation is ADD else None)
-    assert pld_epsilon(event(*free, relation), DELTA, pessimistic=False) == 0.0
+    assert optimistic_epsilon(event(*free, relation), DELTA) == 0.0
 
 
 @pytest.mark.parametrize("relation", Relation)
@@ -322,7 +322,7 @@ def test_what_has_no_noise_to_speak_of_has_no_guarantee(noise_multiplier, relati
     bare = event(noise_multiplier, 0.5, 10, relation)
     for spent in (bare, Composed((event(5.0, 0.5, 10, relation), bare))):
         assert claim(spent, DELTA).epsilon == math.inf
-        assert pld_epsilon(spent, DELTA, pessimistic=False) == 0.0
+        assert optimistic_epsilon(spent, DELTA) == 0.0
 
 
 def test_noise_beyond_all_measure_is_priced_from_above():
@@ -338,7 +338,7 @@ def test_what_is_beyond_pld_is_left_to_rdp(relation):
     ]:
         stated = claim(spent, delta)
         assert stated.pld == math.inf
-        assert pld_epsilon(spent, delta, pessimistic=False) < math.inf
+        assert optimistic_epsilon(spent, delta) < math.inf
         if relation is ADD:
             assert stated.epsilon == stated.rdp < math.inf
             assert stated.accountant is Accountant.RDP
@@ -355,7 +355,7 @@ def test_extreme_rates_and_deltas_have_prices(sampling_rate, relation, delta):
 
 
 def test_an_optimistic_estimate_that_drifts_below_all_losses_is_nothing():
-    assert pld_epsilon(event(1.0, 0.5, 100), DELTA, interval=10.0, pessimistic=False) == 0.0
+    assert composed_pld_epsilon(event(1.0, 0.5, 100), DELTA, interval=10.0, pessimistic=False) == 0.0
 
 
 def test_rdp_refuses_replace_one_and_the_cross_check_is_absent():
@@ -368,7 +368,7 @@ def test_rdp_refuses_replace_one_and_the_cross_check_is_absent():
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, 1.5, math.nan, math.inf])
-@pytest.mark.parametrize("price", [claim, rdp_epsilon, pld_epsilon])
+@pytest.mark.parametrize("price", [claim, rdp_epsilon, pld_epsilon, optimistic_epsilon])
 def test_delta_is_a_probability(price, delta):
     for spent in (event(2.0, 0.1, 10), event(2.0, 0.1, 0)):
         with pytest.raises(AccountingError, match=r"Expected 0 < delta < 1, got delta="):
@@ -378,15 +378,12 @@ def test_delta_is_a_probability(price, delta):
 @pytest.mark.parametrize("interval", [0.0, -1e-3, math.nan, math.inf])
 def test_intervals_are_positive(interval):
     with pytest.raises(AccountingError, match="interval"):
-        pld_epsilon(event(2.0, 0.1, 10), DELTA, interval=interval)
-    with pytest.raises(AccountingError, match="interval"):
-        pld_curve(event(2.0, 0.1, 10), [3], DELTA, interval=interval)
+        composed_pld_epsilon(event(2.0, 0.1, 10), DELTA, interval=interval)
 
 
 @pytest.mark.parametrize("interval", [1e-3, 1e-2, 0.1, 1.0])
 def test_a_coarser_grid_is_a_higher_bound(interval):
     spent = event(3.0, 0.05, 200)
     finer = pld_epsilon(spent, DELTA)
-    assert pld_epsilon(spent, DELTA, interval=interval) > 0.999 * finer
-    assert pld_curve(spent, [200], DELTA, interval=interval)[0] > 0.999 * finer
-    assert pld_epsilon(spent, DELTA, interval=interval, pessimistic=False) < finer
+    assert composed_pld_epsilon(spent, DELTA, interval=interval) > 0.999 * finer
+    assert composed_pld_epsilon(spent, DELTA, interval=interval, pessimistic=False) < finer

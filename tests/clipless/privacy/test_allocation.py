@@ -9,12 +9,17 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from clipless import TauCCE, make_plan, zoo
-from clipless.privacy.allocation import NoiseAllocation, composed_multiplier, noise_multipliers
+from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 
 SENSITIVITIES = {"a": 11.3, "b": 4.0, "c": 0.7}
 SIZES = {"a": 144, "b": 18432, "c": 1280}
 PROBLEMS = st.lists(st.tuples(st.floats(1e-4, 1e4), st.integers(1, 10**7)), min_size=1, max_size=8)
 quick = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+
+
+def composed_multiplier(multipliers):
+    """(sum_k sigma_k^-2)^-1/2: Gaussian mechanisms side by side are one."""
+    return sum(sigma**-2 for sigma in multipliers.values()) ** -0.5
 
 
 def allocate(allocation, sensitivities=SENSITIVITIES, sizes=SIZES, sigma=1.0):

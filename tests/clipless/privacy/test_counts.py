@@ -119,22 +119,31 @@ def trained(relation=ADD):
     return PoissonGaussian(noise_multiplier=2.0, sampling_rate=0.05, steps=300, relation=relation)
 
 
+def claimed(events):
+    return claim(Composed(tuple(events)), DELTA).epsilon
+
+
 def test_splits_cost_the_dearest_of_them_when_a_row_is_in_one_only():
-    assert in_one_split(ADD)
     cheap, dear = scores_event(60.0, 10, ADD), scores_event(3.0, 10, ADD)
-    train = claim(trained(), DELTA).epsilon
-    assert epsilon_of_splits([[trained()], [cheap], []], DELTA) == train
-    assert epsilon_of_splits([[trained()], [cheap], [dear]], DELTA) == claim(dear, DELTA).epsilon > train
-    both = epsilon_of_splits([[trained(), trained()], [cheap]], DELTA)
-    assert both == claim(Composed((trained(), trained())), DELTA).epsilon
+    assert in_one_split([cheap, dear])
+    train = claimed([trained()])
+    assert epsilon_of_splits([[trained()], [cheap], []], claimed, apart=True) == train
+    assert epsilon_of_splits([[trained()], [cheap], [dear]], claimed, apart=True) == claimed([dear]) > train
+    both = epsilon_of_splits([[trained(), trained()], [cheap]], claimed, apart=True)
+    assert both == claimed([trained(), trained()])
+
+
+def test_splits_that_are_not_apart_cost_their_composition():
+    cheap = scores_event(60.0, 10, ADD)
+    assert epsilon_of_splits([[trained()], [cheap]], claimed, apart=False) == claimed([trained(), cheap])
 
 
 def test_replacing_a_row_can_reach_two_splits_and_costs_their_composition():
-    assert not in_one_split(REPLACE)
     scored = scores_event(20.0, 5, REPLACE)
-    together = epsilon_of_splits([[trained(REPLACE)], [scored]], DELTA)
-    assert together == claim(Composed((trained(REPLACE), scored)), DELTA).epsilon
-    assert together > max(claim(trained(REPLACE), DELTA).epsilon, claim(scored, DELTA).epsilon)
+    assert not in_one_split([scored])
+    together = epsilon_of_splits([[trained(REPLACE)], [scored]], claimed, apart=True)
+    assert together == claimed([trained(REPLACE), scored])
+    assert together > max(claimed([trained(REPLACE)]), claimed([scored]))
 
 
 @settings(max_examples=20, deadline=None, derandomize=True, database=None)
@@ -152,7 +161,8 @@ def test_the_relation_decides_how_many_splits_a_neighbour_reaches(rows, other):
 def test_a_neighbour_by_addition_sees_one_of_both_prices_and_not_their_sum():
     """One Gaussian release of each split, both seen: no neighbour is told apart better than the larger price says."""
     sigma_train, sigma_score = 1.5, 2.5
-    epsilon = epsilon_of_splits([[scores_event(sigma_train, 1, ADD)], [scores_event(sigma_score, 1, ADD)]], DELTA)
+    splits = [[scores_event(sigma_train, 1, ADD)], [scores_event(sigma_score, 1, ADD)]]
+    epsilon = epsilon_of_splits(splits, claimed, apart=True)
     for mu in (1 / sigma_train, 1 / sigma_score):  # the other split's release is the same on both sides
         exact = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
         assert exact <= DELTA
@@ -161,6 +171,5 @@ def test_a_neighbour_by_addition_sees_one_of_both_prices_and_not_their_sum():
     assert worse > 2 * DELTA
 
 
-def test_nothing_spent_has_no_price():
-    with pytest.raises(AccountingError, match="at least one event"):
-        epsilon_of_splits([[], []], DELTA)
+def test_nothing_spent_costs_nothing():
+    assert epsilon_of_splits([[], []], claimed, apart=True) == epsilon_of_splits([], claimed, apart=False) == 0.0
