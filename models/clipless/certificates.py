@@ -20,16 +20,18 @@ from copy import deepcopy
 from math import inf, isfinite, nan, prod, sqrt
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
-from clipless.bounds._rules import Signal, relative_error
+from clipless.bounds._rules import Signal, rounding
 from clipless.bounds.induced import Reach, follow
 from clipless.front import split_fixed_front
 from clipless.layers import ClipGradient, Dense, InputBall
 from clipless.network import Network
+from clipless.norms import LEAST, lengths_upper
 
 _CHUNK = 4096
+_LARGEST = torch.finfo(torch.float64).max
 
 
 @torch.no_grad()
@@ -68,14 +70,15 @@ def forward_error(model: Network, bounds: NetworkBounds) -> float:
         model: the network.
         bounds: its `measured_bounds`.
     """
-    error, waiting, shape = 0.0, 0.0, model.input_shape
+    error, shape = 0.0, model.input_shape
+    waiting: list[tuple[nn.Module, tuple[int, ...], tuple[int, ...]]] = []
     for (_, bound), layer in zip(bounds.layers, model.layers, strict=True):
-        waiting += relative_error(layer, shape, bound.output.shape)
-        shape = bound.output.shape
-        if isfinite(bound.output.norm):
+        waiting.append((layer, shape, bound.output.shape))
+        shape, norm = bound.output.shape, bound.output.norm
+        if isfinite(norm):
             own = inf if bound.error is None else bound.error
-            error = error * bound.input_gain + max(own, waiting * bound.output.norm)
-            waiting = 0.0
+            error = error * bound.input_gain + max(own, sum(rounding(*passed, norm) for passed in waiting))
+            waiting = []
     return error * (1.0 + bounds.slack) ** sum(bound.depth for _, bound in bounds.layers)
 
 
@@ -127,7 +130,8 @@ def certified_radii(
             inside = _radii(model, bounds, logits_BK, target_B, _reach(model, bounds, norm, len(model.layers) - 1))
             radii_B = torch.maximum(radii_B, torch.minimum(inside, _room(model.layers[0], inputs, norm)))
     finite_B = logits_BK.isfinite().all(dim=1)
-    return torch.where((radii_B > 0) & finite_B, radii_B, 0.0)
+    # What overflows is not infinite: no norm from above is 0.
+    return torch.where((radii_B > 0) & finite_B, radii_B.clamp(max=_LARGEST), 0.0)
 
 
 def decisions(logits_BK: Tensor) -> Tensor:
@@ -186,8 +190,8 @@ def certified_auroc(
     if pairs == 0:
         return [nan] * len(radii)
     gaps = [2.0 * reach * radius + error for radius in radii]
-    # searchsorted counts the negatives strictly below
-    counts = [int(torch.searchsorted(negative_N, positive_P - gap).sum()) for gap in gaps]
+    # searchsorted counts the negatives strictly below, and would find every one below a NaN
+    counts = [int(torch.searchsorted(negative_N, positive_P - gap).sum()) if gap < inf else 0 for gap in gaps]
     return [count / pairs for count in counts]
 
 
@@ -198,7 +202,7 @@ def _radii(model: Network, bounds: NetworkBounds, logits_BK: Tensor, target_B: T
     if logits_BK.shape[1] == 1:
         sign_B = target_B.double() * 2.0 - 1.0
         return (logits_BK[:, 0] * sign_B - error) / reach_KK[0, 0]
-    margins_BK = logits_BK.gather(1, target_B[:, None]) - logits_BK - sqrt(2.0) * error
+    margins_BK = (logits_BK.gather(1, target_B[:, None]) - logits_BK).clamp(max=_LARGEST) - sqrt(2.0) * error
     own_BK = torch.nn.functional.one_hot(target_B, logits_BK.shape[1]).bool()
     return (margins_BK / reach_KK[target_B]).masked_fill(own_BK, inf).amin(dim=1)
 
@@ -221,8 +225,7 @@ def _reach(model: Network, bounds: NetworkBounds, norm: float, count: int) -> Te
     else:
         weight_KI, reach = dense.weight.detach().double(), follow(every[first:-behind], signal, start)
     apart = weight_KI[None] if classes == 1 else weight_KI[:, None, :] - weight_KI[None, :, :]
-    found = reach.of_products(apart.cpu()) * (1.0 + bounds.slack)
-    return found.clamp(min=torch.finfo(torch.float64).tiny)
+    return (reach.of_products(apart.cpu()) * (1.0 + bounds.slack)).clamp(min=LEAST)
 
 
 def _room(ball: InputBall, inputs: Tensor, norm: float) -> Tensor:
@@ -250,6 +253,5 @@ def _pairwise_lipschitz(model: Network, bounds: NetworkBounds, logits_BK: Tensor
     if last is None:
         return largest
     weight = last.weight.detach().double()
-    apart = (weight[:, None, :] - weight[None, :, :]).norm(dim=2) * (1.0 + 1e-12)
-    pairwise = torch.minimum(largest, apart * bounds.lipschitz(skip_last=behind))
-    return pairwise.clamp(min=torch.finfo(torch.float64).tiny)
+    apart = lengths_upper(weight[:, None, :] - weight[None, :, :]) * (1.0 + bounds.slack)
+    return torch.minimum(largest, apart * bounds.lipschitz(skip_last=behind)).clamp(min=LEAST)

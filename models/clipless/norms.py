@@ -1,12 +1,19 @@
 """Operator norms from above, for certificates. Power iteration is a lower bound and never appears here.
 
+Entries are divided by a power of two first, so that no square overflows or underflows.
+
 Shape letters: I inputs or input channels, O outputs or output channels, H height, W width, F frequencies, G groups.
 """
+
+from math import frexp, inf, ldexp
 
 import torch
 from torch import Tensor
 
 Pair = tuple[int, int]
+
+LEAST: float = torch.finfo(torch.float64).tiny
+"""Smallest normal number. A product that rounds to less is replaced by it: rounding there is not relative."""
 
 
 def spectral_norm_upper(weight_OI: Tensor) -> float:
@@ -14,13 +21,13 @@ def spectral_norm_upper(weight_OI: Tensor) -> float:
 
     Largest eigenvalue of the smaller Gram matrix in float64.
     """
-    matrix = weight_OI.detach().double()
-    if not bool(matrix.isfinite().all()):
-        return float("inf")
+    matrix, scale = _scaled(weight_OI)
+    if not scale < inf:
+        return inf
     if matrix.shape[0] > matrix.shape[1]:
         matrix = matrix.mT
     largest: float = torch.linalg.eigvalsh(matrix @ matrix.mT)[-1].item()
-    return _rounded_up(max(largest, 0.0) ** 0.5, matrix.numel())
+    return _rounded_up(max(largest, 0.0) ** 0.5, matrix.numel(), scale)
 
 
 def conv2d_norm_upper(
@@ -43,9 +50,9 @@ def conv2d_norm_upper(
         groups: groups of channels that are convolved apart.
         circular: whether the map continues periodically, at stride 1.
     """
-    kernel = kernel_OIHW.detach().double()
-    if not bool(kernel.isfinite().all()):
-        return float("inf")
+    kernel, scale = _scaled(kernel_OIHW)
+    if not scale < inf:
+        return inf
     window = (kernel.shape[-2], kernel.shape[-1])
     overlaps = 1
     for k, s in zip(window, stride, strict=True):
@@ -53,15 +60,42 @@ def conv2d_norm_upper(
     kernel_GOIHW = kernel.unflatten(0, (groups, -1))
     reshaped: float = max(spectral_norm_upper(group.flatten(1)) for group in kernel_GOIHW) * overlaps**0.5
     if overlaps == 1 or (circular and any(k > n for n, k in zip(size, window, strict=True))):
-        return reshaped
+        return _rounded_up(reshaped, 0, scale)
     grid = list(size) if circular else [n + k - 1 for n, k in zip(size, window, strict=True)]
     response_FGOI = torch.fft.rfft2(kernel_GOIHW, s=grid).flatten(3).permute(3, 0, 1, 2)
     if response_FGOI.shape[2] > response_FGOI.shape[3]:
         response_FGOI = response_FGOI.mT
     gram_F = response_FGOI @ response_FGOI.mH
     largest: float = torch.linalg.eigvalsh(gram_F)[..., -1].amax().item()
-    return min(reshaped, _rounded_up(max(largest, 0.0) ** 0.5, kernel.numel()))
+    found = _rounded_up(max(largest, 0.0) ** 0.5, kernel.numel(), 1.0)
+    return _rounded_up(min(reshaped, found), 0, scale)
 
 
-def _rounded_up(norm: float, terms: int) -> float:
-    return float(norm * (1.0 + (terms + 64) * torch.finfo(torch.float64).eps) + torch.finfo(torch.float64).tiny)
+def lengths_upper(rows_MI: Tensor) -> Tensor:
+    """Upper bounds (M,) on the Euclidean norms of rows, rounding included; positive."""
+    rows, scale = _scaled(rows_MI)
+    lengths: Tensor = rows.norm(dim=-1) * (1.0 + _relative(rows.shape[-1])) * scale
+    return lengths.nan_to_num(nan=inf, posinf=inf).clamp(min=LEAST)
+
+
+def at_least_normal(bound: float) -> float:
+    """Return an upper bound that stays one if it was rounded down among the denormal numbers, or to 0."""
+    return max(bound, LEAST)
+
+
+def _scaled(weight: Tensor) -> tuple[Tensor, float]:
+    """Return the weight in float64 over a power of two, largest entry in [1, 2), and that power; inf if not finite."""
+    weight = weight.detach().double()
+    peak = float(weight.abs().max())
+    if not 0.0 < peak < inf:
+        return weight, 1.0 if peak == 0.0 else inf
+    scale = ldexp(1.0, frexp(peak)[1] - 1)
+    return weight / scale, scale
+
+
+def _relative(terms: int) -> float:
+    return (terms + 64) * torch.finfo(torch.float64).eps
+
+
+def _rounded_up(norm: float, terms: int, scale: float) -> float:
+    return float(norm * (1.0 + _relative(terms)) * scale + LEAST)

@@ -9,18 +9,22 @@ import torch
 from sklearn.datasets import load_digits
 
 from clipless import Network, TauBCE, TauCCE, evaluate, zoo
-from clipless.bounds import WeightNorms, bound_network
-from clipless.bounds.compose import composed_error
+from clipless.bounds import NetworkBounds, WeightNorms, bound_network
+from clipless.bounds._rules import LayerBound, Signal
+from clipless.bounds.compose import compose, composed_error
 from clipless.certificates import (
     certified_auroc,
     certified_radii,
+    certify,
+    decisions,
     float64_logits,
     forward_error,
     measured_bounds,
 )
 from clipless.datasets import Split
 from clipless.errors import InvalidBoundError
-from clipless.layers import ClipGradient, Dense, Flatten, GroupSort, InputBall, Residual
+from clipless.layers import ClipGradient, Dense, Flatten, GroupSort, InputBall, Residual, Softplus
+from clipless.norms import conv2d_norm_upper, lengths_upper, spectral_norm_upper
 from clipless.projections import SpectralBall
 
 RADIUS = 0.25
@@ -382,3 +386,102 @@ def test_clipped_cotangents_leave_the_pairwise_constants(trained):
     target = logits.argmax(dim=1)
     plain, same = (certified_radii(model, logits, target) for model in (trained, clipped))
     torch.testing.assert_close(plain, same, rtol=1e-6, atol=0)
+
+
+# --- the last bits: thresholds, underflow, overflow
+
+
+def test_softplus_has_no_step_that_its_constant_does_not_allow():
+    """Torch returns t itself above a threshold, by default 20, where log(1 + exp t) is 2e-9 more."""
+    layer = Softplus()
+    for start in (*range(-45, 50, 5), 19.0, 36.0, 40.0, 41.0):
+        t = torch.linspace(start - 1e-9, start + 1e-9, 2001, dtype=torch.float64)
+        y = layer(t)
+        exact = torch.where(t > 0, t, 0.0) + torch.log1p(torch.exp(-t.abs()))
+        torch.testing.assert_close(y, exact, rtol=4e-16, atol=0)
+        rounding = 4 * torch.finfo(torch.float64).eps * (1.0 + abs(start))
+        assert ((y[1:] - y[:-1]).abs() <= (t[1:] - t[:-1]) + rounding).all()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-9])
+def test_a_certified_decision_beside_a_threshold_of_softplus_stands(scale):
+    layers = [InputBall(30.0 / scale), Dense(1, 2), Softplus(), Dense(2, 1, bias=True, bias_norm=30.0)]
+    model = Network(layers, (1,))
+    with torch.no_grad():
+        layers[1].weight.fill_(scale)
+        layers[3].weight.copy_(torch.tensor([[1.0, -5e-11]]))
+        layers[3].bias.fill_(-20.0)
+    weight = layers[1].weight[0, 0].item()
+    x = torch.tensor([[20.0 / weight]], dtype=torch.float64)
+    radius = float(certify(model, x, torch.tensor([1])))
+    assert radius > 0
+    moved = x + radius * torch.linspace(-0.999, 0.999, 2001, dtype=torch.float64)[:, None]
+    assert (decisions(float64_logits(model, moved)) == 1).all()
+
+
+def chain(weights, radius=3e38, dtype=torch.float32):
+    model = Network([InputBall(radius), *(Dense(1, 1) for _ in weights)], (1,)).to(dtype)
+    with torch.no_grad():
+        for layer, weight in zip(model.layers[1:], weights, strict=True):
+            layer.weight.fill_(weight)
+    return model
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
+@pytest.mark.parametrize("weights", [[1e-45] * 8, [1e-45] * 7 + [1e-30], [1e-30] * 10 + [1e30] * 9, [0.0]])
+def test_constants_that_underflow_certify_nothing_beyond_the_border(weights, norm):
+    """The decision is another one at -x: no radius may reach further than x is from 0."""
+    model, x = chain(weights), torch.tensor([[1e38]], dtype=torch.float64)
+    assert 0.0 < measured_bounds(model).lipschitz() < torch.inf
+    assert certify(model, x, torch.tensor([1]), norm=norm).item() <= 1e38
+
+
+def test_a_product_that_underflows_on_the_way_is_no_small_constant():
+    bounds = measured_bounds(chain([1e-30] * 11 + [1e38] * 8, 1.0))
+    assert bounds.lipschitz() >= 0.999e-26  # 1e-30 in float32 is less
+    assert compose(bounds.layers).input_gain >= 0.999e-26
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_norms_survive_squares_that_underflow_or_overflow(size):
+    """Of a network in float64, whose weights may be of any size."""
+    weight = torch.tensor([[3.0, 4.0]], dtype=torch.float64) * size
+    assert spectral_norm_upper(weight) == pytest.approx(5 * size, rel=1e-12)
+    assert spectral_norm_upper(weight) >= 5 * size
+    kernel = weight[:, :, None, None].expand(1, 2, 2, 2)
+    assert conv2d_norm_upper(kernel, (4, 4), (1, 1)) == pytest.approx(
+        size * conv2d_norm_upper(kernel / size, (4, 4), (1, 1))
+    )
+    assert lengths_upper(weight).item() == pytest.approx(5 * size, rel=1e-12)
+    model = Network([InputBall(1.0), Dense(2, 2, SpectralBall(1.0))], (2,)).double()
+    with torch.no_grad():
+        model.layers[1].weight.copy_(torch.tensor([[3.0, 4.0], [0.0, 0.0]], dtype=torch.float64) * size)
+    x = torch.tensor([[0.3, 0.4]], dtype=torch.float64)
+    for norm in (1.0, 2.0, float("inf")):
+        assert certify(model, x, torch.tensor([0]), norm=norm).item() <= 0.5
+
+
+def test_no_radius_is_infinite():
+    model = chain([1e-45] * 4, 1.0)
+    for row in ([1e300], [1e308, -1e308]):
+        logits = torch.tensor([row], dtype=torch.float64)
+        network = model if logits.shape[1] == 1 else Network([InputBall(1.0), Dense(1, 2)], (1,))
+        target = torch.tensor([1 if logits.shape[1] == 1 else 0])
+        found = certified_radii(network, logits, target)
+        assert 0.0 < found.item() < torch.inf
+
+
+def test_an_error_that_has_no_bound_orders_no_pair():
+    """Signals whose squares may overflow have none: 0 x inf would otherwise be a gap of NaN, below which all lie."""
+    model = Network([InputBall(1e160), Dense(1, 1)], (1,))
+    logits, y = torch.tensor([[3.0], [1.0]], dtype=torch.float64), torch.tensor([1, 0])
+    assert forward_error(model, measured_bounds(model)) == torch.inf
+    assert certified_auroc(model, logits, y, [0.0, 0.1]) == [0.0, 0.0]
+    bounds = NetworkBounds((("0", LayerBound(output=Signal((1,), 1.0), input_gain=1e308, error=0.0)),) * 2, 1e-9)
+    assert certified_auroc(chain([1.0], 1.0), logits, y, [0.0], bounds=bounds) == [0.0]
+
+
+def test_what_underflows_in_a_forward_pass_counts_as_its_error():
+    """Far more than the smallest number: squares underflow below 1e-154."""
+    model = chain([1e-45] * 4, 1.0)
+    assert 1e-150 <= forward_error(model, measured_bounds(model)) <= 1e-130

@@ -82,6 +82,8 @@ class LayerBound:
                 )
 
 
+_SMALLEST, _LARGEST = 1e-130, 1e150  # sizes of signals between which no square of float64 underflows or overflows
+
 Rule = Callable[[Any, Signal, WeightNorms], LayerBound]
 R = TypeVar("R", bound=Rule)
 _RULES: dict[type[nn.Module], Rule] = {}
@@ -128,7 +130,18 @@ def bound_layer(layer: nn.Module, signal: Signal, weights: WeightNorms = WeightN
     if bound.error is not None:
         return bound
     largest = bound.output.norm if signal.norm == inf else max(bound.output.norm, bound.input_gain * signal.norm)
-    return replace(bound, error=relative_error(layer, signal.shape, bound.output.shape) * largest)
+    return replace(bound, error=rounding(layer, signal.shape, bound.output.shape, largest))
+
+
+def rounding(layer: nn.Module, entered: tuple[int, ...], left: tuple[int, ...], norm: float) -> float:
+    """Bound the rounding of one layer in a float64 forward pass that computes with signals of at most ``norm``.
+
+    Underflow is covered too: signals below 1e-130 are taken to be of that size, so that squares that underflow (below
+    1e-154) weigh far less than what is allowed for. Where squares could overflow there is no bound.
+    """
+    if not norm < _LARGEST:
+        return inf
+    return relative_error(layer, entered, left) * max(norm, _SMALLEST)
 
 
 def relative_error(layer: nn.Module, entered: tuple[int, ...], left: tuple[int, ...]) -> float:

@@ -10,6 +10,7 @@ from math import sqrt
 
 from clipless.bounds._rules import WeightNorms
 from clipless.layers import Conv1d, Conv2d, Dense
+from clipless.norms import spectral_norm_upper
 
 
 def bias_bounds(
@@ -20,6 +21,6 @@ def bias_bounds(
         return 0.0, {}
     largest = layer.bias_norm
     if weights is not WeightNorms.CONSTRAINED:
-        now = layer.bias.detach().double().norm().item()
+        now = spectral_norm_upper(layer.bias[None])
         largest = min(now, largest) if weights is WeightNorms.CURRENT else now
     return sqrt(positions) * largest, {"bias": sqrt(positions)}

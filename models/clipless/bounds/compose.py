@@ -11,6 +11,7 @@ from torch import nn
 
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_layer
 from clipless.errors import InvalidBoundError
+from clipless.norms import at_least_normal
 
 NamedBounds = tuple[tuple[str, LayerBound], ...]
 
@@ -45,7 +46,7 @@ def compose(bounds: Sequence[tuple[str, LayerBound]]) -> LayerBound:
             raise InvalidBoundError(f"Expected no clipping inside a block, got {name}; put it outside")
         for found, own in ((parameters, bound.parameter_gains), (normalised, bound.normalised_gains)):
             found.update({f"{name}.{parameter}": gain * value for parameter, value in own.items()})
-        gain *= bound.input_gain
+        gain = at_least_normal(gain * bound.input_gain)
     return LayerBound(
         output=bounds[-1][1].output,
         input_gain=gain,

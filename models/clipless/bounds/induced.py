@@ -55,6 +55,7 @@ from clipless.layers import (
     Tanh,
     Tokens,
 )
+from clipless.norms import LEAST, at_least_normal, lengths_upper
 
 Shape = tuple[int, ...]
 Gains = tuple[float, float]  # in l1 and in l-infinity
@@ -82,15 +83,16 @@ class Reach:
         """Return the bounds with what each says about the others."""
         one = min(self.one, elements * self.largest, sqrt(elements) * self.two)
         largest = min(self.largest, self.two, self.one)
-        two = min(self.two, sqrt(one * largest))
+        two = min(self.two, sqrt(one) * sqrt(largest))  # the product itself could underflow
         return Reach(min(one, sqrt(elements) * two), two, min(largest, two))
 
     def of_products(self, weight_MI: Tensor) -> Tensor:
         """Bound the M inner products of the rows of ``weight_MI`` with the difference, by Hoelder's inequality."""
         rounded = 1.0 + weight_MI.shape[-1] * torch.finfo(torch.float64).eps
-        weight = weight_MI.double()
-        by_norm = ((1.0, self.largest), (2.0, self.two), (inf, self.one))
-        return torch.stack([weight.norm(p, dim=-1) * reach * rounded for p, reach in by_norm]).amin(dim=0)
+        weight = weight_MI.double().abs()
+        sums, lengths, peaks = weight.sum(dim=-1), lengths_upper(weight), weight.amax(dim=-1)
+        by_norm = ((sums, self.largest), (lengths, self.two), (peaks, self.one))
+        return torch.stack([found.clamp(min=LEAST) * reach * rounded for found, reach in by_norm]).amin(dim=0)
 
 
 def follow(layers: Iterable[tuple[nn.Module, LayerBound]], signal: Signal, reach: Reach) -> Reach:
@@ -116,15 +118,16 @@ def induced_gains(layer: nn.Module, shape: Shape) -> Gains | None:
 
 
 def _through(layer: nn.Module, bound: LayerBound, signal: Signal, reach: Reach) -> Reach:
-    two = bound.input_gain * reach.two
+    two = at_least_normal(bound.input_gain) * reach.two
     if type(layer) is Residual:
         one, largest = _mixed(layer, signal, reach)
     else:
         gains = induced_gains(layer, signal.shape)
-        one, largest = (inf, inf) if gains is None else (gains[0] * reach.one, gains[1] * reach.largest)
+        factors = (inf, inf) if gains is None else map(at_least_normal, gains)
+        one, largest = (factor * norm for factor, norm in zip(factors, (reach.one, reach.largest), strict=True))
     found = Reach(one, two, largest).tightened(prod(bound.output.shape))
     rounded = _SLACK**bound.depth
-    return Reach(found.one * rounded, found.two * rounded, found.largest * rounded)
+    return Reach(*(at_least_normal(norm * rounded) for norm in (found.one, found.two, found.largest)))
 
 
 def _mixed(layer: Residual, signal: Signal, reach: Reach) -> tuple[float, float]:

@@ -12,6 +12,7 @@ import torch
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms
 from clipless.bounds.compose import bound_sequence
 from clipless.network import Network
+from clipless.norms import at_least_normal
 
 # What one layer's rounding may add, relative: sums of up to 1e6 terms in float32, of any size in float64.
 ROUNDING_SLACK: Mapping[torch.dtype, float] = {torch.float32: 1e-5, torch.float64: 1e-9}
@@ -37,10 +38,11 @@ class NetworkBounds:
         return Signal(last.shape, last.norm * (1.0 + self.slack) ** depth)
 
     def lipschitz(self, skip_last: int = 0) -> float:
-        """Lipschitz constant of the network without its last ``skip_last`` layers."""
+        """Lipschitz constant of the network without its last ``skip_last`` layers; positive, whatever underflows."""
         constant = 1.0
         for _, bound in self.layers[: len(self.layers) - skip_last]:
-            constant *= bound.input_gain * (1.0 + self.slack) ** bound.depth
+            gain = at_least_normal(bound.input_gain * (1.0 + self.slack) ** bound.depth)
+            constant = at_least_normal(constant * gain)
         return constant
 
     def sensitivities(self, cotangent_norm: float, *, normalised: bool = False) -> dict[str, float]:

@@ -9,7 +9,9 @@ A learned a may lie anywhere in [0, 1] during training, so that each factor take
 ``max(X, F)``, ``max(1, L)`` and 1. Its own gradient is ``<g, x - f(x)>``, at most ``(X + F) |g|``.
 """
 
-from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule, relative_error
+from math import inf
+
+from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule, rounding
 from clipless.bounds.compose import bound_sequence, compose
 from clipless.errors import InvalidBoundError
 from clipless.layers import Residual
@@ -36,7 +38,8 @@ def bound_residual(layer: Residual, signal: Signal, weights: WeightNorms) -> Lay
         parameter_gains=parameters,
         normalised_gains=normalised,
         depth=inside.depth + 1,
-        error=(inside.error or 0.0) + 2.0 * relative_error(layer, signal.shape, signal.shape) * (signal.norm + norm),
+        error=(inf if inside.error is None else inside.error)
+        + 2.0 * rounding(layer, signal.shape, signal.shape, signal.norm + norm),
     )
 
 
