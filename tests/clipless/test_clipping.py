@@ -108,6 +108,19 @@ def test_the_count_is_of_rows_at_most_at_the_norm():
     assert counted(torch.zeros(2, 1), cotangent[:2]) == 1.0
 
 
+@pytest.mark.parametrize("drawn", [0, 1, 4, 30])
+def test_the_denominator_of_the_count_is_the_expected_batch_size_whatever_was_drawn(drawn):
+    clip = ClipGradient(1.0)
+    norms = ClipNorms(Network([clip], (1,)), ADAPTIVE, steps=5, batch_size=10.0, count_std=2.0)
+    with norms.lowered(0):
+        if drawn:
+            clip(torch.zeros(drawn, 1, requires_grad=True)).backward(torch.full((drawn, 1), 0.5))
+        norms.count(drawn)
+    norms.advance(1.0)
+    below = (drawn / 2 + 2.0) / 10.0 + 0.5
+    assert norms.factor == pytest.approx(min(1.0, exp(-ADAPTIVE.rate * (below - ADAPTIVE.quantile))))
+
+
 def test_the_norm_follows_the_noisy_count():
     """The released count is the exact one plus the plan's noise, and the norm its function alone."""
     model, data, source = network(norm=1.1), rows(), RecordingSource()

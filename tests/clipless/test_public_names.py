@@ -3,11 +3,16 @@
 import importlib.util
 import subprocess
 import sys
+import textwrap
+from functools import partial
 
 import pytest
+import torch
 
 import clipless
-from clipless import bounds, datasets, layers, losses, projections, zoo
+from clipless import bounds, datasets, layers, losses, projections, training, zoo
+from clipless.privacy.accounting import claim
+from clipless.testing import SeededSource
 
 EXPORTED = {
     clipless: """Adam ClassWeighted CrammerSinger Epoch HKR KCosine KR MAE Method MulticlassHinge MultilabelBCE Network
@@ -24,6 +29,21 @@ EXPORTED = {
     zoo: """ACTIVATIONS ARCHITECTURES Architecture POOLINGS build convnet lenet mixer mlp patch_net resnet scattering vgg
     wide_resnet""",
 }
+
+
+def test_the_example_of_the_package_reads_nine_digits_of_ten_at_the_epsilon_that_it_asks_for(monkeypatch):
+    """The text of the docstring itself; batches and noise are seeded, and the median of three is taken."""
+    code = textwrap.dedent((clipless.__doc__ or "").split("::\n\n")[1].split("\n\nNames")[0])
+    accuracies = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        monkeypatch.setattr(training, "SecureSource", partial(SeededSource, seed))
+        names = {"clipless": clipless, "print": lambda *_: None}
+        exec(code, names)
+        accuracies.append(clipless.evaluate(names["model"], names["data"].validation)["accuracy"])
+        assert 0.99 * 3.0 <= names["epoch"].epsilon <= 3.0
+        assert names["epoch"].epsilon == claim(names["plan"].event(), 1e-4).epsilon
+    assert sorted(accuracies)[1] >= 0.9
 
 
 @pytest.mark.parametrize("package", EXPORTED, ids=lambda package: package.__name__)

@@ -140,6 +140,15 @@ def test_a_sum_is_of_the_drawn_rows(monkeypatch):
     torch.testing.assert_close(layer.mean, x[[3, 7]].mean(dim=0), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("drawn", [[], [3, 7], list(range(40))])
+def test_the_denominator_of_a_mean_is_the_expected_batch_size_whatever_was_drawn(drawn, monkeypatch):
+    """Noise over the drawn number of rows would tell that number: another mechanism than the one that is priced."""
+    x = rows((5,), 40)
+    monkeypatch.setattr(PoissonSampler, "batches", lambda _, steps: iter([torch.tensor(drawn).long().numpy()] * steps))
+    layer = settled(Standardise(5, 100.0, 1e-6), x, batch_size=8)
+    torch.testing.assert_close(layer.mean, x[drawn].sum(dim=0) / 8, rtol=1e-3, atol=1e-3)
+
+
 def test_micro_batches_do_not_matter():
     x = rows((6,), 37)
     whole, parts = (settled(Standardise(6, 2.0, 0.01), x, micro_batch_size=m) for m in (64, 5))
