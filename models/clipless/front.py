@@ -14,6 +14,7 @@ from torch import Tensor
 
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
+from clipless.exact_sums import padded
 from clipless.network import Network
 
 # Rows per forward pass.
@@ -63,7 +64,8 @@ def precompute(front: Network, split: Split) -> Split:
         return split
     features: Tensor | None = None
     for start in range(0, len(split), _CHUNK):
-        part = front(split.x[start : start + _CHUNK])
+        rows = split.x[start : start + _CHUNK]
+        part = front(padded(rows, _CHUNK))[: len(rows)]
         if features is None:
             features = part.new_empty((len(split), *part.shape[1:]))
         features[start : start + len(part)] = part

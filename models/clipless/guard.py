@@ -33,7 +33,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import sqrt
 from typing import Any
 
 import torch
@@ -103,12 +102,13 @@ class Guard:
             rounding_B: what rounding may add to the scaled contributions' norms.
         """
         norm_B = norm_B.double()
-        divisor_B = torch.ones_like(norm_B)
-        if self.normalise and input_norm_B is not None:
-            divisor_B = input_norm_B.double()
-        if self.bounds is not None:
-            self.bounds.append((norm_B / divisor_B, divisor_B))
         room_B = (self.sensitivity - torch.as_tensor(rounding_B)).clamp(min=0.0)
+        divisor_B = None if input_norm_B is None or not self.normalise else input_norm_B.double()
+        if self.bounds is not None:
+            by_B = torch.ones_like(norm_B) if divisor_B is None else divisor_B
+            self.bounds.append((norm_B / by_B, by_B))
+        if divisor_B is None:
+            return torch.where(norm_B.isfinite(), (room_B / norm_B).clamp(max=1.0), 0.0)
         scale_B = torch.minimum(room_B / norm_B, 1.0 / divisor_B)
         return torch.where(norm_B.isfinite() & divisor_B.isfinite(), scale_B, 0.0)
 
@@ -257,19 +257,13 @@ class _GuardedConv2d(torch.autograd.Function):
 
 def _linear_sum(guard: Guard, g: Tensor, x: Tensor) -> Tensor:
     """Give the guard of a linear map its sum; return the cotangents without the rows left out."""
-    cotangent_norm_B = row_norms(g).double()
+    digits, cotangent_norm_B = Digits(x), row_norms(g).double()
     step = outer_grid(guard.sensitivity, x[0].numel(), g[0].numel())
-    level_B = cotangent_norm_B / (step * sqrt(g[0].numel()))
-    if guard.normalise:
-        level_B = level_B / row_norms(x)
-    digits = Digits(x, level_B)
-    g = select_rows(digits.finite_B & cotangent_norm_B.isfinite(), g)
+    keep_B = digits.finite_B & cotangent_norm_B.isfinite()
+    g = select_rows(keep_B, g)
     input_norm_B = digits.norm_B * digits.step_B
-    scale_B = guard.scales(
-        torch.where(digits.finite_B, cotangent_norm_B * input_norm_B, float("inf")),
-        input_norm_B,
-        digits.rounding(step, g[0].numel()),
-    )
+    bound_B = torch.where(keep_B, cotangent_norm_B * input_norm_B, float("inf"))
+    scale_B = guard.scales(bound_B, input_norm_B, digits.rounding(step, g[0].numel()))
     guard.add(outer_sum(digits, g, scale_B, step, linear_product))
     return g
 
@@ -300,9 +294,7 @@ def _conv_part(ctx: Any, g: Tensor, x: Tensor, kernel: Pair, weights: Tensor) ->
     """Return the sum of some rows, and which of them are finite."""
     patch_entries = g[0, 0].numel() * kernel[0] * kernel[1] * x.shape[1]
     step = outer_grid(ctx.guard.sensitivity, g[0].numel(), patch_entries)
-    patch_norm_B = row_norms(x * weights).double()
-    level_B = torch.ones_like(patch_norm_B) if ctx.guard.normalise else patch_norm_B
-    digits = Digits(g, level_B * (ctx.scale / (step * sqrt(patch_entries))))
+    digits, patch_norm_B = Digits(g), row_norms(x * weights).double()
     keep_B = digits.finite_B & patch_norm_B.isfinite()
     bound_B = torch.where(keep_B, digits.norm_B * digits.step_B * patch_norm_B * ctx.scale, float("inf"))
     scale_B = ctx.guard.scales(bound_B, patch_norm_B, digits.rounding(step, patch_entries)) * ctx.scale

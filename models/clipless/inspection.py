@@ -1,7 +1,9 @@
 """Refuses, by name, what the guard cannot vouch for in a model or in the state of torch."""
 
+from collections.abc import Sequence
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from clipless.bounds import bound_network, bounded_types
@@ -56,43 +58,52 @@ def check_trainable(model: nn.Module, *, bounded: bool = True) -> Network:
     return model
 
 
-@torch.no_grad()
-def check_rows_apart(model: Network) -> None:
+def check_rows_apart(model: Network, batches: Sequence[int] = (3, 4)) -> None:
     """Refuse a network that mixes the rows of a batch, as one whose layers stand on the batch axis does.
 
+    With exact sums this is all that privacy asks of the arithmetic of a pass: whatever its precision, what is computed
+    for a row, forwards and backwards, may not depend in any bit on what other rows hold.
+
+    Args:
+        model: on the device, and under the settings of torch, that it is trained with.
+        batches: numbers of rows, for a kernel is chosen by the shape of a batch.
+
     Raises:
-        UnsupportedError: what other rows hold changes the output of a row.
+        UnsupportedError: what other rows hold changes the output of a row, or the gradient in it.
     """
     here = next(model.parameters(), torch.zeros(()))
     generator = torch.Generator().manual_seed(0)
-    for rows in (3, 4):
+    for rows in batches:
         x = torch.rand((rows, *model.input_shape), generator=generator).to(here)
         others = torch.full_like(x, float("nan"))
         others[0] = x[0]
-        before, after = model(x), model(others)
-        if len(before) != rows or not torch.equal(before[0], after[0]):
+        before, after = _passed(model, x), _passed(model, others)
+        if len(before[0]) != rows or not all(_same(a[0], b[0]) for a, b in zip(before, after, strict=True)):
             raise UnsupportedError("Expected a network that treats each row of a batch alone, got one that mixes rows")
 
 
+def _passed(model: Network, x: Tensor) -> tuple[Tensor, Tensor]:
+    x = x.requires_grad_()
+    with torch.enable_grad():
+        y = model(x)
+    (gradient,) = torch.autograd.grad(y.square().sum(), x, materialize_grads=True, allow_unused=True)
+    return y.detach(), gradient
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return bool(((a == b) | (a.isnan() & b.isnan())).all())
+
+
 def check_arithmetic(device: torch.device) -> None:
-    """Refuse arithmetic of lower precision than the rounding that the noise covers.
+    """Refuse autocast, under which the guard would take norms of rounded cotangents.
+
+    Matrix products and convolutions of lower precision (TF32, bfloat16) pass: see `check_rows_apart`.
 
     Raises:
-        UnsupportedError: autocast or TF32 is on, or matrix products are of lower precision.
+        UnsupportedError: autocast is on.
     """
     if torch.is_autocast_enabled(device.type):
         raise UnsupportedError("Expected autocast to be off in private training; leave the torch.autocast block")
-    if device.type == "cpu" and torch.get_float32_matmul_precision() != "highest":
-        raise UnsupportedError(
-            "Expected float32 matrix products of full precision in private training; call "
-            'torch.set_float32_matmul_precision("highest")'
-        )
-    tf32 = torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32
-    if device.type == "cuda" and tf32:
-        raise UnsupportedError(
-            "Expected TF32 to be off in private training; set torch.backends.cuda.matmul.allow_tf32 and "
-            "torch.backends.cudnn.allow_tf32 to False"
-        )
 
 
 def _check_layers(model: Network) -> None:

@@ -23,7 +23,7 @@ from clipless.exact_sums import check_rows, grid, padded
 from clipless.freezing import at_rest
 from clipless.front import precompute, split_fixed_front
 from clipless.guard import guarded
-from clipless.inspection import check_arithmetic, check_trainable
+from clipless.inspection import check_arithmetic, check_rows_apart, check_trainable
 from clipless.losses import Loss
 from clipless.methods import Method
 from clipless.network import Network
@@ -94,7 +94,7 @@ def fit(
 
     Raises:
         PlanError: the plan was made for something else.
-        UnsupportedError: the model cannot be guarded, or the arithmetic is of low precision.
+        UnsupportedError: the model cannot be guarded, or mixes rows; autocast is on.
 
     Guarantees:
         The private statistics of the model and its weights after every step are (epsilon, delta)-differentially
@@ -192,6 +192,7 @@ class PrivateTrainer:
         self._noise_stds_D, self._grids_D = torch.zeros_like(self._gradient_D), torch.ones_like(self._gradient_D)
         self._noise_stds = dict(zip(parameters, self._noise_stds_D.split(sizes), strict=True))
         self._grids = dict(zip(parameters, self._grids_D.split(sizes), strict=True))
+        self._prepared: tuple[Mapping[str, float], frozenset[str]] | None = None  # what the noise is scaled for
         self._optimizer = Descent(optimizer, parameters.values())
         self._steps, self._schedule, self._learning_rate = 0, schedule, optimizer.learning_rate
         self._average = None if averaging is None else MovingAverage(parameters.values(), averaging)
@@ -203,6 +204,8 @@ class PrivateTrainer:
 
     def epochs(self, checkpoint: str | os.PathLike[str] | None = None) -> Iterator[Epoch]:
         """Train, one epoch for each value asked for; show the one that the state held first."""
+        if self._plan.method is not Method.NON_PRIVATE:
+            check_rows_apart(self._trained, [self._micro_batch_size * self._copies])
         curve = self._plan.epsilon_curve()
         held = [self._epoch] if self._epoch else []
         for epoch in chain(held, range(self._epoch + 1, self._plan.epochs + 1)):
@@ -294,11 +297,13 @@ class PrivateTrainer:
 
     def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
         """Add noise in whole steps of the grid on which the sums lie: the result is a rounded Gaussian mechanism."""
-        stds = plan.noise_stds
-        for name in self._parameters:
-            step = 1.0 if name in resting else grid(plan.sensitivities[name])
-            self._noise_stds[name].fill_(0.0 if name in resting else stds[name] * self._copies / step)
-            self._grids[name].fill_(step)
+        if self._prepared != (plan.sensitivities, resting):
+            stds = plan.noise_stds
+            for name in self._parameters:
+                step = 1.0 if name in resting else grid(plan.sensitivities[name])
+                self._noise_stds[name].fill_(0.0 if name in resting else stds[name] * self._copies / step)
+                self._grids[name].fill_(step)
+            self._prepared = plan.sensitivities, resting
         noise_D = self._source.normal(self._gradient_D.numel(), self._gradient_D.device)
         self._gradient_D.addcmul_((noise_D * self._noise_stds_D).round_(), self._grids_D)
 

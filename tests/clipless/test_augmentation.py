@@ -1,6 +1,6 @@
 """Copies are flips and shifts of their own row, and together contribute no more than one row may."""
 
-from math import inf, nan
+from math import exp, inf, nan
 
 import pytest
 import torch
@@ -126,10 +126,13 @@ def test_one_copy_that_is_the_row_itself_changes_nothing(monkeypatch):
 
 @pytest.mark.parametrize("value", [None, nan])
 def test_the_copies_of_one_row_move_an_adaptive_count_by_at_most_a_half(value):
+    clipping = AdaptiveClipping(quantile=0.9, rate=0.1)
     model = network(clip=1e-6)  # every copy is above it
-    _, training = trainer(model, rows(value), BOTH, clipping=AdaptiveClipping())
+    plan, training = trainer(model, rows(value), BOTH, clipping=clipping)
+    training._clip_norms.factor, training._clip_norms._count_std = 0.5, 0.0
     training.step(torch.tensor([0]))
-    assert training._clip_norms._centred_count / BOTH.copies == -0.5
+    share = 0.5 - 0.5 / plan.batch_size
+    assert training._clip_norms.factor == pytest.approx(0.5 * exp(-clipping.rate * (share - clipping.quantile)))
 
 
 def test_a_fixed_front_is_not_computed_beforehand():

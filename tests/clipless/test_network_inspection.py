@@ -7,7 +7,7 @@ from torch.nn.modules import module as torch_module
 
 from clipless import Network, zoo
 from clipless.errors import InvalidBoundError, UnsupportedError
-from clipless.inspection import check_arithmetic, check_trainable
+from clipless.inspection import check_arithmetic, check_rows_apart, check_trainable
 from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -171,24 +171,35 @@ def test_autocast_is_refused():
     check_arithmetic(CPU)
 
 
-@pytest.fixture
-def without_tf32():
-    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [backend.allow_tf32 for backend in backends]
-    for backend in backends:
-        backend.allow_tf32 = False
-    yield
-    for backend, value in zip(backends, before, strict=True):
-        backend.allow_tf32 = value
+@pytest.mark.parametrize("precision", ["medium", "high", "highest"])
+@pytest.mark.parametrize("rows", [3, 70])
+def test_rows_stay_apart_in_passes_of_any_precision(precision, rows):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        check_rows_apart(network(), [rows])
+        check_arithmetic(CPU)
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
-@pytest.mark.usefixtures("without_tf32")
-@pytest.mark.parametrize("backend", [torch.backends.cuda.matmul, torch.backends.cudnn], ids=["matmul", "cudnn"])
-def test_tf32_is_refused_on_a_cuda_device(backend):
-    check_arithmetic(CUDA)
-    backend.allow_tf32 = True
-    with pytest.raises(UnsupportedError, match="Expected TF32 to be off"):
-        check_arithmetic(CUDA)
+class Mixing(torch.autograd.Function):
+    """Rows apart forwards, and mixed backwards."""
+
+    @staticmethod
+    def forward(_, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(_, g):
+        return g + g.sum(dim=0) * 1e-9
+
+
+def test_a_network_whose_gradients_mix_rows_is_refused(monkeypatch):
+    check_rows_apart(network())
+    monkeypatch.setattr(InputBall, "forward", lambda _, x: Mixing.apply(x * x))
+    with pytest.raises(UnsupportedError, match="mixes rows"):
+        check_rows_apart(network())
 
 
 def test_autocast_on_a_cuda_device_is_refused(monkeypatch):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from clipless.privacy.randomness import RandomSource
 
-_ROUNDING = 1e-6  # relative, of float32 normals
+_ROUNDING = 2.0**-40  # relative, of normals and deviations in double precision
 
 
 def counts_sensitivity(scores: int) -> float:

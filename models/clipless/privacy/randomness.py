@@ -4,8 +4,8 @@ Batch membership is as secret as the noise (Poisson subsampling amplifies only w
 both come from one keystream: AES-256 in counter mode under a key from the operating system, never stored or
 logged. Tests inject a generator of their own; a plan's card then says so.
 
-Normal samples are Box-Muller transforms of 53-bit uniforms in float64. Not covered: attacks on the
-floating-point representation of the noise (Mironov 2012).
+Normal samples are Box-Muller transforms of 53-bit uniforms in float64. What adds them to a sum rounds them to the grid
+of the sum, so that their last bits tell nothing of it (Mironov 2012).
 """
 
 import os

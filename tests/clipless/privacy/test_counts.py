@@ -116,7 +116,7 @@ def test_every_row_is_charged_every_time():
 def test_the_denominator_of_a_score_is_the_declared_number_of_rows_whatever_is_there(present):
     hits_BM = torch.ones(present, 1, dtype=torch.bool)
     (score,) = release_scores(hits_BM, 40, 1.0, SilentSource(1.0))
-    std = 0.5 * (1 + 1e-6)
+    std = 0.5 * (1 + 2.0**-40)
     assert score == pytest.approx(min(1.0, 0.5 + (present / 2 + std) / 40), rel=1e-9)
 
 

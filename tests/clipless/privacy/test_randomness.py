@@ -85,9 +85,9 @@ def test_normals_of_one_draw_are_uncorrelated_with_each_other_and_in_their_size(
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 1000])
-def test_as_many_float32_normals_come_as_were_asked_for(count):
+def test_as_many_float64_normals_come_as_were_asked_for(count):
     drawn = SecureSource().normal(count)
-    assert (drawn.shape, drawn.dtype) == ((count,), torch.float32)
+    assert (drawn.shape, drawn.dtype) == ((count,), torch.float64)
     assert drawn.isfinite().all()
 
 
