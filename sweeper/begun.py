@@ -70,7 +70,7 @@ def recorded_claim(folder: SweepFolder) -> Claim | None:
     Raises:
         RecordError: a file that cannot be read.
     """
-    content = folder.read_sweep().get("claim")
+    content = folder.read_sweep(secret=True).get("claim")  # public: it says nothing of a candidate
     if content is None:
         return read_front(folder.front).claim if folder.front.is_file() else None
     try:

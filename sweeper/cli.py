@@ -216,8 +216,10 @@ def replay(
     tracking: Annotated[str | None, typer.Option(help="Another MLflow tracking URI than the sweep's.")] = None,
 ) -> None:
     """Deliver the tracking rows that wait because the store was out of reach."""
+    from sweeper.store import check_may_be_seen
     from sweeper.tracking import SPOOL_NAME, replay_spool
 
+    check_may_be_seen(sweep)
     rows = replay_spool(sweep / SPOOL_NAME, tracking)
     typer.echo(f"{rows} rows delivered")
 

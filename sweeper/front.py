@@ -23,7 +23,7 @@ from sweeper.pareto import Box, box_from_json, front_mask, hypervolume
 from sweeper.pricing import Answer
 from sweeper.records import Objective, Point, Trial
 from sweeper.rows import read_object, replace_file, to_lines
-from sweeper.store import HIDDEN, point_to_json
+from sweeper.store import check_may_be_seen, point_to_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,8 +220,10 @@ def read_front(path: str | Path) -> Front:
     """Read ``front.json``, with the prices of the ledger beside it as it is now.
 
     Raises:
-        RecordError: missing, broken, or of another schema version; or a ledger that is ahead of it is broken.
+        RecordError: missing, broken, or of another schema version; a ledger of another length is broken; or it is of a
+            private selection that has not ended.
     """
+    check_may_be_seen(Path(path).parent)
     content = read_object(Path(path))
     version = content.get("schema_version")
     if version != SCHEMA_VERSION:
@@ -271,22 +273,22 @@ def up_to_date(front: Front, ledger: Path) -> Front:
 def newer_prices(ledger: Path, rows: int | None, delta: float) -> Mapping[str, Answer] | None:
     """Return the prices of a ledger as it is now, ``None`` if it is as far as a front says.
 
-    The ledger of a private selection that has not ended is nobody's to price.
-
     Args:
         ledger: the file; one that is gone has nothing newer.
         rows: of it that the front prices.
         delta: at which epsilon is stated.
 
     Raises:
-        RecordError: it is ahead, and broken.
+        RecordError: it is ahead, and broken; or it has lost rows, so that nobody knows the price.
     """
     try:
         status, found = ledger.stat(), ledger.read_bytes().count(b"\n")
     except OSError:
         return None
-    if found == rows or ledger.parent.name.startswith(HIDDEN):
+    if found == rows:
         return None
+    if rows is not None and found < rows:
+        raise RecordError(f"Expected at least {rows} rows in {ledger}, which the front prices, got {found}; restore it")
     return _prices(ledger, (status.st_mtime_ns, status.st_size, status.st_ino), delta)
 
 

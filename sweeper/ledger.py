@@ -209,6 +209,16 @@ class Ledger:
         """Whether a training of the trial was entered and not closed."""
         return any(entry.steps is None for entry in self._attempts(trial)[-1:])
 
+    def check_charged(self, trial: str) -> None:
+        """Refuse a ledger that has lost what a trial spent: nobody could say what the sweep costs.
+
+        Raises:
+            RecordError: the trial was never entered, nor stands for a private selection.
+        """
+        selected = self.selection is not None and not self.selection.broken
+        if not (selected or self._attempts(trial)):
+            raise RecordError(f"Expected what trial {trial} spent in {self._file.path}, got nothing; restore the file")
+
     def kept(self, trial: str) -> int:
         """Return the steps of earlier attempts that the last training of a trial goes on from."""
         return sum(entry.kept for entry in self._attempts(trial)[-1:])

@@ -20,7 +20,7 @@ from clipless.datasets import InputFormat, NewRows
 from sweeper.errors import RecordError
 from sweeper.inputs import read_input
 from sweeper.rows import read_object
-from sweeper.sweep import Sweep
+from sweeper.sweep import load
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +105,7 @@ def load_predictor(
     """
     path = Path(source)
     if (path / SWEEP_NAME).is_file():
-        sweep = Sweep(path)
+        sweep = load(path)
         picked = sweep.pick(max_epsilon, minimum)
         exploratory = bool(picked.card.to_json()["exploratory"])
         return Predictor(picked.model(), sweep.input_format(data_dir), exploratory)

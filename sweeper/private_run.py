@@ -1,6 +1,7 @@
 """Running a private selection: candidates behind a closed door, and what leaves through it at the end.
 
-Candidates run as a sweep of their own in a hidden folder that only its owner can read. What may happen to it:
+Candidates run as a sweep of their own in a hidden folder that only its owner can read, and that every command and the
+service refuse (``store.py``). It has no front: no price that is not known yet is written. What may happen to it:
 
 * the conditions of the price held: the winner's rows and models are written as an ordinary sweep with one trial, the
   folder is marked as decided, the winner moves out, and the rest is removed. After the mark nothing but that can
@@ -21,15 +22,17 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
+from sweeper.begun import recorded_claim
 from sweeper.candidates import Candidates, IndependentProposals, Train, Untracked
 from sweeper.claims import Claim
 from sweeper.driving import driving, is_driven, was_driven_here
 from sweeper.engine import Outcome
 from sweeper.errors import RecordError, one_line, public_line
-from sweeper.front import build_front, read_front
+from sweeper.front import build_front
 from sweeper.ledger import Ledger
 from sweeper.pareto import FrontArchive
 from sweeper.preview import first_plan, priced_terms
@@ -38,7 +41,7 @@ from sweeper.records import Point, Trial, TrialStatus
 from sweeper.rows import replace_file
 from sweeper.selection import PrivateSelection, Terms
 from sweeper.spec import Spec
-from sweeper.store import HIDDEN, SweepFolder, hidden_sweeps
+from sweeper.store import HIDDEN, SELECTING, SweepFolder, hidden_sweeps
 
 DECIDED = "decided"  # the mark of a folder whose winner is written
 WINNER = "winner"  # where, until it moves out
@@ -107,7 +110,8 @@ def select(
     )
     ledger = Ledger(hidden.ledger)
     ledger.select(replace(selection.terms, broken=(UNDECIDED,)))
-    _write_front(hidden, spec, claim, ledger)
+    content = hidden.read_sweep(secret=True)
+    hidden.write_sweep({**content, "claim": claim.to_json(), SELECTING: str(hidden.path.resolve())})
     candidates = Candidates(spec, data, hidden, claim, selection)
     try:
         outcome = candidates.train(train, interrupted)
@@ -125,9 +129,11 @@ def recover(hidden: SweepFolder) -> SweepFolder | None:
     """Make an ordinary sweep of a selection whose driver was killed; None where nothing had been trained.
 
     Raises:
-        RecordError: it is being driven, or cannot be read or written.
+        RecordError: it is being driven, cannot be read or written, or is a copy: what it is a copy of may still run, or
+            have released its winner at the price of nobody seeing the others.
     """
     with driving(hidden.path):
+        _check_place(hidden)
         if (hidden.path / DECIDED).exists():
             if (hidden.path / WINNER).exists():
                 return _release(hidden)
@@ -135,6 +141,18 @@ def recover(hidden: SweepFolder) -> SweepFolder | None:
             return _surrender(hidden, ())
         _remove(hidden.path)
         return None
+
+
+def _check_place(hidden: SweepFolder) -> None:
+    """Refuse a selection that is not where it was made; one that was killed before it had begun does not say."""
+    begun = (hidden.path / "sweep.json").exists()
+    place = hidden.read_sweep(secret=True).get(SELECTING) if begun else None
+    whole = hidden.path.resolve()
+    if not whole.name.startswith(HIDDEN) or place not in (None, str(whole)):
+        raise RecordError(
+            f"Expected a private selection where it was made, {place or HIDDEN + '...'}, got {hidden.path}, which may be a "
+            "copy; move it back, or remove it"
+        )
 
 
 def recover_all(parent: Path) -> tuple[str, ...]:
@@ -190,7 +208,7 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, spec: Spec, claim
     (made.path / "models").mkdir(parents=True)
     ledger = Ledger(made.ledger)
     ledger.select(terms)
-    made.write_sweep(hidden.read_sweep())
+    made.write_sweep(_unmarked(hidden))
     trial, points = None, []
     if best is not None:
         recorder = candidates.recorder
@@ -220,23 +238,26 @@ def _as_winner(point: Point, hidden: SweepFolder, made: SweepFolder, *, keep: bo
 def _release(hidden: SweepFolder) -> SweepFolder:
     """Move the winner out of a decided folder, and remove the rest."""
     winner = SweepFolder(hidden.path / WINNER)
-    folder = _moved(winner.path, hidden.path.parent, str(winner.read_sweep()["name"]))
+    folder = _moved(winner.path, hidden.path.parent, str(winner.read_sweep(secret=True)["name"]))
     _remove(hidden.path)
     return folder
 
 
 def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -> SweepFolder:
     """Make an ordinary sweep of everything, at the price of everything."""
-    ledger, content = Ledger(hidden.ledger), hidden.read_sweep()
+    ledger, content = Ledger(hidden.ledger), _unmarked(hidden)
     if ledger.selection is not None and broken:
         ledger.select(replace(ledger.selection, broken=broken))
     spec = Spec.from_mapping(content["spec"], str(content["source"]))
     for trial in hidden.trials().values():
         if trial.status in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED):
             hidden.save_trial(replace(trial, status=TrialStatus.FAILED, reason=CUT))
-    recorder = Recorder(
-        spec, hidden, read_front(hidden.front).claim, Untracked(), IndependentProposals(spec), rebooted=True
-    )
+    claim = recorded_claim(hidden)
+    if claim is None:
+        raise RecordError(
+            f"Expected the claim of a private selection in {hidden.path}/sweep.json, got none; restore it"
+        )
+    recorder = Recorder(spec, hidden, claim, Untracked(), IndependentProposals(spec), rebooted=True)
     try:
         kept = {point.key for point in recorder.archive.points}
         for point in [point for point in recorder.points.values() if point.model and point.key not in kept]:
@@ -249,6 +270,11 @@ def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -
         shutil.rmtree(hidden.path / name, ignore_errors=True)
     hidden.write_sweep({**content, "status": TrialStatus.INTERRUPTED.value, "reason": reason or CUT})
     return _moved(hidden.path, hidden.path.parent, spec.name)
+
+
+def _unmarked(hidden: SweepFolder) -> dict[str, Any]:
+    """Return ``sweep.json`` as it may be seen, once the selection has ended."""
+    return {key: value for key, value in hidden.read_sweep(secret=True).items() if key != SELECTING}
 
 
 def _moved(path: Path, parent: Path, name: str) -> SweepFolder:

@@ -98,6 +98,7 @@ class Recorder:
         for trial in self.trials.values():
             if trial.plan is None:
                 continue
+            self._ledger.check_charged(trial.id)
             if self._ledger.is_open(trial.id):
                 self._close_at(trial, self._most_epochs(trial, rebooted))
             if self._scheduler is not None:

@@ -76,7 +76,7 @@ def ask_to_stop(folder: Path, trial: str | None = None, *, driven: bool | None =
         RecordError: no driver, or no such trial that is running.
     """
     sweep = SweepFolder(folder)
-    content = sweep.read_sweep()
+    content = sweep.read_sweep(secret=True)  # nothing of it is told; to stop one gives its price up
     if not (is_driven(folder) if driven is None else driven):
         raise RecordError(f"Expected a sweep that runs on this machine, but no process drives {folder}")
     if trial is not None and selects_privately(content):

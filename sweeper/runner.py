@@ -25,7 +25,7 @@ from sweeper.progress import Progress
 from sweeper.records import TrialStatus
 from sweeper.requests import selects_privately
 from sweeper.spec import Spec
-from sweeper.store import HIDDEN, SweepFolder
+from sweeper.store import SweepFolder, is_secret
 from sweeper.sweep import Sweep
 from sweeper.sweep_run import Ended, Options, SweepRun, described, size_of, threads_of, trained
 from sweeper.trainable import CliplessTrial
@@ -188,9 +188,9 @@ def resume_sweep(directory: Path, options: Options | None = None, *, trials: int
         SpecError, clipless.errors.DataError: its data cannot be used any more.
     """
     folder = SweepFolder(directory)
-    before = folder.read_begun()
+    before = folder.read_begun(secret=True)
     spec = Spec.from_mapping(before["spec"], before["source"])
-    if selects_privately(before):
+    if selects_privately(before) or is_secret(folder.path):
         return _resume_selection(folder, spec, before, options or Options(), trials)
     options = _as_begun(options or Options(), before)
     if trials is not None:
@@ -214,18 +214,18 @@ def _resume_selection(
 ) -> Ended:
     """Conclude what a private selection left; the selection itself never goes on."""
     folder = SweepFolder(folder.path.resolve())
-    hidden, unfinished = folder.path.name.startswith(HIDDEN), (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
+    hidden, unfinished = is_secret(folder.path), (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
     if trials is not None or not (hidden or TrialStatus(before["status"]) in unfinished):
         raise RecordError(
             f"Expected a sweep that can go on, but {folder.path} selected privately, from a number of trials that was "
             "drawn once; start another sweep"
         )
     options = _as_begun(options, before)
-    data = clipless.datasets.load(**spec.data_options(options.data_dir))
-    claim = claim_as_begun(folder, spec, data, options.data_dir)
     left = recover(folder) if hidden else folder
     if left is None:
         raise RecordError(f"Expected a selection with a trial, but {folder.path} had begun none and is removed")
+    data = clipless.datasets.load(**spec.data_options(options.data_dir))
+    claim = claim_as_begun(left, spec, data, options.data_dir)
     with Interruption() as interruption:
         return _conclude(spec, options, data, claim, left, interruption)
 

@@ -2,15 +2,18 @@
 
 ``trials.jsonl`` and ``points.jsonl`` grow by one row per change, the last row of an id wins; ``decisions.jsonl`` by
 one row per decision; ``sweep.json`` and ``front.json`` are replaced whole. There is one writer, the driver; anybody may
-read at any time. Running trials keep their state under ``checkpoints``, from which they go on. Sweeps that select
-privately run in a hidden folder, which is nobody's to read. ``failures.jsonl`` holds whole errors, which may quote
-data, for the owner alone; everything else repeats what anybody may be told of them.
+read at any time. Running trials keep their state under ``checkpoints``, from which they go on. ``failures.jsonl`` holds
+whole errors, which may quote data, for the owner alone; everything else repeats what anybody may be told of them.
+
+A private selection runs in a hidden folder. Until it has ended, everything that reads the folder of a sweep refuses it
+here, by its name and by the mark in its ``sweep.json``, which copies of it carry too.
 """
 
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +25,7 @@ from sweeper.rows import RowFile, append_alone, read_object, replace_file, to_te
 
 OWNER_ALONE = 0o600  # permissions of files that may quote data
 HIDDEN = ".selecting-"  # how the names of folders begin in which a private selection runs
+SELECTING = "selecting"  # the mark of a private selection that has not ended: where its folder was made
 
 R = TypeVar("R", Trial, Point)
 _TRIAL = TypeAdapter(Trial)
@@ -165,25 +169,67 @@ class SweepFolder:
         """Replace ``sweep.json``."""
         replace_file(self.path / "sweep.json", to_text(content, indent=2) + "\n")
 
-    def read_sweep(self) -> dict[str, Any]:
+    def read_sweep(self, *, secret: bool = False) -> dict[str, Any]:
         """Return ``sweep.json``.
 
+        Args:
+            secret: of a private selection that has not ended too: for its driver, and for what ends it.
+
         Raises:
-            RecordError: it cannot be read.
+            RecordError: it cannot be read, or nobody may see the sweep yet.
         """
+        if not secret:
+            check_may_be_seen(self.path)
         return read_object(self.path / "sweep.json")
 
-    def read_begun(self) -> dict[str, Any]:
+    def read_begun(self, *, secret: bool = False) -> dict[str, Any]:
         """Return ``sweep.json`` of a sweep that is to go on, with the ``spec`` and its ``source``.
 
+        Args:
+            secret: as for `read_sweep`.
+
         Raises:
-            RecordError: it cannot be read, or has no spec.
+            RecordError: it cannot be read, has no spec, or nobody may see the sweep yet.
         """
-        content = self.read_sweep()
+        content = self.read_sweep(secret=secret)
         for key, kind in (("spec", dict), ("source", str)):
             if not isinstance(content.get(key), kind):
                 raise RecordError(f"Expected {key} in {self.path}/sweep.json, got none that can be used; restore it")
         return content
+
+
+def check_may_be_seen(folder: Path) -> None:
+    """Refuse the folder of a private selection that has not ended, whatever it is called, and what lies in it.
+
+    Raises:
+        RecordError: it is one.
+    """
+    if is_secret(folder):
+        raise RecordError(
+            f"Expected a sweep that may be seen, but {folder} is a private selection that has not ended, of which "
+            "nobody may see more than the winner; wait for its end, or, if its driver was killed, make an ordinary "
+            "sweep of it with: sweeper resume"
+        )
+
+
+def is_secret(folder: Path) -> bool:
+    """Whether a folder is that of a private selection that has not ended, a copy of one, or a folder in one."""
+    whole = folder.resolve()
+    if any(part.startswith(HIDDEN) for part in whole.parts):
+        return True
+    try:
+        status = (whole / "sweep.json").stat()
+    except OSError:
+        return False
+    return _is_marked(whole, (status.st_mtime_ns, status.st_size, status.st_ino))
+
+
+@lru_cache(maxsize=4096)
+def _is_marked(folder: Path, _version: tuple[int, ...]) -> bool:
+    try:
+        return SELECTING in read_object(folder / "sweep.json")
+    except RecordError:
+        return False
 
 
 def trials_of(rows: Iterable[Mapping[str, Any]], path: Path, first: int = 1) -> list[Trial]:
@@ -218,9 +264,9 @@ def _records(rows: Iterable[Mapping[str, Any]], adapter: TypeAdapter[R], path: P
 
 
 def list_sweeps(parent: str | Path) -> list[SweepFolder]:
-    """Return the sweeps in a folder, oldest first by name; hidden ones select privately and are nobody's to see."""
+    """Return the sweeps in a folder, oldest first by name, without private selections that have not ended."""
     found = sorted(Path(parent).glob("*/sweep.json"))
-    return [SweepFolder(file.parent) for file in found if not file.parent.name.startswith(HIDDEN)]
+    return [SweepFolder(file.parent) for file in found if not is_secret(file.parent)]
 
 
 def hidden_sweeps(parent: str | Path) -> list[SweepFolder]:

@@ -1,7 +1,7 @@
 """The sweeps that the service shows: their names, their folders, and when what can be shown of them changed.
 
 What is made from a sweep (bytes to send, parsed points) is made once for each version and shared by all requests. No
-name leads out of the folder in which sweeps live, and hidden folders are nobody's to see.
+name leads out of the folder in which sweeps live, or to a private selection that has not ended.
 """
 
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from sweeper.errors import UnknownSweepError
-from sweeper.store import SweepFolder
+from sweeper.store import SweepFolder, is_secret
 
 T = TypeVar("T")
 
@@ -54,10 +54,9 @@ class Catalog:
         self._lock = threading.Lock()
 
     def names(self) -> tuple[str, ...]:
-        """Return the folder names of the sweeps that have begun, newest first; hidden ones never."""
+        """Return the folder names of the sweeps that have begun, newest first; none that selects privately yet."""
         found = [file.parent.name for file in self.out.glob("*/sweep.json")]
-        shown = [name for name in found if _NAME.fullmatch(name) and not (self.out / name).is_symlink()]
-        return by_age(shown)
+        return by_age(name for name in found if _NAME.fullmatch(name) and self._is_shown(self.out / name))
 
     def folder(self, name: str) -> SweepFolder:
         """Return the folder of a sweep.
@@ -66,7 +65,7 @@ class Catalog:
             UnknownSweepError: no sweep of that name, or no name of one.
         """
         path = self.out / name if is_name(name) else None
-        if path is None or path.is_symlink() or not (path / "sweep.json").is_file():
+        if path is None or not (path / "sweep.json").is_file() or not self._is_shown(path):
             raise UnknownSweepError("Expected the name of a sweep, as the list of sweeps has it; got another one")
         return SweepFolder(path)
 
@@ -100,6 +99,10 @@ class Catalog:
                 slot.result = make(folder)
                 slot.version = version  # of before: what changed meanwhile is made again
             return cast("T", slot.result)
+
+    @staticmethod
+    def _is_shown(path: Path) -> bool:
+        return not (path.is_symlink() or is_secret(path))
 
     def _slot(self, key: Hashable) -> _Slot:
         """Return the place of a result; of too many, the one that was not asked for longest goes."""

@@ -244,10 +244,19 @@ def test_a_row_that_a_kill_has_torn_is_no_row(spent, tmp_path):
     assert read_front(tmp_path / "front.json").ledger == front.ledger
 
 
-def test_the_ledger_of_a_private_selection_that_runs_is_not_priced(spent, tmp_path):
-    front, _ = spent
+@pytest.mark.usefixtures("spent")
+def test_the_front_of_a_private_selection_that_runs_is_not_read(tmp_path):
     hidden = tmp_path / f"{HIDDEN}x"
     hidden.mkdir()
     for name in ("front.json", "ledger.jsonl"):
         (hidden / name).write_bytes((tmp_path / name).read_bytes())
-    assert read_front(hidden / "front.json").ledger == front.ledger
+    with pytest.raises(RecordError, match="nobody may see more than the winner"):
+        read_front(hidden / "front.json")
+
+
+@pytest.mark.usefixtures("spent")
+def test_a_ledger_that_has_lost_rows_is_not_priced(tmp_path):
+    """It would say less than what was spent, down to nothing at all."""
+    (tmp_path / "ledger.jsonl").write_text("")
+    with pytest.raises(RecordError, match=r"Expected at least 2 rows in .*ledger.jsonl, .* got 0; restore it"):
+        read_front(tmp_path / "front.json")

@@ -5,6 +5,7 @@ Candidates are played by a script instead of Ray; one real sweep runs at the end
 
 import contextlib
 import json
+import re
 import shutil
 import sqlite3
 import stat
@@ -27,7 +28,7 @@ from sweeper.claims import Claim
 from sweeper.cli import main
 from sweeper.driving import driving
 from sweeper.engine import Outcome
-from sweeper.errors import FOR_THE_OWNER, RecordError, SweeperError
+from sweeper.errors import FOR_THE_OWNER, RecordError, SweeperError, UnknownSweepError
 from sweeper.front import read_front
 from sweeper.ledger import Ledger
 from sweeper.overview import sweep_view, sweeps_table
@@ -38,9 +39,10 @@ from sweeper.records import TrialStatus
 from sweeper.requests import ask_to_stop, enqueue
 from sweeper.runner import resume_sweep, run_sweep
 from sweeper.score_noise import ScoreNoise
+from sweeper.service.catalog import Catalog
 from sweeper.space import resolve
 from sweeper.spec import Spec
-from sweeper.store import HIDDEN, SweepFolder, hidden_sweeps, list_sweeps
+from sweeper.store import HIDDEN, SELECTING, SweepFolder, hidden_sweeps, list_sweeps
 from sweeper.sweep import Sweep
 from sweeper.sweep_run import Options
 from sweeper.trainable import CliplessTrial
@@ -272,6 +274,119 @@ def test_while_it_runs_only_its_owner_can_read_it_and_no_list_shows_it(play):
     assert stat.S_IMODE(ran.folder.path.stat().st_mode) & 0o055 == 0o055
 
 
+COMMANDS = (
+    ["show", "SWEEP"],
+    ["log", "SWEEP", "t0001"],
+    ["front", "SWEEP", "--format", "json"],
+    ["pick", "SWEEP"],
+    ["compare", "SWEEP", "SWEEP"],
+    ["diagnose", "SWEEP"],
+    ["predict", "SWEEP", "rows.csv"],
+    ["register", "SWEEP", "--name", "best"],
+    ["note", "SWEEP", "t0001", "good"],
+    ["tag", "SWEEP", "t0001", "a=b"],
+    ["enqueue", "SWEEP", "--set", "training.learning_rate=0.05"],
+    ["delete", "SWEEP", "--yes"],
+    ["replay", "SWEEP"],
+    ["resume", "SWEEP"],
+    ["extend", "SWEEP", "--trials", "9"],
+    ["run", "WARM", "--out", "OUT"],
+)
+REFUSALS = "nobody may see more than the winner|drives|which may be a copy|drawn once|got a link to one"
+
+
+def test_every_command_refuses_a_selection_that_runs_by_whatever_name(play, tmp_path, capsys):
+    said_of = []
+
+    def refused(sweep, arguments):
+        (tmp_path / "warm.yaml").write_text(warm(sweep), encoding="utf-8")
+        given = {"SWEEP": str(sweep), "WARM": str(tmp_path / "warm.yaml"), "OUT": str(tmp_path / "others")}
+        with pytest.raises(SystemExit) as ended:
+            main([given.get(argument, argument) for argument in arguments])
+        said_of.append((arguments, ended.value.code, *capsys.readouterr()))
+        assert sweep.exists()
+
+    def look(engine, *_):
+        hidden, copy = engine.folder.path, tmp_path / "copies" / "small-1"
+        shutil.copytree(hidden, copy)
+        shutil.copytree(hidden, copy.with_name(f"{HIDDEN}x"))
+        (tmp_path / "link").symlink_to(hidden)
+        for sweep in (hidden, copy, copy.with_name(f"{HIDDEN}x"), tmp_path / "link"):
+            for arguments in COMMANDS:
+                refused(sweep, arguments)
+
+    assert "its conditions held" in said(play({"t0003": look}).folder)
+    for arguments, code, out, err in said_of:
+        assert (code, out) == (2, ""), arguments
+        assert re.search(REFUSALS, err), (arguments, err)
+        assert not any(str(value) in err for values in FOUR for value in values)
+    assert len(said_of) == 4 * len(COMMANDS)
+
+
+def warm(sweep):
+    content = SPEC | {"search": {"trials": 1, "warm_start": str(sweep)}}
+    return Spec.from_mapping(content).to_yaml()
+
+
+def test_no_list_no_service_and_no_report_shows_a_copy_of_a_selection_that_runs(play, tmp_path, capsys):
+    from dashboards.data import read
+
+    def look(engine, *_):
+        shutil.copytree(engine.folder.path, tmp_path / "copies" / "small-1")
+        (tmp_path / "copies" / "small-1" / "front.json").write_text("{}")
+        main_quietly(["list", "--out", str(tmp_path / "copies")])
+        main_quietly(["list", "--out", str(engine.folder.path)])
+        main_quietly(["gc", str(tmp_path / "copies")])
+        assert capsys.readouterr().out.count("No sweep in") == 2
+        catalog = Catalog(tmp_path / "copies")
+        assert catalog.names() == ()
+        with pytest.raises(UnknownSweepError):
+            catalog.folder("small-1")
+        with pytest.raises(RecordError, match="nobody may see more than the winner"):
+            read(tmp_path / "copies" / "small-1")
+
+    assert "its conditions held" in said(play({"t0003": look}).folder)
+
+
+def test_a_selection_that_runs_has_no_front_and_so_no_price_that_is_not_known(play):
+    def look(engine, *_):
+        assert not list(engine.folder.path.rglob("front*"))
+
+    play({"t0003": look})
+
+
+def test_a_copy_is_not_recovered_by_any_name_nor_is_what_lies_in_a_hidden_folder(play, tmp_path):
+    def look(engine, *_):
+        copies = [tmp_path / "copies" / name for name in (f"{HIDDEN}x", "small-1")]
+        for copy in copies:
+            shutil.copytree(engine.folder.path, copy)
+            with pytest.raises(RecordError, match="which may be a copy"):
+                recover(SweepFolder(copy))
+        assert recover_all(copies[0].parent) == ()
+
+    ran = play({"t0003": look})
+    inner = tmp_path / "copies" / f"{HIDDEN}x" / "winner"
+    shutil.copytree(ran.folder.path, inner)
+    with pytest.raises(RecordError, match="which may be a copy"):
+        resume_sweep(inner)
+    assert inner.is_dir()
+
+
+def test_a_selection_whose_claim_is_lost_is_no_sweep(play, tmp_path):
+    kill, copy = killed(tmp_path)
+    play({"t0003": kill})
+    content = copy.read_sweep(secret=True)
+    copy.write_sweep({key: value for key, value in content.items() if key != "claim"})
+    with pytest.raises(RecordError, match="Expected the claim of a private selection"):
+        recover(copy)
+    assert copy.path.exists()
+
+
+def test_what_a_command_writes_of_a_sweep_that_ended_bears_no_mark(play):
+    assert SELECTING not in play().folder.read_sweep()
+    assert SELECTING not in play({"t0002": "crashes"}).folder.read_sweep()
+
+
 def test_what_a_candidate_spends_is_on_the_disk_before_it_may_draw_noise(play):
     rows = []
 
@@ -348,7 +463,7 @@ def test_one_candidate_can_neither_be_stopped_nor_added(play):
     def refuse(engine, _desk, _trial):
         with pytest.raises(RecordError, match="nobody may know of its trials"):
             ask_to_stop(engine.folder.path, "t0001")
-        with pytest.raises(RecordError, match="selects privately from one prior"):
+        with pytest.raises(RecordError, match="nobody may see more than the winner"):
             enqueue(engine.folder.path, {"training.learning_rate": 0.05})
 
     assert "its conditions held" in said(play({"t0002": refuse}).folder)
@@ -380,15 +495,18 @@ def test_a_winner_that_cannot_be_written_is_no_winner(play, monkeypatch, tmp_pat
     assert len(Ledger(folder.ledger).entries()) == 4
 
 
+def as_killed(hidden, copy):
+    """Copy a hidden folder to stand for one that was made there and whose driver is killed now."""
+    copy.parent.mkdir()
+    shutil.copytree(hidden, copy)
+    folder = SweepFolder(copy)
+    folder.write_sweep(folder.read_sweep(secret=True) | {SELECTING: str(copy)})
+
+
 def killed(tmp_path):
     """Return what copies a hidden folder as a kill at that moment would leave it, and where to."""
     copy = tmp_path / "killed" / f"{HIDDEN}copy"
-
-    def kill(engine, *_):
-        copy.parent.mkdir()
-        shutil.copytree(engine.folder.path, copy)
-
-    return kill, SweepFolder(copy)
+    return lambda engine, *_: as_killed(engine.folder.path, copy), SweepFolder(copy)
 
 
 def test_a_selection_that_was_killed_never_goes_on_and_everything_is_charged(play, tmp_path):
@@ -442,8 +560,7 @@ def test_once_decided_a_kill_changes_nothing(play, tmp_path, monkeypatch, moved)
     copy, release = SweepFolder(tmp_path / "killed" / f"{HIDDEN}copy"), private_run._release
 
     def kill(hidden):
-        copy.path.parent.mkdir()
-        shutil.copytree(hidden.path, copy.path)
+        as_killed(hidden.path, copy.path)
         return release(hidden)
 
     monkeypatch.setattr(private_run, "_release", kill)

@@ -500,6 +500,14 @@ def test_repeats_that_went_on_from_different_epochs_are_charged_the_later_one(ke
     assert [entry.steps for entry in Ledger(kept.folder.ledger).entries()] == [30, 5]
 
 
+def test_a_sweep_whose_ledger_is_gone_does_not_go_on(kept, plan_row):
+    """Nobody knows what it spent; without its rows it would seem to have spent nothing."""
+    begin(kept, plan_row)
+    kept.folder.ledger.unlink()
+    with pytest.raises(RecordError, match=r"Expected what trial t0001 spent in .*ledger.jsonl, got nothing; restore"):
+        Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), make_search(kept.spec))
+
+
 def test_a_trial_that_begins_anew_is_charged_twice(kept, plan_row):
     begin(kept, plan_row)
     kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
