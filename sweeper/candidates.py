@@ -137,6 +137,7 @@ class Candidates:
         return Hooks(
             on_start=self._on_start,
             on_plan=self._on_plan,
+            on_draw=self.recorder.on_draw,
             on_epoch=self._on_epoch,
             on_restart=self.recorder.on_restart,
             on_end=self._on_end,

@@ -141,7 +141,7 @@ def charged_to(trial: str, ledger: Path) -> "tuple[Entry, ...]":
     """
     from sweeper.ledger import Ledger  # takes seconds, as below
 
-    return tuple(entry for entry in Ledger(ledger).entries() if entry.trial == trial)
+    return tuple(entry for entry in Ledger(ledger).entries() if entry.trial == trial and entry.drawn)
 
 
 def _selected(ledger: Mapping[str, Answer]) -> float | None:

@@ -1,10 +1,10 @@
 """The desk: where the rows of a run's trials arrive, are taken once each, and answered by the driver's hooks.
 
-A trial's first row is its plan, ``{"kind": "plan", "attempt": "...", ...}``, reported before any noise is drawn; every
-later row is one epoch, ``{"kind": "epoch", "epoch": t, "values": {...}, "done": bool}``. A trial may go on only
-after the hooks have answered for its last row. A plan of another attempt says that the trial begins anew or goes on
-from an epoch: epochs that were taken before are then dropped. Nothing here imports Ray or knows what a plan or a point
-means.
+A trial's first row is its plan, ``{"kind": "plan", "attempt": "...", ...}``; its second, ``{"kind": "draw", ...}``,
+says that its first noise is about to be drawn. Every later row is one epoch, ``{"kind": "epoch", "epoch": t, "values":
+{...}, "done": bool}``. A trial may go on only after the hooks have answered for its last row. A plan of another attempt
+says that the trial begins anew or goes on from an epoch: epochs that were taken before are then dropped. Nothing here
+imports Ray or knows what a plan or a point means.
 """
 
 import math
@@ -29,6 +29,7 @@ class Hooks:
         on_start: gets the trial's id and the configuration its trainable receives.
         on_plan: gets the id and the plan row. A text refuses the trial, for that reason. An exception fails
             the trial: one whose plan could not be written down never trains.
+        on_draw: gets the id before the trial draws its first noise. An exception fails the trial, which draws none.
         on_epoch: gets the id and an epoch's row, whose values hold no NaN. A text stops the trial, for that
             reason; an exception fails it.
         on_restart: gets the id of a trial that lost its process and will be started again, and how many epochs may
@@ -45,6 +46,7 @@ class Hooks:
 
     on_start: Callable[[str, Mapping[str, Any]], None] = lambda _trial, _config: None
     on_plan: Callable[[str, Row], str | None] = lambda _trial, _row: None
+    on_draw: Callable[[str], None] = lambda _trial: None
     on_epoch: Callable[[str, Row], str | None] = lambda _trial, _row: None
     on_restart: Callable[[str, int], None] = lambda _trial, _begun: None
     on_end: Callable[[str, TrialStatus, str, int], None] = lambda _trial, _status, _reason, _begun: None
@@ -56,6 +58,7 @@ class Hooks:
 class _Entry:
     epoch: int = 0  # of the last row of an epoch
     attempt: str | None = None  # of the last plan
+    draws: bool = False  # since that plan
     running: bool = False
     restarts: int = 0  # since it last came further
     died_at: int = 0  # the epoch it had reached then
@@ -95,7 +98,9 @@ class Desk:
             entry.verdict = self._judge(trial, row, entry)
             entry.waits = entry.verdict is not None
             if row["kind"] == "plan":
-                entry.attempt = _attempt(row)
+                entry.attempt, entry.draws = _attempt(row), False
+            elif row["kind"] == "draw":
+                entry.draws = True
             else:
                 entry.epoch = int(row["epoch"])
         return not entry.ended and entry.verdict is None
@@ -138,13 +143,20 @@ class Desk:
 
     @staticmethod
     def _is_news(row: Row, entry: _Entry) -> bool:
+        if row["kind"] == "draw":
+            return not entry.draws
         return _attempt(row) != entry.attempt if row["kind"] == "plan" else int(row["epoch"]) > entry.epoch
 
     def _judge(self, trial: str, row: Row, entry: _Entry) -> Verdict | None:
         if row["kind"] == "plan":
             return self._ask(self._hooks.on_plan, trial, row)
         if entry.attempt is None:
-            return TrialStatus.FAILED, "reported an epoch before its plan"
+            return (
+                TrialStatus.FAILED,
+                f"reported {'a' if row['kind'] == 'draw' else 'an'} {row['kind']} before its plan",
+            )
+        if row["kind"] == "draw":
+            return self._ask(lambda name, _row: self._hooks.on_draw(name), trial, row)
         nans = [name for name, value in row["values"].items() if value is not None and math.isnan(value)]
         if nans:
             self._tell(self._hooks.on_undefined, trial)

@@ -6,6 +6,10 @@ after looking at its own iterates, and only the planned length covers that decis
 is entered again, and both are charged. One that goes on from a checkpoint is entered with the steps that are left;
 the attempt before it is then charged the steps it drew, those that the checkpoint does not hold included.
 
+A training marks that its first noise is about to be drawn, in a row of its own, on the disk before the draw. One that
+was entered and never came there costs nothing, and changes nothing of what attempts before it cost. Entries of ledgers
+without such marks are charged in full.
+
 Where scores of rows held back are noisy releases, a training is entered and closed with those of its validation rows
 too, under the same rules: a score whose row was lost is released again and charged again. Those of the test rows are
 entered one by one, each before its noise is drawn, and charged once for each row of the file.
@@ -43,6 +47,7 @@ class Entry:
         goes_on: whether a later attempt goes on from this one, and plans the steps that it did not run.
         scores: what was planned for scores of private validation rows, ``None`` where they are free.
         scored: releases of scores that were made, ``None`` while that is not known.
+        drawn: whether noise may have been drawn; false until that is marked.
     """
 
     trial: str
@@ -53,17 +58,20 @@ class Entry:
     goes_on: bool = False
     scores: PaidScores | None = None
     scored: int | None = None
+    drawn: bool = True
 
     @property
     def charged(self) -> PoissonGaussian:
         """What is charged: the planned steps, more if more were run; only those run if another attempt goes on."""
+        if not self.drawn:
+            return self.event.with_steps(0)
         planned = 0 if self.goes_on else self.event.steps
         return self.event.with_steps(max(planned, self.steps or 0))
 
     @property
     def charged_scores(self) -> tuple[PoissonGaussian, ...]:
         """What is charged for scores: all that were planned, or those made if another attempt makes the others."""
-        if self.scores is None:
+        if self.scores is None or not self.drawn:
             return ()
         planned = 0 if self.goes_on and self.scored is not None else self.scores.event.steps
         return (self.scores.event.with_steps(max(planned, self.scored or 0)),)
@@ -77,7 +85,8 @@ class Ledger:
         selection: the terms of a private selection, ``None`` without one.
 
     Guarantees:
-        When ``open`` has returned, the event is on the disk. When it raises, no noise may be drawn.
+        When ``open`` has returned, the event is on the disk; when ``draw`` has, so is the mark that it is charged. When
+        one of them raises, no noise may be drawn.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -116,6 +125,7 @@ class Ledger:
         *,
         kept: int = 0,
         scores: PaidScores | None = None,
+        marked: bool = False,
     ) -> int:
         """Enter a training before its first noise is drawn.
 
@@ -124,6 +134,7 @@ class Ledger:
             event: everything the whole training plans to spend, as an event or its JSON.
             kept: steps of its earlier attempts that it goes on from; the rest of the event is entered.
             scores: what this attempt plans to spend on scores of private validation rows.
+            marked: whether ``draw`` will be called before its first draw; it is charged from now on otherwise.
 
         Returns:
             The attempt: 1, or more if this trial was entered before.
@@ -137,11 +148,25 @@ class Ledger:
         row = {"record": "open", "trial": trial, "attempt": len(earlier) + 1}
         left = planned.with_steps(planned.steps - kept) if 0 <= kept <= planned.steps else planned
         row |= {"event": left.to_json()} | ({"kept": kept} if kept else {})
-        row |= {} if scores is None else {"scores": scores.to_json()}
+        row |= ({} if scores is None else {"scores": scores.to_json()}) | ({"drawn": False} if marked else {})
         self._check_open(row)
         self._file.append(row)
         self._take(row)
         return len(earlier) + 1
+
+    def draw(self, trial: str) -> None:
+        """Mark that the last training of a trial is about to draw its first noise; a second call changes nothing.
+
+        Raises:
+            RecordError: not written, or no such training that is open.
+        """
+        if self.is_drawn(trial):
+            return
+        attempts = self._attempts(trial)
+        row = {"record": "draw", "trial": trial, "attempt": attempts[-1].attempt if attempts else 0}
+        self._check_draw(row)
+        self._file.append(row)
+        self._take(row)
 
     def select(self, terms: Terms) -> None:
         """Enter the terms of a private selection; a condition that was broken once stays broken.
@@ -157,9 +182,10 @@ class Ledger:
     def epsilon_with(
         self, trial: str, planned: PoissonGaussian, delta: float, *, kept: int = 0, scores: PaidScores | None = None
     ) -> float:
-        """Return what everything would cost if a training were entered as ``open`` does."""
-        last = self._attempts(trial)[-1:] if kept else []
+        """Return what everything would cost if a training were entered as ``open`` does, and drew; so do open ones."""
+        last = self._charged_attempts(trial)[-1:] if kept else []
         entries = [replace(e, goes_on=True) if e in last else e for e in self._entries.values()]
+        entries = [replace(e, drawn=e.drawn or e.steps is None) for e in entries]
         left = planned.with_steps(planned.steps - kept)
         entries.append(Entry(trial=trial, attempt=0, event=left, scores=scores))
         splits, apart = _charged(entries, self._tests)
@@ -187,7 +213,8 @@ class Ledger:
 
         Args:
             trial: id of the trial.
-            reached: steps of the whole training, those that its last attempt went on from included.
+            reached: steps of the whole training, those that its last attempt went on from included; an attempt whose
+                draws were not marked has made none.
             scored: releases of scores of the whole training, counted likewise; the last attempt is charged for all that
                 it planned if they do not go beyond those that it kept.
 
@@ -198,6 +225,8 @@ class Ledger:
         if not attempts:
             raise RecordError(f"Expected a trial that was entered in {self._file.path}, got {trial!r}")
         steps = reached - attempts[-1].kept if type(reached) is int else reached
+        if not attempts[-1].drawn:
+            steps, scored = 0, 0
         row = {"record": "close", "trial": trial, "attempt": attempts[-1].attempt, "steps": steps}
         scores = attempts[-1].scores
         row |= {"scored": scored - scores.kept} if scores is not None and scored > scores.kept else {}
@@ -208,6 +237,10 @@ class Ledger:
     def is_open(self, trial: str) -> bool:
         """Whether a training of the trial was entered and not closed."""
         return any(entry.steps is None for entry in self._attempts(trial)[-1:])
+
+    def is_drawn(self, trial: str) -> bool:
+        """Whether the last training of a trial may have drawn noise."""
+        return any(entry.drawn for entry in self._attempts(trial)[-1:])
 
     def check_charged(self, trial: str) -> None:
         """Refuse a ledger that has lost what a trial spent: nobody could say what the sweep costs.
@@ -225,6 +258,9 @@ class Ledger:
 
     def _attempts(self, trial: str) -> list[Entry]:
         return [entry for entry in self._entries.values() if entry.trial == trial]
+
+    def _charged_attempts(self, trial: str) -> list[Entry]:
+        return [entry for entry in self._attempts(trial) if entry.drawn]
 
     def answers(self, delta: float, *, tight: bool = False) -> dict[str, Answer]:
         """Say what releasing the winner, the front, or everything costs.
@@ -268,11 +304,16 @@ class Ledger:
             raise RecordError(f"Expected no training behind the private selection that {self._file.path} has priced")
         if kept == 0:
             return
-        before = self._attempts(str(row["trial"]))[-1:]
+        before = self._charged_attempts(str(row["trial"]))[-1:]
         if not before or before[0].steps is None or not before[0].kept <= kept <= before[0].kept + before[0].steps:
             raise RecordError(f"Expected kept={kept!r} steps that trial {row['trial']} has run in a closed attempt")
         if event.with_steps(0) != before[0].event.with_steps(0):
             raise RecordError(f"Expected the mechanism that trial {row['trial']} began with; begin it anew")
+
+    def _check_draw(self, row: Mapping[str, Any]) -> None:
+        attempts = self._attempts(str(row["trial"]))
+        if not attempts or attempts[-1].attempt != row["attempt"] or attempts[-1].steps is not None:
+            raise RecordError(f"Expected an open training of trial {row['trial']} in {self._file.path}, got none")
 
     def _check_test(self, paid: PaidScores) -> None:
         self._check_relation(paid.event)
@@ -307,16 +348,28 @@ class Ledger:
         if row["record"] == "open":
             self._check_open(row)
             kept, event = row.get("kept", 0), PoissonGaussian.from_json(row["event"])
-            if kept:
-                before = self._attempts(key[0])[-1]
-                self._entries[(before.trial, before.attempt)] = replace(before, goes_on=True)
-            self._entries[key] = Entry(trial=key[0], attempt=key[1], event=event, kept=kept, scores=_scores(row))
+            entry = Entry(trial=key[0], attempt=key[1], event=event, kept=kept, scores=_scores(row), drawn=False)
+            self._entries[key] = entry
+            if row.get("drawn", True) is not False:
+                self._mark(entry)
+        elif row["record"] == "draw":
+            self._check_draw(row)
+            self._mark(self._entries[key])
         elif row["record"] == "close":
             _check_close(self._entries[key], row["steps"])
             scored = _scored(self._entries[key], row)
+            if row["steps"] > 0:
+                self._mark(self._entries[key])
             self._entries[key] = replace(self._entries[key], steps=row["steps"], scored=scored)
         else:
             raise RecordError(f"record is {row['record']!r}")
+
+    def _mark(self, entry: Entry) -> None:
+        """Charge a training from now on; the attempt that it goes on from is then charged what it ran."""
+        before = self._charged_attempts(entry.trial)[-1:] if entry.kept and not entry.drawn else []
+        for one in before:
+            self._entries[one.trial, one.attempt] = replace(one, goes_on=True)
+        self._entries[entry.trial, entry.attempt] = replace(entry, drawn=True)
 
 
 def _check_close(entry: Entry, steps: Any) -> None:
@@ -342,7 +395,7 @@ def _charged(
     entries: Iterable[Entry], tests: Sequence[PaidScores]
 ) -> tuple[tuple[list[PoissonGaussian], list[PoissonGaussian], list[PoissonGaussian]], bool]:
     """Return what is charged on training, validation and test rows, and whether these are apart."""
-    entries = list(entries)
+    entries = [entry for entry in entries if entry.drawn]
     validation = [event for entry in entries for event in entry.charged_scores]
     paid = [*(entry.scores for entry in entries if entry.scores is not None), *tests]
     splits = ([entry.charged for entry in entries], validation, [one.event for one in tests])

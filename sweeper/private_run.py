@@ -150,8 +150,8 @@ def _check_place(hidden: SweepFolder) -> None:
     whole = hidden.path.resolve()
     if not whole.name.startswith(HIDDEN) or place not in (None, str(whole)):
         raise RecordError(
-            f"Expected a private selection where it was made, {place or HIDDEN + '...'}, got {hidden.path}, which may be a "
-            "copy; move it back, or remove it"
+            f"Expected a private selection where it was made, {place or HIDDEN + '...'}, got {hidden.path}, which may "
+            "be a copy; move it back, or remove it"
         )
 
 

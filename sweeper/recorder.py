@@ -1,7 +1,7 @@
 """What the driver does with every event of a trial: ledger, rows, models, tracking, front, progress.
 
-Order matters in one place: the ledger has a trial's event on the disk before the trial may draw noise,
-because the engine asks for the next row only after `Recorder.on_plan` has returned.
+Order matters in one place: the ledger has a trial's event, and the mark that it draws, on the disk before the trial may
+draw noise, because the engine asks for the next row only after `Recorder.on_plan` and `Recorder.on_draw` have returned.
 
 A recorder of a folder that holds records takes them up: whatever was decided, told and spent before is as if it had
 happened in this process.
@@ -75,6 +75,7 @@ class Recorder:
         return Hooks(
             on_start=self.on_start,
             on_plan=self.on_plan,
+            on_draw=self.on_draw,
             on_epoch=self.on_epoch,
             on_restart=self.on_restart,
             on_end=self.on_end,
@@ -185,7 +186,7 @@ class Recorder:
                     f"with this trial the sweep would cost epsilon {round_up(total)}, more than privacy.sweep_epsilon ="
                     f" {budget:g}; it is not trained"
                 )
-        self._ledger.open(trial, event, kept=kept, scores=scores)
+        self._ledger.open(trial, event, kept=kept, scores=scores, marked=True)
         self._track_plan(trial, plan)
         placed = dict(row.get("placed", {}))
         self._tracker.tag(trial, {f"sweeper.{name}": text for name, text in placed.items()})
@@ -193,6 +194,10 @@ class Recorder:
         if self._scheduler is not None:
             self._scheduler.begin(trial, plan["epsilon_curve"], number=_number(trial))
         return None
+
+    def on_draw(self, trial: str) -> None:
+        """A trial is about to draw its first noise: from now on it is charged."""
+        self._ledger.draw(trial)
 
     def _track_plan(self, trial: str, plan: Mapping[str, Any]) -> None:
         self._tracker.log(trial, 0, metric_names({}, sensitivities=plan["sensitivities"]))
@@ -202,6 +207,9 @@ class Recorder:
 
     def on_epoch(self, trial: str, row: Mapping[str, Any]) -> str | None:
         """An epoch is done: one point, and perhaps the trial's last."""
+        if not self._ledger.is_drawn(trial):
+            self._ledger.draw(trial)
+            raise TrialError("it reported an epoch before it said that it draws noise; it is charged in full")
         plan, epoch = self.trials[trial].plan or {}, int(row["epoch"])
         point = Point(
             trial=trial,

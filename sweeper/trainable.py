@@ -4,7 +4,6 @@ The driver puts the rows of the data set into Ray's object store once; the trial
 without copies of their own. Nothing may write to them.
 """
 
-import gc
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ from numpy.typing import NDArray
 from ray import tune
 
 from clipless.datasets import Dataset, Metadata, Split
+from clipless.memory import give_back, is_out_of_memory
 from clipless.privacy.randomness import RandomSource
-from clipless.training import default_micro_batch
 from sweeper.devices import cap_memory, placement
 from sweeper.errors import TrialError
 from sweeper.score_noise import ScoreNoise
@@ -65,7 +64,7 @@ class CliplessTrial(tune.Trainable):
 
     Its configuration holds ``trial``, ``proposal`` (values of the open slots), ``recorded`` (the last epoch that the
     driver has) and the constants ``spec``, ``source``, ``folder`` and ``data``, from `place`. A trial that runs out of
-    memory goes on from its last epoch with micro-batches of half the size.
+    memory all the same goes on from its last epoch with micro-batches of half the size.
     """
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -73,6 +72,7 @@ class CliplessTrial(tune.Trainable):
         self._config = config
         self._recorded = int(config["recorded"])
         self._micro_batch_size: int | None = None
+        self._run: TrialRun | None = None
         self._rows: Iterator[dict[str, Any]] | None = None
         self._shared = self._shared_folder()
 
@@ -82,15 +82,18 @@ class CliplessTrial(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Return the next row: the plan first, which draws no noise, then one epoch at a time."""
-        if self._rows is None:
+        """Return the next row: the plan, then that noise will be drawn, then one epoch at a time."""
+        if self._run is None:
             return self._begin()
+        if self._rows is None:  # what is drawn from the next step on is charged once the driver has taken this row
+            self._rows = self._run.epoch_rows()
+            return {"kind": "draw", "epoch": 0}
         try:
             row = next(self._rows)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            row = self._begin_smaller()
+            row = self._begin_smaller(self._run)
         self._recorded = max(self._recorded, int(row["epoch"]))
         if self._shared is not None and row["kind"] == "epoch":
             self._shared.share(row.get("model"))
@@ -98,7 +101,7 @@ class CliplessTrial(tune.Trainable):
 
     def cleanup(self) -> None:
         """Let go of model and data."""
-        self._rows = None
+        self._rows = self._run = None
         if self._shared is not None:
             self._shared.close()
 
@@ -115,21 +118,18 @@ class CliplessTrial(tune.Trainable):
         if self._shared is not None:
             self._shared.fetch()
         run = self._build()
-        self._batch_size = max(1, int(run.plan.batch_size))
-        self._rows = run.epoch_rows()
+        self._run = run
         return run.plan_row() | {"placed": placement(gpus)}
 
-    def _begin_smaller(self) -> dict[str, Any]:
-        spec = Spec.from_mapping(self._config["spec"], source=self._config["source"])
-        device = "cuda" if spec.resources.gpus else "cpu"
-        given = self._micro_batch_size or spec.training.micro_batch_size or default_micro_batch(device)
-        tried = min(given, self._batch_size)
+    def _begin_smaller(self, run: TrialRun) -> dict[str, Any]:
+        tried = min(run.rows_per_pass, max(1, int(run.plan.batch_size)))
         if tried <= 1:
             raise TrialError("out of memory with micro-batches of one row; use a smaller model or more memory")
+        run.note_lack_of_room()
         self._micro_batch_size = tried // 2
-        self._rows = None
-        gc.collect()
-        torch.cuda.empty_cache()
+        self._rows = self._run = None
+        del run
+        give_back()
         return self._begin()
 
     def _build(self) -> TrialRun:
@@ -161,12 +161,6 @@ class CliplessTrial(tune.Trainable):
     def source(self) -> RandomSource | None:
         """Return where batches and noise come from: None for the secure generator; measurements count its draws."""
         return None
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that there was not enough memory, on a GPU or elsewhere."""
-    texts = ("out of memory", "can't allocate memory")
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in texts)
 
 
 def initial_seed(seed: int, trial: str) -> int:

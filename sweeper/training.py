@@ -1,11 +1,13 @@
 """One trial, from its configuration to its rows: what runs inside a worker, without Ray.
 
-The first row is the plan, made before any noise is drawn; every later row is one epoch. What leaves a trial
-is in these rows and in the saved models: public numbers, scores on rows declared for evaluation, and released
-weights.
+The first row is the plan, the second says that the first noise is about to be drawn; every later row is one epoch. How
+many rows a pass has room for is found before the plan, with rows of zeros. What leaves a trial is in these rows and in
+the saved models: public numbers, scores on rows declared for evaluation, and released weights.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from math import ceil, sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,11 +21,12 @@ import clipless
 from clipless.certificates import float64_features
 from clipless.checkpoint import load_state
 from clipless.datasets import Dataset, Split
+from clipless.memory import Room, has_room, memory_class
 from clipless.network import Network
 from clipless.plan import Plan
 from clipless.privacy.accounting import Claim
 from clipless.privacy.randomness import RandomSource
-from clipless.training import Epoch
+from clipless.training import Epoch, default_micro_batch
 from sweeper.building import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
 from sweeper.config import TrialConfig
 from sweeper.metrics import TrialMetrics
@@ -35,6 +38,9 @@ from sweeper.private_scores import Scorer, scorer
 from sweeper.records import Objective, Point
 from sweeper.score_noise import ScoreNoise
 from sweeper.store import SweepFolder
+
+_DEVIATIONS = 8.0  # of the size of a Poisson batch, which exceeds so many once in 10^14 steps
+_ROOM = Room()  # of this process: what one trial has found out, those like it need not
 
 
 class Repeat:
@@ -119,6 +125,10 @@ class TrialRun:
         ]
         self._metrics = TrialMetrics(metrics, data.metadata, self._repeats[0].loss, seed=seed)
         self._augmentation = build_augmentation(config, data)
+        self._train = on_device(data.train, device)
+        self._copies = 1 if self._augmentation is None else self._augmentation.copies
+        self._room_key = self._key_of_room()
+        self.rows_per_pass = self._find_room()
 
     @property
     def model(self) -> Network:
@@ -129,6 +139,42 @@ class TrialRun:
     def plan(self) -> Plan:
         """Of each training."""
         return self._repeats[0].plan
+
+    def _find_room(self) -> int:
+        """Return how many rows a pass takes: as many as wanted, or halved until they have room."""
+        wanted = self._micro_batch_size or default_micro_batch(self._device)
+        size = self.plan.batch_size
+        largest = ceil(size + _DEVIATIONS * (1.0 + sqrt(size))) * self._copies  # no drawn batch is larger
+        most = min(wanted, largest)
+        rows = _ROOM.rows(self._room_key, most, self._has_room)
+        if rows < most:
+            self._micro_batch_size = rows
+        return rows
+
+    def _key_of_room(self) -> tuple[Hashable, ...]:
+        chosen = self._config.to_json()
+        kept = {name: chosen["training"].get(name) for name in ("method", "loss", "ghost_clipping", "exact_norms")}
+        model = json.dumps([chosen["model"], kept], sort_keys=True)
+        shape = tuple(self._train.x.shape[1:])
+        return (model, shape, self._augmentation is None, len(self._repeats), *memory_class(self._train.x.device))
+
+    def _has_room(self, rows: int) -> bool:
+        training, repeat = self._config.training, self._repeats[0]
+        return has_room(
+            repeat.model,
+            repeat.loss,
+            repeat.plan,
+            self._train,
+            rows,
+            augmented=self._augmentation is not None,
+            ghost=bool(training.ghost_clipping),
+            exact=bool(training.exact_norms),
+            trainings=len(self._repeats),
+        )
+
+    def note_lack_of_room(self) -> None:
+        """Remember that a pass ran out of memory all the same, for this trial and the next ones like it."""
+        _ROOM.note(self._room_key, self.rows_per_pass)
 
     def plan_row(self) -> dict[str, Any]:
         """Return the plan, with what each epoch costs, and the steps that were kept of it."""
@@ -151,10 +197,7 @@ class TrialRun:
 
     def epoch_rows(self) -> Iterator[dict[str, Any]]:
         """Train, and yield the row of each epoch; its model is saved if no earlier one of this attempt was better."""
-        train, validation = (
-            on_device(self._data.train, self._device),
-            on_device(self._data.validation, self._device),
-        )
+        train, validation = self._train, on_device(self._data.validation, self._device)
         first = self._first()
         trainings = [self._training(repeat, train) for repeat in self._repeats]
         for number in range(first, self.plan.epochs + 1):

@@ -52,6 +52,8 @@ def _training(entry: Entry) -> str:
     steps = "not known how many" if entry.steps is None else str(entry.steps)
     kept = f", from step {entry.kept} on" if entry.kept else ""
     said = f"training {entry.attempt}{kept}: {entry.event.steps} steps planned, {steps} run"
+    if not entry.drawn:
+        return f"{said}; no noise was drawn"
     if entry.scores is None:
         return said
     scored = "not known how many" if entry.scored is None else str(entry.scored)

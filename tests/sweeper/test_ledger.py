@@ -433,3 +433,76 @@ def test_behind_a_winner_that_was_priced_only_test_scores_are_entered(path, even
             ledger.enter_test("t0001", 4, wrong)
     with pytest.raises(RecordError, match="Expected no training behind the private selection"):
         ledger.open("t0002", event, scores=paid(1))
+
+
+# --- marks
+
+
+def marked(path, event, **more):
+    ledger = Ledger(path)
+    ledger.open("t", event, marked=True, **more)
+    return ledger
+
+
+def test_the_mark_is_on_the_disk_before_draw_returns(path, event, monkeypatch):
+    ledger, synced = marked(path, event), []
+    monkeypatch.setattr("sweeper.rows.os.fsync", lambda _: synced.append(path.read_text().splitlines()[-1]))
+    ledger.draw("t")
+    ledger.draw("t")
+    assert [json.loads(row) for row in synced] == [{"record": "draw", "trial": "t", "attempt": 1}]
+
+
+def test_a_training_that_drew_nothing_costs_nothing_however_it_is_closed(path, event):
+    ledger = marked(path, event)
+    ledger.close("t", 25)
+    for read in (ledger, Ledger(path)):
+        ((entry,),) = (read.entries(),)
+        assert (entry.steps, entry.charged.steps, entry.drawn) == (0, 0, False)
+        assert read.answers(DELTA)["everything"].events == 0
+
+
+def test_a_training_without_a_mark_in_its_entry_is_charged_in_full(path, event):
+    """As ledgers had it before there were marks."""
+    ledger = Ledger(path)
+    ledger.open("t", event)
+    assert "drawn" not in path.read_text()
+    assert Ledger(path).entries()[0].charged == event
+
+
+def test_an_attempt_that_drew_nothing_changes_nothing_of_what_those_before_it_cost(path, event):
+    ledger = marked(path, event)
+    ledger.draw("t")
+    ledger.close("t", 10)
+    ledger.open("t", event, kept=10, marked=True)
+    assert [entry.charged.steps for entry in Ledger(path).entries()] == [50, 0]
+    ledger.close("t", 10)
+    ledger.open("t", event, kept=10, marked=True)
+    ledger.draw("t")
+    for read in (ledger, Ledger(path)):
+        assert [entry.charged.steps for entry in read.entries()] == [10, 0, 40]
+
+
+def test_a_budget_counts_trainings_that_have_not_drawn_yet(path, event):
+    ledger = marked(path, event)
+    both = price([event, event], DELTA).epsilon
+    assert ledger.epsilon_with("u", event, DELTA) == both
+    ledger.close("t", 0)
+    assert ledger.epsilon_with("u", event, DELTA) == price([event], DELTA).epsilon
+
+
+def test_only_an_open_training_can_draw(path, event):
+    with pytest.raises(RecordError, match=r"Expected an open training of trial t in .*, got none"):
+        Ledger(path).draw("t")
+    ledger = marked(path, event)
+    ledger.close("t", 0)
+    with pytest.raises(RecordError, match="Expected an open training"):
+        ledger.draw("t")
+
+
+def test_steps_of_a_training_without_its_mark_are_charged(path, event):
+    """A file that says both is believed what costs more."""
+    ledger = marked(path, event)
+    del ledger
+    with path.open("a") as file:
+        file.write(json.dumps({"record": "close", "trial": "t", "attempt": 1, "steps": 5}) + "\n")
+    assert Ledger(path).entries()[0].charged == event

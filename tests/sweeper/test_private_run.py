@@ -162,6 +162,7 @@ class Play:
 
     def report_plan(self, desk, trial, plan):
         desk.receive(trial, {"kind": "plan", "epoch": 0, "attempt": uuid4().hex, "plan": plan, "kept": 0})
+        desk.receive(trial, {"kind": "draw", "epoch": 0})
 
     def report(self, desk, trial, epoch, accuracy):
         name = SweepFolder.model_name(trial, epoch)

@@ -241,6 +241,7 @@ def test_scores_that_were_lost_with_a_process_are_drawn_and_charged_again(digits
     kept, run = recorder(spec, digits, folder), trial(digits, spec, first, folder)
     kept.on_start("t0001", {"proposal": {}})
     assert kept.on_plan("t0001", run.plan_row()) is None
+    kept.on_draw("t0001")
     rows = run.epoch_rows()
     take(kept, rows, 1)
     lost = next(rows)
@@ -253,6 +254,7 @@ def test_scores_that_were_lost_with_a_process_are_drawn_and_charged_again(digits
     assert plan_row["scores_kept"] == repeats
     again.on_start("t0001", {"proposal": {}})
     assert again.on_plan("t0001", plan_row) is None
+    again.on_draw("t0001")
     rows = run.epoch_rows()
     row = next(rows)
     assert row["epoch"] == lost["epoch"] == 2
@@ -272,12 +274,14 @@ def test_a_training_that_begins_anew_does_not_score_recorded_epochs_again(digits
     kept, run = recorder(spec, digits, folder), trial(digits, spec, first, folder)
     kept.on_start("t0001", {"proposal": {}})
     kept.on_plan("t0001", run.plan_row())
+    kept.on_draw("t0001")
     take(kept, run.epoch_rows(), 2)
     kept.on_restart("t0001", 3)
     folder.forget_checkpoints("t0001")
     run = trial(digits, spec, second, folder, recorded=2)
     kept.on_start("t0001", {"proposal": {}})
     kept.on_plan("t0001", run.plan_row())
+    kept.on_draw("t0001")
     take(kept, run.epoch_rows(), EPOCHS - 2)
     kept.close()
     assert (released(first), released(second)) == (2, EPOCHS - 2)
@@ -290,11 +294,13 @@ def test_out_of_memory_while_scoring_is_charged_too(digits, folder):
     kept, run = recorder(spec, digits, folder), trial(digits, spec, first, folder)
     kept.on_start("t0001", {"proposal": {}})
     kept.on_plan("t0001", run.plan_row())
+    kept.on_draw("t0001")
     rows = run.epoch_rows()
     take(kept, rows, 1)
     next(rows)
     run = trial(digits, spec, second, folder, recorded=1)
     kept.on_plan("t0001", run.plan_row())
+    kept.on_draw("t0001")
     take(kept, run.epoch_rows(), EPOCHS - 1)
     kept.close()
     assert sum(charged(folder)) == released(first) + released(second) == EPOCHS + 1
@@ -309,6 +315,7 @@ def test_a_budget_of_the_sweep_counts_scores_before_they_are_drawn(digits, folde
     row = trial(digits, spec, source).plan_row()
     kept.on_start("t0001", {"proposal": {}})
     assert kept.on_plan("t0001", row) is None
+    kept.on_draw("t0001")
     kept.on_start("t0002", {"proposal": {}})
     assert "more than privacy.sweep_epsilon" in kept.on_plan("t0002", row)
     assert charged(folder) == [EPOCHS]
@@ -332,6 +339,7 @@ def finished(digits, folder):
     kept, run = recorder(spec, digits, folder, tracker), trial(digits, spec, source, folder)
     kept.on_start("t0001", {"proposal": {}})
     kept.on_plan("t0001", run.plan_row())
+    kept.on_draw("t0001")
     take(kept, run.epoch_rows(), EPOCHS)
     kept.on_end("t0001", TrialStatus.COMPLETED, "", EPOCHS)
     yield spec, kept, tracker

@@ -10,7 +10,7 @@ from clipless.privacy.events import PoissonGaussian
 from sweeper import recorder as module
 from sweeper import rows
 from sweeper.desk import Desk
-from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError
+from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
 from sweeper.front import read_front
 from sweeper.ledger import Ledger
 from sweeper.pricing import price
@@ -86,6 +86,7 @@ def epoch_row(kept, trial, epoch, accuracy, *, model=True):
 def begin(kept, plan_row, trial="t0001"):
     kept.recorder.on_start(trial, {"trial": trial, "proposal": {}})
     assert kept.recorder.on_plan(trial, plan_row) is None
+    kept.recorder.on_draw(trial)
 
 
 def models(kept):
@@ -305,7 +306,7 @@ def test_after_a_kill_the_front_is_priced_by_what_the_ledger_holds(kept, plan_ro
     assert front.ledger == Ledger(kept.folder.ledger).answers(1e-4)
     assert front.ledger["winner"].events == 2
     kept.recorder.front().write(kept.folder.front)
-    assert read_front(kept.folder.front).ledger_rows == 3
+    assert read_front(kept.folder.front).ledger_rows == 5
 
 
 def test_runs_are_noted_when_the_store_has_made_them(kept, plan_row):
@@ -360,6 +361,7 @@ def play(kept, recorder, plan_row, events):
                 recorder.on_start(trial, {"trial": trial, "proposal": {}})
             case "on_plan":
                 recorder.on_plan(trial, plan_row)
+                recorder.on_draw(trial)
             case "on_epoch":
                 recorder.on_epoch(trial, epoch_row(kept, trial, *rest))
             case "on_end":
@@ -455,6 +457,7 @@ def test_a_trial_that_ran_when_the_driver_died_is_charged_what_it_can_have_drawn
     assert entry.steps == steps  # one epoch is recorded, the next may have begun; after a reboot rows may be lost
     second.on_start("t0001", {})
     second.on_plan("t0001", plan_row | {"attempt": "b", "kept": 5})
+    second.on_draw("t0001")
     assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [steps, 45]
     second.on_end("t0001", TrialStatus.COMPLETED, "", 10)
     assert [entry.steps for entry in Ledger(kept.folder.ledger).entries()] == [steps, 45]
@@ -473,6 +476,7 @@ def test_a_trial_that_went_on_from_an_epoch_whose_row_was_lost_is_charged_that_e
     last, _ = take_up(kept, rebooted=True)
     last.on_start("t0001", {})
     last.on_plan("t0001", plan_row | {"attempt": "b", "kept": 10})
+    last.on_draw("t0001")
     if died == "process":
         last.on_restart("t0001", 1)
     else:
@@ -482,6 +486,7 @@ def test_a_trial_that_went_on_from_an_epoch_whose_row_was_lost_is_charged_that_e
     )
     last.on_start("t0001", {})
     assert last.on_plan("t0001", plan_row | {"attempt": "c", "kept": 10}) is None
+    last.on_draw("t0001")
     last.on_epoch("t0001", epoch_row(kept, "t0001", 2, 0.6))
     last.on_restart("t0001", 3)
     assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [50, 0, 40]
@@ -496,6 +501,7 @@ def test_repeats_that_went_on_from_different_epochs_are_charged_the_later_one(ke
     kept.recorder.on_restart("t0001", 3)
     kept.recorder.on_start("t0001", {})
     kept.recorder.on_plan("t0001", plan_row | {"attempt": "b", "kept": 15})
+    kept.recorder.on_draw("t0001")
     kept.recorder.on_restart("t0001", 1)
     assert [entry.steps for entry in Ledger(kept.folder.ledger).entries()] == [30, 5]
 
@@ -514,6 +520,7 @@ def test_a_trial_that_begins_anew_is_charged_twice(kept, plan_row):
     kept.recorder.on_restart("t0001", 2)
     kept.recorder.on_start("t0001", {})
     kept.recorder.on_plan("t0001", plan_row | {"attempt": "b"})
+    kept.recorder.on_draw("t0001")
     assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [50, 50]
 
 
@@ -521,6 +528,7 @@ def test_a_trial_that_ran_out_of_memory_is_charged_the_epoch_it_was_in(kept, pla
     begin(kept, plan_row)
     kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
     kept.recorder.on_plan("t0001", plan_row | {"attempt": "b", "kept": 5})
+    kept.recorder.on_draw("t0001")
     assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [10, 45]
 
 
@@ -586,3 +594,35 @@ def test_a_front_that_takes_long_to_write_is_written_less_often(kept, monkeypatc
     monkeypatch.setattr("sweeper.front.Front.write", slow)
     kept.recorder.write_front_now_and_then()
     assert kept.recorder._write_at == 100.0 + 20 * 2.0
+
+
+# --- the mark that noise is about to be drawn
+
+
+def test_a_trial_that_never_drew_costs_nothing_and_one_that_may_have_is_charged_in_full(kept, plan_row):
+    """Killed before the mark, and behind it."""
+    for trial in ("t0001", "t0002"):
+        kept.recorder.on_start(trial, {"trial": trial, "proposal": {}})
+        kept.recorder.on_plan(trial, plan_row)
+    kept.recorder.on_draw("t0002")
+    for entries in (Ledger(kept.folder.ledger).entries(), take_up(kept)[0]._ledger.entries()):
+        assert [entry.charged.steps for entry in entries] == [0, 50]
+    assert Ledger(kept.folder.ledger).answers(1e-4)["everything"].events == 1
+
+
+def test_plans_that_come_again_before_anything_is_drawn_cost_nothing_more(kept, plan_row):
+    """Memory that runs out while a trial is made ready, as often as it may."""
+    begin(kept, plan_row)
+    once = Ledger(kept.folder.ledger).answers(1e-4)["everything"].epsilon
+    kept.recorder.on_start("t0002", {"trial": "t0002", "proposal": {}})
+    for attempt in "abcde":
+        kept.recorder.on_plan("t0002", plan_row | {"attempt": attempt})
+    assert Ledger(kept.folder.ledger).answers(1e-4)["everything"].epsilon == once
+
+
+def test_an_epoch_of_a_trial_that_did_not_say_that_it_draws_is_charged_and_fails_it(kept, plan_row):
+    kept.recorder.on_start("t0001", {"trial": "t0001", "proposal": {}})
+    kept.recorder.on_plan("t0001", plan_row)
+    with pytest.raises(TrialError, match="before it said that it draws noise"):
+        kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [50]

@@ -10,16 +10,30 @@ import torch
 from ray import cloudpickle
 
 import clipless
+from clipless import memory
 from clipless.datasets import HashSplit
+from clipless.errors import PlanError
+from clipless.memory import Room
+from clipless.privacy.randomness import SecureSource
 from clipless.projections import Orthogonal, SpectralBall
+from clipless.training import accumulate_gradients
 from sweeper import trainable as module
+from sweeper import training
 from sweeper.errors import SpecError, TrialError
+from sweeper.ledger import Ledger
+from sweeper.pricing import whole_event
 from sweeper.space import resolve
 from sweeper.spec import Spec
 from sweeper.trainable import CliplessTrial, Rows, initial_seed, place
 from sweeper.training import TrialRun
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch):
+    """No test knows how many rows had room in another one."""
+    monkeypatch.setattr(training, "_ROOM", Room())
 
 
 @pytest.fixture(autouse=True)
@@ -74,11 +88,11 @@ def final(run):
 
 
 def test_the_plan_is_the_first_row_and_epochs_follow(trial, tmp_path):
-    rows = [trial.step() for _ in range(3)]
-    assert [(row["kind"], row["epoch"]) for row in rows] == [("plan", 0), ("epoch", 1), ("epoch", 2)]
+    rows = [trial.step() for _ in range(4)]
+    assert [(row["kind"], row["epoch"]) for row in rows] == [("plan", 0), ("draw", 0), ("epoch", 1), ("epoch", 2)]
     assert rows[0]["plan"]["secure_generator"] is True
     assert rows[-1]["done"] is True
-    assert clipless.load(tmp_path / rows[1]["model"]).input_shape == (1, 8, 8)
+    assert clipless.load(tmp_path / rows[2]["model"]).input_shape == (1, 8, 8)
 
 
 def test_the_plan_comes_with_the_node_and_the_device(trial):
@@ -97,19 +111,29 @@ def test_a_part_of_a_gpu_is_capped_before_anything_is_built_on_it(trial, config,
     assert calls == [0.5, "cuda"]
 
 
-def test_nothing_is_trained_for_the_plan(trial, monkeypatch):
-    monkeypatch.setattr(clipless, "fit", lambda *_, **__: pytest.fail("trained"))
-    assert trial.step()["kind"] == "plan"
+def test_nothing_is_trained_or_drawn_before_a_trial_has_said_that_it_will(trial, monkeypatch):
+    class TrainedError(Exception):
+        pass
+
+    def fit(*_args, **_options):
+        raise TrainedError
+
+    monkeypatch.setattr(clipless, "fit", fit)
+    monkeypatch.setattr(SecureSource, "random_bytes", lambda *_: pytest.fail("drawn"))
+    assert [trial.step()["kind"] for _ in range(2)] == ["plan", "draw"]
+    with pytest.raises(TrainedError):
+        trial.step()
 
 
 def test_a_process_starts_its_next_trial_from_nothing(trial, config, built):
-    for _ in range(2):
+    for _ in range(3):
         trial.step()
     assert trial.reset_config(config | {"trial": "t0002", "proposal": {"training.learning_rate": 0.02}}) is True
     assert trial.step()["kind"] == "plan"
     (first, _, _), (second, _, _) = built
     assert (first["trial"], second["trial"]) == ("t0001", "t0002")
     assert second["config"].training.learning_rate == 0.02
+    assert trial.step()["kind"] == "draw"
     assert trial.step()["epoch"] == 1
 
 
@@ -124,8 +148,8 @@ def test_the_proposal_decides_what_the_spec_leaves_open(trial, config, built):
 def test_the_same_seed_and_trial_give_the_same_initial_weights_but_another_noise(trial, config, built):
     for _ in range(2):
         trial.reset_config(config)
-        trial.step()
-        trial.step()
+        for _ in range(3):
+            trial.step()
         shutil.rmtree(Path(config["folder"]) / "checkpoints")
     (_, first, one), (_, second, other) = built
     assert torch.equal(first, second)
@@ -219,10 +243,10 @@ def test_out_of_memory_it_goes_on_from_its_last_epoch_with_smaller_micro_batches
         yield from rows
 
     monkeypatch.setattr(TrialRun, "epoch_rows", short_of_memory)
-    rows = [trial.step() for _ in range(5)]
+    rows = [trial.step() for _ in range(8)]
     assert [(row["kind"], row["epoch"], row.get("kept")) for row in rows] == [
-        *(("plan", 0, 0), ("epoch", 1, None)),
-        *(("plan", 0, 5), ("plan", 0, 5)),
+        *(("plan", 0, 0), ("draw", 0, None), ("epoch", 1, None)),
+        *(("plan", 0, 5), ("draw", 0, None), ("plan", 0, 5), ("draw", 0, None)),
         ("epoch", 2, None),
     ]
     assert len({row["attempt"] for row in rows if row["kind"] == "plan"}) == 3
@@ -248,5 +272,79 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(trial, monkeypatch):
 
     monkeypatch.setattr(TrialRun, "epoch_rows", broken)
     trial.step()
+    trial.step()
     with pytest.raises(RuntimeError, match="shapes do not match"):
         trial.step()
+
+
+def short_of_memory(monkeypatch, most):
+    """Let no pass take more rows than that."""
+    real, seen = accumulate_gradients, []
+
+    def short(model, loss, x, y, plan, **options):
+        seen.append(len(x))
+        if len(x) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        real(model, loss, x, y, plan, **options)
+
+    for where in (memory, clipless.training):
+        monkeypatch.setattr(where, "accumulate_gradients", short)
+    return seen
+
+
+def spent(rows, path):
+    """What the ledger of a driver says that takes these rows of one trial."""
+    ledger = Ledger(path)
+    for row in rows:
+        if row["kind"] == "plan":
+            ledger.open("t0001", whole_event(row["plan"]), kept=row["kept"], marked=True)
+        elif row["kind"] == "draw":
+            ledger.draw("t0001")
+    return ledger.answers(1e-4)["everything"].epsilon
+
+
+def test_a_lack_of_memory_is_found_before_the_plan_and_costs_nothing(trial, config, monkeypatch, tmp_path):
+    """Halved not at all, once and four times: one attempt each, at one price."""
+    prices = []
+    for most in (1000, 200, 25):
+        with monkeypatch.context() as patch:
+            patch.setattr(training, "_ROOM", Room())
+            seen = short_of_memory(patch, most)
+            trial.reset_config(config)
+            rows = [trial.step() for _ in range(4)]
+        assert [row["kind"] for row in rows] == ["plan", "draw", "epoch", "epoch"]
+        assert max(seen[-5:]) <= most
+        prices.append(spent(rows, tmp_path / f"{most}.jsonl"))
+        shutil.rmtree(tmp_path / "checkpoints")
+    assert prices[0] == prices[1] == prices[2] > 0
+
+
+def test_how_many_rows_have_room_is_found_out_once_for_all_trials_of_an_architecture(trial, config, monkeypatch):
+    seen = short_of_memory(monkeypatch, 100)
+    trial.step()
+    tried = len(seen)
+    assert seen == [392, 196, 98]
+    trial.reset_config(config | {"trial": "t0002", "proposal": {"training.learning_rate": 0.02}})
+    trial.step()
+    assert len(seen) == tried
+
+
+def test_a_device_without_room_for_one_row_fails_the_trial_before_its_plan(trial, monkeypatch):
+    short_of_memory(monkeypatch, 0)
+    with pytest.raises(PlanError, match="Out of memory with micro-batches of one row; use a smaller model"):
+        trial.step()
+
+
+def test_a_lack_of_memory_that_only_training_met_is_remembered_too(trial, config, built, monkeypatch):
+    def never(_run):
+        raise MemoryError
+        yield
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrialRun, "epoch_rows", never)
+        for _ in range(3):
+            trial.step()
+    assert [run.rows_per_pass for *_, run in built] == [392, 128]
+    trial.reset_config(config | {"trial": "t0002"})
+    trial.step()
+    assert built[-1][2].rows_per_pass == 196

@@ -1,0 +1,139 @@
+"""How many rows a device has room for in one pass, found before anything is drawn.
+
+A pass over rows of zeros on a copy of the network takes the memory that one over the training rows will take, and
+depends on none of them.
+"""
+
+import copy
+import gc
+from collections.abc import Callable, Hashable
+
+import torch
+
+from clipless.datasets import Split
+from clipless.errors import PlanError
+from clipless.front import split_fixed_front
+from clipless.losses import Loss
+from clipless.network import Network
+from clipless.plan import Plan
+from clipless.training import accumulate_gradients
+
+# Numbers beside weight and gradient for each trained entry: sums and noise in double precision, the optimiser's two
+# moments, a moving average.
+_STATE = 8
+
+
+class Room:
+    """How many rows had room for what, and how many had not; nothing is tried twice."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[int, float]] = {}  # the most rows that had room, the fewest that had not
+
+    def rows(self, key: Hashable, most: int, has_room: Callable[[int], bool]) -> int:
+        """Return ``most``, halved until that many rows have room.
+
+        Args:
+            key: what the rows are passed through, and where.
+            most: how many rows are wanted.
+            has_room: tries a number of rows.
+
+        Raises:
+            PlanError: there is no room for one row.
+        """
+        rows = most
+        while True:
+            enough, too_many = self._known.get(key, (0, float("inf")))
+            if rows < 1 or too_many <= 1:
+                raise PlanError("Out of memory with micro-batches of one row; use a smaller model or more memory")
+            if rows <= enough:
+                return rows
+            if rows < too_many:
+                if has_room(rows):
+                    self._known[key] = (rows, too_many)
+                    return rows
+                self.note(key, rows)
+            rows //= 2
+
+    def note(self, key: Hashable, rows: int) -> None:
+        """Remember that so many rows had no room."""
+        enough, too_many = self._known.get(key, (0, float("inf")))
+        self._known[key] = (min(enough, rows - 1), min(too_many, rows))
+
+
+def has_room(
+    network: Network,
+    loss: Loss,
+    plan: Plan,
+    like: Split,
+    rows: int,
+    *,
+    augmented: bool = False,
+    ghost: bool = False,
+    exact: bool = False,
+    trainings: int = 1,
+) -> bool:
+    """Whether one pass over so many rows of zeros, as training takes them, has room on the device of ``like``.
+
+    Args:
+        network: that ``plan`` was made for; it is copied, not touched.
+        loss: likewise.
+        plan: of the training.
+        like: rows, of which only shape, types and device are looked at.
+        rows: in the pass, copies of augmentation included.
+        augmented: whether a fixed front is applied at every step.
+        ghost: as `clipless.fit` takes ``ghost_clipping``.
+        exact: as it takes ``exact_norms``.
+        trainings: that run side by side on the device.
+
+    Guarantees:
+        No entry of ``like`` is read and nothing is drawn, so the answer is no release.
+    """
+    try:
+        _pass(network, loss, plan, like, rows, augmented=augmented, ghost=ghost, exact=exact, trainings=trainings)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+    else:
+        return True
+    give_back()
+    return False
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that there was not enough memory, on a GPU or elsewhere."""
+    texts = ("out of memory", "can't allocate memory")
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in texts)
+
+
+def give_back() -> None:
+    """Give memory back that nothing uses any more."""
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def memory_class(device: torch.device) -> tuple[str, int]:
+    """Return the kind of a device and the magnitude of its free memory, 0 where that is not counted."""
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+    return device.type, int(free).bit_length()
+
+
+def _pass(
+    network: Network,
+    loss: Loss,
+    plan: Plan,
+    like: Split,
+    rows: int,
+    *,
+    augmented: bool,
+    ghost: bool,
+    exact: bool,
+    trainings: int,
+) -> None:
+    model = copy.deepcopy(network)
+    trained = model if augmented else split_fixed_front(model)[1]
+    entries = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    state = torch.empty(_STATE * entries * trainings, device=like.x.device)
+    x = torch.zeros((rows, *trained.input_shape), dtype=like.x.dtype, device=like.x.device)
+    y = torch.zeros(rows, dtype=like.y.dtype, device=like.y.device)
+    accumulate_gradients(model, loss, x, y, plan, forward=trained, ghost=ghost, exact=exact)
+    del state  # held until here, as training holds it
