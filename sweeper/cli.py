@@ -19,6 +19,7 @@ from sweeper.cli_running import app as commands_while_running
 from sweeper.cli_service import app as commands_of_service
 from sweeper.errors import SweeperError
 from sweeper.jobs import is_job_server
+from sweeper.starting import leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -288,6 +289,8 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments
     try:
         app(["--debug"] * debug + [argument for argument in arguments if argument != "--debug"])
+    except SystemExit as ended:
+        leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
     except Exception as error:
         if debug:
             raise
@@ -361,6 +364,7 @@ def _drive(
             left=ended.left,
             notes=notes,
             goes_on=not selects,
+            has_report=(ended.sweep.directory / "front.html").exists(),
         )
     )
     if ended.outcome.interrupted:

@@ -2,26 +2,27 @@
 
 Starting a local Ray costs four seconds of two idle cores, nearly all of it the start of its Python helper
 processes; the size of the object store, the dashboard and the metrics make no difference. Telemetry is off
-unless the user has turned it on.
+unless the user has turned it on. ``RAY_ADDRESS`` is not looked at: the cluster that is joined is the one that is named.
 """
 
 import contextlib
 import gc
 import logging
 import os
-import signal
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import ray
 from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweeper.errors import SweeperError, one_line
-from sweeper.nodes import facts_of_this_code, node_facts, unlike_nodes
+from sweeper.nodes import Unlike, facts_of_this_code, node_facts, unlike_nodes
+from sweeper.starting import Starting
+
+T = TypeVar("T")
 
 OBJECT_STORE_BYTES = 100_000_000  # beside the rows: results are small; a big store only asks for more shared memory
 NO_TELEMETRY = {"RAY_USAGE_STATS_ENABLED": "0"}
@@ -29,6 +30,7 @@ QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 JOIN_SECONDS, JOIN_PAUSE_SECONDS = 60.0, 2.0
 PROBE_SECONDS = 60.0
 WORKERS_SECONDS = 120.0
+STARTS = 3  # of a local Ray: on a busy machine it may miss its own deadlines
 
 
 def worker_environment(threads: int) -> dict[str, str]:
@@ -54,6 +56,7 @@ def cluster(
     threads: int = 1,
     secret: bool = False,
     rows_bytes: int = 0,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[str, ...]]:
     """A running Ray for the time of a ``with`` block.
 
@@ -67,13 +70,15 @@ def cluster(
         threads: OpenMP threads of one trial process.
         secret: start a Ray whose session, logs included, only its owner can read and is removed afterwards.
         rows_bytes: of the data that a Ray that is started here is to hold.
+        interrupted: whether somebody asked to stop, who is not to wait until Ray has started.
 
     Yields:
         What there is to say about the cluster, one sentence each.
 
     Raises:
-        SweeperError: what is to be secret would run on a cluster of others, or on a Ray that stays; a cluster cannot be
-            joined, or its nodes lack what trials need.
+        SweeperError: what is to be secret would run on a cluster of others, or on a Ray that stays; a Ray cannot be
+            started, or a cluster not be joined, or its nodes lack what trials need.
+        InterruptedStartError: somebody asked to stop, and Ray has not started for seconds.
     """
     store_bytes = OBJECT_STORE_BYTES + rows_bytes
     if secret:
@@ -83,60 +88,99 @@ def cluster(
                 "away; leave --cluster out"
             )
         folder = tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)
-        with folder as session, _started(cpus, gpus, threads, store_bytes, {"_temp_dir": session}):
+        with folder as session, _started(cpus, gpus, threads, store_bytes, {"_temp_dir": session}, interrupted):
             yield ()
         return
     if ray.is_initialized():
         yield ()
         return
     if address is None:
-        with _started(cpus, gpus, threads, store_bytes, {}):
-            yield ()
+        with _started(cpus, gpus, threads, store_bytes, {}, interrupted):
+            yield _about_the_environment()
         return
-    with _joined(address, threads) as said:
+    with _joined(address, threads, interrupted) as said:
         yield said
+
+
+def _about_the_environment() -> tuple[str, ...]:
+    address = os.environ.get("RAY_ADDRESS")
+    if not address:
+        return ()
+    return (f"RAY_ADDRESS names the cluster {address}, which was not joined; name it with --cluster to run there",)
 
 
 @contextlib.contextmanager
 def _started(
-    cpus: int | None, gpus: int | None, threads: int, store_bytes: int, more: Mapping[str, Any]
+    cpus: int | None,
+    gpus: int | None,
+    threads: int,
+    store_bytes: int,
+    more: Mapping[str, Any],
+    interrupted: Callable[[], bool],
 ) -> Iterator[None]:
-    with environment(_telemetry() | worker_environment(threads)), _kept_sigterm():
-        ray.init(
-            num_cpus=cpus,
-            num_gpus=gpus,
-            include_dashboard=False,
-            object_store_memory=store_bytes,
-            **QUIET,
-            **more,
-        )
-    try:
+    options = {"num_cpus": cpus, "num_gpus": gpus, "include_dashboard": False, "object_store_memory": store_bytes}
+
+    def start(is_left: Callable[[], bool]) -> None:
+        with environment(_telemetry() | worker_environment(threads)):
+            _start({**options, **more}, is_left)
+
+    with _made(start, interrupted):
         yield
-    finally:
-        _leave()
 
 
 @contextlib.contextmanager
-def _joined(address: str, threads: int) -> Iterator[tuple[str, ...]]:
+def _joined(address: str, threads: int, interrupted: Callable[[], bool]) -> Iterator[tuple[str, ...]]:
     runtime: dict[str, Any] = {"env_vars": worker_environment(threads)}
-    with environment(_telemetry()), _kept_sigterm():
-        try:
-            _join(address, runtime)
-            _wait_for_workers()
-            unlike = unlike_nodes(facts_of_this_code(), _facts_of_nodes())
-            if unlike.packages:
-                ray.shutdown()
-                _join(address, runtime | {"py_modules": list(unlike.packages), "excludes": ["**/__pycache__/**"]})
-        except BaseException:
-            _leave()
-            raise
-    try:
+
+    def join(is_left: Callable[[], bool]) -> Unlike:
+        with environment(_telemetry()):
+            try:
+                _join(address, runtime, is_left)
+                _wait_for_workers(is_left)
+                unlike = unlike_nodes(facts_of_this_code(), _facts_of_nodes())
+                if unlike.packages:
+                    ray.shutdown()
+                    more = {"py_modules": list(unlike.packages), "excludes": ["**/__pycache__/**"]}
+                    _join(address, runtime | more, is_left)
+            except BaseException:
+                _leave()
+                raise
+            return unlike
+
+    with _made(join, interrupted) as unlike:
         yield unlike.sentences
+
+
+@contextlib.contextmanager
+def _made(start: Callable[[Callable[[], bool]], T], interrupted: Callable[[], bool]) -> Iterator[T]:
+    """What was started or joined, for the time of a ``with`` block."""
+    starting = Starting(start, _leave)
+    made = starting.wait(interrupted)
+    try:
+        yield made
     finally:
-        _leave()
+        try:
+            _leave()
+        finally:
+            starting.over()
 
 
-def _join(address: str, runtime: Mapping[str, Any]) -> None:
+def _start(options: Mapping[str, Any], is_left: Callable[[], bool]) -> None:
+    """Start a local Ray, whatever the environment names; one that misses its own deadlines is started again."""
+    for left in reversed(range(STARTS)):
+        try:
+            ray.init("local", **QUIET, **options)
+            return
+        except Exception as error:  # a bare Exception is what Ray raises when it takes too long
+            _leave()
+            if not left or is_left():
+                raise SweeperError(
+                    f"Cannot start Ray on this machine, tried {STARTS - left} times: {one_line(error)}; wait until it "
+                    "is less busy, and see that the folder for temporary files has room"
+                ) from error
+
+
+def _join(address: str, runtime: Mapping[str, Any], is_left: Callable[[], bool]) -> None:
     """Join a cluster; one whose head was started again a moment ago is waited for."""
     until = time.monotonic() + JOIN_SECONDS
     while True:
@@ -144,7 +188,7 @@ def _join(address: str, runtime: Mapping[str, Any]) -> None:
             ray.init(address, runtime_env=dict(runtime), **QUIET)
             return
         except (ConnectionError, RayError, RuntimeError, ValueError) as error:
-            if time.monotonic() > until or isinstance(error, AuthenticationError):
+            if time.monotonic() > until or is_left() or isinstance(error, AuthenticationError):
                 raise SweeperError(
                     f"Cannot join the Ray cluster at {address}: {one_line(error)}; is its head running, and does "
                     "RAY_AUTH_TOKEN_PATH name its token?"
@@ -152,10 +196,10 @@ def _join(address: str, runtime: Mapping[str, Any]) -> None:
         time.sleep(JOIN_PAUSE_SECONDS)
 
 
-def _wait_for_workers() -> None:
+def _wait_for_workers(is_left: Callable[[], bool]) -> None:
     """Wait until a node has joined that runs trials, for no longer than workers take to come back to a new head."""
     until = time.monotonic() + WORKERS_SECONDS
-    while not _workers() and time.monotonic() < until:
+    while not (_workers() or is_left()) and time.monotonic() < until:
         time.sleep(JOIN_PAUSE_SECONDS)
 
 
@@ -201,16 +245,3 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
-
-
-@contextlib.contextmanager
-def _kept_sigterm() -> Iterator[None]:
-    """Take back the SIGTERM handler that ``ray.init`` installs."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, handler)

@@ -79,10 +79,13 @@ class Desk:
         self._hooks = hooks
         self._entries = {trial: _Entry(epoch=epoch) for trial, epoch in (recorded or {}).items()}
         self.trouble: Exception | None = None
+        self._is_closed = False
 
     def start(self, trial: str, config: Mapping[str, Any]) -> None:
         """A trial has begun, or begins again."""
         entry = self._entries.setdefault(trial, _Entry())
+        if self._is_closed:  # its process came up when the run was ending already: nobody would end it any more
+            entry.ended = True
         if not entry.running and not entry.ended:
             entry.running = True
             self._tell(self._hooks.on_start, trial, config)
@@ -136,7 +139,8 @@ class Desk:
             self.end(trial, TrialStatus.FAILED, self._failed(trial, error))
 
     def close(self, status: TrialStatus, reason: str) -> None:
-        """End every trial that has begun and not ended."""
+        """End every trial that has begun and not ended; none begins any more."""
+        self._is_closed = True
         for trial, entry in self._entries.items():
             if entry.running or entry.restarts:
                 self.end(trial, status, reason)

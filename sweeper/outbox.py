@@ -61,11 +61,14 @@ class Outbox:
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._retry_at = 0.0
         self._trouble = ""
+        self._begun = False
         self._thread = threading.Thread(target=self._work, name=f"outbox {path.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to deliver."""
-        self._thread.start()
+        """Begin to deliver, if that has not begun."""
+        if not self._begun:
+            self._begun = True
+            self._thread.start()
 
     def put(self, row: Mapping[str, Any]) -> None:
         """Hand over one row, of JSON values."""
@@ -74,13 +77,15 @@ class Outbox:
             self._queue.put(row)
 
     def close(self, timeout_seconds: float) -> Left:
-        """Deliver what is left, for no longer than the timeout; put the rest into the file."""
+        """Deliver what is left, for no longer than the timeout; put the rest into the file, all if it never began."""
         self._closing.set()
-        self._thread.join(timeout_seconds)
+        if self._begun:
+            self._thread.join(timeout_seconds)
         with self._lock:
-            if self._thread.is_alive() and not self._abandoned:
+            if (not self._begun or self._thread.is_alive()) and not self._abandoned:
                 self._abandoned = True
-                self._trouble = self._trouble or f"no answer within {timeout_seconds:g} seconds"
+                silent = f"no answer within {timeout_seconds:g} seconds" if self._begun else "the store was not asked"
+                self._trouble = self._trouble or silent
                 self._keep([*self._in_hand, *self._drain()])
                 self._forget_ahead()
             return Left(self._waiting, self._path, self._trouble) if self._waiting else Left()

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
+import torch
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -180,6 +181,8 @@ def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Renderable
             f"{open_dimensions(spec)} open hyperparameters."
         )
     ]
+    lack = lack_of_gpus(spec)
+    parts += [Text(lack, style="bold red")] if lack else []
     for one in previews:
         parts += [Text(""), *_render_one(one)]
     noise = ScoreNoise.of(spec, data)
@@ -201,6 +204,16 @@ def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Renderable
         )
     )
     return Group(*parts)
+
+
+def lack_of_gpus(spec: Spec) -> str:
+    """Return why a sweep cannot train on this machine, empty if it can: it asks for a GPU, and there is none."""
+    if not spec.resources.gpus or torch.cuda.device_count():
+        return ""
+    return (
+        f"Expected a GPU for resources.gpus: {spec.resources.gpus:g} in {spec.source}, but this machine has none that "
+        "torch can use; leave it out, or name a cluster that has one with --cluster"
+    )
 
 
 def _number_of_trials(spec: Spec) -> str:

@@ -188,6 +188,7 @@ def closing_summary(
     left: Left | None = None,
     notes: Sequence[str] = (),
     goes_on: bool = True,
+    has_report: bool = True,
 ) -> str:
     """Return what to say when a sweep has ended: how it went and where to look.
 
@@ -200,6 +201,7 @@ def closing_summary(
         left: what tracking could not deliver.
         notes: more lines, such as what the claim is conditional on.
         goes_on: whether a sweep that ended early can be resumed.
+        has_report: whether there is one.
     """
     ended = f" (ended early: {reason})" if reason else ""
     went = f"{_counts(progress)} in {clock(progress.elapsed_seconds)}"
@@ -218,7 +220,7 @@ def closing_summary(
         lines.append(f"Deliver them later: sweeper replay {folder}")
     if reason and goes_on:
         lines.append(f"Go on with it: sweeper resume {folder}")
-    lines.append(f"Report: {folder / 'front.html'}")
+    lines += [f"Report: {folder / 'front.html'}"] if has_report else []
     lines += [f"Runs: {look}"] if look else []
     if progress.best:
         lines.append(f"A model: sweeper pick {folder}{_limit(progress.best.values['epsilon'])}")

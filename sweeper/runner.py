@@ -19,15 +19,16 @@ from sweeper.driving import driving
 from sweeper.engine import Outcome
 from sweeper.errors import RecordError, SweeperError
 from sweeper.interruption import Interruption
-from sweeper.preview import check_plans
+from sweeper.preview import check_plans, lack_of_gpus
 from sweeper.private_run import even_times, hide, outcome_of, recover, recover_all, select
 from sweeper.progress import Progress
 from sweeper.records import TrialStatus
 from sweeper.requests import selects_privately
 from sweeper.spec import Spec
+from sweeper.starting import InterruptedStartError
 from sweeper.store import SweepFolder, is_secret
 from sweeper.sweep import Sweep
-from sweeper.sweep_run import Ended, Options, SweepRun, described, size_of, threads_of, trained
+from sweeper.sweep_run import INTERRUPTED, Ended, Options, SweepRun, described, size_of, threads_of, trained
 from sweeper.trainable import CliplessTrial
 from sweeper.warm_start import Earlier, observations
 
@@ -54,6 +55,7 @@ def run_sweep(spec: Spec, options: Options | None = None) -> Ended:
 
     Raises:
         SpecError: a spec that does not fit its data, found before anything is written.
+        SweeperError: a spec that asks for a GPU that this machine has not, likewise.
         clipless.errors.DataError: data that cannot be used.
         RecordError: the folder cannot be made, or not be written to.
         KeyboardInterrupt: on Ctrl-C before there is a folder, or on a second one.
@@ -64,6 +66,7 @@ def run_sweep(spec: Spec, options: Options | None = None) -> Ended:
     options = options or Options()
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
     check_plans(spec, data)
+    _check_devices(spec, options)
     earlier = _earlier(spec, options)
     with Interruption() as interruption:
         recovered = recover_all(options.out)
@@ -80,6 +83,13 @@ def run_sweep(spec: Spec, options: Options | None = None) -> Ended:
             _check_is_new(folder)
             claim = claimed(spec, data, None if earlier is None else earlier.steering)
             return SweepRun(spec, options, data, claim, folder, interruption, earlier=earlier, troubles=recovered).run()
+
+
+def _check_devices(spec: Spec, options: Options) -> None:
+    """Refuse what a Ray that is started here could not train, before anything is written or started."""
+    lack = lack_of_gpus(spec)
+    if lack and options.cluster is None:
+        raise SweeperError(lack)
 
 
 def _new_folder(spec: Spec, options: Options) -> SweepFolder:
@@ -120,16 +130,24 @@ def _select(spec: Spec, options: Options, data: Dataset, interruption: Interrupt
         )
     options.show(Progress(name=spec.name, total=0, note=SELECTING))
     hidden, claim = hide(options.out), claimed(spec, data)
+
+    def interrupted() -> bool:
+        return interruption.requested
+
     with driving(hidden.path):
         hidden.write_sweep(described(spec, options, claim, hidden, TrialStatus.RUNNING))
 
         def train(
             kind: type[CliplessTrial], agenda: Agenda, desk: Desk, should_stop: Callable[[], str | None]
         ) -> Outcome:
-            with cluster(threads=threads_of(spec), secret=True, rows_bytes=size_of(data)):
-                return trained(kind, agenda, desk, spec, data, hidden, interruption, should_stop)
+            started = cluster(threads=threads_of(spec), secret=True, rows_bytes=size_of(data), interrupted=interrupted)
+            try:
+                with started:
+                    return trained(kind, agenda, desk, spec, data, hidden, interruption, should_stop)
+            except InterruptedStartError:
+                return Outcome(True, INTERRUPTED)
 
-        folder = select(spec, data, claim, hidden, train, interrupted=lambda: interruption.requested)
+        folder = select(spec, data, claim, hidden, train, interrupted=interrupted)
     if hidden.path.exists():
         troubles = [*troubles, f"Cannot remove {hidden.path}, which nobody may see; remove it"]
     return _conclude(spec, options, data, claim, folder, interruption, troubles)
@@ -205,6 +223,7 @@ def resume_sweep(directory: Path, options: Options | None = None, *, trials: int
         )
     claim = claim_as_begun(folder, spec, data, options.data_dir)
     check_plans(spec, data)
+    _check_devices(spec, options)
     with Interruption() as interruption, driving(folder.path) as rebooted:
         return SweepRun(spec, options, data, claim, folder, interruption, begun=before, rebooted=rebooted).run()
 

@@ -180,3 +180,10 @@ class ResourceSettings(Section):
     cpus: Annotated[float, ONE_POSITIVE] = 1.0
     gpus: Annotated[float, Number(at_least=0, fixed=True)] = 0.0
     concurrent: Annotated[int, ONE_COUNT] | None = None
+
+    @model_validator(mode="after")
+    def _one_device(self) -> Self:
+        if self.gpus > 1:
+            remedy = "set it to 1, or to a part of one: further GPUs train more trials at a time"
+            raise mistake("{name} <= 1, for a trial trains on one device", path="gpus", got=self.gpus, remedy=remedy)
+        return self

@@ -31,6 +31,7 @@ from sweeper.requests import Requests
 from sweeper.rows import replace_file
 from sweeper.search import Search
 from sweeper.spec import Spec
+from sweeper.starting import InterruptedStartError
 from sweeper.storage import Storage, fetching, of_sweep
 from sweeper.store import SweepFolder
 from sweeper.sweep import Sweep
@@ -41,6 +42,7 @@ from sweeper.yaml_file import parse_mapping
 
 SHOW_SECONDS = 0.5
 INTERRUPTED = "interrupted"
+NOTHING_TO_DO = "Every trial has ended: nothing to do"
 MOST_CLUSTERS = 3  # Rays that a run starts, or joins, when the one before has died
 SELECTED = "one trial, selected privately"
 
@@ -131,6 +133,7 @@ class SweepRun:
         self._claim = claim
         self._started = self._shown_at = time.monotonic()
         self._earlier = earlier
+        self._left_early = False  # before Ray had started: who asked to stop waits for no store and no report
         self._troubles = [*troubles, *([] if earlier is None else [earlier.statement])]
 
     def run(self) -> Ended:
@@ -178,6 +181,7 @@ class SweepRun:
             uri=self._options.tracking,
             params=self._spec.to_plain() if self._begun is None else {},
             tags=tags | {"sweeper.spec_hash": self._spec.digest()},
+            waits=True,
         )
         settings, self._requests = self._spec.search, Requests(self._folder.path)
         self._search = Search(
@@ -200,23 +204,40 @@ class SweepRun:
 
     def _run_trials(self) -> Outcome:
         """Run the trials, and score the front on the test split."""
-        outcome = self._selected or self._train_on_ray()
+        try:
+            outcome = self._selected or self._train_on_ray()
+        except InterruptedStartError:
+            self._left_early = True
+            outcome = Outcome(True, INTERRUPTED)
         given = self._spec, self._data, self._folder, self._recorder
         self._troubles += score_front(*given, is_over=self._tests_are_over)
         return Outcome(True, INTERRUPTED) if self._interruption.requested else outcome
 
     def _train_on_ray(self) -> Outcome:
-        """Train on a Ray, and on another one if it dies."""
+        """Train on a Ray, and on another one if it dies; on none if there is nothing to train."""
         outcome = Outcome()
+        if Agenda(self._search, self._spec.trials, self._recorder.unfinished).finished:
+            self._troubles.append(NOTHING_TO_DO)
+            return outcome
         for _ in range(MOST_CLUSTERS):
-            with cluster(self._options.cluster, threads=threads_of(self._spec), rows_bytes=size_of(self._data)) as said:
+            with self._cluster() as said:
                 self._troubles += [sentence for sentence in said if sentence not in self._troubles]
                 if self._interruption.requested:
+                    self._left_early = True
                     break
+                self._tracker.deliver()
                 outcome = self._train()
             if not outcome.lost:
                 break
         return outcome
+
+    def _cluster(self) -> contextlib.AbstractContextManager[tuple[str, ...]]:
+        return cluster(
+            self._options.cluster,
+            threads=threads_of(self._spec),
+            rows_bytes=size_of(self._data),
+            interrupted=lambda: self._interruption.requested,
+        )
 
     def _train(self) -> Outcome:
         unfinished = self._recorder.unfinished
@@ -258,7 +279,8 @@ class SweepRun:
             front = recorder.front(tight=not cut)
             self._attempt(lambda: front.write(folder.front))
             self._attempt(lambda: replace_file(folder.path / "front.csv", front.to_csv()))
-            self._attempt(lambda: exporter("front")(folder.path, folder.path / "front.html"))
+            if not self._left_early:
+                self._attempt(lambda: exporter("front")(folder.path, folder.path / "front.html"))
             self._attempt(lambda: self._describe(status, reason))
             for name in ("front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"):
                 if (folder.path / name).exists():
@@ -266,6 +288,8 @@ class SweepRun:
             self._tracker.log(None, 0, {"hypervolume": front.hypervolume})
         finally:
             patience = 10.0 if cut and self._options.tracking else 30.0  # a store of one's own always answers
+            if not self._left_early:
+                self._tracker.deliver()
             left = self._tracker.close(status, reason, timeout_seconds=patience)
         if recorder.note_runs():  # runs that the store made only now
             front = recorder.front(tight=not cut)

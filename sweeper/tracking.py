@@ -84,6 +84,7 @@ class Tracker:
         uri: of the store; a SQLite file in the folder if ``None``.
         params: of the parent run, nested as in the spec.
         tags: of the parent run.
+        waits: whether the store is not asked before ``deliver``.
     """
 
     def __init__(
@@ -94,12 +95,18 @@ class Tracker:
         uri: str | None = None,
         params: Mapping[str, Any] | None = None,
         tags: Mapping[str, str] | None = None,
+        waits: bool = False,
     ) -> None:
         self.destination = Destination.of(folder, experiment, uri)
         self._store = Store(self.destination)
         self._outbox = Outbox(self._store.deliver, folder / SPOOL_NAME, {"op": "sweep", **asdict(self.destination)})
         self._running: dict[str, None] = {}
         self._put("run", None, params=flatten(params or {}), tags=dict(tags or {}))
+        if not waits:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Begin to tell the store, which takes seconds of a processor."""
         self._outbox.start()
 
     def start_trial(self, trial: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ def epoch(number, **more):
     return {"kind": "epoch", "epoch": number, "values": {"accuracy": 0.5}} | more
 
 
-NAMES = ("on_start", "on_plan", "on_epoch", "on_restart", "on_end")
+NAMES = ("on_start", "on_plan", "on_draw", "on_epoch", "on_restart", "on_end")
 
 
 class Book:
@@ -291,3 +291,39 @@ def test_outside_the_main_thread_it_is_only_a_flag():
     thread.start()
     thread.join()
     assert seen == [(False, before)]
+
+
+def test_a_trial_whose_process_comes_up_when_the_run_is_ending_has_not_begun():
+    desk, book = opened()
+    desk.close(TrialStatus.INTERRUPTED, "interrupted")
+    told = len(book.told)
+    desk.start("t0002", {})
+    assert not desk.receive("t0002", PLAN)
+    desk.end("t0002", TrialStatus.COMPLETED)
+    assert len(book.told) == told
+
+
+def test_noise_is_announced_once_for_each_plan_and_after_it():
+    desk, book = opened()
+    assert desk.receive("t0001", PLAN)
+    for _ in range(2):  # Ray shows every row twice
+        assert desk.receive("t0001", {"kind": "draw", "epoch": 0})
+    assert [told for told in book.told if told[0] == "on_draw"] == [("on_draw", "t0001")]
+    assert desk.receive("t0001", PLAN | {"attempt": "another"})
+    assert desk.receive("t0001", {"kind": "draw", "epoch": 0})
+    assert [told for told in book.told if told[0] == "on_draw"] == [("on_draw", "t0001")] * 2
+
+
+def test_a_trial_whose_mark_cannot_be_written_draws_nothing():
+    desk, book = opened(on_draw=OSError("disk full"))
+    desk.receive("t0001", PLAN)
+    assert not desk.receive("t0001", {"kind": "draw", "epoch": 0})
+    desk.end("t0001", TrialStatus.COMPLETED)
+    assert book.ends == [("t0001", TrialStatus.FAILED, "OSError: disk full", 0)]
+
+
+def test_noise_before_a_plan_is_a_failure():
+    desk, book = opened()
+    assert not desk.receive("t0001", {"kind": "draw", "epoch": 0})
+    desk.end("t0001", TrialStatus.COMPLETED)
+    assert book.ends[0][1:3] == (TrialStatus.FAILED, "reported a draw before its plan")

@@ -13,7 +13,7 @@ from ray import cloudpickle, tune
 from ray.exceptions import ActorDiedError, AuthenticationError, RayTaskError
 
 from sweeper import cluster as cluster_module
-from sweeper import engine
+from sweeper import engine, starting
 from sweeper.agenda import Agenda
 from sweeper.cluster import cluster, worker_environment
 from sweeper.desk import MOST_RESTARTS, Desk, Hooks
@@ -22,6 +22,7 @@ from sweeper.errors import FOR_THE_OWNER, SweeperError, one_line
 from sweeper.interruption import Interruption
 from sweeper.records import Objective, TrialStatus
 from sweeper.search import Search
+from sweeper.starting import InterruptedStartError
 
 pytestmark = pytest.mark.slow
 
@@ -351,7 +352,8 @@ def test_a_cluster_is_started_or_joined_quietly_and_left_as_it_was_found(address
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
 
     def init(*args, **options):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Ray installs a handler of its own
+        if threading.current_thread() is threading.main_thread():  # Ray then installs a handler of its own
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         calls.append((args, options, os.environ["RAY_USAGE_STATS_ENABLED"], os.environ["OMP_NUM_THREADS"]))
 
     monkeypatch.setattr(cluster_module.ray, "init", init)
@@ -372,8 +374,71 @@ def test_a_cluster_is_started_or_joined_quietly_and_left_as_it_was_found(address
         assert options["runtime_env"]["env_vars"] == worker_environment(3)
         assert "num_cpus" not in options
     else:
+        assert args == ("local",)
         assert options["num_cpus"] == 2
         assert options["include_dashboard"] is False
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """A Ray that misses its own deadlines as often as a test says."""
+    calls = {"init": 0, "shutdown": 0, "failures": 0}
+
+    def init(*_args, **_options):
+        calls["init"] += 1
+        if calls["init"] <= calls["failures"]:
+            raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(cluster_module.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster_module.ray, "init", init)
+    monkeypatch.setattr(cluster_module.ray, "shutdown", lambda: calls.update(shutdown=calls["shutdown"] + 1))
+    return calls
+
+
+def test_a_ray_that_is_late_is_started_again(failing):
+    failing["failures"] = cluster_module.STARTS - 1
+    with cluster():
+        assert failing["init"] == cluster_module.STARTS
+    assert failing["shutdown"] == cluster_module.STARTS
+
+
+def test_a_ray_that_is_late_every_time_is_one_sentence(failing):
+    failing["failures"] = cluster_module.STARTS
+    said = "Cannot start Ray on this machine, tried 3 times: Exception: The current node timed out during startup"
+    with pytest.raises(SweeperError, match=said):
+        cluster().__enter__()
+    assert failing["init"] == cluster_module.STARTS
+
+
+@pytest.mark.parametrize("secret", [False, True])
+def test_a_cluster_that_only_the_environment_names_is_not_joined_and_it_is_said(failing, monkeypatch, secret):
+    monkeypatch.setenv("RAY_ADDRESS", "10.9.9.9:6379")
+    given = []
+    monkeypatch.setattr(cluster_module.ray, "init", lambda *args, **_: given.append(args))
+    with cluster(secret=secret) as said:
+        assert given == [("local",)]
+    assert [("10.9.9.9:6379, which was not joined; name it with --cluster" in one) for one in said] == [True] * (
+        not secret
+    )
+    assert failing["init"] == 0
+
+
+@pytest.mark.parametrize("address", [None, "head:6379"])
+def test_a_cluster_that_does_not_start_is_not_waited_for_by_whoever_asks_to_stop(address, failing, monkeypatch):
+    end = threading.Event()
+    monkeypatch.setattr(starting, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(starting, "_LEFT_BEHIND", [])
+    monkeypatch.setattr(cluster_module.ray, "init", lambda *_, **__: end.wait(60) and None)
+    monkeypatch.setattr(cluster_module.ray, "nodes", lambda: NODES)
+    monkeypatch.setattr(cluster_module, "_facts_of_nodes", dict)
+    with pytest.raises(InterruptedStartError):
+        cluster(address, interrupted=lambda: True).__enter__()
+    assert failing["shutdown"] == 0
+    end.set()
+    for thread in threading.enumerate():
+        if thread.name == "starting":
+            thread.join(60)
+    assert failing["shutdown"] == 1, "what has started all the same is left again"
 
 
 NODES = [

@@ -217,3 +217,15 @@ def test_rows_that_were_delivered_are_not_delivered_again(tmp_path):
     assert again.close(5) == Left()
     assert second.rows == []
     assert box.close(5) == Left()
+
+
+def test_rows_of_an_outbox_that_was_never_started_wait_in_the_file(tmp_path):
+    receiver = Receiver()
+    box = Outbox(receiver.deliver, tmp_path / "spool.jsonl", HEADER)
+    put(box, rows(0, 3))
+    assert box.close(0) == Left(3, tmp_path / "spool.jsonl", "the store was not asked")
+    assert (receiver.calls, stored_rows(tmp_path / "spool.jsonl")) == (0, rows(0, 3))
+    again = opened(receiver, tmp_path / "spool.jsonl")
+    again.start()
+    assert again.close(5) == Left()
+    assert receiver.rows == rows(0, 3)

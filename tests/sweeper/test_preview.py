@@ -4,6 +4,7 @@ import io
 from math import sqrt
 
 import pytest
+import torch
 from rich.console import Console
 
 import clipless
@@ -40,6 +41,16 @@ def text(spec, data, previews):
     screen = io.StringIO()
     Console(file=screen, width=120).print(render(spec, data, previews))
     return screen.getvalue()
+
+
+def test_a_gpu_that_this_machine_has_not_is_said(spec, digits, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    previews = preview(spec, digits, 1)
+    assert "GPU" not in text(spec, digits, previews)
+    asking = Spec.from_mapping(spec.to_plain() | {"resources": {"gpus": 0.5}}, "digits.yaml")
+    assert "Expected a GPU for resources.gpus: 0.5 in digits.yaml, but this machine has" in text(
+        asking, digits, previews
+    )
 
 
 def test_each_parameter_has_its_sensitivity_noise_and_ratio(spec, digits):

@@ -729,7 +729,7 @@ def test_the_logs_of_candidates_are_the_owners_and_gone_afterwards(monkeypatch):
     """Ray is started in a folder of its own; a Ray that stays is refused."""
     seen, running = {}, []
     monkeypatch.setattr(cluster.ray, "is_initialized", lambda: bool(running))
-    monkeypatch.setattr(cluster.ray, "init", lambda **options: seen.update(options))
+    monkeypatch.setattr(cluster.ray, "init", lambda *_, **options: seen.update(options))
     monkeypatch.setattr(cluster.ray, "shutdown", lambda: None)
     with cluster.cluster(secret=True):
         session = Path(seen["_temp_dir"])

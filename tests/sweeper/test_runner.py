@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
 
 import clipless
@@ -31,11 +32,13 @@ from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.front import read_front
 from sweeper.ledger import Ledger
 from sweeper.outbox import stored_rows
+from sweeper.preview import lack_of_gpus
 from sweeper.records import TrialStatus
 from sweeper.runner import resume, resume_sweep, run, run_sweep
 from sweeper.search import Search
 from sweeper.space import suggest
 from sweeper.spec import Spec
+from sweeper.starting import InterruptedStartError
 from sweeper.store import SweepFolder
 from sweeper.sweep import Sweep
 from sweeper.sweep_run import Options
@@ -91,7 +94,9 @@ def check_ended(folder, status):
     for point in front.front_points:
         clipless.load(folder / point.model)
     assert {p.model for p in front.points if p.key not in front.on_front} <= {None}
-    assert "<html" in (folder / "front.html").read_text(encoding="utf-8")
+    left_early = not (folder / "front.html").exists()  # before Ray had started
+    assert not (left_early and (trained or front.trials))
+    assert left_early or "<html" in (folder / "front.html").read_text(encoding="utf-8")
     assert not [p for p in folder.rglob("*") if p.suffix in (".tmp", ".partial")]
     if (folder / "mlflow.db").exists():
         assert "RUNNING" not in {run.status for run in runs(folder).values()}
@@ -269,7 +274,11 @@ def test_ctrl_c_leaves_a_readable_partial_front(moment, everybody, tmp_path):
     assert "Traceback" not in said
     (folder,) = out.iterdir()
     front, ledger = check_ended(folder, "interrupted")
-    assert runs(folder)[folder.name].status == "KILLED"
+    if (folder / "mlflow.db").exists():
+        assert runs(folder)[folder.name].status == "KILLED"
+    else:  # the store was not asked: it would have taken longer than who presses Ctrl-C waits
+        assert moment == "while Ray starts"
+        assert {row["op"] for row in stored_rows(folder / "tracking-spool.jsonl")} >= {"run", "end"}
     assert {trial.status for trial in front.trials.values()} <= {"interrupted"}
     for entry in ledger.entries():
         assert entry.steps is not None
@@ -351,7 +360,7 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
 
 @pytest.mark.usefixtures("ray_running")
 def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
-    """The disk is full once both plans are in the ledger; Ctrl-C comes when both trials are done."""
+    """The disk is full once both trials train; Ctrl-C comes when both trials are done."""
     full, asked = [False], []
     real_write, real_replace = rows._write_at, Path.replace
 
@@ -366,7 +375,7 @@ def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
         return real_replace(self, target)
 
     def show(progress):
-        begun = progress.done + sum(one.epochs > 0 for one in progress.running)
+        begun = progress.done + sum(one.epoch > 0 for one in progress.running)
         full[0] = begun == 2 and progress.done < 2 and any(one.epoch for one in progress.running)
         if progress.done == 2 and not asked:
             os.kill(os.getpid(), signal.SIGINT)
@@ -601,13 +610,16 @@ def test_a_reboot_is_not_forgotten_by_a_driver_that_is_killed_too(before, tmp_pa
 
 
 def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
-    """Nothing is left to run, so that no trial is asked for."""
-    monkeypatch.setattr(sweep_run, "cluster", no_cluster)
+    """Nothing is left to run: no Ray is started to find that out, and no trial is asked for."""
     agendas = []
     monkeypatch.setattr(sweep_run, "run_trials", lambda _kind, agenda, *_, **__: agendas.append(agenda) or Outcome())
     before = read_front(ended / "front.json")
-    sweep = resume(ended)
-    assert [agenda.finished for agenda in agendas] == [True]
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep_run, "cluster", lambda *_, **__: pytest.fail("started"))
+        done = resume_sweep(ended)
+    sweep = done.sweep
+    assert (agendas, done.troubles) == ([], ("Every trial has ended: nothing to do",))
+    monkeypatch.setattr(sweep_run, "cluster", no_cluster)
     after = sweep.front()
     assert (after.points, after.on_front, after.hypervolume) == (before.points, before.on_front, before.hypervolume)
     assert sweep.info()["status"] == "completed"
@@ -622,5 +634,26 @@ def test_a_sweep_goes_on_with_another_ray_when_one_dies(deaths, status, ended, m
     monkeypatch.setattr(sweep_run, "cluster", no_cluster)
     outcomes = [Outcome(False, engine.RAY_DIED, lost=True)] * deaths + [Outcome()]
     monkeypatch.setattr(sweep_run, "run_trials", lambda *_, **__: outcomes.pop(0))
-    assert resume(ended).info()["status"] == status
+    assert resume(ended, trials=5).info()["status"] == status
     assert len(outcomes) == (0 if status == "completed" else 1)
+
+
+def test_a_sweep_that_is_interrupted_while_ray_starts_ends_as_any_other(tmp_path, monkeypatch):
+    def never(*_args, **_options):
+        raise InterruptedStartError("left behind")
+
+    monkeypatch.setattr(sweep_run, "cluster", never)
+    ended = run_sweep(small(), Options(out=tmp_path))
+    assert ended.outcome == Outcome(True, "interrupted")
+    assert ended.sweep.info()["status"] == "interrupted"
+    assert not (ended.sweep.directory / "front.html").exists()
+
+
+def test_a_gpu_that_is_not_there_is_missed_before_anything_is_written(tmp_path, monkeypatch):
+    spec = Spec.from_mapping(small().to_plain() | {"resources": {"gpus": 1}})
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(SweeperError, match=r"Expected a GPU for resources.gpus: 1 in .*, but this machine has none"):
+        run(spec, Options(out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert lack_of_gpus(spec) == ""

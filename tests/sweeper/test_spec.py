@@ -70,6 +70,8 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("traning", {}, "Unknown key 'traning' (traning in mnist.yaml); did you mean 'training'?"),
         ("data.splits", {"tost": 0.1}, "Unknown key 'tost' (data.splits.tost in mnist.yaml); did you mean 'test'?"),
         ("resources.zebra", 1, "Unknown key 'zebra' (resources.zebra in mnist.yaml); known: concurrent, cpus, gpus"),
+        ("resources.gpus", 1.5, "Expected gpus <= 1, for a trial trains on one device, got gpus=1.5 (resources.gpus in mnist.yaml); set it to 1, or to a part of one: further GPUs train more trials at a time"),
+        ("resources.gpus", 2, "Expected gpus <= 1, for a trial trains on one device, got gpus=2.0 (resources.gpus in mnist.yaml); set it to 1, or to a part of one: further GPUs train more trials at a time"),
         ("search.scheduler", "hyperbend", "Expected scheduler none or hyperband or asha, got scheduler='hyperbend' (search.scheduler in mnist.yaml); did you mean 'hyperband'?"),
         ("search.eta", 1, "Expected an integer eta >= 2, got eta=1 (search.eta in mnist.yaml)"),
         ("search.sampler", "tpa", "Expected sampler tpe or gp or nsga2 or nsga3 or quasi-random or random or grid, got sampler='tpa' (search.sampler in mnist.yaml); did you mean 'tpe'?"),
