@@ -122,7 +122,7 @@ class CliplessTrial(tune.Trainable):
         return run.plan_row() | {"placed": placement(gpus)}
 
     def _begin_smaller(self, run: TrialRun) -> dict[str, Any]:
-        tried = min(run.rows_per_pass, max(1, int(run.plan.batch_size)))
+        tried = run.rows_per_pass
         if tried <= 1:
             raise TrialError("out of memory with micro-batches of one row; use a smaller model or more memory")
         run.note_lack_of_room()

@@ -7,7 +7,6 @@ the saved models: public numbers, scores on rows declared for evaluation, and re
 
 import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from math import ceil, sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,7 +25,7 @@ from clipless.network import Network
 from clipless.plan import Plan
 from clipless.privacy.accounting import Claim
 from clipless.privacy.randomness import RandomSource
-from clipless.training import Epoch, default_micro_batch
+from clipless.training import Epoch, default_micro_batch, even_size
 from sweeper.building import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
 from sweeper.config import TrialConfig
 from sweeper.metrics import TrialMetrics
@@ -39,7 +38,6 @@ from sweeper.records import Objective, Point
 from sweeper.score_noise import ScoreNoise
 from sweeper.store import SweepFolder
 
-_DEVIATIONS = 8.0  # of the size of a Poisson batch, which exceeds so many once in 10^14 steps
 _ROOM = Room()  # of this process: what one trial has found out, those like it need not
 
 
@@ -142,10 +140,8 @@ class TrialRun:
 
     def _find_room(self) -> int:
         """Return how many rows a pass takes: as many as wanted, or halved until they have room."""
-        wanted = self._micro_batch_size or default_micro_batch(self._device)
-        size = self.plan.batch_size
-        largest = ceil(size + _DEVIATIONS * (1.0 + sqrt(size))) * self._copies  # no drawn batch is larger
-        most = min(wanted, largest)
+        wanted = max(1, (self._micro_batch_size or default_micro_batch(self._device)) // self._copies)
+        most = even_size(self.plan.batch_size, self.plan.sampling_rate, wanted) * self._copies
         rows = _ROOM.rows(self._room_key, most, self._has_room)
         if rows < most:
             self._micro_batch_size = rows

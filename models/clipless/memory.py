@@ -16,11 +16,11 @@ from clipless.front import split_fixed_front
 from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plan import Plan
-from clipless.training import accumulate_gradients
+from clipless.training import sum_gradients
 
-# Numbers beside weight and gradient for each trained entry: sums and noise in double precision, the optimiser's two
-# moments, a moving average.
-_STATE = 8
+# Numbers in single precision beside weight, gradient and sum for each trained entry: noise, its deviations and its grid
+# in double precision, the optimiser's two moments, a moving average.
+_STATE = 10
 
 
 class Room:
@@ -135,5 +135,6 @@ def _pass(
     state = torch.empty(_STATE * entries * trainings, device=like.x.device)
     x = torch.zeros((rows, *trained.input_shape), dtype=like.x.dtype, device=like.x.device)
     y = torch.zeros(rows, dtype=like.y.dtype, device=like.y.device)
-    accumulate_gradients(model, loss, x, y, plan, forward=trained, ghost=ghost, exact=exact)
+    totals = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in model.named_parameters() if p.requires_grad}
+    sum_gradients(model, loss, x, y, plan, totals, forward=trained, ghost=ghost, exact=exact)
     del state  # held until here, as training holds it

@@ -66,7 +66,7 @@ def test_a_pass_takes_as_many_rows_as_are_asked_for_and_only_a_lack_of_memory_is
         if len(x) in errors:
             raise errors[len(x)]
 
-    monkeypatch.setattr(memory, "accumulate_gradients", short)
+    monkeypatch.setattr(memory, "sum_gradients", short)
     assert not has_room(network, loss, plan(network, loss), rows, 64)
     with pytest.raises(RuntimeError, match="shapes do not match"):
         has_room(network, loss, plan(network, loss), rows, 32)

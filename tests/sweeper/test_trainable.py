@@ -16,7 +16,7 @@ from clipless.errors import PlanError
 from clipless.memory import Room
 from clipless.privacy.randomness import SecureSource
 from clipless.projections import Orthogonal, SpectralBall
-from clipless.training import accumulate_gradients
+from clipless.training import sum_gradients
 from sweeper import trainable as module
 from sweeper import training
 from sweeper.errors import SpecError, TrialError
@@ -250,7 +250,7 @@ def test_out_of_memory_it_goes_on_from_its_last_epoch_with_smaller_micro_batches
         ("epoch", 2, None),
     ]
     assert len({row["attempt"] for row in rows if row["kind"] == "plan"}) == 3
-    assert [options["micro_batch_size"] for options, *_ in built] == [None, 128, 64]  # the expected batch is 256
+    assert [options["micro_batch_size"] for options, *_ in built] == [None, 142, 47]  # passes of 285 and of 95 rows
 
 
 def test_a_trial_that_has_not_memory_for_one_row_fails(trial, monkeypatch):
@@ -279,16 +279,16 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(trial, monkeypatch):
 
 def short_of_memory(monkeypatch, most):
     """Let no pass take more rows than that."""
-    real, seen = accumulate_gradients, []
+    real, seen = sum_gradients, []
 
-    def short(model, loss, x, y, plan, **options):
+    def short(model, loss, x, *given, **options):
         seen.append(len(x))
         if len(x) > most:
             raise torch.OutOfMemoryError("CUDA out of memory.")
-        real(model, loss, x, y, plan, **options)
+        real(model, loss, x, *given, **options)
 
     for where in (memory, clipless.training):
-        monkeypatch.setattr(where, "accumulate_gradients", short)
+        monkeypatch.setattr(where, "sum_gradients", short)
     return seen
 
 
@@ -323,7 +323,7 @@ def test_how_many_rows_have_room_is_found_out_once_for_all_trials_of_an_architec
     seen = short_of_memory(monkeypatch, 100)
     trial.step()
     tried = len(seen)
-    assert seen == [392, 196, 98]
+    assert seen == [285, 142, 71]
     trial.reset_config(config | {"trial": "t0002", "proposal": {"training.learning_rate": 0.02}})
     trial.step()
     assert len(seen) == tried
@@ -344,7 +344,7 @@ def test_a_lack_of_memory_that_only_training_met_is_remembered_too(trial, config
         patch.setattr(TrialRun, "epoch_rows", never)
         for _ in range(3):
             trial.step()
-    assert [run.rows_per_pass for *_, run in built] == [392, 128]
+    assert [run.rows_per_pass for *_, run in built] == [285, 95]
     trial.reset_config(config | {"trial": "t0002"})
     trial.step()
-    assert built[-1][2].rows_per_pass == 196
+    assert built[-1][2].rows_per_pass == 142
