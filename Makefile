@@ -4,6 +4,7 @@
 PYTHON ?= python3
 PIP_ARGS ?=
 WORKERS ?= 2
+MARKS ?= not long
 DATA ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,7 +18,7 @@ help:
 	@echo "make setup    install the runtime into .venv"
 	@echo "make demo     run a sweep on scikit-learn's digits: a front in two minutes, in sweeps-out/"
 	@echo "make stack    run docker-compose.yml without Docker: PostgreSQL, MLflow, Ray, the service; Ctrl-C ends it"
-	@echo "make test     run all tests, warnings as errors"
+	@echo "make test     run the tests, warnings as errors; MARKS=long runs the long ones"
 	@echo "make lint     ruff, mypy --strict, import-linter"
 	@echo "make format   let ruff rewrite the code"
 	@echo "make docs     build the user guide into site/, warnings as errors"
@@ -53,7 +54,7 @@ stack: $(VENV)/.stack
 	$(BIN)/python -m sweeper.stack --workers $(WORKERS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -W error -n $(WORKERS) --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest -W error -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "$(MARKS)"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

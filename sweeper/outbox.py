@@ -40,12 +40,20 @@ class Outbox:
         deliver: takes rows in order; an exception means that they must come again.
         path: the file for rows that wait; rows left in it by an earlier run are delivered first.
         header: the first row of that file, which says where its rows belong.
+        clock: returns seconds.
     """
 
-    def __init__(self, deliver: Callable[[Rows], None], path: Path, header: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        deliver: Callable[[Rows], None],
+        path: Path,
+        header: Mapping[str, Any],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._deliver = deliver
         self._path = path
         self._header = header
+        self._clock = clock
         self._file = RowFile(path, patient=True)
         self._waiting = len(stored_rows(path))  # rows in the file
         self._in_hand: Rows = ()  # rows that are in neither the queue nor the file
@@ -107,7 +115,7 @@ class Outbox:
                     return
                 self._keep(rows)
                 self._in_hand = ()
-            if self._file.pending or (patient and time.monotonic() < self._retry_at):
+            if self._file.pending or (patient and self._clock() < self._retry_at):
                 return
             rows = stored_rows(self._path)
         if rows:
@@ -125,7 +133,7 @@ class Outbox:
             if trouble and not self._waiting:
                 self._keep(rows)
             if trouble:
-                self._retry_at = time.monotonic() + self._pause_seconds
+                self._retry_at = self._clock() + self._pause_seconds
                 self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
             else:
                 self._forget()

@@ -7,7 +7,7 @@ module that writes to the screen during a run.
 import dataclasses
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -103,11 +103,19 @@ class Display:
     Args:
         console: where to; standard output if ``None``.
         line_every_seconds: how often a plain line is printed when there is no terminal.
+        now: returns seconds.
     """
 
-    def __init__(self, console: Console | None = None, *, line_every_seconds: float = LINE_EVERY_SECONDS) -> None:
+    def __init__(
+        self,
+        console: Console | None = None,
+        *,
+        line_every_seconds: float = LINE_EVERY_SECONDS,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._console = console or Console()
         self._line_every_seconds = line_every_seconds
+        self._now = now
         self._progress: Progress | None = None
         self._updated_at = 0.0
         self._printed_at: float | None = None
@@ -135,7 +143,7 @@ class Display:
 
     def update(self, progress: Progress) -> None:
         """Show a new state, or remember it until it is time for a line."""
-        self._progress, self._updated_at = progress, time.monotonic()
+        self._progress, self._updated_at = progress, self._now()
         due = self._printed_at is None or self._updated_at - self._printed_at >= self._line_every_seconds
         if self._live is None and due:
             self._printed_at = self._updated_at
@@ -144,7 +152,7 @@ class Display:
     def _render(self) -> RenderableType:
         if self._progress is None:
             return Text("starting ...")
-        since = time.monotonic() - self._updated_at
+        since = self._now() - self._updated_at
         ticking = self._progress.elapsed_seconds + since
         return render(dataclasses.replace(self._progress, elapsed_seconds=ticking))
 

@@ -2,19 +2,29 @@
 
 A test marked ``shared`` needs real data, one marked ``chromium`` a browser, ``postgresql`` a database server, ``root``
 that user's rights over networks and file systems. Where they are missing the test is skipped; with ``SWEEPER_NO_SKIP=1`` it fails instead, so that a machine cannot pass by testing less.
+
+A test marked ``long`` runs a whole stack, a campaign, or again what a shorter one shows. `make test` leaves it out,
+`make test MARKS=long` runs it, and `.ci/run` calls both.
 """
 
 import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch or numpy are imported; xdist uses the cores already
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 NO_SKIP = "SWEEPER_NO_SKIP"
 DATA = "SWEEPER_TEST_DATA"
+WITH_RAY = tuple(
+    f"tests/sweeper/test_{name}.py" for name in ("engine", "metrics_sweep", "runner", "storage", "trainable")
+)  # these files share one Ray, whose start costs as much as most of their tests: they come first and run in one process
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 def data_folder() -> Path:
@@ -25,7 +35,19 @@ def data_folder() -> Path:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first, so that no process is alone with one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (not item.nodeid.startswith(WITH_RAY), item.path not in slow))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give files to processes whole, and those that share a Ray to the same one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "with Ray" if nodeid.startswith(WITH_RAY) else nodeid.partition("::")[0]
+
+    return ByFile(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

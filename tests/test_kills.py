@@ -9,7 +9,7 @@ import pytest
 
 from sweeper.ledger import Ledger
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 

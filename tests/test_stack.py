@@ -26,6 +26,7 @@ from sweeper.tracking import SPOOL_NAME, Tracker, replay_spool
 pytestmark = [
     pytest.mark.postgresql,
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy"),
 ]
 PATIENCE = 120_000

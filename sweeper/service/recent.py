@@ -20,17 +20,18 @@ class Recent(Generic[T]):
         look: is given the name of a thing.
         seconds: for which what it returned is kept; what it raised is not. Who asks later, but before `PATIENCE` times
             as many, is still told what is kept, while it is looked up anew.
+        clock: returns seconds.
     """
 
-    def __init__(self, look: Callable[[str], T], seconds: float) -> None:
-        self._look, self._seconds = look, seconds
+    def __init__(self, look: Callable[[str], T], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._look, self._seconds, self._clock = look, seconds, clock
         self._kept: dict[str, tuple[float, T]] = {}
         self._looking: dict[str, asyncio.Task[T]] = {}
 
     async def get(self, name: str) -> T:
         """Return what is known of a thing, and raise what ``look`` raises."""
         kept = self._kept.get(name)
-        age = math.inf if kept is None else time.monotonic() - kept[0]
+        age = math.inf if kept is None else self._clock() - kept[0]
         if kept is not None and age < self._seconds:
             return kept[1]
         looking = self._looking.get(name)
@@ -47,7 +48,7 @@ class Recent(Generic[T]):
     async def _found(self, name: str) -> T:
         try:
             found = await to_thread.run_sync(self._look, name)
-            now = time.monotonic()
+            now = self._clock()
             for other in [key for key, kept in list(self._kept.items()) if now - kept[0] >= PATIENCE * self._seconds]:
                 self._kept.pop(other, None)
             self._kept[name] = (now, found)

@@ -50,6 +50,7 @@ def fault(**changes):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_planted_faults_are_caught():
     """One in forty of them; continuous integration plants them all."""
     done = script("--short", "--every", "40")
@@ -60,6 +61,7 @@ def test_planted_faults_are_caught():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_fault_that_no_test_notices_is_reported(tmp_path):
     (tmp_path / "faults.toml").write_text(HARMLESS)
     done = script("--faults", str(tmp_path / "faults.toml"))

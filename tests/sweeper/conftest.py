@@ -1,3 +1,4 @@
+import contextlib
 import copy
 import fcntl
 import json
@@ -12,6 +13,8 @@ import pytest
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.claims import Claim
 from sweeper.records import Objective, Point, Trial, TrialStatus
+
+from ..conftest import WITH_RAY
 
 CONTENT = {
     "name": "digits",
@@ -119,6 +122,7 @@ training:
   sensitivity_fraction: 0.1
 privacy: {epsilon: 3, delta: 1e-4}
 search: {objectives: [epsilon, accuracy, certified@0.25], trials: 3}
+resources: {concurrent: 1}
 """
 
 
@@ -152,10 +156,34 @@ def ran(tmp_path_factory):
     return Ran(folder, code, said)
 
 
+_RAY = contextlib.ExitStack()
+
+
 @pytest.fixture(scope="module")
 def ray_running():
-    """A Ray that the tests of a file share; an idle one would slow down all later tests."""
+    """A Ray that the tests of a file share, and the files that share one; it ends when they have."""
+    import ray
+
     from sweeper.cluster import cluster
 
-    with cluster(cpus=2):
-        yield
+    if not ray.is_initialized():
+        _RAY.enter_context(cluster(cpus=2))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item, nextitem):
+    """End the Ray that tests shared before others come, which an idle one would slow down."""
+    result = yield
+    if nextitem is None or _ray_of(item) != _ray_of(nextitem):
+        _RAY.close()
+    return result
+
+
+def pytest_sessionfinish():
+    """End it also where a run is broken off."""
+    _RAY.close()
+
+
+def _ray_of(item):
+    """Whose Ray a test uses, if it uses one."""
+    return "shared" if item.nodeid.startswith(WITH_RAY) else item.path

@@ -8,6 +8,7 @@ from sweeper.errors import RecordError
 from sweeper.outbox import Left, Outbox, stored_rows
 from sweeper.rows import RowFile
 
+PATIENCE_SECONDS = 300.0  # ends a test that hangs; no test takes so long
 HEADER = {"op": "sweep", "name": "digits"}
 
 
@@ -36,8 +37,8 @@ def rows(start, stop):
     return [{"number": number} for number in range(start, stop)]
 
 
-def opened(receiver, path):
-    box = Outbox(receiver.deliver, path, HEADER)
+def opened(receiver, path, **options):
+    box = Outbox(receiver.deliver, path, HEADER, **options)
     box.start()
     return box
 
@@ -48,7 +49,7 @@ def put(box, some):
 
 
 def wait_for(condition):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -58,7 +59,7 @@ def test_rows_arrive_in_order_and_no_file_is_left(tmp_path):
     receiver = Receiver()
     box = opened(receiver, tmp_path / "spool.jsonl")
     put(box, rows(0, 100))
-    assert box.close(5) == Left()
+    assert box.close(PATIENCE_SECONDS) == Left()
     assert receiver.rows == rows(0, 100)
     assert list(tmp_path.iterdir()) == []
 
@@ -67,7 +68,7 @@ def test_rows_that_nobody_takes_wait_in_a_file(tmp_path):
     path = tmp_path / "spool.jsonl"
     box = opened(Receiver(down=True), path)
     put(box, rows(0, 3))
-    assert box.close(5) == Left(3, path, "ConnectionError: nobody there")
+    assert box.close(PATIENCE_SECONDS) == Left(3, path, "ConnectionError: nobody there")
     assert RowFile(path).read() == [HEADER, *rows(0, 3)]
     assert stored_rows(path) == rows(0, 3)
 
@@ -82,19 +83,33 @@ def test_when_the_receiver_comes_back_everything_arrives_in_order(tmp_path):
     receiver.down = False
     wait_for(lambda: len(receiver.rows) == 6)
     put(box, rows(6, 9))
-    assert box.close(5) == Left()
+    assert box.close(PATIENCE_SECONDS) == Left()
     assert receiver.rows == rows(0, 9)
     assert not path.exists()
 
 
+class Clock:
+    """Stands still unless it is moved, and knows how often it was asked."""
+
+    def __init__(self):
+        self.now, self.asked = 0.0, 0
+
+    def __call__(self):
+        self.asked += 1
+        return self.now
+
+
 def test_it_asks_less_and_less_often(tmp_path, monkeypatch):
-    monkeypatch.setattr(outbox, "FIRST_PAUSE_SECONDS", 0.2)
-    receiver = Receiver(down=True)
-    box = opened(receiver, tmp_path / "spool.jsonl")
+    monkeypatch.setattr(outbox, "FIRST_PAUSE_SECONDS", 2.0)
+    clock, receiver, calls = Clock(), Receiver(down=True), []
+    box = opened(receiver, tmp_path / "spool.jsonl", clock=clock)
     box.put({})
-    time.sleep(1.0)
-    assert receiver.calls <= 4
-    box.close(5)
+    for now in range(40):
+        clock.now, before = float(now), clock.asked
+        wait_for(lambda: clock.asked >= before + 3)  # noqa: B023 - it has looked and may have tried
+        calls.append(receiver.calls)
+    box.close(PATIENCE_SECONDS)
+    assert [now for now in range(1, 40) if calls[now] > calls[now - 1]] == [2, 6, 14, 30]
 
 
 def test_closing_is_one_more_try_without_a_pause(tmp_path, monkeypatch):
@@ -104,7 +119,7 @@ def test_closing_is_one_more_try_without_a_pause(tmp_path, monkeypatch):
     put(box, rows(0, 3))
     wait_for(lambda: receiver.calls == 1)
     receiver.down = False
-    assert box.close(5) == Left()
+    assert box.close(PATIENCE_SECONDS) == Left()
     assert receiver.rows == rows(0, 3)
 
 
@@ -112,11 +127,11 @@ def test_rows_left_by_an_earlier_run_are_delivered_first(tmp_path):
     path = tmp_path / "spool.jsonl"
     box = opened(Receiver(down=True), path)
     put(box, rows(0, 3))
-    box.close(5)
+    box.close(PATIENCE_SECONDS)
     receiver = Receiver()
     again = opened(receiver, path)
     put(again, rows(3, 5))
-    assert again.close(5) == Left()
+    assert again.close(PATIENCE_SECONDS) == Left()
     assert receiver.rows == rows(0, 5)
 
 
@@ -126,18 +141,18 @@ def test_a_receiver_that_hangs_holds_nobody_up_and_loses_nothing(tmp_path):
 
     def deliver(_rows):
         hanging.set()
-        release.wait(30)
+        release.wait(PATIENCE_SECONDS)
 
     box = Outbox(deliver, path, HEADER)
     box.put({"number": 0})
     box.start()
-    hanging.wait(5)
+    assert hanging.wait(PATIENCE_SECONDS)
     put(box, rows(1, 3))
     assert box.close(0.05) == Left(3, path, "no answer within 0.05 seconds")
     release.set()
     wait_for(lambda: not box._thread.is_alive())
     assert stored_rows(path) == rows(0, 3)
-    assert box.close(1).rows == 3
+    assert box.close(PATIENCE_SECONDS).rows == 3
 
 
 def test_a_receiver_that_hangs_on_waiting_rows_does_not_double_them(tmp_path):
@@ -149,12 +164,12 @@ def test_a_receiver_that_hangs_on_waiting_rows_does_not_double_them(tmp_path):
         if len(calls) == 1:
             raise ConnectionError("nobody there")
         hanging.set()
-        release.wait(30)
+        release.wait(PATIENCE_SECONDS)
 
     box = Outbox(deliver, path, HEADER)
     put(box, rows(0, 2))
     box.start()
-    hanging.wait(5)
+    assert hanging.wait(PATIENCE_SECONDS)
     assert box.close(0.05).rows == 2
     release.set()
     assert stored_rows(path) == rows(0, 2)
@@ -170,7 +185,7 @@ def test_with_a_full_disk_rows_wait_in_memory(tmp_path):
     put(box, rows(3, 4))
     path.parent.mkdir()  # there is room again
     put(box, rows(4, 5))
-    assert box.close(5) == Left()
+    assert box.close(PATIENCE_SECONDS) == Left()
     assert receiver.rows == rows(0, 5)
 
 
@@ -189,7 +204,7 @@ class Stuck:
 
     def deliver(self, _rows):
         self.asked.set()
-        self.free.wait(30)
+        self.free.wait(PATIENCE_SECONDS)
         raise ConnectionError("killed")
 
 
@@ -197,11 +212,11 @@ def test_rows_of_a_process_that_was_killed_are_delivered_by_the_next(tmp_path):
     stuck, receiver = Stuck(), Receiver()
     killed = opened(stuck, tmp_path / "spool.jsonl")
     put(killed, rows(0, 3))
-    assert stuck.asked.wait(10)
+    assert stuck.asked.wait(PATIENCE_SECONDS)
     put(killed, rows(3, 5))
     box = opened(receiver, tmp_path / "spool.jsonl")  # kill -9: nobody closed the first one
     put(box, rows(5, 7))
-    assert box.close(5) == Left()
+    assert box.close(PATIENCE_SECONDS) == Left()
     assert receiver.rows == rows(0, 7)
     assert list(tmp_path.iterdir()) == []
     killed._abandoned = True
@@ -214,9 +229,9 @@ def test_rows_that_were_delivered_are_not_delivered_again(tmp_path):
     put(box, rows(0, 3))
     wait_for(lambda: first.rows == rows(0, 3) and not list(tmp_path.iterdir()))
     again = opened(second, tmp_path / "spool.jsonl")
-    assert again.close(5) == Left()
+    assert again.close(PATIENCE_SECONDS) == Left()
     assert second.rows == []
-    assert box.close(5) == Left()
+    assert box.close(PATIENCE_SECONDS) == Left()
 
 
 def test_rows_of_an_outbox_that_was_never_started_wait_in_the_file(tmp_path):
@@ -227,5 +242,5 @@ def test_rows_of_an_outbox_that_was_never_started_wait_in_the_file(tmp_path):
     assert (receiver.calls, stored_rows(tmp_path / "spool.jsonl")) == (0, rows(0, 3))
     again = opened(receiver, tmp_path / "spool.jsonl")
     again.start()
-    assert again.close(5) == Left()
+    assert again.close(PATIENCE_SECONDS) == Left()
     assert receiver.rows == rows(0, 3)

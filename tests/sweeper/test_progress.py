@@ -107,24 +107,23 @@ def test_durations_read_as_clocks():
     assert [clock(seconds) for seconds in (0, 9.6, 60, 3600)] == ["0:00", "0:10", "1:00", "1:00:00"]
 
 
-def test_without_a_terminal_a_line_is_printed_now_and_then(monkeypatch):
+def test_without_a_terminal_a_line_is_printed_now_and_then():
     now = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     console = Console(file=io.StringIO(), width=40)
-    with Display(console) as display:
+    with Display(console, now=lambda: now[0]) as display:
         for now[0] in (0.0, 1.0, 29.0, 31.0, 32.0):
             display.update(state(elapsed_seconds=now[0]))
     lines = console.file.getvalue().splitlines()
     assert [text.split("; ")[-1].split(",")[0] for text in lines] == ["0:00 elapsed", "0:31 elapsed"]
 
 
-def test_in_a_terminal_the_display_is_redrawn_and_its_clock_ticks(monkeypatch):
+def test_in_a_terminal_the_display_is_redrawn_and_its_clock_ticks():
+    now = [100.0]
     console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
-    with Display(console) as display:
+    with Display(console, now=lambda: now[0]) as display:
         assert "starting" in str(display._render())
         display.update(state())
-        started = module.time.monotonic()
-        monkeypatch.setattr(module.time, "monotonic", lambda: started + 10)
+        now[0] += 10
         console.print(display._render())
     assert "1:40 elapsed" in console.file.getvalue()
 

@@ -15,7 +15,7 @@ from sweeper.service.launcher import LOG_NAME, ProcessLauncher
 @pytest.fixture
 def quick(monkeypatch):
     """Let the program be one that prints its arguments, or sleeps."""
-    program = "import sys, time; print('\\n'.join(sys.argv[1:]), flush=True); time.sleep(60 * ('sleep' in sys.argv))"
+    program = "import sys, time; print('\\n'.join(sys.argv[1:]), flush=True); time.sleep(900 * ('sleep' in sys.argv))"
     monkeypatch.setattr(launcher_module, "_PROGRAM", program)
 
 

@@ -180,7 +180,7 @@ def test_what_waits_to_be_drawn_keeps_nothing_else_waiting_and_is_bounded(client
     gate = threading.Event()
 
     def held(_folder, path, _figure):
-        gate.wait(60)
+        gate.wait(300)
         path.write_text("drawn")
         return path
 
@@ -192,9 +192,9 @@ def test_what_waits_to_be_drawn_keeps_nothing_else_waiting_and_is_bounded(client
                 pool.submit(client.get, f"{URL}/front", params={"format": "html", "figure": f"f{i}"})
                 for i in range(threads + exports.MOST_DRAWN)
             ]
-            refused = [one.result() for one in islice(as_completed(asked, 30), threads)]
+            refused = [one.result() for one in islice(as_completed(asked, 300), threads)]
             for path in ("/healthz", f"{URL}/points", f"{URL}/card"):
-                assert pool.submit(client.get, path).result(30).status_code == 200
+                assert pool.submit(client.get, path).result(300).status_code == 200
         finally:
             gate.set()
     for answer in refused:
