@@ -121,10 +121,10 @@ async def _ask(port: int, tokens: list[str], seconds: float, process: int, growi
 
 
 async def _client(port: int, token: str, until: float, load: Load, number: int) -> None:
-    """Ask for one thing after the other over one connection."""
+    """Ask for one thing after the other over one connection, each of them once at least."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    kinds = list(ASKED.items())
-    while time.monotonic() < until:
+    kinds, first = list(ASKED.items()), number
+    while time.monotonic() < until or number < first + len(kinds):
         number += 1
         what, path = kinds[number % len(kinds)]
         began = time.monotonic()

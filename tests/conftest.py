@@ -7,6 +7,7 @@ A test marked ``long`` runs a whole stack, a campaign, or again what a shorter o
 `make test MARKS=long` runs it, and `.ci/run` calls both.
 """
 
+import gc
 import os
 import shutil
 import sys
@@ -36,6 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first, so that no process is alone with one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (not item.nodeid.startswith(WITH_RAY), item.path not in slow))
+
+
+def pytest_collection_finish() -> None:
+    """Spare Python looking for garbage in what stays until the end: libraries and thousands of tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -24,6 +24,8 @@ from clipless.plan import Plan
 from clipless.privacy.randomness import RandomSource
 from clipless.training import sum_gradients
 
+PATIENCE = 25  # steps without a rise after which a start ends
+
 
 class SeededSource(RandomSource):
     """Randomness that tests can repeat. A model trained with it has no privacy guarantee."""
@@ -85,7 +87,7 @@ def worst_ratios(
         shape: of one example.
         norm: bound of the input's norm.
         starts: how many starts in all.
-        steps: steps of ascent.
+        steps: steps of ascent, at most: a start ends when it no longer rises.
         seed: of the starts.
 
     Returns:
@@ -126,17 +128,21 @@ def _start(kind: int, shape: tuple[int, ...], generator: torch.Generator) -> Ten
 
 
 def _ascend(measure: Callable[[Tensor, Tensor], Tensor | None], x: Tensor, g: Tensor, norm: float, steps: int) -> float:
-    best = 0.0
+    best, rose = 0.0, 0
     x, g = x.requires_grad_(), g.requires_grad_()
     descent = Descent(Adam(0.05), [x, g])
-    for _ in range(steps):
+    for step in range(steps):
+        if step - rose > PATIENCE:
+            break
         with torch.no_grad():
             x.mul_(norm / x.norm().clamp(min=1e-12))
             g.div_(g.norm().clamp(min=1e-12))
         value = measure(x, g)
         if value is None:
             return best
-        best = max(best, value.item())
+        if value.item() > best:
+            rose = step if value.item() > best * (1 + 1e-6) else rose
+            best = value.item()
         x.grad, g.grad = torch.autograd.grad(-value, [x, g], allow_unused=True)
         descent.step()
     return best

@@ -104,7 +104,7 @@ def test_no_logits_exceed_the_constant_and_some_attain_it(loss, scale, logits):
 
 @pytest.mark.parametrize(("loss", "scale", "logits"), CASES)
 def test_soft_labels_do_not_exceed_the_constant(loss, scale, logits):
-    found = largest_gradient_norm(loss, logits, max(logits, 2), scale=scale, soft=True)
+    found = largest_gradient_norm(loss, logits, max(logits, 2), starts=8, steps=25, scale=scale, soft=True)
     assert 0 < found <= loss_lipschitz(loss, logits) * (1 + 1e-12)
 
 
@@ -266,7 +266,7 @@ def test_mae_takes_numbers_for_regression(shape):
 @pytest.mark.parametrize("logits", [2, 3, 10, 100])
 def test_no_logits_exceed_the_constant_of_tau_cce_and_some_attain_it(temperature, logits):
     loss = TauCCE(temperature)
-    ratio = largest_gradient_norm(loss, logits, logits) / loss_lipschitz(loss, logits)
+    ratio = largest_gradient_norm(loss, logits, logits, starts=max(4, 64 // logits)) / loss_lipschitz(loss, logits)
     assert 0.99 <= ratio <= 1 + 1e-12
 
 

@@ -115,7 +115,11 @@ def test_a_browser_that_fails_is_reported_in_one_line(sweep, tmp_path, monkeypat
 @pytest.mark.chromium
 @pytest.mark.parametrize(
     ("suffix", "figure", "start"),
-    [("png", "configurations", b"\x89PNG"), ("svg", "front", b"<svg"), ("pdf", "front", b"%PDF")],
+    [
+        ("png", "configurations", b"\x89PNG"),
+        pytest.param("svg", "front", b"<svg", marks=pytest.mark.long),
+        pytest.param("pdf", "front", b"%PDF", marks=pytest.mark.long),
+    ],
 )
 def test_images_are_drawn_by_the_browser(sweep, tmp_path, suffix, figure, start):
     content = export_front(sweep, tmp_path / f"front.{suffix}", figure=figure, theme=DARK).read_bytes()

@@ -147,6 +147,7 @@ def test_the_suffix_of_the_output_is_format_enough(ran, call, tmp_path):
 
 
 @pytest.mark.chromium
+@pytest.mark.long
 def test_front_draws_a_picture(ran, call, tmp_path):
     code, *_ = call("front", ran.folder, "--format", "png", "--output", tmp_path / "front.png")
     assert code == 0

@@ -14,7 +14,11 @@ from sweeper.spec import Spec
 pytestmark = pytest.mark.slow
 
 SWEEPS = Path(__file__).parents[2] / "sweeps"
-READY = sorted(path for path in SWEEPS.rglob("*.yaml") if ".ranges." not in path.name)
+READY = [
+    pytest.param(path, marks=[pytest.mark.long] * ("cifar10" in path.read_text(encoding="utf-8")))  # seconds to decode
+    for path in sorted(SWEEPS.rglob("*.yaml"))
+    if ".ranges." not in path.name
+]
 CONFIGURATIONS = 3
 REST = {
     "name": "x",

@@ -253,9 +253,10 @@ def lines(folder, name):
     return sum(len(path.read_bytes().splitlines()) for path in folder.glob(f"*/{name}"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("moment", "everybody"),
-    [("while Ray starts", False), pytest.param("in the first epochs", True, marks=pytest.mark.long)],
+    [("while Ray starts", False), ("in the first epochs", True)],
 )
 def test_ctrl_c_leaves_a_readable_partial_front(moment, everybody, tmp_path):
     """``everybody``: a terminal sends Ctrl-C to the whole process group, a supervisor to the driver alone."""
@@ -396,6 +397,7 @@ def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
     assert ended.front.to_json() == front.to_json()
 
 
+@pytest.mark.long
 @pytest.mark.shared
 @pytest.mark.usefixtures("ray_running")
 def test_a_table_of_ones_own_is_swept_from_end_to_end(tmp_path, shared_data, capsys):

@@ -3,8 +3,8 @@
 import contextlib
 import json
 import os
+import socket
 import threading
-import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -24,7 +24,7 @@ POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "connect-src 'self'; font-src 'self' data:; worker-src 'self' blob:; form-action 'self'; base-uri 'none'"
 )
-PATIENCE = 60_000
+PATIENCE = 300_000
 EVIL = "<img src=x onerror=alert(1)>"
 POINTS = """() => document.querySelector('#figure-front .js-plotly-plot')?.data
     ?.find((trace) => trace.name === 'points of the front')?.x.length ?? 0"""
@@ -42,8 +42,22 @@ def chromium():
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def context(chromium):
+    """What the browser keeps from one page to the next, scripts above all, which cost more than all the rest."""
+    with contextlib.closing(chromium.new_context()) as context:
+        yield context
+
+
+@pytest.fixture(scope="module")
+def listening():
+    """One port for the services of all tests: a browser keeps scripts by address."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
+        yield listening
+
+
 @contextlib.contextmanager
-def serving(settings):
+def serving(settings, listening):
     """Serve the application behind a port of this machine."""
     app = create_app(settings)
 
@@ -54,34 +68,34 @@ def serving(settings):
             answer.headers["Content-Security-Policy"] = POLICY
         return answer
 
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none"))
-    thread = threading.Thread(target=server.run)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
+    thread = threading.Thread(target=server.run, args=[[listening.dup()]])
     thread.start()
-    deadline = time.monotonic() + 60
-    while not server.started and time.monotonic() < deadline:
-        time.sleep(0.05)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"  # who asks before it has started waits
     server.should_exit = True
     thread.join()
 
 
 @pytest.fixture
-def address(out):
+def address(out, listening):
     """Where a service of these sweeps listens."""
-    with serving(ServiceSettings(out=out, limits=Limits(requests_per_second=0))) as address:
+    with serving(ServiceSettings(out=out, limits=Limits(requests_per_second=0)), listening) as address:
         yield address
 
 
 @pytest.fixture
-def visit(chromium, address):
-    """Open the page; at the end nothing may have gone wrong in the browser, and nothing have been asked elsewhere."""
-    troubles, contexts = [], []
+def visit(chromium, context, address):
+    """Open the page; at the end nothing may have gone wrong in the browser, and nothing have been asked elsewhere.
+
+    A page with options of its own remembers nothing of others, nor they of it.
+    """
+    troubles, opened = [], []
 
     def open_(search="", *, width=1300, height=900, **options):
-        context = chromium.new_context(viewport={"width": width, "height": height}, **options)
-        contexts.append(context)
-        page = context.new_page()
+        own = chromium.new_context(**options) if options else context
+        page = own.new_page()
+        opened.append(own if options else page)
+        page.set_viewport_size({"width": width, "height": height})
         page.set_default_timeout(PATIENCE)
         page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: troubles.append(str(error)))
@@ -91,8 +105,8 @@ def visit(chromium, address):
         return page
 
     yield open_
-    for context in contexts:
-        context.close()
+    for one in opened:
+        one.close()
     assert troubles == []
 
 
@@ -122,12 +136,13 @@ def test_the_list_leads_to_a_sweep_and_back(visit, sweep):
     expect(page.locator("#section-front")).to_be_hidden(timeout=PATIENCE)
 
 
-def test_a_token_opens_the_page_and_is_asked_for_again_without_its_session(chromium, out, tmp_path):
+def test_a_token_opens_the_page_and_is_asked_for_again_without_its_session(context, out, listening, tmp_path):
     tokens = tmp_path / "tokens.json"
     token = make_token(tokens, Role.READ, 1)
-    context = chromium.new_context()
-    with serving(ServiceSettings(out=out, tokens=tokens)) as address, contextlib.closing(context):
-        page = context.new_page()
+    with (
+        serving(ServiceSettings(out=out, tokens=tokens), listening) as address,
+        contextlib.closing(context.new_page()) as page,
+    ):
         page.set_default_timeout(PATIENCE)
         page.goto(address)
         for given, then in (("wrong", "Expected a token that is known"), (token, ENDED)):
@@ -230,6 +245,7 @@ def test_a_file_of_the_sweep_is_downloaded(visit, sweep):
     assert len(download.value.path().read_text().splitlines()) == 1 + len(sweep.points)
 
 
+@pytest.mark.long
 def test_the_theme_follows_the_system_until_it_is_switched_and_stays_switched(visit):
     page = visit(f"?sweep={ENDED}", color_scheme="dark")
     drawn(page)
@@ -248,6 +264,7 @@ def test_the_theme_follows_the_system_until_it_is_switched_and_stays_switched(vi
     page.wait_for_function(f"{figure} === '#11161d'", timeout=PATIENCE)
 
 
+@pytest.mark.long
 def test_nothing_is_wider_than_a_phone(visit, growing, address):
     growing.start("t0001")
     page = visit(width=360, height=740, has_touch=True, is_mobile=True)
@@ -311,6 +328,7 @@ def test_a_chosen_sweep_stays_chosen_when_the_list_changes(visit, growing):
     assert page.evaluate("document.activeElement.value") == ENDED
 
 
+@pytest.mark.long
 def test_the_front_is_drawn_in_space(visit):
     page = visit(f"?sweep={ENDED}")
     drawn(page)
@@ -334,7 +352,7 @@ def test_markup_in_names_is_shown_and_not_run(visit, growing, address):
         page.get_by_role("link", name=tab, exact=True).click()
         expect(page.locator("#part-head")).to_contain_text(EVIL, timeout=PATIENCE)
         page.wait_for_function("document.querySelector('#content section:not([hidden]) .js-plotly-plot')")
-        page.wait_for_timeout(500)
+        page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
         assert page.locator("main img").count() == 0
     page.goto(f"{address}/?sweep={EVIL}")
     expect(page.locator("#notice")).to_contain_text("Expected the name of a sweep", timeout=PATIENCE)
