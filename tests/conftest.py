@@ -19,6 +19,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch or numpy are impor
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .caretaker import take_care
+
 NO_SKIP = "SWEEPER_NO_SKIP"
 DATA = "SWEEPER_TEST_DATA"
 WITH_RAY = tuple(
@@ -31,6 +33,11 @@ settings.load_profile("any machine")
 def data_folder() -> Path:
     """Where real data for tests lies: ``SWEEPER_TEST_DATA``, or ``../shared/datasets`` beside the checkout."""
     return Path(os.environ.get(DATA) or Path(__file__).resolve().parents[2] / "shared" / "datasets")
+
+
+def pytest_configure() -> None:
+    """Leave nothing behind, however the run ends."""
+    take_care()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-spec = importlib.util.spec_from_file_location("house", Path(__file__).with_name("conftest.py"))
+spec = importlib.util.spec_from_file_location(f"{__package__}.house", Path(__file__).with_name("conftest.py"))
 house = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(house)
 

@@ -31,21 +31,27 @@ POINTS = """() => document.querySelector('#figure-front .js-plotly-plot')?.data
 
 
 @pytest.fixture(scope="module")
-def chromium():
+def browsers():
+    """What starts a browser, and how."""
     with sync_playwright() as playwright:
         expect.set_options(timeout=PATIENCE)
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(
-            executable_path=str(find_browser()), args=[*arguments, "--enable-unsafe-swiftshader"]
-        )
-        yield browser
-        browser.close()
+        options = {"executable_path": str(find_browser()), "args": [*arguments, "--enable-unsafe-swiftshader"]}
+        yield playwright.chromium, options
 
 
 @pytest.fixture(scope="module")
-def context(chromium):
-    """What the browser keeps from one page to the next, scripts above all, which cost more than all the rest."""
-    with contextlib.closing(chromium.new_context()) as context:
+def chromium(browsers):
+    kind, options = browsers
+    with contextlib.closing(kind.launch(**options)) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def context(browsers, tmp_path_factory):
+    """A browser that keeps from one page to the next what it has compiled, which costs more than all the rest."""
+    kind, options = browsers
+    with contextlib.closing(kind.launch_persistent_context(tmp_path_factory.mktemp("browser"), **options)) as context:
         yield context
 
 
@@ -84,7 +90,7 @@ def address(out, listening):
 
 
 @pytest.fixture
-def visit(chromium, context, address):
+def visit(request, context, address):
     """Open the page; at the end nothing may have gone wrong in the browser, and nothing have been asked elsewhere.
 
     A page with options of its own remembers nothing of others, nor they of it.
@@ -92,7 +98,7 @@ def visit(chromium, context, address):
     troubles, opened = [], []
 
     def open_(search="", *, width=1300, height=900, **options):
-        own = chromium.new_context(**options) if options else context
+        own = request.getfixturevalue("chromium").new_context(**options) if options else context
         page = own.new_page()
         opened.append(own if options else page)
         page.set_viewport_size({"width": width, "height": height})
