@@ -42,6 +42,7 @@ class StackSettings:
         environment: more variables for every service.
         addresses: of services that are not to get a loopback address of the stack's own.
         patience_seconds: until every service must be well.
+        clock: returns seconds.
         say: is told what happens, line by line.
     """
 
@@ -52,6 +53,7 @@ class StackSettings:
     environment: Mapping[str, str] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
     patience_seconds: float = PATIENCE_SECONDS
+    clock: Callable[[], float] = time.monotonic
     say: Callable[[str], None] = lambda _: None
 
 
@@ -156,10 +158,10 @@ class Stack:
         Raises:
             SweeperError: one is not in time.
         """
-        until = time.monotonic() + (seconds or self._settings.patience_seconds)
+        until = self._settings.clock() + (seconds or self._settings.patience_seconds)
         for name in names or [place.name for place in self.places]:
             while not self.is_well(name):
-                if time.monotonic() > until:
+                if self._settings.clock() > until:
                     raise self._ill(name)
                 time.sleep(POLL_SECONDS)
 
@@ -219,7 +221,7 @@ class Stack:
 
     def _start(self) -> None:
         """Start every service once those are well that it depends on."""
-        until = time.monotonic() + self._settings.patience_seconds
+        until = self._settings.clock() + self._settings.patience_seconds
         waiting = list(self.places)
         while len(self._well) < len(self.places):
             for place in list(waiting):
@@ -231,7 +233,7 @@ class Stack:
                 if self.is_well(name):
                     self._well.add(name)
                     self._settings.say(f"{name} is well")
-                elif time.monotonic() > until or self._keepers[name].poll() is not None:
+                elif self._settings.clock() > until or self._keepers[name].poll() is not None:
                     raise self._ill(name)
             time.sleep(POLL_SECONDS)
 

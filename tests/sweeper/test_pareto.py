@@ -200,7 +200,7 @@ def test_a_better_epsilon_replaces_the_point():
     assert archive.points[0].values["epsilon"] == 1.7
 
 
-def test_a_hundred_thousand_points_take_less_than_half_a_second():
+def test_a_hundred_thousand_points_take_seconds_at_most():
     rng = np.random.default_rng(0)
     values = rng.dirichlet(np.ones(4), 100_000)[:, :3]
     points = [
@@ -211,8 +211,8 @@ def test_a_hundred_thousand_points_take_less_than_half_a_second():
     for name, measure in 3 * (("front", front_mask), ("hypervolume", hypervolume)):
         started = time.process_time()  # the machine may be shared
         measure(points, ALL)
-        seconds[name] = min(time.process_time() - started, seconds.get(name, 9.0))
-    assert max(seconds.values()) < 0.5
+        seconds[name] = min(time.process_time() - started, seconds.get(name, 99.0))
+    assert max(seconds.values()) < 5  # about 0.1; an algorithm that is not meant takes minutes
 
 
 def test_rows_with_nan_alone_have_no_front():

@@ -13,7 +13,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -523,16 +522,16 @@ def test_a_private_selection_runs_in_no_folder_that_others_know(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_look_at_the_lock_does_not_keep_a_driver_out(tmp_path):
+def test_a_look_at_the_lock_does_not_keep_a_driver_out(tmp_path, monkeypatch):
     """Somebody who looks holds it for a moment; a driver that comes then waits for that."""
     (tmp_path / "driver.json").write_text("{}")
     handle = os.open(tmp_path / "driver.json", os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    letting_go = threading.Timer(0.03, os.close, [handle])
-    letting_go.start()
+    looking = [handle]
+    monkeypatch.setattr("sweeper.driving.time", SimpleNamespace(sleep=lambda _: os.close(looking.pop())))
     with driving(tmp_path):
         assert is_driven(tmp_path)
-    letting_go.join()
+    assert not looking
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_noise_is_found_quickly(epsilon, sampling_rate, steps, relation):
         start = time.process_time()
         noise_multiplier_for(epsilon, delta, sampling_rate, steps, relation)
         seconds.append(time.process_time() - start)
-    assert min(seconds) < 1.5
+    assert min(seconds) < 15  # about 0.3
 
 
 @pytest.mark.parametrize("relation", Relation)

@@ -103,9 +103,10 @@ class Told:
     """How a sweep stands, as a test sets it."""
 
     def __init__(self):
-        self.state, self.text, self.error = State.RUNNING, "running", None
+        self.state, self.text, self.error, self.asked = State.RUNNING, "running", None, 0
 
     async def __call__(self, name):
+        self.asked += 1
         if self.error is not None:
             raise self.error
         return self.state, json.dumps({"id": name, "state": self.text}).encode()
@@ -122,7 +123,11 @@ def follow(folder, steps, position=None, readers=1):
         feeds = Feeds(told)
         tasks = [asyncio.create_task(read(feeds)) for _ in range(readers)]
         for step in steps:
-            await asyncio.sleep(0.05)
+            before = told.asked
+            while told.asked < before + 2:  # a whole look has ended since
+                await asyncio.sleep(0.001)
+            for _ in range(100):  # and every reader has heard of it
+                await asyncio.sleep(0)
             step(told)
         found = await asyncio.gather(*tasks)
         assert feeds._feeds == {}, "nothing is kept of a sweep that nobody streams"
@@ -211,7 +216,7 @@ def test_a_stream_ends_with_the_right_to_read_it(news, folder, make_point, monke
                     folder.save_point(make_point("t0002", 3, 4.0, 0.9))
         return parts
 
-    assert asyncio.run(asyncio.wait_for(run(), 60))[-1].startswith(b"event: status")
+    assert asyncio.run(asyncio.wait_for(run(), 300))[-1].startswith(b"event: status")
 
 
 @pytest.mark.usefixtures("quick")
@@ -239,7 +244,7 @@ def test_an_open_stream_does_not_outlive_its_token(shown, make_sweep, serve, tok
             folder.save_point(make_point("t0002", 3, 4.0, 0.9))
 
     async def run():
-        await asyncio.wait_for(client.app(scope, asyncio.Event().wait, send), 60)
+        await asyncio.wait_for(client.app(scope, asyncio.Event().wait, send), 300)
 
     asyncio.run(run())
     assert b"id: 5.4" not in b"".join(said)
@@ -298,7 +303,7 @@ def test_a_client_that_goes_away_gives_its_stream_back(client):
                 assert parts.streams.open == 1
                 gone.set()
 
-        await asyncio.wait_for(app(scope, receive, send), 60)
+        await asyncio.wait_for(app(scope, receive, send), 300)
         return sent
 
     assert asyncio.run(run())[0]["status"] == 200
