@@ -54,7 +54,7 @@ stack: $(VENV)/.stack
 	$(BIN)/python -m sweeper.stack --workers $(WORKERS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -W error -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "$(MARKS)"
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -W error -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "$(MARKS)"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

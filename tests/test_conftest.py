@@ -1,6 +1,7 @@
 """Marked tests skip where something is missing, and fail there when skipping is forbidden."""
 
 import importlib.util
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -49,3 +50,17 @@ def test_data_lies_where_the_environment_says(tmp_path, monkeypatch):
     assert house.data_folder() == tmp_path
     monkeypatch.delenv("SWEEPER_TEST_DATA")
     assert house.data_folder().parts[-2:] == ("shared", "datasets")
+
+
+SECONDS = re.compile(
+    r"assert [^\n]*\btime\.(?:monotonic|perf_counter|time)\(\)(?! < (?:end|deadline)\b)(?! - began < PATIENCE)"
+)
+
+
+def test_no_test_asserts_how_long_something_took_by_the_clock_on_the_wall():
+    """Limits that end what hangs are called ``end``, ``deadline`` or ``PATIENCE_SECONDS``."""
+    files = sorted(Path(__file__).parent.rglob("test_*.py"))
+    assert [str(file) for file in files if SECONDS.search(file.read_text(encoding="utf-8"))] == []
+    now = "time.monotonic()"
+    assert SECONDS.search(f"    assert {now} - start < 5")
+    assert not SECONDS.search(f"    assert {now} < end, said")
