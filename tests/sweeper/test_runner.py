@@ -361,7 +361,6 @@ def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
     """The disk is full once both trials train; Ctrl-C comes when both trials are done."""
     full, asked = [False], []
     real_write, real_replace = rows._write_at, Path.replace
-    until = time.monotonic() + PATIENCE_SECONDS
 
     def write(handle, data, offset):
         if full[0]:
