@@ -245,29 +245,49 @@ def _multiplier(device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def _is_exact(multiply: Callable[[Tensor, Tensor], Tensor], device: torch.device) -> bool:
-    for m, k, n in ((2, 7, 1), (32, 1040, 9), (20, 33, 144), (64, 256, 40), (2, 2**14, 3)):
+    for m, k, n in (
+        (1, 1, 2),
+        (1, 7, 2),
+        (2, 7, 1),
+        (32, 1040, 9),
+        (20, 33, 144),
+        (64, 256, 40),
+        (2, _MOST_ADDENDS, 3),
+    ):
         i = torch.arange(max(m * k, k * n), dtype=torch.int64)
         signs = torch.where(i * i % 7 < 3, -_DIGIT, _DIGIT).to(torch.int8)
         same, mixed = torch.full_like(signs, _DIGIT), signs
         for a, b in ((same, same), (-same, same), (mixed, same), (mixed, mixed)):
-            a_MK, b_KN = a[: m * k].view(m, k), b[: k * n].view(k, n)
-            try:
-                found = multiply(a_MK.to(device), b_KN.to(device))
-            except RuntimeError:
-                return False
-            if not torch.equal(found.cpu().double(), a_MK.double() @ b_KN.double()):
-                return False
+            # as rows follow one another in memory, and as columns do: kernels differ in it
+            for a_MK in (a[: m * k].view(m, k), a[: m * k].view(k, m).mT):
+                for b_KN in (b[: k * n].view(k, n), b[: k * n].view(n, k).mT):
+                    try:
+                        found = multiply(a_MK.to(device), b_KN.to(device))
+                    except (AttributeError, RuntimeError):
+                        return False
+                    if not torch.equal(found.cpu().double(), a_MK.double() @ b_KN.double()):
+                        return False
     return True
 
 
 def _int8(a_MK: Tensor, b_KN: Tensor) -> Tensor:
     if a_MK.device.type != "cuda":
-        return torch._int_mm(a_MK, b_KN)
+        return torch._int_mm(_plain(a_MK), _plain(b_KN))
     # there the numbers of rows and columns have to be multiples of 8, and more than 16
     (m, k), n = a_MK.shape, b_KN.shape[1]
     padded_a = torch.nn.functional.pad(a_MK, (0, -k % 8, 0, max(24, m + -m % 8) - m))
     padded_b = torch.nn.functional.pad(b_KN, (0, -n % 8, 0, -k % 8))
     return torch._int_mm(padded_a, padded_b)[:m, :n]
+
+
+def _plain(x_MN: Tensor) -> Tensor:
+    """``x`` as its rows or its columns lie one after the other: the kernel goes by strides and gets others wrong.
+
+    Those are of axes with one entry, where torch leaves any, and of rows that overlap.
+    """
+    (m, n), (down, across) = x_MN.shape, x_MN.stride()
+    plain = min(m, n) > 1 and ((across == 1 and down >= n) or (down == 1 and across >= m))
+    return x_MN if plain else x_MN.clone(memory_format=torch.contiguous_format)
 
 
 def _float32_blocks(a_MK: Tensor, b_KN: Tensor) -> Tensor:

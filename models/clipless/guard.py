@@ -334,13 +334,14 @@ def _rows_of_maps(x_BCHW: Tensor, kernel: Pair, stride: Pair, padding: Pair, siz
 
 def _rows_of_channels(x_BCHW: Tensor, kernel: Pair, stride: Pair, padding: Pair, size: list[int]) -> Tensor:
     """Patches as (K, N), N in the order row, column, channel: copied along channels, quick with many of them."""
-    padded_BHWC = F.pad(x_BCHW.permute(0, 2, 3, 1), (0, 0, padding[1], padding[1], padding[0], padding[0])).contiguous()
-    if padded_BHWC.shape[3] % 8 == 0:
-        padded_BHWC = padded_BHWC.view(torch.int64)  # eight at once
-    along_B, along_H, along_W, _ = padded_BHWC.stride()
-    shape = (len(x_BCHW), *size, kernel[0], kernel[1] * along_W)
-    strides = (along_B, stride[0] * along_H, stride[1] * along_W, along_H, 1)
-    return padded_BHWC.as_strided(shape, strides).reshape(-1, kernel[0] * shape[4]).view(torch.int8)
+    padded_BHWC = F.pad(x_BCHW.permute(0, 2, 3, 1), (0, 0, padding[1], padding[1], padding[0], padding[0]))
+    (_, height, width, entries), flat = padded_BHWC.shape, padded_BHWC.flatten()
+    if entries % 8 == 0:
+        flat, entries = flat.view(torch.int64), entries // 8  # eight at once
+    line = width * entries
+    shape = (len(x_BCHW), *size, kernel[0], kernel[1] * entries)
+    strides = (height * line, stride[0] * line, stride[1] * entries, line, 1)
+    return flat.as_strided(shape, strides).reshape(-1, kernel[0] * shape[4]).view(torch.int8)
 
 
 def _add_formed(
@@ -371,7 +372,8 @@ def _add_formed(
     for i, (g_part, x_part, input_norm_part) in enumerate(zip(*parts, strict=True)):
         rows = gradients(g_part, x_part).flatten(1)
         own_B = row_norms(rows)
-        norm_B = own_B if bounds is None else torch.where(own_B.isfinite(), bounds[i], own_B)
+        # the rows that are summed are those with rounding errors, which a bound of operands does not cover
+        norm_B = own_B if bounds is None else torch.maximum(own_B, bounds[i])
         part = guard.sum_of(rows, norm_B, input_norm_part)
         total = part if total is None else total.add_(part)
         kept.append(norm_B.isfinite())

@@ -1,0 +1,513 @@
+"""Sums that do not round: every figure here is exact, in whole numbers or fractions, unless it measures accuracy."""
+
+import itertools
+from fractions import Fraction
+from math import fsum
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from clipless import exact_sums, guard, per_example
+from clipless.clipping import AdaptiveClipping, ClipNorms
+from clipless.errors import PlanError
+from clipless.exact_sums import check_rows, grid, integer_product, outer_grid, row_norms, row_sum
+from clipless.guard import Guard, guarded_conv2d, guarded_linear
+from clipless.guarded_sums import guarded_bias, guarded_householder, guarded_mix
+from clipless.layers import (
+    ClipGradient,
+    Conv1d,
+    Conv2d,
+    Dense,
+    Flatten,
+    Householder,
+    InputBall,
+    Residual,
+    ScaleByQuantile,
+    Standardise,
+)
+from clipless.losses import MulticlassHinge
+from clipless.methods import Method
+from clipless.network import Network
+from clipless.plan import make_plan
+from clipless.statistics import _bounded_sum
+from clipless.training import sum_gradients
+
+CPU = torch.device("cpu")
+ENGINES = [exact_sums._int8, exact_sums._float32_blocks, exact_sums._float64]
+LAYOUTS = {"rows": lambda x: x.contiguous(), "columns": lambda x: x.mT.contiguous().mT}
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def digits(*shape, seed=0):
+    return torch.randint(-127, 128, shape, generator=torch.Generator().manual_seed(seed)).to(torch.int8)
+
+
+def is_within(total, delta):
+    """Whether a vector of double numbers has at most this norm, in fractions."""
+    return sum(Fraction(value) ** 2 for value in total.flatten().tolist()) <= Fraction(delta) ** 2
+
+
+# Products of integers
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request, monkeypatch):
+    if request.param is exact_sums._int8 and exact_sums._multiplier(CPU) is not exact_sums._int8:
+        pytest.skip("this processor has no exact product of 8-bit integers")
+    monkeypatch.setattr(exact_sums, "_multiplier", lambda _: request.param)
+    return request.param
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(("left", "right"), [*itertools.product(LAYOUTS, repeat=2)])
+@pytest.mark.parametrize("size", [(1, 1, 2), (1, 5, 3), (3, 1, 5), (5, 6, 1), (2, 1041, 17), (9, 64, 33)])
+def test_products_are_those_of_whole_numbers_however_the_operands_lie_in_memory(size, left, right):
+    m, k, n = size
+    a, b = digits(m, k), digits(k, n, seed=1)
+    found = integer_product(LAYOUTS[left](a), LAYOUTS[right](b))
+    assert torch.equal(found, (a.long() @ b.long()).double())
+
+
+@pytest.mark.usefixtures("engine")
+def test_products_of_rows_that_overlap_in_memory_are_exact():
+    """Patches of one map are views of it."""
+    a, b = digits(1, 3), digits(40).as_strided((3, 20), (5, 1))
+    assert torch.equal(integer_product(a, b), (a.long() @ b.long()).double())
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("k", [2**17, 2**18 + 3])
+def test_sums_of_extreme_products_neither_overflow_nor_round(k):
+    a = torch.full((2, k), 127, dtype=torch.int8)
+    a[1] = -127
+    b = torch.full((k, 1), 127, dtype=torch.int8)
+    assert integer_product(a, b).flatten().tolist() == [127**2 * k, -(127**2) * k]
+
+
+def _saturating(a, b):
+    """As processors without instructions for it multiply: pairs of products in 16 bits, one operand without sign."""
+    even = a.shape[1] // 2 * 2
+    a_MP2, b_NP2 = (t.long()[:, :even].unflatten(1, (-1, 2)) for t in (a, b.mT))
+    pairs_MNP = torch.einsum("mpi,npi->mnp", a_MP2 + 128, b_NP2).clamp(-(2**15), 2**15 - 1)
+    return pairs_MNP.sum(dim=2) - 128 * b_NP2.sum(dim=(1, 2)) + a.long()[:, even:] @ b.long()[even:]
+
+
+def _rounding(a, b):
+    return a.float() @ b.float()
+
+
+def _missing(*_):
+    raise RuntimeError("not on this device")
+
+
+def _by_memory(a, b):
+    """Right where the numbers of a row follow one another."""
+    return a.long() @ b.as_strided(b.shape, (b.shape[1], 1)).long()
+
+
+@pytest.mark.parametrize("broken", [_saturating, _rounding, _missing, _by_memory])
+def test_an_engine_that_is_not_exact_is_not_taken(broken, monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    monkeypatch.setattr(exact_sums, "_int8", broken)
+    exact_sums._multiplier.cache_clear()
+    try:
+        assert exact_sums._multiplier(CPU) is exact_sums._float32_blocks
+        monkeypatch.setattr(exact_sums, "_float32_blocks", broken)
+        exact_sums._multiplier.cache_clear()
+        assert exact_sums._multiplier(CPU) is exact_sums._float64
+    finally:
+        exact_sums._multiplier.cache_clear()
+
+
+def test_two_digits_hold_every_whole_number_and_never_minus_128():
+    whole = torch.arange(-exact_sums._LARGEST, exact_sums._LARGEST + 1, dtype=torch.int16)
+    high, low = torch.empty_like(whole, dtype=torch.int8), torch.empty_like(whole, dtype=torch.int8)
+    exact_sums.two_digits(whole.clone(), high, low)
+    assert torch.equal(exact_sums.joined(high.long(), low.long()), whole.long())
+    assert high.min() == -127
+    assert low.min() == -64
+
+
+# Grids
+
+
+@pytest.mark.parametrize("delta", [1e-25, 0.1, 1.0, 1.0000001, 3.0, 1e30])
+def test_a_grid_is_a_power_of_two_between_two_shares_of_the_sensitivity(delta):
+    largest = exact_sums._LARGEST
+    for step in (grid(delta), outer_grid(delta, 1, 1), outer_grid(delta, 784, 128), outer_grid(delta, 2**30, 2**30)):
+        assert Fraction(delta) / 2**31 < Fraction(step) <= Fraction(delta)
+        assert torch.frexp(torch.tensor(step, dtype=torch.float64)).mantissa == 0.5
+    assert outer_grid(delta, 1, 1) <= delta / largest
+
+
+def test_more_rows_than_a_double_number_adds_up_are_refused():
+    check_rows(2**22)
+    with pytest.raises(PlanError, match="at most 4194304 rows"):
+        check_rows(2**22 + 1)
+
+
+# Norms
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 17, 4095, 4096, 4097, 10_000])
+def test_norms_of_rows_are_never_too_small(size):
+    scales = torch.tensor([1e-44, 1e-38, 3e-23, 1.1e-19, 1e-10, 1.0, 1e15])
+    rows = torch.cat([random(7, size), torch.ones(7, size), F.one_hot(torch.arange(7) % size, size)]) * scales.repeat(
+        3
+    ).view(-1, 1)
+    for row, norm in zip(rows, row_norms(rows).tolist(), strict=True):
+        assert fsum(value**2 for value in row.tolist()) <= Fraction(norm) ** 2
+
+
+def test_norms_say_which_rows_are_not_finite():
+    rows = torch.ones(4, 5000)
+    rows[0, 4999], rows[1, 3], rows[2, 0] = float("nan"), float("inf"), 1e30
+    assert row_norms(rows).isfinite().tolist() == [False, False, False, True]
+
+
+# Contributions of adversarial rows
+
+
+def adversarial(size):
+    """Rows of one size: flat, spiked, alternating, of every magnitude, and not finite."""
+    flat, spike = torch.ones(size), torch.zeros(size)
+    spike[size // 2] = 1.0
+    signs = torch.where(torch.arange(size) % 2 == 0, 1.0, -1.0)
+    half = 0.5 + 127 * flat / 127.0  # entries between two whole numbers once the largest is 127
+    half[0] = 127.0
+    steps = torch.logspace(-38, 38, size) if size > 1 else flat
+    rows = [flat, spike, signs, half, random(size), steps, flat * 0.0]
+    rows += [scale * random(size, seed=i) for i, scale in enumerate((1e-42, 1e-30, 1e-12, 1e12, 1e38))]
+    rows += [torch.where(spike > 0, value, random(size)) for value in (float("nan"), float("inf"), -float("inf"))]
+    return torch.stack(rows)
+
+
+def pairs(inputs, cotangents):
+    """All pairs of adversarial rows of two shapes."""
+    x, g = (adversarial(torch.Size(shape).numel()).view(-1, *shape) for shape in (inputs, cotangents))
+    every = torch.cartesian_prod(torch.arange(len(x)), torch.arange(len(g)))
+    return x[every[:, 0]].contiguous(), g[every[:, 1]].contiguous()
+
+
+def backward(function):
+    def run(x, g, own):
+        function(x.requires_grad_(), own).backward(g)
+
+    return run
+
+
+def linear(x, own):
+    return guarded_linear(x, torch.ones(3, x.shape[-1], requires_grad=True), own)
+
+
+def convolution(channels, kernel, stride, padding, groups=1):
+    def run(x, own):
+        weight = torch.ones(2, channels // groups, *kernel, requires_grad=True)
+        return guarded_conv2d(x, weight, 0.6, stride, padding, own, groups)
+
+    return backward(run)
+
+
+def circular(x, own):
+    wrapped = torch.cat([x[:, :, -1:], x, x[:, :, :1]], dim=2)
+    return guarded_conv2d(wrapped, torch.ones(2, 2, 3, 1, requires_grad=True), 0.6, (1, 1), (0, 0), own)
+
+
+KINDS = {
+    "dense": ((5,), (3,), backward(linear)),
+    "dense of one": ((1,), (3,), backward(linear)),
+    "tokens": ((4, 5), (4, 3), backward(linear)),
+    "many tokens": ((40, 1), (40, 3), backward(linear)),
+    "3x3": ((1, 6, 6), (2, 6, 6), convolution(1, (3, 3), (1, 1), (1, 1))),
+    "3x3 of 16 channels": ((16, 3, 3), (2, 3, 3), convolution(16, (3, 3), (1, 1), (1, 1))),
+    "stride 2": ((2, 7, 7), (2, 4, 4), convolution(2, (3, 3), (2, 2), (1, 1))),
+    "stride 2 of 16 channels": ((16, 5, 4), (2, 2, 2), convolution(16, (3, 2), (2, 2), (0, 0))),
+    "1x1 of 16 channels": ((16, 1, 1), (2, 1, 1), convolution(16, (1, 1), (1, 1), (0, 0))),
+    "along one axis": ((3, 1, 9), (2, 1, 9), convolution(3, (1, 5), (1, 1), (0, 2))),
+    "along one axis of 15 channels": ((15, 1, 5), (2, 1, 3), convolution(15, (1, 3), (1, 1), (0, 0))),
+    "circular": ((2, 4, 3), (2, 4, 3), backward(circular)),
+    "groups": ((2, 5, 5), (2, 5, 5), convolution(2, (3, 3), (1, 1), (1, 1), groups=2)),
+    "bias": (
+        (3, 4, 4),
+        (3, 4, 4),
+        backward(lambda x, own: guarded_bias(x, torch.zeros(3, requires_grad=True), 1, own)),
+    ),
+    "bias of tokens": (
+        (4, 3),
+        (4, 3),
+        backward(lambda x, own: guarded_bias(x, torch.zeros(3, requires_grad=True), -1, own)),
+    ),
+    "mix": (
+        (6,),
+        (6,),
+        backward(lambda x, own: guarded_mix(x, x.detach().flip(1), torch.full((1,), 0.5, requires_grad=True), own)),
+    ),
+    "householder": (
+        (6,),
+        (6,),
+        backward(lambda x, own: guarded_householder(x, torch.ones(3, requires_grad=True), own)),
+    ),
+}
+OPTIONS = [
+    {"sensitivity": 1.0},
+    {"sensitivity": 3e-20},
+    {"sensitivity": 0.7, "normalise": True},
+    {"sensitivity": 0.7, "exact": True},
+]
+
+
+def total_of(kind, x, g, options):
+    own = Guard(**options)
+    KINDS[kind][2](x.clone(), g.clone(), own)
+    return own.total.flatten()
+
+
+# exact norms are those of other kinds where there is one place
+CASES = [
+    pytest.param(kind, options, id=f"{kind}, {name}")
+    for kind in KINDS
+    for name, options in zip(("one", "small", "normalised", "exact"), OPTIONS, strict=True)
+    if not options.get("exact") or kind in ("tokens", "3x3", "stride 2", "circular", "groups")
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), CASES)
+def test_no_row_contributes_more_than_the_sensitivity_and_the_sum_is_theirs(kind, options):
+    """Each row alone, others zero in their places; the sum of all is that of the rows, to the last bit."""
+    x, g = pairs(*KINDS[kind][:2])
+    shown = random(len(x), seed=len(kind)).argsort()[: 90 if options is OPTIONS[0] else 30]
+    x, g = x[shown], g[shown]
+    alone = []
+    for i in range(len(x)):
+        own_x, own_g = torch.zeros_like(x), torch.zeros_like(g)
+        own_x[i], own_g[i] = x[i], g[i]
+        alone.append(total_of(kind, own_x, own_g, options))
+        assert is_within(alone[-1], options["sensitivity"])
+    assert max(float(total.norm()) for total in alone) > 0.15 * options["sensitivity"]
+    assert torch.equal(total_of(kind, x, g, options), torch.stack(alone).sum(dim=0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_rows_and_the_passes_they_fall_into_change_no_bit_of_a_sum(kind):
+    """Passes of one size, filled up with rows of zeros, as training makes them."""
+    inputs, cotangents, _ = KINDS[kind]
+    x, g = (
+        random(20, *inputs),
+        random(20, *cotangents, seed=1) * torch.logspace(-3, 3, 20).view(-1, *[1] * len(cotangents)),
+    )
+    sums = []
+    for order in (torch.arange(20), torch.arange(20).flip(0), random(20, seed=2).argsort()):
+        for size in (1, 7, 20):
+            own = [
+                total_of(kind, exact_sums.padded(x[rows], 20), exact_sums.padded(g[rows], 20), {"sensitivity": 0.1})
+                for rows in order.split(size)
+            ]
+            sums.append(torch.stack(own).sum(dim=0))
+    assert all(torch.equal(one, sums[0]) for one in sums)
+
+
+def test_formed_gradients_are_held_by_their_own_norm_where_their_bound_is_too_small():
+    """Gradients of groups are formed in float32, and rounded, while their bound is that of their operands."""
+    own = Guard(1.0)
+    ones = torch.ones(2, 1)
+    guard._add_formed(own, ones, ones, lambda g, _: 1.5 * g, ones[:, 0], ones[:, 0])
+    assert 1.9 < own.total.item() <= 2.0
+
+
+def test_a_convolution_in_parts_has_the_sum_of_one_in_one_piece(monkeypatch):
+    x, g = random(9, 2, 7, 7), random(9, 2, 4, 4, seed=1)
+    whole = total_of("stride 2", x, g, {"sensitivity": 0.1})
+    monkeypatch.setattr(guard, "_DIGITS_AT_ONCE", 2000)
+    assert torch.equal(total_of("stride 2", x, g, {"sensitivity": 0.1}), whole)
+
+
+FLAT = {
+    "dense": ((1,), (4096,), backward(lambda x, own: guarded_linear(x, torch.ones(4096, 1, requires_grad=True), own))),
+    "tokens": (
+        (256, 1),
+        (256, 16),
+        backward(lambda x, own: guarded_linear(x, torch.ones(16, 1, requires_grad=True), own)),
+    ),
+    "unpadded 3x3": ((2, 40, 40), (2, 38, 38), convolution(2, (3, 3), (1, 1), (0, 0))),
+    "unpadded 3x3 of 16 channels": ((16, 16, 16), (2, 14, 14), convolution(16, (3, 3), (1, 1), (0, 0))),
+}
+
+
+@pytest.mark.parametrize("kind", FLAT)
+def test_what_rounding_adds_has_room_in_the_sensitivity(kind, monkeypatch):
+    """All entries of a flat row round alike, and up at some sensitivities; its bound is its norm."""
+    monkeypatch.setitem(KINDS, kind, FLAT[kind])
+    x, g = torch.ones(1, *FLAT[kind][0]), torch.ones(1, *FLAT[kind][1])
+    for delta in torch.linspace(1.0, 1.1, 23, dtype=torch.float64).tolist():
+        total = total_of(kind, x, g, {"sensitivity": delta})
+        assert is_within(total, delta)
+        assert total.norm() > 0.99 * delta
+
+
+def test_ghost_sums_make_room_for_what_rounding_adds():
+    for clip_norm in torch.linspace(1.0, 1.1, 23, dtype=torch.float64).tolist():
+        one = per_example._OuterProducts(torch.ones(1, 4096), torch.ones(1, 1), clip_norm)
+        total = one.total(per_example._factors([one], clip_norm))
+        assert is_within(total, clip_norm)
+        assert total.norm() > 0.99 * clip_norm
+
+
+def test_a_row_without_room_for_its_rounding_contributes_nothing():
+    own = Guard(1.0)
+    assert own.scales(torch.ones(1), None, torch.tensor([2.0])).item() == 0.0
+
+
+@pytest.mark.parametrize("delta", [1e-20, 1.0, 3.0])
+def test_sums_of_rows_are_the_same_in_any_order(delta):
+    rows = adversarial(40)[:11]
+    norm_B = row_norms(rows).double()
+    rows, norm_B = rows[norm_B.isfinite()], norm_B[norm_B.isfinite()]
+    scale_B = delta / norm_B
+    step = grid(delta)
+    found = row_sum(rows, scale_B, step)
+    assert torch.equal(found, row_sum(rows.flip(0), scale_B.flip(0), step))
+    alone = [row_sum(rows[i : i + 1], scale_B[i : i + 1], step) for i in range(len(rows))]
+    assert all(is_within(one, delta) for one in alone)
+    assert torch.equal(found, torch.stack(alone).sum(dim=0))
+    assert torch.equal(found / step, (found / step).round())
+
+
+# What quantisation costs
+
+
+def weight_gradient(channels, stride):
+    return lambda x, g: 0.6 * torch.nn.grad.conv2d_weight(x, (2, channels, 3, 3), g, stride=stride, padding=1)
+
+
+GRADIENTS = {
+    "dense": lambda x, g: g.mT @ x,
+    "tokens": lambda x, g: (g.mT @ x).sum(dim=0),
+    "3x3": weight_gradient(1, 1),
+    "3x3 of 16 channels": weight_gradient(16, 1),
+    "stride 2": weight_gradient(2, 2),
+    "bias": lambda _, g: g.sum(dim=(0, 2, 3)),
+}
+
+
+@pytest.mark.parametrize(("share", "error"), [(1.0, 0.012), (0.01, 0.08), (0.001, 0.2)])
+@pytest.mark.parametrize("kind", GRADIENTS)
+def test_small_contributions_keep_their_precision(kind, share, error):
+    """In a sum of 64 that are at most this share of what they may be."""
+    inputs, cotangents, _ = KINDS[kind]
+    x, g = random(64, *inputs), random(64, *cotangents, seed=1)
+    measured = Guard(1.0, bounds=[])
+    KINDS[kind][2](x.clone(), g.clone(), measured)
+    largest = max(float(norm_B.max()) for norm_B, _ in measured.bounds)
+    found = total_of(kind, x, g, {"sensitivity": 1.02 * largest / share})
+    expected = GRADIENTS[kind](x.double(), g.double()).flatten()
+    assert (found - expected).norm() <= (2e-6 if kind == "bias" else error) * expected.norm()
+
+
+# Whole networks: the paths of dp-sgd, releases and counts
+
+
+def vector_network():
+    return Network([InputBall(1e6), Dense(4, 4, bias=True), Householder(4), Dense(4, 2)], (4,))
+
+
+def map_network():
+    block = Residual([Conv2d(2, 2, 3, padding=1, padding_mode="circular", bias=True)])
+    layers = [InputBall(1e6), Conv2d(2, 2, 3, stride=2, padding=1, groups=2), block, Flatten(), Dense(18, 2)]
+    return Network(layers, (2, 5, 5))
+
+
+def series_network():
+    return Network([InputBall(1e6), Conv1d(2, 3, 3, padding=1, bias=True), Flatten(), Dense(15, 2)], (2, 5))
+
+
+NETWORKS = {"vector": vector_network, "map": map_network, "series": series_network}
+METHODS = {
+    "hooks": {"method": Method.DP_SGD, "clip_norm": 0.3},
+    "ghost": {"method": Method.DP_SGD, "clip_norm": 0.3},
+    "clipless": {"method": Method.CLIPLESS, "sensitivity_fraction": 1e-5},
+    "normalised": {"method": Method.LIP_DP_SGD, "sensitivity_fraction": 0.1},
+}
+
+
+def rows_of(network, size=12):
+    width = torch.Size(network.input_shape).numel()
+    x = adversarial(width)[:size]
+    return x.view(-1, *network.input_shape), torch.arange(len(x)) % 2
+
+
+def plan_of(network, name):
+    return make_plan(
+        network,
+        MulticlassHinge(),
+        population=1000,
+        batch_size=100,
+        delta=1e-5,
+        noise_multiplier=1.0,
+        epochs=1,
+        **METHODS[name],
+    )
+
+
+def sums(network, x, y, plan, name, size=12):
+    """Of the loss over the rows given, with places for ``size`` of them."""
+    totals = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in network.named_parameters()}
+    x, y, rows = exact_sums.padded(x, size), exact_sums.padded(y, size), len(x)
+    sum_gradients(network, MulticlassHinge(), x, y, plan, totals, rows=rows, ghost=name == "ghost")
+    return totals
+
+
+def is_neighbour(one, other, plan):
+    """Whether two sums of each parameter, under dp-sgd of all of them, are as near as the plan takes them to be."""
+    apart = {name: one[name] - other[name] for name in one}
+    if plan.method is Method.DP_SGD:
+        return is_within(torch.cat([value.flatten() for value in apart.values()]), plan.clip_norm)
+    return all(is_within(value, plan.sensitivities[name]) for name, value in apart.items())
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_sums_of_neighbours_differ_by_no_more_than_the_sensitivity(kind, name):
+    """Each row in turn has no loss in its place, or is removed."""
+    torch.manual_seed(0)
+    network = NETWORKS[kind]()
+    if name == "normalised" and kind != "vector":
+        return  # takes no bias, no residual block
+    plan = plan_of(network, name)
+    x, y = rows_of(network)
+    full = sums(network, x, y, plan, name)
+    for i in range(len(x)):
+        last = torch.cat([torch.arange(i), torch.arange(i + 1, len(x)), torch.tensor([i])])
+        same = sums(network, x[last], y[last], plan, name)
+        fewer = sums(network, x[last[:-1]], y[last[:-1]], plan, name)
+        assert is_neighbour(same, fewer, plan)
+        assert is_neighbour(full, fewer, plan)
+
+
+@pytest.mark.parametrize("layer", [Standardise(4, 2.0, 0.1), ScaleByQuantile(0.1, 10.0)])
+def test_private_statistics_of_a_row_have_norm_at_most_one_and_add_up_exactly(layer):
+    front = Network([], (4,))
+    x = adversarial(4)
+    alone = [_bounded_sum(layer, front, x[i : i + 1], len(x)) for i in range(len(x))]
+    assert all(is_within(one, 1.0) for one in alone)
+    assert max(float(one.norm()) for one in alone) > 0.5
+    assert torch.equal(_bounded_sum(layer, front, x, len(x)), torch.stack(alone).sum(dim=0))
+
+
+def test_a_count_of_an_adaptive_norm_moves_by_one_half_for_each_row_and_by_nothing_for_padding():
+    clip = ClipGradient(1.0)
+    norms = ClipNorms(Network([clip], (3,)), AdaptiveClipping(), steps=1, batch_size=8, count_std=0.0)
+    g = adversarial(3)
+
+    def count(rows):
+        with norms.lowered(0):
+            cotangents = exact_sums.padded(g[:rows], len(g))
+            clip(torch.ones(len(g), 3, requires_grad=True)).backward(cotangents)
+            norms.count(rows)
+            return norms._centred_count
+
+    counts = [count(rows) for rows in range(len(g) + 1)]
+    assert {abs(b - a) for a, b in itertools.pairwise(counts)} == {0.5}
