@@ -258,3 +258,29 @@ def test_a_killed_process_leaves_no_cable_and_no_namespace_behind():
 
 def _addresses():
     return subprocess.run(["ip", "address"], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+def test_no_neighbours_move_a_computed_sum_by_more_than_the_sensitivity(script):
+    """The short form of the campaign: a batch of every kind."""
+    neighbours = script("neighbours")
+    found = neighbours.campaign(pairs=1, seconds=0, seed=3, device="cpu")
+    assert all(worst.pairs > 0 and not worst.exceeded for worst in found.values())
+    assert found["8,192 rows"].plain > 1.9, "float32 sums are moved by more"
+    assert found["8,192 rows"].exact <= 1.0
+    assert neighbours.table(found).count("\n") == len(neighbours.KINDS) + 2
+
+
+def test_a_sum_that_moves_by_more_than_the_sensitivity_ends_the_campaign_with_1(script, monkeypatch):
+    neighbours = script("neighbours")
+    one, other = ({"weight": neighbours.torch.full((1,), value, dtype=torch.float64)} for value in (1.0, -(2.0**-50)))
+    assert neighbours.compared(one, other, {"weight": 1.0}).exceeded
+    assert not neighbours.compared(one, {}, {"weight": 1.0}).exceeded
+    assert neighbours.compared(one, {}, {"": 0.5}).exceeded
+    for exceeded in (False, True):
+        found = {"dense": neighbours.Worst(pairs=1, exact=1.0, exceeded=exceeded)}
+        monkeypatch.setattr(neighbours, "found_by_workers", lambda _, found=found: found)
+        monkeypatch.setattr("sys.argv", ["neighbours.py"])
+        with pytest.raises(SystemExit) as ended:
+            neighbours.main()
+        assert ended.value.code == int(exceeded)

@@ -71,9 +71,10 @@ def accumulate_clipped(
         for parameter, gradient in zip(parameters.values(), before, strict=True):
             parameter.grad = gradient
     gradients = [_found(name, formed.get(p)) for name, p in parameters.items()]
-    factor_B = _factors(gradients, clip_norm)
-    for name, one in zip(parameters, gradients, strict=True):
-        totals[name].add_(one.total(factor_B).view_as(totals[name]))
+    with torch.no_grad():  # Opacus may form gradients that can be differentiated
+        factor_B = _factors(gradients, clip_norm)
+        for name, one in zip(parameters, gradients, strict=True):
+            totals[name].add_(one.total(factor_B).view_as(totals[name]))
 
 
 class _Gradients(Protocol):

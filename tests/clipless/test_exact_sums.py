@@ -457,6 +457,7 @@ def sums(network, x, y, plan, name, size=12):
     totals = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in network.named_parameters()}
     x, y, rows = exact_sums.padded(x, size), exact_sums.padded(y, size), len(x)
     sum_gradients(network, MulticlassHinge(), x, y, plan, totals, rows=rows, ghost=name == "ghost")
+    assert not any(total.requires_grad for total in totals.values()), "a graph would grow from step to step"
     return totals
 
 
