@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from clipless import exact_sums, guard, per_example
 from clipless.clipping import AdaptiveClipping, ClipNorms
+from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.exact_sums import check_rows, grid, integer_product, outer_grid, row_norms, row_sum
 from clipless.guard import Guard, guarded_conv2d, guarded_linear
@@ -29,9 +30,11 @@ from clipless.layers import (
 from clipless.losses import MulticlassHinge
 from clipless.methods import Method
 from clipless.network import Network
+from clipless.optimizers import SGD
 from clipless.plan import make_plan
 from clipless.statistics import _bounded_sum
-from clipless.training import sum_gradients
+from clipless.testing import RecordingSource, SeededSource
+from clipless.training import PrivateTrainer, sum_gradients
 
 CPU = torch.device("cpu")
 ENGINES = [exact_sums._int8, exact_sums._float32_blocks, exact_sums._float64]
@@ -376,6 +379,21 @@ def test_sums_of_rows_are_the_same_in_any_order(delta):
     assert torch.equal(found / step, (found / step).round())
 
 
+def test_contributions_of_rows_are_cut_towards_zero():
+    rows, norm = torch.ones(1, 400), 20.0
+    share = torch.tensor([0.6], dtype=torch.float64)
+    assert is_within(row_sum(rows, share, 1.0), 0.6 * norm)
+    assert is_within(row_sum(-3 * rows, share, 1.0), 3 * 0.6 * norm)
+
+
+def test_scales_leave_room_for_their_roundings_in_float32():
+    values = random(200).abs().double()
+    for value in values.tolist():
+        row = torch.full((1, 1), value)
+        scale = 1.0 / row[0].double()
+        assert is_within(row_sum(row, scale, grid(1.0)), 1.0)
+
+
 # What quantisation costs
 
 
@@ -512,3 +530,46 @@ def test_a_count_of_an_adaptive_norm_moves_by_one_half_for_each_row_and_by_nothi
 
     counts = [count(rows) for rows in range(len(g) + 1)]
     assert {abs(b - a) for a, b in itertools.pairwise(counts)} == {0.5}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_rows_that_fill_a_pass_up_contribute_nothing(name):
+    """Their biases would, all in one direction."""
+    network = vector_network()
+    plan = plan_of(network, name)
+    totals = sums(network, torch.ones(2, 4), torch.zeros(2, dtype=torch.int64), plan, name)
+    for parameter, total in totals.items():
+        assert is_within(total, 2 * plan.sensitivities[parameter])
+
+
+def trainer_of(rows, source):
+    network = vector_network()
+    plan = make_plan(
+        network, MulticlassHinge(), population=rows, batch_size=rows, delta=1e-5, noise_multiplier=3.0, epochs=1
+    )
+    data = Split(random(rows, 4), torch.arange(rows) % 2)
+    return PrivateTrainer(network, MulticlassHinge(), data, plan, SGD(1e-3), 4, source), network, data, plan
+
+
+def test_noise_is_the_drawn_double_number_rounded_to_the_grid_of_the_sums():
+    """Of every entry of every parameter, to the last bit; eight rows are divided by without rounding."""
+    source = RecordingSource()
+    trainer, network, data, plan = trainer_of(8, source)
+    expected = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in network.named_parameters()}
+    for half in (slice(0, 4), slice(4, 8)):
+        sum_gradients(network, MulticlassHinge(), data.x[half], data.y[half], plan, expected)
+    trainer.step(torch.arange(8))
+    noise = source.normals[-1].split(list(plan.sizes.values()))
+    for (name, total), normal in zip(expected.items(), noise, strict=True):
+        step = grid(plan.sensitivities[name])
+        steps = (normal * (plan.noise_stds[name] / step)).round()
+        assert torch.equal(8 * trainer._totals[name].flatten(), total.flatten() + steps * step)
+        assert steps.abs().min() > 0
+
+
+def test_a_drawn_batch_of_more_rows_than_add_up_exactly_is_refused(monkeypatch):
+    trainer, *_ = trainer_of(8, SeededSource(0))
+    monkeypatch.setattr(exact_sums, "MOST_ROWS", 7)
+    trainer.step(torch.arange(7))
+    with pytest.raises(PlanError, match="at most 7 rows in a batch, copies included, got 8"):
+        trainer.step(torch.arange(8))
