@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from clipless.errors import PlanError
+from clipless.exact_sums import grid
 from clipless.layers import ClipGradient
 from clipless.schedules import Schedule
 
@@ -154,7 +155,8 @@ class ClipNorms:
     def advance(self, normal: float) -> None:
         """Release the noisy count and update the norm; ``normal`` is a draw of N(0, 1)."""
         if isinstance(self._clipping, AdaptiveClipping):
-            noisy = self._centred_count + self._copies * self._count_std * normal  # halves add up exactly
+            step = grid(0.5)  # halves add up exactly, and are whole numbers of steps
+            noisy = self._centred_count + round(self._copies * self._count_std * normal / step) * step
             below = noisy / (self._copies * self._batch_size) + 0.5
             exponent = -self._clipping.rate * (below - self._clipping.quantile)
             factor = self.factor * exp(min(exponent, 50.0))  # any more noise than that would overflow

@@ -73,7 +73,7 @@ def settle(
             chunks = chosen_B.split(micro_batch_size)
             sums = [_bounded_sum(layer, front, data.x[chunk], micro_batch_size) for chunk in chunks]
             sum_M = torch.stack(sums).sum(dim=0)
-            sum_M += noise_std * source.normal(sum_M.numel(), sum_M.device)
+            sum_M += source.noise(sum_M.numel(), noise_std, grid(1.0), sum_M.device)
             total_M = sum_M if total_M is None else total_M + sum_M
         if total_M is not None:
             layer.settle((total_M / (layer.releases * batch_size)).float(), shape)

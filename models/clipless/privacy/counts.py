@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from clipless.privacy.randomness import RandomSource
 
+_STEP = 2.0**-30  # of the noise; halves are whole numbers of it
 _ROUNDING = 2.0**-40  # relative, of normals and deviations in double precision
 
 
@@ -76,7 +77,7 @@ def release_scores(
         raise AccountingError(f"Expected 0 < noise_multiplier < inf, got noise_multiplier={noise_multiplier!r}")
     std = noise_multiplier * counts_sensitivity(hits_BM.shape[1]) * (1.0 + _ROUNDING)
     centred_M = hits_BM.sum(dim=0).double().cpu() - 0.5 * len(hits_BM)
-    noisy_M = 0.5 + (centred_M + std * source.normal(hits_BM.shape[1]).double()) / population
+    noisy_M = 0.5 + (centred_M + source.noise(hits_BM.shape[1], std, _STEP)) / population
     return tuple(noisy_M.clamp(0.0, 1.0).tolist())
 
 

@@ -51,6 +51,10 @@ class RandomSource(ABC):
         radius, angle = (-2.0 * first.log()).sqrt_(), second * tau
         return torch.cat((radius * angle.cos(), radius * angle.sin()))[:count]
 
+    def noise(self, count: int, std: float, step: float, device: torch.device | str = "cpu") -> Tensor:
+        """Return ``count`` independent normals of deviation ``std``, each rounded to a whole number of steps."""
+        return (self.normal(count, device).double() * (std / step)).round_() * step
+
 
 @final
 class SecureSource(RandomSource):
