@@ -29,7 +29,7 @@ What may never happen here: a grid or a step that depends on another row, arithm
 Shape letters: B batch, D entries of a contribution, O outputs, I inputs, P places, K summed, M and N kept.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import frexp, ldexp, sqrt
 
@@ -37,6 +37,9 @@ import torch
 from torch import Tensor
 
 from clipless.errors import PlanError
+
+# A part of a sum, and the power of two that it counts; added to a float64 sum by ``add_(part, alpha=weight)``.
+Part = tuple[Tensor, float]
 
 # The most contributions that are ever summed, and how much finer than Delta a grid may be: 2^22 (2 2^30) = 2^53.
 MOST_ROWS = 2**22
@@ -151,8 +154,8 @@ def outer_grid(sensitivity: float, digits: int, others: int) -> float:
 
 
 def outer_sum(
-    digits: Digits, other: Tensor, scale_B: Tensor, step: float, product: Callable[[Tensor, Tensor], Tensor]
-) -> Tensor:
+    digits: Digits, other: Tensor, scale_B: Tensor, step: float, product: Callable[[Tensor, Tensor], Sequence[Tensor]]
+) -> list[Part]:
     """Sum ``scale * digits (x) other`` over rows exactly, rounded to the grid.
 
     Args:
@@ -160,14 +163,11 @@ def outer_sum(
         other: (B, ...) the other one, finite.
         scale_B: float64; small enough for (2).
         step: the grid.
-        product: of digits, float32 still, and int16 whole numbers, exact.
-
-    Returns:
-        float64, shaped as ``product`` returns it.
+        product: of digits, float32 still, and int16 whole numbers: sums of high and of low digits, exact.
     """
     factor_B = _float32(torch.where(digits.finite_B, scale_B * digits.step_B, 0.0) * (_SAFE / step)).to(other.dtype)
     whole = (other * column_of(factor_B, other)).clamp_(-_LARGEST, _LARGEST).round_().to(torch.int16)
-    return product(digits.values, whole) * step
+    return list(zip(product(digits.values, whole), (_BASE * step, step), strict=True))
 
 
 def two_digits(whole: Tensor, high: Tensor, low: Tensor) -> None:
@@ -177,26 +177,21 @@ def two_digits(whole: Tensor, high: Tensor, low: Tensor) -> None:
     low.copy_(whole.sub_(carried << 7))
 
 
-def joined(high: Tensor, low: Tensor) -> Tensor:
-    """Undo `two_digits` in sums."""
-    return high * _BASE + low
-
-
 def integer_product(a_MK: Tensor, b_KN: Tensor) -> Tensor:
-    """Exact product of int8 matrices without -128, (M, N) float64."""
+    """Exact product of int8 matrices without -128, (M, N) int32 or float64."""
     multiply = _multiplier(a_MK.device)
     if a_MK.shape[1] <= _MOST_ADDENDS:
-        return multiply(a_MK, b_KN).double()
+        return multiply(a_MK, b_KN)
     pieces = zip(a_MK.split(_MOST_ADDENDS, dim=1), b_KN.split(_MOST_ADDENDS, dim=0), strict=True)
     return torch.stack([multiply(a, b).double() for a, b in pieces]).sum(dim=0)
 
 
-def linear_product(x_BTI: Tensor, g_BTO: Tensor) -> Tensor:
-    """Product of digits x and whole numbers g on vectors or tokens, (O, I) float64; overwrites ``g_BTO``."""
+def linear_product(x_BTI: Tensor, g_BTO: Tensor) -> Sequence[Tensor]:
+    """Products of digits x and the digits of g on vectors or tokens, (O, I) each; overwrites ``g_BTO``."""
     g_KO = g_BTO.flatten(0, -2)
     digits_K2O = g_KO.new_empty((len(g_KO), 2 * g_KO.shape[1]), dtype=torch.int8)
     two_digits(g_KO, *digits_K2O.chunk(2, dim=1))
-    return joined(*integer_product(digits_K2O.mT, x_BTI.flatten(0, -2).to(torch.int8)).chunk(2))
+    return integer_product(digits_K2O.mT, x_BTI.flatten(0, -2).to(torch.int8)).chunk(2)
 
 
 def select_rows(keep_B: Tensor, x: Tensor) -> Tensor:

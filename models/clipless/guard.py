@@ -29,10 +29,11 @@ gradient is formed outside these functions.
 Shape letters: B batch, I inputs, O outputs, C channels, G groups, H height, W width, K rows and places, N kept.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import torch
@@ -42,9 +43,9 @@ from torch import Tensor, nn
 from clipless.errors import PlanError
 from clipless.exact_sums import (
     Digits,
+    Part,
     grid,
     integer_product,
-    joined,
     linear_product,
     outer_grid,
     outer_sum,
@@ -82,7 +83,7 @@ class Guard:
     bounds: list[tuple[Tensor, Tensor]] | None = None
     _formed: bool = field(default=False, init=False)
 
-    def add(self, total: Tensor) -> None:
+    def add(self, parts: Iterable[Part]) -> None:
         """Take in the sum of one pass.
 
         Raises:
@@ -91,7 +92,10 @@ class Guard:
         if self._formed:
             raise PlanError("Expected one backward pass of each guarded layer, got a second one; pass the batch once")
         self._formed = True
-        self.total = total if self.total is None else self.total.add_(total.view_as(self.total))
+        for part, weight in parts:
+            if self.total is None:
+                self.total = torch.zeros_like(part, dtype=torch.float64)
+            self.total.add_(part.view_as(self.total), alpha=weight)
 
     def scales(self, norm_B: Tensor, input_norm_B: Tensor | None = None, rounding_B: Tensor | float = 0.0) -> Tensor:
         """Return what each contribution is multiplied by so that none exceeds Delta, float64; 0 if not finite.
@@ -114,7 +118,7 @@ class Guard:
 
     def add_rows(self, rows_BD: Tensor, input_norm_B: Tensor | None = None) -> None:
         """Take in contributions that are formed row by row; rows that are not finite count as zero."""
-        self.add(self.sum_of(rows_BD, row_norms(rows_BD), input_norm_B))
+        self.add([(self.sum_of(rows_BD, row_norms(rows_BD), input_norm_B), 1.0)])
 
     def sum_of(self, rows_BD: Tensor, norm_B: Tensor, input_norm_B: Tensor | None = None) -> Tensor:
         """Return the exact sum of contributions held to Delta by the given bounds of their norms."""
@@ -276,7 +280,7 @@ def _conv_sum(ctx: Any, g: Tensor, x: Tensor, kernel: Pair) -> Tensor:
         entries = 2 * g[0, 0].numel() * kernel[0] * kernel[1] * x.shape[1] + g[0].numel()
         parts = zip(*(t.split(max(1, _DIGITS_AT_ONCE // entries)) for t in (g, x)), strict=True)
         sums, kept = zip(*(_conv_part(ctx, g_n, x_n, kernel, weights) for g_n, x_n in parts), strict=True)
-        guard.add(torch.stack(sums).sum(dim=0))
+        guard.add(chain.from_iterable(sums))
         return select_rows(torch.cat(kept), g)
 
     def gradients(g_BOHW: Tensor, x_BCHW: Tensor) -> Tensor:
@@ -290,7 +294,7 @@ def _conv_sum(ctx: Any, g: Tensor, x: Tensor, kernel: Pair) -> Tensor:
     return _add_formed(guard, g, x, gradients, patch_norm_B, bound_B)
 
 
-def _conv_part(ctx: Any, g: Tensor, x: Tensor, kernel: Pair, weights: Tensor) -> tuple[Tensor, Tensor]:
+def _conv_part(ctx: Any, g: Tensor, x: Tensor, kernel: Pair, weights: Tensor) -> tuple[list[Part], Tensor]:
     """Return the sum of some rows, and which of them are finite."""
     patch_entries = g[0, 0].numel() * kernel[0] * kernel[1] * x.shape[1]
     step = outer_grid(ctx.guard.sensitivity, g[0].numel(), patch_entries)
@@ -299,14 +303,14 @@ def _conv_part(ctx: Any, g: Tensor, x: Tensor, kernel: Pair, weights: Tensor) ->
     bound_B = torch.where(keep_B, digits.norm_B * digits.step_B * patch_norm_B * ctx.scale, float("inf"))
     scale_B = ctx.guard.scales(bound_B, patch_norm_B, digits.rounding(step, patch_entries)) * ctx.scale
 
-    def product(g_BOHW: Tensor, x_BIHW: Tensor) -> Tensor:
+    def product(g_BOHW: Tensor, x_BIHW: Tensor) -> Sequence[Tensor]:
         return _conv_product(g_BOHW, x_BIHW, kernel, ctx.stride, ctx.padding)
 
     return outer_sum(digits, select_rows(keep_B, x), scale_B, step, product), keep_B
 
 
-def _conv_product(g_BOHW: Tensor, x_BIHW: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Tensor:
-    """Product of digits g and whole numbers x over patches, (O, I, kernel height, kernel width) float64."""
+def _conv_product(g_BOHW: Tensor, x_BIHW: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Sequence[Tensor]:
+    """Products of digits g and the digits of x over patches, (O, I, kernel height, kernel width) each."""
     (channels, *_), size = x_BIHW.shape[1:], list(g_BOHW.shape[2:])
     digits = x_BIHW.new_empty((len(x_BIHW), 2 * channels, *x_BIHW.shape[2:]), dtype=torch.int8)
     two_digits(x_BIHW, *digits.chunk(2, dim=1))
@@ -314,9 +318,11 @@ def _conv_product(g_BOHW: Tensor, x_BIHW: Tensor, kernel: Pair, stride: Pair, pa
     g_OK = g_OBHW.flatten(1)
     if channels * kernel[1] < 16:
         patches_KN = _rows_of_maps(digits, kernel, stride, padding, size)
-        return joined(*integer_product(g_OK, patches_KN).unflatten(1, (2 * channels, *kernel)).chunk(2, dim=1))
+        sums = integer_product(g_OK, patches_KN).unflatten(1, (2 * channels, *kernel))
+        return sums[:, :channels], sums[:, channels:]
     patches_KN = _rows_of_channels(digits, kernel, stride, padding, size)
-    return joined(*integer_product(g_OK, patches_KN).unflatten(1, (*kernel, -1)).movedim(3, 1).chunk(2, dim=1))
+    sums = integer_product(g_OK, patches_KN).unflatten(1, (*kernel, -1)).movedim(3, 1)
+    return sums[:, :channels], sums[:, channels:]
 
 
 def _rows_of_maps(x_BCHW: Tensor, kernel: Pair, stride: Pair, padding: Pair, size: list[int]) -> Tensor:
@@ -377,7 +383,7 @@ def _add_formed(
         part = guard.sum_of(rows, norm_B, input_norm_part)
         total = part if total is None else total.add_(part)
         kept.append(norm_B.isfinite())
-    guard.add(torch.as_tensor(total))
+    guard.add([(torch.as_tensor(total), 1.0)])
     return select_rows(torch.cat(kept), g)
 
 

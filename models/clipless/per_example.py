@@ -18,7 +18,17 @@ import torch
 from torch import Tensor, nn
 
 from clipless.errors import UnsupportedError
-from clipless.exact_sums import Digits, grid, linear_product, outer_grid, outer_sum, row_norms, row_sum, select_rows
+from clipless.exact_sums import (
+    Digits,
+    Part,
+    grid,
+    linear_product,
+    outer_grid,
+    outer_sum,
+    row_norms,
+    row_sum,
+    select_rows,
+)
 from clipless.layers import Conv1d, Conv2d, Dense, Residual
 from clipless.network import Network
 
@@ -74,7 +84,8 @@ def accumulate_clipped(
     with torch.no_grad():  # Opacus may form gradients that can be differentiated
         factor_B = _factors(gradients, clip_norm)
         for name, one in zip(parameters, gradients, strict=True):
-            totals[name].add_(one.total(factor_B).view_as(totals[name]))
+            for part, weight in one.sums(factor_B):
+                totals[name].add_(part.view_as(totals[name]), alpha=weight)
 
 
 class _Gradients(Protocol):
@@ -88,7 +99,7 @@ class _Gradients(Protocol):
     norms: Tensor
     roundings: Tensor
 
-    def total(self, factor_B: Tensor) -> Tensor:
+    def sums(self, factor_B: Tensor) -> list[Part]:
         """Return the exact sum of gradients times their factors; rows of factor 0 are left out, whatever they hold."""
 
 
@@ -100,8 +111,8 @@ class _FormedRows:
         self.norms, self._rows_BD = row_norms(rows_BD).double(), rows_BD
         self.roundings = torch.zeros_like(self.norms)
 
-    def total(self, factor_B: Tensor) -> Tensor:
-        return row_sum(select_rows(factor_B > 0, self._rows_BD), factor_B, self._step)
+    def sums(self, factor_B: Tensor) -> list[Part]:
+        return [(row_sum(select_rows(factor_B > 0, self._rows_BD), factor_B, self._step), 1.0)]
 
 
 class _OuterProducts:
@@ -115,7 +126,7 @@ class _OuterProducts:
         bound_B = norm_B * self._digits.norm_B * self._digits.step_B
         self.norms = torch.where(self._digits.finite_B, bound_B, float("inf"))
 
-    def total(self, factor_B: Tensor) -> Tensor:
+    def sums(self, factor_B: Tensor) -> list[Part]:
         g_BO = select_rows(factor_B > 0, self._g_BO)
         return outer_sum(self._digits, g_BO, factor_B, self._step, linear_product)
 
