@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from clipless.privacy.randomness import RandomSource
 
-_STEP = 2.0**-30  # of the noise; halves are whole numbers of it
+_STEP = 2.0**-42  # of the noise; halves are whole numbers of it
 _ROUNDING = 2.0**-40  # relative, of normals and deviations in double precision
 
 
