@@ -618,7 +618,7 @@ def test_noise_of_every_release_is_rounded_to_its_grid():
 
     hits = torch.arange(40).view(8, 5) % 3 == 0
     scores = torch.tensor(release_scores(hits, 8, 1e-7, source), dtype=torch.float64)
-    steps = (scores - 0.5) * 8 * 2.0**30
+    steps = (scores - 0.5) * 8 * 2.0**42
     assert torch.equal(steps, steps.round())
 
 
