@@ -24,7 +24,8 @@ from .caretaker import take_care
 NO_SKIP = "SWEEPER_NO_SKIP"
 DATA = "SWEEPER_TEST_DATA"
 WITH_RAY = tuple(
-    f"tests/sweeper/test_{name}.py" for name in ("engine", "metrics_sweep", "runner", "storage", "trainable")
+    f"tests/sweeper/test_{name}.py"
+    for name in ("engine", "metrics_sweep", "private_run", "private_validation", "runner", "storage", "trainable")
 )  # these files share one Ray, whose start costs as much as most of their tests: they come first and run in one process
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -47,9 +48,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Spare Python looking for garbage in what stays until the end: libraries and thousands of tests."""
+    """Let Python look for garbage less often, and not in what stays until the end: libraries, thousands of tests."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 100)
 
 
 @pytest.hookimpl(optionalhook=True)

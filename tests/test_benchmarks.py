@@ -241,6 +241,7 @@ def test_foresight_ends_a_trial_that_has_nothing_left_to_give(search):
         assert found == [[False, False], first], least
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_a_killed_process_leaves_no_cable_and_no_namespace_behind():
     laid = (

@@ -14,10 +14,11 @@ from ray import cloudpickle, tune
 from ray.exceptions import ActorDiedError, AuthenticationError, RayTaskError
 
 from sweeper import cluster as cluster_module
+from sweeper import desk as desk_module
 from sweeper import engine, interruption, starting
 from sweeper.agenda import Agenda
 from sweeper.cluster import cluster, worker_environment
-from sweeper.desk import MOST_RESTARTS, Desk, Hooks
+from sweeper.desk import Desk, Hooks
 from sweeper.engine import TUNE_ENVIRONMENT, Outcome, _endings, _failure, run_trials
 from sweeper.errors import FOR_THE_OWNER, SweeperError, one_line
 from sweeper.interruption import Interruption
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.slow
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
 
+MOST_RESTARTS = 1  # every process that is started costs seconds
 OBJECTIVES = (Objective.named("epsilon"), Objective.named("certified@1/4"))
 
 
@@ -150,7 +152,9 @@ def finished(tmp_path_factory, ray_session):  # noqa: ARG001
     """One run in which trials end in every way there is."""
     folder = tmp_path_factory.mktemp("sweep")
     driver = Driver(folder)
-    outcome = run(folder, list(WAYS), driver.hooks())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(desk_module, "MOST_RESTARTS", MOST_RESTARTS)
+        outcome = run(folder, list(WAYS), driver.hooks())
     return folder, driver, outcome
 
 

@@ -289,6 +289,7 @@ def test_ctrl_c_leaves_a_readable_partial_front(moment, everybody, tmp_path):
         assert f"A model: sweeper pick {folder}" in said
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("ray_running")
 def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp_path, capsys, monkeypatch):
     """A network that does not fit, then one that time ends; nobody listens where the runs should go."""
@@ -356,6 +357,7 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
     assert sorted(statuses) == [("FAILED", 1), ("FINISHED", 2), ("KILLED", 1)]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("ray_running")
 def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
     """The disk is full once both trials train; Ctrl-C comes when both trials are done."""

@@ -292,6 +292,7 @@ document.body.append(JSON.stringify({drawn}));
 
 
 @pytest.mark.chromium
+@pytest.mark.long
 def test_in_a_browser_every_figure_is_drawn(tmp_path):
     path = tmp_path / "diagnostics.html"
     path.write_text(build_page(diagnosis()).replace("</html>", f"{DRAWN}</html>"), encoding="utf-8")

@@ -73,6 +73,7 @@ def test_a_driver_that_cannot_be_started_is_an_error(tmp_path):
         ProcessLauncher().start(["x"], tmp_path / "none")
 
 
+@pytest.mark.long
 def test_the_program_is_the_real_one(tmp_path):
     launcher = ProcessLauncher()
     job = launcher.start(["run", str(tmp_path / "none.yaml")], tmp_path)

@@ -138,14 +138,8 @@ def test_the_report_comes_as_a_page_that_may_load_nothing(client):
 
 @pytest.mark.chromium
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("format_", "start"),
-    [
-        pytest.param("png", b"\x89PNG", marks=pytest.mark.long),
-        ("svg", b"<svg"),
-        pytest.param("pdf", b"%PDF", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("format_", "start"), [("png", b"\x89PNG"), ("svg", b"<svg"), ("pdf", b"%PDF")])
 @pytest.mark.usefixtures("folder")
 def test_the_front_comes_as_a_picture(format_, start, client):
     answer = client.get(f"{URL}/front", params={"format": format_})
