@@ -261,6 +261,16 @@ def _addresses():
     return subprocess.run(["ip", "address"], check=True, capture_output=True, text=True).stdout
 
 
+def test_every_kind_of_layer_passes_with_and_without_its_guard(script):
+    layer_cost = script("layer_cost")
+    for kind in layer_cost.kinds():
+        plain, private = layer_cost.passes(kind, 2, "cpu")
+        plain()
+        assert all(p.grad is not None for p in kind.layer.parameters())
+        private()
+        assert all(p.grad is None for p in kind.layer.parameters())
+
+
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 def test_no_neighbours_move_a_computed_sum_by_more_than_the_sensitivity(script):
     """The short form of the campaign: a batch of every kind."""

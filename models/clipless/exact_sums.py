@@ -6,9 +6,10 @@ number, the grid c of its parameter, a power of two with
 
     Delta / 2^31 < c <= Delta.                                                                   (1)
 
-A partial sum of at most 2^22 contributions of norm at most Delta is then a multiple of c below 2^53 c, which double
-precision holds exactly. So the computed sum *is* the sum, whatever the order, the size of the batch, the number of
-threads or the device, and one row moves it by its own contribution: by at most Delta.
+A partial sum of at most 2^21 contributions of norm at most Delta (twice that where only high digits are there yet) is
+then a multiple of c of at most 2^53 c, which double precision holds exactly. So the computed sum *is* the sum, whatever
+the order, the size of the batch, the number of threads or the device, and one row moves it by its own contribution: by
+at most Delta.
 
 Two ways lead to such contributions:
 
@@ -41,8 +42,8 @@ from clipless.errors import PlanError
 # A part of a sum, and the power of two that it counts; added to a float64 sum by ``add_(part, alpha=weight)``.
 Part = tuple[Tensor, float]
 
-# The most contributions that are ever summed, and how much finer than Delta a grid may be: 2^22 (2 2^30) = 2^53.
-MOST_ROWS = 2**22
+# The most contributions that are ever summed, and how much finer than Delta a grid may be: 2 2^21 (2 2^30) = 2^53.
+MOST_ROWS = 2**21
 _FINEST = 2.0**30
 
 _DIGIT = 127  # largest 8-bit digit; -128 is never used
@@ -141,8 +142,7 @@ class Digits:
 def outer_grid(sensitivity: float, digits: int, others: int) -> float:
     """Return a grid for `outer_sum`, on which an operand spread evenly over its row has entries of 1,024 steps or so.
 
-    The error of a sum of contributions of a thousandth of Delta each is then some tenths of a per cent, and less than a
-    thousandth of the noise.
+    What rounding takes from a contribution is then at most a thousandth of Delta or so; the errors of many rows cancel.
 
     Args:
         sensitivity: Delta.

@@ -170,7 +170,7 @@ def guarded(
 
     Guarantees:
         The computed sum of each parameter's gradient over the batch changes by at most its Delta when any one row of
-        the batch is replaced by a row with zero contribution, for up to 2^22 rows in all passes that share ``totals``,
+        the batch is replaced by a row with zero contribution, for up to 2^21 rows in all passes that share ``totals``,
         whatever the order of additions. Holds for NaN and infinite inputs, weights and cotangents. It needs passes in
         which what is computed for a row does not depend on what other rows hold, of any precision.
     """

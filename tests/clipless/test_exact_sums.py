@@ -164,9 +164,9 @@ def test_a_grid_is_a_power_of_two_between_two_shares_of_the_sensitivity(delta):
 
 
 def test_more_rows_than_a_double_number_adds_up_are_refused():
-    check_rows(2**22)
-    with pytest.raises(PlanError, match="at most 4194304 rows"):
-        check_rows(2**22 + 1)
+    check_rows(2**21)
+    with pytest.raises(PlanError, match="at most 2097152 rows"):
+        check_rows(2**21 + 1)
 
 
 # Norms

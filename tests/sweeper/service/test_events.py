@@ -244,7 +244,7 @@ def test_an_open_stream_does_not_outlive_its_token(shown, make_sweep, serve, tok
             folder.save_point(make_point("t0002", 3, 4.0, 0.9))
 
     async def run():
-        await asyncio.wait_for(client.app(scope, asyncio.Event().wait, send), 300)
+        await asyncio.wait_for(client.app(scope, asyncio.Event().wait, send), 60)
 
     asyncio.run(run())
     assert b"id: 5.4" not in b"".join(said)

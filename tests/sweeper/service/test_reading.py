@@ -193,7 +193,7 @@ def test_what_waits_to_be_drawn_keeps_nothing_else_waiting_and_is_bounded(client
                 pool.submit(client.get, f"{URL}/front", params={"format": "html", "figure": f"f{i}"})
                 for i in range(threads + exports.MOST_DRAWN)
             ]
-            refused = [one.result() for one in islice(as_completed(asked, 300), threads)]
+            refused = [one.result() for one in islice(as_completed(asked, 60), threads)]
             for path in ("/healthz", f"{URL}/points", f"{URL}/card"):
                 assert pool.submit(client.get, path).result(300).status_code == 200
         finally:
