@@ -58,7 +58,7 @@ from clipless.exact_sums import (
 # Entries of the per-example gradients that are formed at once where norms are exact.
 _FORMED_ENTRIES = 2**22
 # Digits of patches and cotangents that are multiplied at once: they stay in the caches.
-_DIGITS_AT_ONCE = 2**22
+_DIGITS_AT_ONCE = 2**23
 
 Pair = tuple[int, int]
 
