@@ -92,7 +92,7 @@ def page():
     troubles = []
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=str(find_browser()), args=arguments)
+        browser = playwright.chromium.launch(executable_path=str(find_browser()), args=arguments, timeout=300_000)
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
         page.set_default_timeout(PATIENCE)
         page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)

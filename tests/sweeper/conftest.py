@@ -122,7 +122,6 @@ training:
   sensitivity_fraction: 0.1
 privacy: {epsilon: 3, delta: 1e-4}
 search: {objectives: [epsilon, accuracy, certified@0.25], trials: 3}
-resources: {concurrent: 1}
 """
 
 
@@ -148,7 +147,7 @@ def ran(tmp_path_factory):
             spec.write_text(TINY, encoding="utf-8")
             command = [sys.executable, "-c", "from sweeper.cli import main; main()", "run", str(spec)]
             result = subprocess.run(
-                [*command, "--out", str(root / "ran")], capture_output=True, text=True, check=False, timeout=300
+                [*command, "--out", str(root / "ran")], capture_output=True, text=True, check=False, timeout=900
             )
             done.write_text(json.dumps([result.returncode, result.stdout + result.stderr]), encoding="utf-8")
         code, said = json.loads(done.read_text(encoding="utf-8"))

@@ -43,7 +43,7 @@ def browsers():
 @pytest.fixture(scope="module")
 def chromium(browsers):
     kind, options = browsers
-    with contextlib.closing(kind.launch(**options)) as browser:
+    with contextlib.closing(kind.launch(timeout=300_000, **options)) as browser:
         yield browser
 
 
