@@ -73,7 +73,7 @@ class Guard:
         exact: take the norm of the contribution itself instead of its bound (1).
         total: float64, shaped like the parameter; the sum is added to it.
         bounds: with a list, what contributions are taken to have as norms, and what they were divided by, is appended
-            for each pass. Depends on the rows: for looking at public ones.
+            for each part of a pass. Depends on the rows: for looking at public ones.
     """
 
     sensitivity: float

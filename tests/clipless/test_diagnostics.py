@@ -146,6 +146,15 @@ def test_no_row_reaches_more_than_any_bound(name):
         assert layer.backward_tightness is None or 0.0 < layer.backward_tightness <= 1.0
 
 
+def test_rows_that_a_guard_takes_in_parts_are_all_measured(monkeypatch):
+    model, loss, data = network("convnet"), TauCCE(0.2), batch()
+    (whole,) = passes(model, loss, data, normalise=False)
+    monkeypatch.setattr("clipless.guard._DIGITS_AT_ONCE", 1)
+    (parts,) = passes(model, loss, data, normalise=False)
+    for path, bounds_B in whole.guard_bounds.items():
+        torch.testing.assert_close(parts.guard_bounds[path], bounds_B)
+
+
 def test_the_guard_sees_the_norm_of_patches_times_that_of_the_cotangent():
     """From above: for a convolution it is larger than the exact norm, by what is computed here a second time."""
     model, loss, data = network("convnet"), TauCCE(0.2), batch()

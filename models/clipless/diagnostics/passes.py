@@ -97,7 +97,9 @@ def _chunk(
     gradients = _by_name(parameters, [row.gradients for row in plain])
     with guarded(model, dict.fromkeys(parameters, 1.0), normalise=normalise, measuring=True) as guards:
         loss(_outputs(layers[depth:], features_B)[-1], y_B).sum().backward()
-    measured = {name: guard.bounds[0] for name, guard in guards.items() if guard.bounds}
+    measured = {
+        name: tuple(map(torch.cat, zip(*guard.bounds, strict=True))) for name, guard in guards.items() if guard.bounds
+    }
     own = {name: gradients[name] / divisor_B[:, None] for name, (_, divisor_B) in measured.items()}
     bounds = {name: torch.where(_norms(own[name]) == 0, 0.0, bound_B) for name, (bound_B, _) in measured.items()}
     activations = dict(zip(names[:depth], map(_norms, front), strict=True))
