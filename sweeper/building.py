@@ -37,6 +37,11 @@ def build_loss(config: TrialConfig) -> Loss:
     return LOSSES[chosen.name](**chosen.parameters)
 
 
+def initial_seed(seed: int, trial: str) -> int:
+    """Return the seed of a trial's initial weights: another one for each trial, the same in each run of a sweep."""
+    return seed * 1_000_003 + int(trial.removeprefix("t"))
+
+
 def build_model(config: TrialConfig, data: Dataset, loss: Loss, seed: int) -> Network:
     """Return the untrained model of a configuration.
 

@@ -10,7 +10,7 @@ from clipless.diagnostics import DEFAULT_ROWS, InputNorms, colour_norms, diagnos
 from clipless.layers import InputBall
 from clipless.network import Network
 from clipless.plan import Plan
-from sweeper.building import build_loss, build_model, build_plan
+from sweeper.building import build_loss, build_model, build_plan, initial_seed
 from sweeper.config import TrialConfig
 from sweeper.diagnosis import Diagnosis, Snapshot
 from sweeper.errors import PickError, RecordError
@@ -19,7 +19,6 @@ from sweeper.pick import pick
 from sweeper.records import Point, Trial
 from sweeper.spec import Spec
 from sweeper.sweep import Sweep, load
-from sweeper.trainable import initial_seed
 
 EXPORTER = "diagnostics"  # a function of (diagnostics.json, page to write)
 

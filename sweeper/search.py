@@ -22,13 +22,13 @@ import optuna
 from optuna.trial import TrialState, create_trial
 
 from sweeper import plugins
+from sweeper.observation import Observation
 from sweeper.outcomes import Constraint
 from sweeper.pareto import Box, FrontArchive, costs, exclusive
 from sweeper.records import Objective, Point
 from sweeper.rows import RowFile
 from sweeper.search_settings import Sampler
 from sweeper.space import quiet_optuna
-from sweeper.warm_start import Observation
 
 Space = Callable[[optuna.Trial], Mapping[str, Any]]
 

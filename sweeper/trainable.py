@@ -19,6 +19,7 @@ from ray import tune
 from clipless.datasets import Dataset, Metadata, Split
 from clipless.memory import give_back, is_out_of_memory
 from clipless.privacy.randomness import RandomSource
+from sweeper.building import initial_seed
 from sweeper.devices import cap_memory, placement
 from sweeper.errors import TrialError
 from sweeper.score_noise import ScoreNoise
@@ -161,11 +162,6 @@ class CliplessTrial(tune.Trainable):
     def source(self) -> RandomSource | None:
         """Return where batches and noise come from: None for the secure generator; measurements count its draws."""
         return None
-
-
-def initial_seed(seed: int, trial: str) -> int:
-    """Return the seed of a trial's initial weights: another one for each trial, the same in each run of a sweep."""
-    return seed * 1_000_003 + int(trial.removeprefix("t"))
 
 
 def _at_hand(placed: "ray.ObjectRef[Rows] | Rows") -> Dataset:

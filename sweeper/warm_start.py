@@ -17,6 +17,7 @@ from sweeper.errors import RecordError
 from sweeper.hyperparameters import Choices, Range, Scalar
 from sweeper.mlflow_names import clean, metric_names
 from sweeper.objectives import same
+from sweeper.observation import Observation
 from sweeper.outcomes import Constraint
 from sweeper.pareto import FrontArchive
 from sweeper.records import Objective, TrialStatus
@@ -27,21 +28,6 @@ from sweeper.tracked import TrackedTrial, tracked_trials
 
 # What a trial may be run with differently and still have the same outcome.
 _NO_MATTER = ("training.micro_batch_size",)
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One earlier trial, as a sampler may be told of it.
-
-    Attributes:
-        params: values of this sweep's open slots by name.
-        values: one for each objective, in their order; finite.
-        violations: by how much each constraint is missed.
-    """
-
-    params: Mapping[str, Scalar]
-    values: tuple[float, ...]
-    violations: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import sweeper.exporters
 from clipless.datasets import Dataset, Evaluation, Metadata, Split, prepare
 from clipless.datasets.images import PIXEL_UNIT
 from clipless.errors import DataError
-from sweeper.building import build_loss, build_model
+from sweeper.building import build_loss, build_model, initial_seed
 from sweeper.cli import main
 from sweeper.config import TrialConfig
 from sweeper.diagnose import diagnose_sweep, find_point, write_diagnosis
@@ -22,7 +22,6 @@ from sweeper.diagnosis import read_diagnosis
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.spec import Spec
 from sweeper.sweep import load
-from sweeper.trainable import initial_seed
 
 
 @pytest.fixture

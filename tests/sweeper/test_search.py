@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
+from sweeper.observation import Observation
 from sweeper.outcomes import parse_constraint
 from sweeper.records import Objective, Point
 from sweeper.search import TOLD_EPOCHS, Search
 from sweeper.search_settings import Sampler
-from sweeper.warm_start import Observation
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@36/255"))
 GOOD = {"epsilon": 1.0, "accuracy": 0.5, "certified@36/255": 0.25}

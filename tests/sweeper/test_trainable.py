@@ -19,12 +19,13 @@ from clipless.projections import Orthogonal, SpectralBall
 from clipless.training import sum_gradients
 from sweeper import trainable as module
 from sweeper import training
+from sweeper.building import initial_seed
 from sweeper.errors import SpecError, TrialError
 from sweeper.ledger import Ledger
 from sweeper.pricing import whole_event
 from sweeper.space import resolve
 from sweeper.spec import Spec
-from sweeper.trainable import CliplessTrial, Rows, initial_seed, place
+from sweeper.trainable import CliplessTrial, Rows, place
 from sweeper.training import TrialRun
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
