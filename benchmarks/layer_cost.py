@@ -17,7 +17,7 @@ import torch
 from _step import start
 from torch import Tensor, nn
 
-from clipless.guard import guarded
+from clipless.guards.guard import guarded
 from clipless.layers import Conv2d, Dense, Householder, Residual
 
 

@@ -28,14 +28,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import clipless
-from clipless.exact_sums import padded
-from clipless.guard import Guard, guarded_conv2d, guarded_linear
-from clipless.guarded_sums import along, guarded_bias, guarded_householder, guarded_mix, householder
+from clipless.guards.exact_sums import padded
+from clipless.guards.guard import Guard, guarded_conv2d, guarded_linear
+from clipless.guards.per_channel import along, guarded_bias, guarded_householder, guarded_mix, householder
 from clipless.layers import Conv1d, Conv2d, Dense, Flatten, Householder, InputBall, Residual
 from clipless.losses import MulticlassHinge
-from clipless.methods import Method
 from clipless.network import Network
-from clipless.plan import Plan, make_plan
+from clipless.plans.method import Method
+from clipless.plans.plan import Plan, make_plan
 from clipless.privacy.randomness import SecureSource
 from clipless.privacy.sampling import PoissonSampler
 from clipless.training import sum_gradients

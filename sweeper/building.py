@@ -8,18 +8,18 @@ from torch import nn
 
 import clipless
 from clipless.augmentation import Augmentation
-from clipless.clipping import AdaptiveClipping, Clipping
 from clipless.datasets import Dataset, Metadata, Split
 from clipless.errors import CliplessError
-from clipless.freezing import Freezing
 from clipless.layers import ClipGradient, ScaleByQuantile, Standardise
 from clipless.losses import LOSSES, Loss
 from clipless.network import Network
 from clipless.optimizers import Optimizer
-from clipless.plan import Plan
+from clipless.plans.clip_norm import AdaptiveClipping, Clipping
+from clipless.plans.freezing import Freezing
+from clipless.plans.plan import Plan
+from clipless.plans.schedule import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.projections import build_constraint
-from clipless.schedules import Schedule
 from sweeper.config import TrialConfig
 from sweeper.errors import SpecError
 from sweeper.settings import ADAPTIVE

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import exp
 from typing import Any
 
-from clipless.methods import Method
+from clipless.plans.method import Method
+from clipless.plans.schedule import Schedule
 from clipless.privacy.events import Relation
-from clipless.schedules import Schedule
 from sweeper.claims import EXPLORATORY
 from sweeper.dotted import flatten
 from sweeper.pricing import Answer, round_up

@@ -5,10 +5,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from clipless.methods import Method
+from clipless.plans.method import Method
+from clipless.plans.schedule import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
-from clipless.schedules import Schedule
 from sweeper.errors import SpecError
 from sweeper.mistakes import sentence
 from sweeper.settings import Optimizer

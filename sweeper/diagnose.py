@@ -9,7 +9,7 @@ from clipless.datasets import Dataset
 from clipless.diagnostics import DEFAULT_ROWS, InputNorms, colour_norms, diagnose, input_norms, public_rows
 from clipless.layers import InputBall
 from clipless.network import Network
-from clipless.plan import Plan
+from clipless.plans.plan import Plan
 from sweeper.building import build_loss, build_model, build_plan, initial_seed
 from sweeper.config import TrialConfig
 from sweeper.diagnosis import Diagnosis, Snapshot

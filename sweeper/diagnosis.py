@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from clipless.diagnostics import Diagnostics, InputNorms
-from clipless.methods import Method
+from clipless.plans.method import Method
 from sweeper.errors import RecordError
 from sweeper.rows import read_object, replace_file, to_text
 

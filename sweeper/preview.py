@@ -11,7 +11,7 @@ from rich.text import Text
 
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
-from clipless.plan import Plan
+from clipless.plans.plan import Plan
 from clipless.privacy.accounting import Claim
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.selection import Repetitions

@@ -82,7 +82,7 @@ def steps_by(plan: Mapping[str, Any], epoch: int) -> int:
     """Return how many releases a training has made by the end of an epoch, those before the first one included.
 
     Args:
-        plan: `clipless.plan.Plan.to_json`.
+        plan: `clipless.plans.plan.Plan.to_json`.
         epoch: from 1.
     """
     return int(plan["preliminary_steps"]) + epoch * int(plan["steps_per_epoch"])

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from clipless.datasets import Evaluation
-from clipless.methods import Method
+from clipless.plans.method import Method
 from clipless.privacy.events import Relation
 from sweeper.data_settings import DataSettings
 from sweeper.mistakes import mistake

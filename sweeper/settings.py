@@ -10,11 +10,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import model_validator
 
-from clipless.methods import Method
+from clipless.plans.method import Method
+from clipless.plans.schedule import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from clipless.projections import CONSTRAINTS
-from clipless.schedules import Schedule
 from sweeper.choices import (
     ACTIVATION,
     ARCHITECTURES,

@@ -14,7 +14,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from clipless.methods import Method
+from clipless.plans.method import Method
 from sweeper.choices import ARCHITECTURES, DEFAULT_PARAMETERS, LOSSES
 from sweeper.hyperparameters import Choices, Open, Range, Scalar
 from sweeper.mistakes import did_you_mean_or_known, mistake

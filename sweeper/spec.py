@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import PrivateAttr, ValidationError, model_validator
 
-from clipless.methods import Method
+from clipless.plans.method import Method
 from sweeper.data_settings import DataSettings
 from sweeper.errors import SpecError
 from sweeper.hyperparameters import Choices, Range, Scalar, largest

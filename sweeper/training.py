@@ -22,7 +22,7 @@ from clipless.checkpoint import load_state
 from clipless.datasets import Dataset, Split
 from clipless.memory import Room, has_room, memory_class
 from clipless.network import Network
-from clipless.plan import Plan
+from clipless.plans.plan import Plan
 from clipless.privacy.accounting import Claim
 from clipless.privacy.randomness import RandomSource
 from clipless.training import Epoch, default_micro_batch, even_size

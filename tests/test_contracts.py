@@ -18,9 +18,9 @@ import torch
 import clipless
 from clipless import layers, losses, projections, zoo
 from clipless.bounds import bound_network, bounded_types
-from clipless.inspection import check_trainable
 from clipless.losses import _rules
-from clipless.methods import Method
+from clipless.plans.method import Method
+from clipless.plans.trainable import check_trainable
 from clipless.saving import architecture
 from sweeper.building import build_loss, build_model
 from sweeper.choices import ARCHITECTURES

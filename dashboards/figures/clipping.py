@@ -11,7 +11,7 @@ from math import acos, degrees, isfinite
 import plotly.graph_objects as go
 
 from clipless.diagnostics import ClippingBias
-from clipless.methods import Method
+from clipless.plans.method import Method
 from dashboards.figures._common import FigureInfo
 from dashboards.figures._diagnosis import axis_name, header, log_axis, moment, panels
 from dashboards.figures._theme import LIGHT, Theme

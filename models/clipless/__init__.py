@@ -39,14 +39,14 @@ if TYPE_CHECKING:
         TauCCE,
         WestonWatkins,
     )
-    from clipless.methods import Method
     from clipless.network import Network
     from clipless.optimizers import SGD, Adam
-    from clipless.plan import Plan, make_plan
+    from clipless.plans.method import Method
+    from clipless.plans.plan import Plan, make_plan
+    from clipless.plans.schedule import Schedule
     from clipless.privacy.allocation import NoiseAllocation
     from clipless.privacy.events import Relation
     from clipless.saving import load, save
-    from clipless.schedules import Schedule
     from clipless.training import Epoch, fit
 
 __all__ = [
@@ -98,15 +98,15 @@ _HOME = {
     "KCosine": "clipless.losses",
     "KR": "clipless.losses",
     "MAE": "clipless.losses",
-    "Method": "clipless.methods",
+    "Method": "clipless.plans.method",
     "MulticlassHinge": "clipless.losses",
     "MultilabelBCE": "clipless.losses",
     "Network": "clipless.network",
     "NoiseAllocation": "clipless.privacy.allocation",
-    "Plan": "clipless.plan",
+    "Plan": "clipless.plans.plan",
     "Relation": "clipless.privacy.events",
     "SGD": "clipless.optimizers",
-    "Schedule": "clipless.schedules",
+    "Schedule": "clipless.plans.schedule",
     "TauBCE": "clipless.losses",
     "TauCCE": "clipless.losses",
     "WestonWatkins": "clipless.losses",
@@ -118,7 +118,7 @@ _HOME = {
     "fit": "clipless.training",
     "float64_logits": "clipless.certificates",
     "load": "clipless.saving",
-    "make_plan": "clipless.plan",
+    "make_plan": "clipless.plans.plan",
     "save": "clipless.saving",
 }
 

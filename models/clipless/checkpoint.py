@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from clipless.plan import Plan
+from clipless.plans.plan import Plan
 from clipless.saving import read_tensors, write_tensors
 
 FORMAT = "clipless-training-1"

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
-from clipless.exact_sums import padded
+from clipless.guards.exact_sums import padded
 from clipless.network import Network
 
 # Rows per forward pass.

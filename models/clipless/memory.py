@@ -15,7 +15,7 @@ from clipless.errors import PlanError
 from clipless.front import split_fixed_front
 from clipless.losses import Loss
 from clipless.network import Network
-from clipless.plan import Plan
+from clipless.plans.plan import Plan
 from clipless.training import sum_gradients
 
 # Numbers in single precision beside weight, gradient and sum for each trained entry: noise, its deviations and its grid

@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from clipless.guard import GuardedLayer
+from clipless.guards.guard import GuardedLayer
 
 
 @final

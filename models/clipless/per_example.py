@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from clipless.errors import UnsupportedError
-from clipless.exact_sums import (
+from clipless.guards.exact_sums import (
     Digits,
     Part,
     grid,
@@ -60,8 +60,8 @@ def accumulate_clipped(
 
     Guarantees:
         The computed totals of all parameters together change by at most C when one row of the batch is replaced by a
-        row with zero contribution, for any weights, as `clipless.exact_sums` has it; rows with a non-finite gradient
-        contribute nothing. Every gradient that is summed is one whose norm was taken: none is formed twice.
+        row with zero contribution, for any weights, as `clipless.guards.exact_sums` has it; rows with a non-finite
+        gradient contribute nothing. Every gradient that is summed is one whose norm was taken: none is formed twice.
     """
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     before = [p.grad for p in parameters.values()]

@@ -20,7 +20,7 @@ from clipless.bounds import Signal, WeightNorms, bound_layer
 from clipless.losses import Loss
 from clipless.network import Network
 from clipless.optimizers import Adam, Descent
-from clipless.plan import Plan
+from clipless.plans.plan import Plan
 from clipless.privacy.randomness import RandomSource
 from clipless.training import sum_gradients
 

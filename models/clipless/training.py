@@ -16,24 +16,24 @@ from torch import Tensor, nn
 
 from clipless.augmentation import Augmentation
 from clipless.checkpoint import TrainingState, load_state, save_state
-from clipless.clipping import ClipNorms
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.exact_sums import check_rows, grid, padded
-from clipless.freezing import at_rest
 from clipless.front import precompute, split_fixed_front
-from clipless.guard import guarded
-from clipless.inspection import check_arithmetic, check_rows_apart, check_trainable
+from clipless.guards.exact_sums import check_rows, grid, padded
+from clipless.guards.guard import guarded
 from clipless.losses import Loss
-from clipless.methods import Method
 from clipless.network import Network
 from clipless.optimizers import Adam, Descent, MovingAverage, Optimizer
 from clipless.per_example import accumulate_clipped
-from clipless.plan import NOISE_INFLATION, Plan, check_plan
+from clipless.plans.clip_norm import ClipNorms
+from clipless.plans.freezing import at_rest
+from clipless.plans.input_statistics import settle
+from clipless.plans.method import Method
+from clipless.plans.plan import NOISE_INFLATION, Plan, check_plan
+from clipless.plans.schedule import Schedule
+from clipless.plans.trainable import check_arithmetic, check_rows_apart, check_trainable
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
-from clipless.schedules import Schedule
-from clipless.statistics import settle
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
 _MICRO_BATCHES = {"cpu": 512}
@@ -372,12 +372,12 @@ def sum_gradients(
         forward: what is applied to the rows: ``model``, or its layers behind a fixed front that the rows have
             passed already.
         ghost: see `clipless.per_example.accumulate_clipped`; for ``dp-sgd``.
-        exact: see `clipless.guard.Guard`; for the methods that the guard bounds.
+        exact: see `clipless.guards.guard.Guard`; for the methods that the guard bounds.
 
     Guarantees:
         Each parameter's computed total changes by at most ``plan.sensitivities`` when one row of the batch is replaced
         by a row with zero contribution (under ``dp-sgd`` all of them together by ``plan.clip_norm``), for up to
-        `clipless.exact_sums.MOST_ROWS` rows in all calls that share ``totals``. None without privacy.
+        `clipless.guards.exact_sums.MOST_ROWS` rows in all calls that share ``totals``. None without privacy.
     """
     if rows == 0 or len(x) == 0:
         return

@@ -7,11 +7,11 @@ import torch
 
 from clipless import SGD, TauCCE, make_plan, zoo
 from clipless.augmentation import Augmentation
-from clipless.clipping import AdaptiveClipping
 from clipless.datasets import Split
 from clipless.layers import ClipGradient
-from clipless.methods import Method
 from clipless.network import Network
+from clipless.plans.clip_norm import AdaptiveClipping
+from clipless.plans.method import Method
 from clipless.testing import SeededSource, broken_weights
 from clipless.training import PrivateTrainer
 

@@ -12,8 +12,7 @@ from clipless.bounds import WeightNorms, bound_layer, bound_network
 from clipless.bounds._rules import Signal
 from clipless.certificates import certified_radii, float64_logits
 from clipless.errors import InvalidBoundError, UnsupportedError
-from clipless.guard import guarded
-from clipless.inspection import check_trainable
+from clipless.guards.guard import guarded
 from clipless.layers import (
     Abs,
     AvgPool2d,
@@ -39,8 +38,9 @@ from clipless.layers import (
     Tokens,
 )
 from clipless.losses import loss_lipschitz
-from clipless.methods import Method
 from clipless.per_example import accumulate_clipped
+from clipless.plans.method import Method
+from clipless.plans.trainable import check_trainable
 from clipless.projections import CONSTRAINTS, SpectralBall, Standardised
 from clipless.saving import architecture
 from clipless.testing import broken_weights, coupled_rows, neighbour_ratios, unguarded_ratios

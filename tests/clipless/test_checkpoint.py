@@ -5,9 +5,9 @@ import torch
 
 from clipless import SGD, Adam, Network, TauCCE, fit, make_plan
 from clipless.checkpoint import load_state
-from clipless.clipping import AdaptiveClipping
 from clipless.datasets import Split
 from clipless.layers import ClipGradient, Dense, GroupSort, InputBall, Standardise
+from clipless.plans.clip_norm import AdaptiveClipping
 from clipless.testing import RecordingSource
 
 EPOCHS = 4

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from clipless import TauCCE, make_plan, zoo
-from clipless.methods import Method
+from clipless.plans.method import Method
 from clipless.projections import Free
 from clipless.training import accumulate_gradients
 

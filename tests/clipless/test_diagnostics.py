@@ -19,10 +19,10 @@ from clipless.diagnostics.records import linear_norms, log_norms
 from clipless.errors import DataError, PlanError
 from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall, Residual
 from clipless.losses import HKR
-from clipless.methods import Method
 from clipless.network import Network
 from clipless.optimizers import Adam
-from clipless.plan import NOISE_INFLATION
+from clipless.plans.method import Method
+from clipless.plans.plan import NOISE_INFLATION
 from clipless.projections import Free
 from clipless.testing import SeededSource
 from clipless.training import accumulate_gradients, fit
@@ -149,7 +149,7 @@ def test_no_row_reaches_more_than_any_bound(name):
 def test_rows_that_a_guard_takes_in_parts_are_all_measured(monkeypatch):
     model, loss, data = network("convnet"), TauCCE(0.2), batch()
     (whole,) = passes(model, loss, data, normalise=False)
-    monkeypatch.setattr("clipless.guard._DIGITS_AT_ONCE", 1)
+    monkeypatch.setattr("clipless.guards.guard._DIGITS_AT_ONCE", 1)
     (parts,) = passes(model, loss, data, normalise=False)
     for path, bounds_B in whole.guard_bounds.items():
         torch.testing.assert_close(parts.guard_bounds[path], bounds_B)

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from clipless import KR, SGD, Network, TauCCE, fit, make_plan
-from clipless.clipping import AdaptiveClipping
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
-from clipless.exact_sums import row_norms
-from clipless.freezing import Freezing
+from clipless.guards.exact_sums import row_norms
 from clipless.layers import ClipGradient, Dense, Flatten, GroupSort, InputBall, LayerCentering, Residual, SwapAxes
-from clipless.methods import Method
+from clipless.plans.clip_norm import AdaptiveClipping
+from clipless.plans.freezing import Freezing
+from clipless.plans.method import Method
 from clipless.projections import Free
 from clipless.testing import SeededSource
 from clipless.training import PrivateTrainer, accumulate_gradients

@@ -11,8 +11,8 @@ from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.layers import ScaleByQuantile, Standardise
 from clipless.memory import Room, has_room, is_out_of_memory, memory_class
-from clipless.methods import Method
 from clipless.network import Network
+from clipless.plans.method import Method
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from torch import nn
 from clipless import SGD, Adam
 from clipless.errors import UnsupportedError
 from clipless.optimizers import Descent, MovingAverage
-from clipless.schedules import Schedule
+from clipless.plans.schedule import Schedule
 
 
 def parameter(value=1.0, gradient=0.5):

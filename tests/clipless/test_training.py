@@ -15,7 +15,7 @@ from clipless import SGD, Network, TauCCE, fit, make_plan, training
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import Dense, GroupSort, InputBall
-from clipless.plan import NOISE_INFLATION
+from clipless.plans.plan import NOISE_INFLATION
 from clipless.privacy.accounting import attack_epsilon, claim
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.randomness import RandomSource, SecureSource

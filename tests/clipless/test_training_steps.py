@@ -8,7 +8,7 @@ from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import GroupSort
 from clipless.optimizers import Descent
-from clipless.schedules import Schedule
+from clipless.plans.schedule import Schedule
 from clipless.testing import RecordingSource, SeededSource
 
 STILL = SGD(1e-30)  # weights stay where they are

@@ -1,7 +1,7 @@
 import optuna
 import pytest
 
-from clipless.methods import Method
+from clipless.plans.method import Method
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from sweeper.config import TrialConfig

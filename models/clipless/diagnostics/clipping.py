@@ -17,8 +17,8 @@ from torch import Tensor
 
 from clipless.diagnostics.passes import Passes
 from clipless.diagnostics.records import ClippedParameter, ClippingBias
-from clipless.methods import Method
-from clipless.plan import Plan
+from clipless.plans.method import Method
+from clipless.plans.plan import Plan
 from clipless.privacy.allocation import noise_multipliers
 
 FRACTIONS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)

@@ -13,9 +13,9 @@ from clipless.diagnostics.passes import Passes, passes
 from clipless.diagnostics.records import Diagnostics, LayerDiagnosis, ParameterDiagnosis, log_norms
 from clipless.errors import DataError, InvalidBoundError, UnsupportedError
 from clipless.losses import Loss, loss_lipschitz
-from clipless.methods import Method
 from clipless.network import Network
-from clipless.plan import Plan, check_plan
+from clipless.plans.method import Method
+from clipless.plans.plan import Plan, check_plan
 
 DEFAULT_ROWS = 1000
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from clipless.datasets import Split
 from clipless.front import front_depth
-from clipless.guard import guarded
+from clipless.guards.guard import guarded
 from clipless.losses import Loss
 from clipless.network import Network
 

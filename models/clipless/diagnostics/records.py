@@ -9,7 +9,7 @@ from math import ceil, floor, log10
 import numpy as np
 from torch import Tensor
 
-from clipless.methods import Method
+from clipless.plans.method import Method
 
 _BINS_PER_DECADE = 10
 _DECADES = 6

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clipless.guard import GuardedLayer
-from clipless.guarded_sums import along, guarded_bias
+from clipless.guards.guard import GuardedLayer
+from clipless.guards.per_channel import along, guarded_bias
 
 
 class BiasedLayer(GuardedLayer):

@@ -7,7 +7,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from clipless.exact_sums import row_norms
+from clipless.guards.exact_sums import row_norms
 
 
 @final
@@ -46,7 +46,7 @@ class ClipGradient(nn.Module):
         Args:
             factor: in (0, 1].
             counting: keep, for `take_indicators`, whether each row stayed below. Depends on the rows: to be released
-                with noise only, see `clipless.clipping`.
+                with noise only, see `clipless.plans.clip_norm`.
         """
         if not 0 < factor <= 1:
             raise ValueError(f"Expected 0 < factor <= 1, got factor={factor!r} (ClipGradient)")

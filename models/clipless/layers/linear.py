@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clipless.guard import guarded_linear
+from clipless.guards.guard import guarded_linear
 from clipless.layers._bias import BiasedLayer, add_bias, add_bias_parameter, bias_config, project_bias
 from clipless.projections import Constraint, Orthogonal, initial_gain
 

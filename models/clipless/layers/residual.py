@@ -6,8 +6,8 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from clipless.guard import GuardedLayer
-from clipless.guarded_sums import guarded_mix
+from clipless.guards.guard import GuardedLayer
+from clipless.guards.per_channel import guarded_mix
 
 
 @final

@@ -1,7 +1,7 @@
 """Input layers with constants that are learned from the training rows, and paid for, before the first step.
 
 Each declares what one row contributes to a sum, a vector of norm at most 1, and what it makes of the noisy sum.
-`clipless.statistics` draws the batches and adds the noise; `clipless.plan` counts the releases.
+`clipless.plans.input_statistics` draws the batches and adds the noise; `clipless.plans.plan` counts the releases.
 
 Shape letters: B batch, F features or channels, P positions, M entries of a contribution.
 """

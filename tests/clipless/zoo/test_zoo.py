@@ -11,8 +11,8 @@ from clipless.bounds import WeightNorms, bound_network
 from clipless.certificates import certified_radii, float64_logits
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
-from clipless.inspection import check_trainable
 from clipless.layers import Conv2d, Dense, Scattering2d
+from clipless.plans.trainable import check_trainable
 from clipless.projections import Orthogonal, SpectralBall
 from clipless.testing import broken_weights, neighbour_ratios
 

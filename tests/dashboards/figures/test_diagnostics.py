@@ -17,7 +17,7 @@ from clipless.diagnostics import (
     Norms,
     ParameterDiagnosis,
 )
-from clipless.methods import Method
+from clipless.plans.method import Method
 from dashboards.commands import export_diagnostics
 from dashboards.diagnostics import PANELS, build_page
 from dashboards.figures import (

@@ -17,9 +17,9 @@ import torch
 from torch import nn
 
 from clipless.errors import PlanError
-from clipless.exact_sums import grid
+from clipless.guards.exact_sums import grid
 from clipless.layers import ClipGradient
-from clipless.schedules import Schedule
+from clipless.plans.schedule import Schedule
 
 # Norms and sensitivities that fall stop at this share of the planned ones: noise that underflows would hide nothing.
 LEAST_SHARE = 1e-3

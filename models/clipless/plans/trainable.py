@@ -9,7 +9,7 @@ from torch.nn.modules import module as torch_module
 from clipless.bounds import bound_network, bounded_types
 from clipless.bounds._rules import replaced_method
 from clipless.errors import UnsupportedError
-from clipless.guard import GuardedLayer
+from clipless.guards.guard import GuardedLayer
 from clipless.network import Network
 
 _MODULE_HOOKS = (

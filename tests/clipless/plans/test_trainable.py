@@ -7,8 +7,8 @@ from torch.nn.modules import module as torch_module
 
 from clipless import Network, zoo
 from clipless.errors import InvalidBoundError, UnsupportedError
-from clipless.inspection import check_arithmetic, check_rows_apart, check_trainable
 from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall
+from clipless.plans.trainable import check_arithmetic, check_rows_apart, check_trainable
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 

@@ -12,12 +12,12 @@ from clipless import Adam, TauCCE, load, make_plan, save, zoo
 from clipless.bounds import WeightNorms, bound_network
 from clipless.datasets import Split
 from clipless.errors import InvalidBoundError, PlanError, UnsupportedError
-from clipless.guard import guarded
+from clipless.guards.guard import guarded
 from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall
-from clipless.methods import Method
 from clipless.network import Network
 from clipless.per_example import accumulate_clipped
-from clipless.plan import NOISE_INFLATION
+from clipless.plans.method import Method
+from clipless.plans.plan import NOISE_INFLATION
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.projections import FixedNorm, Free, SpectralBall
 from clipless.testing import SeededSource, broken_weights, neighbour_ratios
@@ -247,7 +247,7 @@ def test_a_parameter_without_a_normalised_rule_is_refused(monkeypatch):
             found = real.sensitivities(1.0, normalised=normalised)
             return {name: value for name, value in found.items() if not (normalised and name == "layers.4.weight")}
 
-    monkeypatch.setattr("clipless.plan.bound_network", lambda *_: Bounds())
+    monkeypatch.setattr("clipless.plans.plan.bound_network", lambda *_: Bounds())
     with pytest.raises(PlanError, match=r"layers\.4\.weight"):
         plan_for(model, Method.LIP_DP_SGD)
 

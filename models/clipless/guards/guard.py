@@ -11,8 +11,8 @@ example is added or removed, whatever the weights, the input and the loss are. T
 layers is not scaled (each layer has a guard of its own), but a row that one guard selects away has a zero
 cotangent from there on.
 
-The sum is an exact one (`clipless.exact_sums`): operands become whole numbers, (1) is taken of these, and the sum
-gathers in double precision beside the parameter, not in ``parameter.grad``, whose float32 additions would round.
+The sum is an exact one (`clipless.guards.exact_sums`): operands become whole numbers, (1) is taken of these, and the
+sum gathers in double precision beside the parameter, not in ``parameter.grad``, whose float32 additions would round.
 
 No per-example gradient is formed for that. On maps and tokens (1) is several times the true norm, though, and
 a small Delta then clips more than it must: ``exact`` forms each example's gradient, a few rows at a time, and
@@ -41,7 +41,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clipless.errors import PlanError
-from clipless.exact_sums import (
+from clipless.guards.exact_sums import (
     Digits,
     Part,
     grid,

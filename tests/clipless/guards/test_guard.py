@@ -7,7 +7,7 @@ from torch import nn
 from clipless import TauBCE, TauCCE, make_plan, zoo
 from clipless.bounds import bound_network
 from clipless.errors import PlanError
-from clipless.guard import guarded, patch_counts
+from clipless.guards.guard import guarded, patch_counts
 from clipless.layers import Dense, Flatten, InputBall
 from clipless.losses import loss_lipschitz
 from clipless.network import Network

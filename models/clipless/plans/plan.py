@@ -14,22 +14,22 @@ from typing import Any
 from torch import nn
 
 from clipless.bounds import WeightNorms, bound_network
-from clipless.clipping import LEAST_SHARE, AdaptiveClipping, Clipping, check_clipping
 from clipless.errors import PlanError
-from clipless.freezing import Freezing
-from clipless.inspection import check_rows_apart, check_trainable
 from clipless.losses import Loss, loss_lipschitz
-from clipless.methods import Method
 from clipless.network import Network
+from clipless.plans.clip_norm import LEAST_SHARE, AdaptiveClipping, Clipping, check_clipping
+from clipless.plans.freezing import Freezing
+from clipless.plans.input_statistics import releases
+from clipless.plans.method import Method
+from clipless.plans.schedule import Schedule
+from clipless.plans.trainable import check_rows_apart, check_trainable
 from clipless.privacy.accounting import Claim, claims
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.events import PoissonGaussian, Relation
-from clipless.schedules import Schedule
-from clipless.statistics import releases
 
 # Relative increase of the noise that covers the double-precision arithmetic of deviations and normal numbers. Sums are
-# exact (`clipless.exact_sums`) and need none.
+# exact (`clipless.guards.exact_sums`) and need none.
 NOISE_INFLATION = 2.0**-40
 # Sensitivities between which no sum of float32 overflows and no contribution is a denormal number.
 _LEAST_SENSITIVITY, _LARGEST_SUM = 1e-25, 1e30
@@ -235,7 +235,8 @@ def make_plan(
         method: what bounds the contribution of one example; ``non-private`` takes ``epochs`` alone.
         clip_norm: C, for ``dp-sgd`` and nothing else.
         follow_weights: let the sensitivities of each step be those of the current weights; see `Plan`.
-        clipping: a schedule of the norms of the model's clipping layers, or `clipless.clipping.AdaptiveClipping`, whose
+        clipping: a schedule of the norms of the model's clipping layers, or
+        `clipless.plans.clip_norm.AdaptiveClipping`, whose
             counts are part of each step's event.
         freezing: let the first layers rest from a step on.
 

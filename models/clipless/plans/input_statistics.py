@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.exact_sums import check_rows, grid, padded, row_norms, row_sum, select_rows
+from clipless.guards.exact_sums import check_rows, grid, padded, row_norms, row_sum, select_rows
 from clipless.layers.statistics import PaidStatistics
 from clipless.network import Network
 from clipless.privacy.randomness import RandomSource

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from clipless.guard import Guard, guarded_conv2d, guarded_linear, patch_counts
+from clipless.guards.guard import Guard, guarded_conv2d, guarded_linear, patch_counts
 
 GEOMETRIES = {
     "3x3": ((20, 20), (3, 3), (1, 1), (1, 1)),
@@ -122,7 +122,7 @@ def clipped_sum(contributions, sensitivity, input_norms, normalise):
 
 @pytest.fixture(params=[2**22, 100], ids=["at once", "in parts"])
 def formed_entries(request, monkeypatch):
-    monkeypatch.setattr("clipless.guard._FORMED_ENTRIES", request.param)
+    monkeypatch.setattr("clipless.guards.guard._FORMED_ENTRIES", request.param)
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)

@@ -13,7 +13,7 @@ from clipless.bounds import bound_network
 from clipless.errors import AccountingError, CliplessError, InvalidBoundError, PlanError, UnsupportedError
 from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall
 from clipless.losses import loss_lipschitz
-from clipless.plan import NOISE_INFLATION, Plan, check_plan
+from clipless.plans.plan import NOISE_INFLATION, Plan, check_plan
 from clipless.privacy.accounting import claim
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.events import PoissonGaussian, Relation

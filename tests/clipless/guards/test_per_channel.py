@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from clipless.guard import Guard, guarded_conv2d
-from clipless.guarded_sums import along, guarded_bias, guarded_householder, guarded_mix, householder
+from clipless.guards.guard import Guard, guarded_conv2d
+from clipless.guards.per_channel import along, guarded_bias, guarded_householder, guarded_mix, householder
 
 NAN, INF = float("nan"), float("inf")
 

@@ -11,12 +11,12 @@ from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.layers import Dense, Flatten, InputBall, Residual, ScaleByQuantile, Standardise
 from clipless.layers.statistics import PaidStatistics
-from clipless.methods import Method
 from clipless.network import Network
-from clipless.plan import NOISE_INFLATION
+from clipless.plans.input_statistics import _bounded_sum, releases, settle
+from clipless.plans.method import Method
+from clipless.plans.plan import NOISE_INFLATION
 from clipless.privacy.accounting import claim
 from clipless.privacy.sampling import PoissonSampler
-from clipless.statistics import _bounded_sum, releases, settle
 from clipless.testing import RecordingSource, SeededSource, coupled_rows
 
 LAYERS = {

@@ -9,9 +9,9 @@ import torch
 from clipless import SGD, Adam, TauCCE, fit, make_plan, zoo
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.freezing import Freezing
-from clipless.methods import Method
-from clipless.plan import NOISE_INFLATION
+from clipless.plans.freezing import Freezing
+from clipless.plans.method import Method
+from clipless.plans.plan import NOISE_INFLATION
 from clipless.testing import RecordingSource, SeededSource
 from clipless.training import PrivateTrainer
 

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from clipless import SGD, Network, TauCCE, fit, make_plan, zoo
-from clipless.clipping import LEAST_SHARE, AdaptiveClipping, ClipNorms
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.layers import ClipGradient
-from clipless.methods import Method
-from clipless.plan import NOISE_INFLATION
+from clipless.plans.clip_norm import LEAST_SHARE, AdaptiveClipping, ClipNorms
+from clipless.plans.method import Method
+from clipless.plans.plan import NOISE_INFLATION
+from clipless.plans.schedule import Schedule
 from clipless.privacy.allocation import NoiseAllocation
-from clipless.schedules import Schedule
 from clipless.testing import RecordingSource, SeededSource
 
 ADAPTIVE = AdaptiveClipping(quantile=0.5, share=0.1, rate=0.5)

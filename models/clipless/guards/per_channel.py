@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clipless.exact_sums import row_norms
-from clipless.guard import Guard
+from clipless.guards.exact_sums import row_norms
+from clipless.guards.guard import Guard
 
 
 def guarded_bias(y: Tensor, bias_K: Tensor, axis: int, guard: Guard) -> Tensor:

@@ -8,13 +8,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from clipless import exact_sums, guard, per_example
-from clipless.clipping import AdaptiveClipping, ClipNorms
+from clipless import per_example
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.exact_sums import check_rows, grid, integer_product, outer_grid, row_norms, row_sum
-from clipless.guard import Guard, guarded_conv2d, guarded_linear
-from clipless.guarded_sums import guarded_bias, guarded_householder, guarded_mix
+from clipless.guards import exact_sums, guard
+from clipless.guards.exact_sums import check_rows, grid, integer_product, outer_grid, row_norms, row_sum
+from clipless.guards.guard import Guard, guarded_conv2d, guarded_linear
+from clipless.guards.per_channel import guarded_bias, guarded_householder, guarded_mix
 from clipless.layers import (
     ClipGradient,
     Conv1d,
@@ -29,13 +29,14 @@ from clipless.layers import (
 )
 from clipless.layers.statistics import PaidStatistics
 from clipless.losses import MulticlassHinge
-from clipless.methods import Method
 from clipless.network import Network
 from clipless.optimizers import SGD
-from clipless.plan import make_plan
+from clipless.plans.clip_norm import AdaptiveClipping, ClipNorms
+from clipless.plans.input_statistics import _bounded_sum, settle
+from clipless.plans.method import Method
+from clipless.plans.plan import make_plan
 from clipless.privacy.counts import release_scores
 from clipless.privacy.sampling import PoissonSampler
-from clipless.statistics import _bounded_sum, settle
 from clipless.testing import RecordingSource, SeededSource
 from clipless.training import PrivateTrainer, sum_gradients
 
