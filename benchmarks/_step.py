@@ -28,7 +28,7 @@ from torch import nn
 import clipless
 from clipless.datasets import Split
 from clipless.privacy.randomness import SecureSource
-from clipless.training import PrivateTrainer
+from clipless.training.trainer import PrivateTrainer
 
 Step = Callable[[], None]
 ONLY = "--only"

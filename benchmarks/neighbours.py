@@ -38,7 +38,7 @@ from clipless.plans.method import Method
 from clipless.plans.plan import Plan, make_plan
 from clipless.privacy.randomness import SecureSource
 from clipless.privacy.sampling import PoissonSampler
-from clipless.training import sum_gradients
+from clipless.training.trainer import sum_gradients
 
 Sums = dict[str, Tensor]
 PAIRS_OF_A_BATCH = 8

@@ -7,19 +7,19 @@ import torch
 from torch import nn
 
 import clipless
-from clipless.augmentation import Augmentation
 from clipless.datasets import Dataset, Metadata, Split
 from clipless.errors import CliplessError
 from clipless.layers import ClipGradient, ScaleByQuantile, Standardise
 from clipless.losses import LOSSES, Loss
 from clipless.network import Network
-from clipless.optimizers import Optimizer
 from clipless.plans.clip_norm import AdaptiveClipping, Clipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.plan import Plan
 from clipless.plans.schedule import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.projections import build_constraint
+from clipless.training.augmentation import Augmentation
+from clipless.training.optimizers import Optimizer
 from sweeper.config import TrialConfig
 from sweeper.errors import SpecError
 from sweeper.settings import ADAPTIVE

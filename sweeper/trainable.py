@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from ray import tune
 
 from clipless.datasets import Dataset, Metadata, Split
-from clipless.memory import give_back, is_out_of_memory
 from clipless.privacy.randomness import RandomSource
+from clipless.training.memory import give_back, is_out_of_memory
 from sweeper.building import initial_seed
 from sweeper.devices import cap_memory, placement
 from sweeper.errors import TrialError

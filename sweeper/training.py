@@ -18,14 +18,14 @@ from torch import Tensor
 
 import clipless
 from clipless.certificates import float64_features
-from clipless.checkpoint import load_state
 from clipless.datasets import Dataset, Split
-from clipless.memory import Room, has_room, memory_class
 from clipless.network import Network
 from clipless.plans.plan import Plan
 from clipless.privacy.accounting import Claim
 from clipless.privacy.randomness import RandomSource
-from clipless.training import Epoch, default_micro_batch, even_size
+from clipless.training.checkpoint import load_state
+from clipless.training.memory import Room, has_room, memory_class
+from clipless.training.trainer import Epoch, default_micro_batch, even_size
 from sweeper.building import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
 from sweeper.config import TrialConfig
 from sweeper.metrics import TrialMetrics

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
         WestonWatkins,
     )
     from clipless.network import Network
-    from clipless.optimizers import SGD, Adam
     from clipless.plans.method import Method
     from clipless.plans.plan import Plan, make_plan
     from clipless.plans.schedule import Schedule
     from clipless.privacy.allocation import NoiseAllocation
     from clipless.privacy.events import Relation
     from clipless.saving import load, save
-    from clipless.training import Epoch, fit
+    from clipless.training.optimizers import SGD, Adam
+    from clipless.training.trainer import Epoch, fit
 
 __all__ = [
     "HKR",
@@ -90,10 +90,10 @@ __all__ = [
 
 _MODULES = ("attacks", "datasets", "layers", "losses", "projections", "zoo")
 _HOME = {
-    "Adam": "clipless.optimizers",
+    "Adam": "clipless.training.optimizers",
     "ClassWeighted": "clipless.losses",
     "CrammerSinger": "clipless.losses",
-    "Epoch": "clipless.training",
+    "Epoch": "clipless.training.trainer",
     "HKR": "clipless.losses",
     "KCosine": "clipless.losses",
     "KR": "clipless.losses",
@@ -105,7 +105,7 @@ _HOME = {
     "NoiseAllocation": "clipless.privacy.allocation",
     "Plan": "clipless.plans.plan",
     "Relation": "clipless.privacy.events",
-    "SGD": "clipless.optimizers",
+    "SGD": "clipless.training.optimizers",
     "Schedule": "clipless.plans.schedule",
     "TauBCE": "clipless.losses",
     "TauCCE": "clipless.losses",
@@ -115,7 +115,7 @@ _HOME = {
     "certified_radii": "clipless.certificates",
     "certify": "clipless.certificates",
     "evaluate": "clipless.evaluation",
-    "fit": "clipless.training",
+    "fit": "clipless.training.trainer",
     "float64_logits": "clipless.certificates",
     "load": "clipless.saving",
     "make_plan": "clipless.plans.plan",

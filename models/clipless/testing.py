@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from clipless.bounds import Signal, WeightNorms, bound_layer
 from clipless.losses import Loss
 from clipless.network import Network
-from clipless.optimizers import Adam, Descent
 from clipless.plans.plan import Plan
 from clipless.privacy.randomness import RandomSource
-from clipless.training import sum_gradients
+from clipless.training.optimizers import Adam, Descent
+from clipless.training.trainer import sum_gradients
 
 PATIENCE = 25  # steps without a rise after which a start ends
 
@@ -160,7 +160,7 @@ def neighbour_ratios(
         y: (B,) targets.
         plan: gives the sensitivities.
         row: the row that is left out.
-        exact: as for `clipless.training.sum_gradients`.
+        exact: as for `clipless.training.trainer.sum_gradients`.
 
     Returns:
         Ratio by parameter; at most 1. NaN if a gradient is not finite.

@@ -38,12 +38,12 @@ from clipless.layers import (
     Tokens,
 )
 from clipless.losses import loss_lipschitz
-from clipless.per_example import accumulate_clipped
 from clipless.plans.method import Method
 from clipless.plans.trainable import check_trainable
 from clipless.projections import CONSTRAINTS, SpectralBall, Standardised
 from clipless.saving import architecture
 from clipless.testing import broken_weights, coupled_rows, neighbour_ratios, unguarded_ratios
+from clipless.training.per_example import accumulate_clipped
 
 ROUNDING = 1 + 1e-4
 NAN, INF = float("nan"), float("inf")

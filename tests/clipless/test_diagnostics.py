@@ -20,12 +20,12 @@ from clipless.errors import DataError, PlanError
 from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall, Residual
 from clipless.losses import HKR
 from clipless.network import Network
-from clipless.optimizers import Adam
 from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION
 from clipless.projections import Free
 from clipless.testing import SeededSource
-from clipless.training import accumulate_gradients, fit
+from clipless.training.optimizers import Adam
+from clipless.training.trainer import accumulate_gradients, fit
 
 NAN, INF = float("nan"), float("inf")
 SHARP = TauBCE(0.001)  # its derivative is 1 for every logit of the wrong sign that is used here

@@ -16,7 +16,7 @@ from clipless.plans.freezing import Freezing
 from clipless.plans.method import Method
 from clipless.projections import Free
 from clipless.testing import SeededSource
-from clipless.training import PrivateTrainer, accumulate_gradients
+from clipless.training.trainer import PrivateTrainer, accumulate_gradients
 
 ROWS = 64
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 import clipless
-from clipless import bounds, datasets, layers, losses, projections, training, zoo
+from clipless import bounds, datasets, layers, losses, projections, zoo
 from clipless.privacy.accounting import claim
 from clipless.testing import SeededSource
+from clipless.training.trainer import trainer
 
 EXPORTED = {
     clipless: """Adam ClassWeighted CrammerSinger Epoch HKR KCosine KR MAE Method MulticlassHinge MultilabelBCE Network
@@ -37,7 +38,7 @@ def test_the_example_of_the_package_reads_nine_digits_of_ten_at_the_epsilon_that
     accuracies = []
     for seed in range(3):
         torch.manual_seed(seed)
-        monkeypatch.setattr(training, "SecureSource", partial(SeededSource, seed))
+        monkeypatch.setattr(trainer, "SecureSource", partial(SeededSource, seed))
         names = {"clipless": clipless, "print": lambda *_: None}
         exec(code, names)
         accuracies.append(clipless.evaluate(names["model"], names["data"].validation)["accuracy"])

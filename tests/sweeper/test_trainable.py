@@ -10,13 +10,12 @@ import torch
 from ray import cloudpickle
 
 import clipless
-from clipless import memory
 from clipless.datasets import HashSplit
 from clipless.errors import PlanError
-from clipless.memory import Room
 from clipless.privacy.randomness import SecureSource
 from clipless.projections import Orthogonal, SpectralBall
-from clipless.training import sum_gradients
+from clipless.training.memory import Room
+from clipless.training.trainer import memory, sum_gradients
 from sweeper import trainable as module
 from sweeper import training
 from sweeper.building import initial_seed
@@ -288,7 +287,7 @@ def short_of_memory(monkeypatch, most):
             raise torch.OutOfMemoryError("CUDA out of memory.")
         real(model, loss, x, *given, **options)
 
-    for where in (memory, clipless.training):
+    for where in (memory, clipless.training.trainer):
         monkeypatch.setattr(where, "sum_gradients", short)
     return seen
 

@@ -10,9 +10,9 @@ from clipless.datasets import Split, load
 from clipless.errors import PlanError
 from clipless.losses import HKR, Reduction
 from clipless.network import Network
-from clipless.optimizers import SGD, Adam
 from clipless.privacy.accounting import claim
 from clipless.testing import SeededSource
+from clipless.training.optimizers import SGD, Adam
 from sweeper.building import build_loss, build_model, build_optimizer, on_device
 from sweeper.card import make_card
 from sweeper.config import TrialConfig

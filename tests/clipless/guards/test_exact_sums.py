@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from clipless import per_example
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.guards import exact_sums, guard
@@ -30,7 +29,6 @@ from clipless.layers import (
 from clipless.layers.statistics import PaidStatistics
 from clipless.losses import MulticlassHinge
 from clipless.network import Network
-from clipless.optimizers import SGD
 from clipless.plans.clip_norm import AdaptiveClipping, ClipNorms
 from clipless.plans.input_statistics import _bounded_sum, settle
 from clipless.plans.method import Method
@@ -38,7 +36,8 @@ from clipless.plans.plan import make_plan
 from clipless.privacy.counts import release_scores
 from clipless.privacy.sampling import PoissonSampler
 from clipless.testing import RecordingSource, SeededSource
-from clipless.training import PrivateTrainer, sum_gradients
+from clipless.training.optimizers import SGD
+from clipless.training.trainer import PrivateTrainer, per_example, sum_gradients
 
 CPU = torch.device("cpu")
 ENGINES = [exact_sums._int8, exact_sums._float32_blocks, exact_sums._float64]

@@ -145,7 +145,7 @@ def test_the_norm_follows_the_noisy_count():
 
 def guarded_gradient(model, data, plan, factor):
     """The summed gradient of one step at the lowered norm, and how many rows were below it."""
-    from clipless.training import accumulate_gradients
+    from clipless.training.trainer import accumulate_gradients
 
     clip = model.layers[-1]
     held = [p.grad for p in model.parameters()]
@@ -174,7 +174,7 @@ def test_the_norm_settles_at_the_quantile(quantile):
 
 
 def training_of(model, data, plan):
-    from clipless.training import PrivateTrainer
+    from clipless.training.trainer import PrivateTrainer
 
     return PrivateTrainer(model, TauCCE(), data, plan, SGD(1e-30), 64, SeededSource(0))
 

@@ -13,7 +13,7 @@ from clipless.plans.freezing import Freezing
 from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION
 from clipless.testing import RecordingSource, SeededSource
-from clipless.training import PrivateTrainer
+from clipless.training.trainer import PrivateTrainer
 
 HALF = Freezing(layers=1, after=0.5)
 FIRST = "layers.2.weight"

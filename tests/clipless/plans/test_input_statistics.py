@@ -301,7 +301,7 @@ def test_arguments_out_of_range_are_refused(make):
 
 def test_the_inflation_covers_these_sums_too(monkeypatch):
     seen = []
-    monkeypatch.setattr("clipless.training.settle", lambda *_, noise_std, **__: seen.append(noise_std))
+    monkeypatch.setattr("clipless.training.trainer.settle", lambda *_, noise_std, **__: seen.append(noise_std))
     model = network(Standardise(6, 3.0, 0.1))
     fit(model, TauCCE(), data(), plan_for(model), source=SeededSource(0))
     assert seen == [1.5 * (1 + NOISE_INFLATION)]

@@ -15,13 +15,13 @@ from clipless.errors import InvalidBoundError, PlanError, UnsupportedError
 from clipless.guards.guard import guarded
 from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall
 from clipless.network import Network
-from clipless.per_example import accumulate_clipped
 from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.projections import FixedNorm, Free, SpectralBall
 from clipless.testing import SeededSource, broken_weights, neighbour_ratios
-from clipless.training import accumulate_gradients, fit, sum_gradients
+from clipless.training.per_example import accumulate_clipped
+from clipless.training.trainer import accumulate_gradients, fit, sum_gradients
 
 ROUNDING = 1 + 1e-4  # of passes over batches of other shapes
 NAN, INF = float("nan"), float("inf")
@@ -370,7 +370,7 @@ def test_every_step_follows_the_weights_of_the_one_before(monkeypatch):
         return sum_gradients(network, loss, x, y, plan, totals, **options)
 
     planned = plan
-    monkeypatch.setattr("clipless.training.sum_gradients", spy)
+    monkeypatch.setattr("clipless.training.trainer.sum_gradients", spy)
     list(fit(model, loss, data, plan, optimizer=Adam(0.05), source=SeededSource(0)))
     assert len(set(seen)) > 1
 

@@ -14,8 +14,6 @@ from operator import is_not
 import torch
 from torch import Tensor, nn
 
-from clipless.augmentation import Augmentation
-from clipless.checkpoint import TrainingState, load_state, save_state
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.front import precompute, split_fixed_front
@@ -23,8 +21,6 @@ from clipless.guards.exact_sums import check_rows, grid, padded
 from clipless.guards.guard import guarded
 from clipless.losses import Loss
 from clipless.network import Network
-from clipless.optimizers import Adam, Descent, MovingAverage, Optimizer
-from clipless.per_example import accumulate_clipped
 from clipless.plans.clip_norm import ClipNorms
 from clipless.plans.freezing import at_rest
 from clipless.plans.input_statistics import settle
@@ -34,6 +30,10 @@ from clipless.plans.schedule import Schedule
 from clipless.plans.trainable import check_arithmetic, check_rows_apart, check_trainable
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
+from clipless.training.augmentation import Augmentation
+from clipless.training.checkpoint import TrainingState, load_state, save_state
+from clipless.training.optimizers import Adam, Descent, MovingAverage, Optimizer
+from clipless.training.per_example import accumulate_clipped
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
 _MICRO_BATCHES = {"cpu": 512}
@@ -82,8 +82,9 @@ def fit(
             whenever an epoch is done; training goes on from the weights themselves.
         micro_batch_size: most rows per forward pass; a batch is accumulated from passes of one size, filled up with
             rows of zeros. Does not change privacy. By default 512 on a CPU, 8192 elsewhere.
-        ghost_clipping: how ``dp-sgd`` clips, see `clipless.per_example.accumulate_clipped`. Does not change privacy.
-        exact_norms: let the guard take the norm of each contribution on maps and tokens instead of a bound of it, which
+        ghost_clipping: how ``dp-sgd`` clips, see `clipless.training.per_example.accumulate_clipped`. Does not change
+        privacy. exact_norms: let the guard take the norm of each contribution on maps and tokens instead of a bound of
+        it, which
             clips less where ``sensitivity_fraction`` is small and costs time. Does not change privacy.
         augmentation: random copies of each drawn row; does not change privacy. A fixed front is then applied at every
             step.
@@ -371,7 +372,7 @@ def sum_gradients(
         rows: the first ones, which count; those behind fill the batch up. All by default.
         forward: what is applied to the rows: ``model``, or its layers behind a fixed front that the rows have
             passed already.
-        ghost: see `clipless.per_example.accumulate_clipped`; for ``dp-sgd``.
+        ghost: see `clipless.training.per_example.accumulate_clipped`; for ``dp-sgd``.
         exact: see `clipless.guards.guard.Guard`; for the methods that the guard bounds.
 
     Guarantees:

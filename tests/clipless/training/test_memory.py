@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import clipless
-from clipless import memory
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.layers import ScaleByQuantile, Standardise
-from clipless.memory import Room, has_room, is_out_of_memory, memory_class
 from clipless.network import Network
 from clipless.plans.method import Method
+from clipless.training.memory import Room, has_room, is_out_of_memory, memory_class
+from clipless.training.trainer import memory
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy import stats
 
-from clipless import SGD, Network, TauCCE, fit, make_plan, training
+from clipless import SGD, Network, TauCCE, fit, make_plan
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import Dense, GroupSort, InputBall
@@ -20,7 +20,7 @@ from clipless.privacy.accounting import attack_epsilon, claim
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.testing import SeededSource
-from clipless.training import accumulate_gradients
+from clipless.training.trainer import accumulate_gradients, trainer
 
 NAN, INF = float("nan"), float("inf")
 STILL = SGD(1e-30)  # weights stay where they are
@@ -210,7 +210,7 @@ def test_batches_come_from_the_secure_source_by_default(monkeypatch):
         def normal(self, count, device="cpu"):
             return torch.zeros(count, device=device)
 
-    monkeypatch.setattr(training, "SecureSource", Quiet)
+    monkeypatch.setattr(trainer, "SecureSource", Quiet)
     model, data = network(), rows()
     plan = plan_for(model, data, batch_size=10)
     first, second = (torch.cat([g.flatten() for g in run(model, data, plan)[0].values()]) for _ in range(2))
@@ -376,6 +376,6 @@ def test_a_gradient_that_gathers_elsewhere_stops_the_step(monkeypatch):
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
 
-    monkeypatch.setattr(training, "sum_gradients", elsewhere)
+    monkeypatch.setattr(trainer, "sum_gradients", elsewhere)
     with pytest.raises(PlanError, match="gather where the noise is added"):
         next(fit(model, TauCCE(0.1), data, plan_for(model, data, batch_size=20), source=SeededSource(5)))

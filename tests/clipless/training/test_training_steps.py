@@ -3,13 +3,14 @@
 import pytest
 import torch
 
-from clipless import SGD, Adam, Epoch, TauCCE, fit, make_plan, training, zoo
+from clipless import SGD, Adam, Epoch, TauCCE, fit, make_plan, zoo
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import GroupSort
-from clipless.optimizers import Descent
 from clipless.plans.schedule import Schedule
 from clipless.testing import RecordingSource, SeededSource
+from clipless.training.optimizers import Descent
+from clipless.training.trainer import trainer
 
 STILL = SGD(1e-30)  # weights stay where they are
 
@@ -108,13 +109,13 @@ def test_nothing_is_drawn_before_the_first_epoch_is_asked_for_nor_after_the_last
 
 def test_gradients_that_gather_elsewhere_during_a_step_end_training(monkeypatch):
     """They would reach the optimiser without noise."""
-    gathered = training.sum_gradients
+    gathered = trainer.sum_gradients
 
     def elsewhere(model, *arguments, **options):
         gathered(model, *arguments, **options)
         model.layers[2].weight.grad = torch.ones_like(model.layers[2].weight)
 
-    monkeypatch.setattr(training, "sum_gradients", elsewhere)
+    monkeypatch.setattr(trainer, "sum_gradients", elsewhere)
     model, data = network(), rows()
     before = weights(model).clone()
     with pytest.raises(PlanError, match="one was formed elsewhere during the step"):

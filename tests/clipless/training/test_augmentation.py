@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from clipless import SGD, TauCCE, make_plan, zoo
-from clipless.augmentation import Augmentation
 from clipless.datasets import Split
 from clipless.layers import ClipGradient
 from clipless.network import Network
 from clipless.plans.clip_norm import AdaptiveClipping
 from clipless.plans.method import Method
 from clipless.testing import SeededSource, broken_weights
-from clipless.training import PrivateTrainer
+from clipless.training.augmentation import Augmentation
+from clipless.training.trainer import PrivateTrainer
 
 BOTH = Augmentation(copies=4, flip=True, shift=1)
 

@@ -8,8 +8,8 @@ from torch import nn
 
 from clipless import SGD, Adam
 from clipless.errors import UnsupportedError
-from clipless.optimizers import Descent, MovingAverage
 from clipless.plans.schedule import Schedule
+from clipless.training.optimizers import Descent, MovingAverage
 
 
 def parameter(value=1.0, gradient=0.5):

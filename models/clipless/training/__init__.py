@@ -1,0 +1,1 @@
+"""The training loop, its optimisers, and per-example gradients for DP-SGD."""
