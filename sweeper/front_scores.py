@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from torch import Tensor
 
 import clipless
-from clipless.certificates import float64_features
+from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from sweeper.objectives import own_objectives

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 import clipless
-from clipless.certificates import certified_radii, decisions, float64_logits
+from clipless.certificates.certify import certified_radii, decisions, float64_logits
 from clipless.datasets import InputFormat, NewRows
 from sweeper.errors import RecordError
 from sweeper.inputs import read_input
@@ -57,7 +57,7 @@ class Predictor:
 
         Guarantees:
             Every input nearer than the radius, in the named unit, is given the same class by the float64 network (see
-            `clipless.certificates.certified_radii`).
+            `clipless.certificates.certify.certified_radii`).
         """
         import pandas as pd
 

@@ -16,19 +16,19 @@ import torch
 from torch import Tensor
 
 import clipless
-from clipless.certificates import certified_radii, decisions, float64_logits, measured_bounds
+from clipless.certificates.certify import certified_radii, decisions, float64_logits, measured_bounds
+from clipless.certificates.radii import parse_radius
 from clipless.datasets import Evaluation, Metadata, Split
 from clipless.network import Network
 from clipless.privacy.counts import release_scores
 from clipless.privacy.randomness import RandomSource, SecureSource
-from clipless.radii import parse_radius
 from sweeper.errors import SpecError
 from sweeper.objectives import radius_text
 from sweeper.plugins import find_metric
 from sweeper.score_noise import ScoreNoise
 
 Scorer = Callable[[Network, Split, Tensor], dict[str, float]]
-"""Scores a model on rows, given their `clipless.certificates.float64_features`."""
+"""Scores a model on rows, given their `clipless.certificates.certify.float64_features`."""
 
 
 def scorer(
@@ -102,7 +102,7 @@ class PrivateScores:
             model: whatever was released before.
             split: the private rows.
             input_gain: Lipschitz constant of the fixed maps between raw units and the tensor.
-            features: `clipless.certificates.float64_features` of the rows.
+            features: `clipless.certificates.certify.float64_features` of the rows.
 
         Guarantees:
             One call is one release of `ScoreNoise.paid`: each answer is one row's own, given the model.

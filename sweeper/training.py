@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 import clipless
-from clipless.certificates import float64_features
+from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset, Split
 from clipless.network import Network
 from clipless.plans.plan import Plan

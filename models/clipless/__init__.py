@@ -24,7 +24,7 @@ from clipless.lazy import by_need
 
 if TYPE_CHECKING:
     from clipless import attacks, datasets, layers, losses, projections, zoo
-    from clipless.certificates import certified_auroc, certified_radii, certify, float64_logits
+    from clipless.certificates.certify import certified_auroc, certified_radii, certify, float64_logits
     from clipless.evaluation import attacked_accuracy, evaluate
     from clipless.losses import (
         HKR,
@@ -111,12 +111,12 @@ _HOME = {
     "TauCCE": "clipless.losses",
     "WestonWatkins": "clipless.losses",
     "attacked_accuracy": "clipless.evaluation",
-    "certified_auroc": "clipless.certificates",
-    "certified_radii": "clipless.certificates",
-    "certify": "clipless.certificates",
+    "certified_auroc": "clipless.certificates.certify",
+    "certified_radii": "clipless.certificates.certify",
+    "certify": "clipless.certificates.certify",
     "evaluate": "clipless.evaluation",
     "fit": "clipless.training.trainer",
-    "float64_logits": "clipless.certificates",
+    "float64_logits": "clipless.certificates.certify",
     "load": "clipless.saving",
     "make_plan": "clipless.plans.plan",
     "save": "clipless.saving",

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from torch import Tensor
 
 from clipless.attacks import PGD, Attack
-from clipless.certificates import (
+from clipless.certificates.certify import (
     binary_scores,
     certified_auroc,
     certified_radii,
@@ -18,9 +18,9 @@ from clipless.certificates import (
     float64_logits,
     measured_bounds,
 )
+from clipless.certificates.radii import parse_radius
 from clipless.datasets import Split
 from clipless.network import Network
-from clipless.radii import parse_radius
 
 
 def evaluate(
@@ -38,7 +38,7 @@ def evaluate(
         split: rows that are public, paid for, or marked exploratory.
         radii: as written, ``"36/255"``; in raw units.
         input_gain: Lipschitz constant of the fixed maps between raw units and the tensor.
-        features: `clipless.certificates.float64_features` of the rows, which save the fixed front's part.
+        features: `clipless.certificates.certify.float64_features` of the rows, which save the fixed front's part.
 
     Returns:
         ``accuracy``, ``certified@R`` for each radius, and with two classes ``auroc`` and ``certified-auroc@R``,

@@ -10,7 +10,7 @@ import clipless
 from clipless import Network, TauCCE, make_plan
 from clipless.bounds import WeightNorms, bound_layer, bound_network
 from clipless.bounds._rules import Signal
-from clipless.certificates import certified_radii, float64_logits
+from clipless.certificates.certify import certified_radii, float64_logits
 from clipless.errors import InvalidBoundError, UnsupportedError
 from clipless.guards.guard import guarded
 from clipless.layers import (

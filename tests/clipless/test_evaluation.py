@@ -5,7 +5,7 @@ import torch
 
 import clipless.evaluation
 from clipless import Network, evaluate, zoo
-from clipless.certificates import certified_radii, float64_logits
+from clipless.certificates.certify import certified_radii, float64_logits
 from clipless.datasets import Split
 from clipless.errors import InvalidBoundError
 from clipless.layers import Dense, InputBall

@@ -31,10 +31,10 @@ DEMANDED = {
 HARMLESS = """
 [[fault]]
 name = "a docstring changed"
-file = "models/clipless/radii.py"
+file = "models/clipless/certificates/radii.py"
 old = "Certificate radii as users write them"
 new = "Radii of certificates as users write them"
-tests = ["tests/clipless/test_radii.py::test_numbers_and_fractions_are_read"]
+tests = ["tests/clipless/certificates/test_radii.py::test_numbers_and_fractions_are_read"]
 """
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import clipless
-from clipless.certificates import float64_features
+from clipless.certificates.certify import float64_features
 from clipless.datasets import Evaluation, Split
 from clipless.privacy.events import Relation
 from clipless.testing import RecordingSource, SeededSource

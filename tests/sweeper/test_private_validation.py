@@ -14,7 +14,7 @@ import ray
 import torch
 
 import clipless
-from clipless.certificates import float64_features
+from clipless.certificates.certify import float64_features
 from clipless.datasets import Evaluation, Split, load
 from clipless.privacy.counts import scores_event
 from clipless.privacy.events import Relation

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from clipless.attacks._ball import check_radius, into_ball
-from clipless.certificates import float64_logits
+from clipless.certificates.certify import float64_logits
 from clipless.errors import UnsupportedError
 from clipless.network import Network
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clipless.certificates import float64_logits
+from clipless.certificates.certify import float64_logits
 from clipless.datasets import Split
 from clipless.losses import Loss
 from clipless.network import Network

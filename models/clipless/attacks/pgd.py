@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from clipless.attacks._ball import check_radius, column, into_ball
-from clipless.certificates import decisions
+from clipless.certificates.certify import decisions
 from clipless.network import Network
 
 _CHUNK = 1024

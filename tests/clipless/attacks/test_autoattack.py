@@ -7,7 +7,7 @@ import torch
 
 from clipless import evaluate, zoo
 from clipless.attacks import AutoAttack
-from clipless.certificates import float64_logits
+from clipless.certificates.certify import float64_logits
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
 from clipless.evaluation import attacked_accuracy

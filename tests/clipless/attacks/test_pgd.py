@@ -5,7 +5,7 @@ import torch
 
 from clipless import Network, evaluate, zoo
 from clipless.attacks import PGD
-from clipless.certificates import certified_radii, float64_logits
+from clipless.certificates.certify import certified_radii, float64_logits
 from clipless.datasets import Split
 from clipless.evaluation import attacked_accuracy
 from clipless.layers import Dense, Flatten, InputBall

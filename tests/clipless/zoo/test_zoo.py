@@ -8,7 +8,7 @@ import torch
 import clipless
 from clipless import zoo
 from clipless.bounds import WeightNorms, bound_network
-from clipless.certificates import certified_radii, float64_logits
+from clipless.certificates.certify import certified_radii, float64_logits
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
 from clipless.layers import Conv2d, Dense, Scattering2d

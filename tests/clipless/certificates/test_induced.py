@@ -5,9 +5,10 @@ from math import inf, prod, sqrt
 import pytest
 import torch
 
-from clipless.bounds import Signal, WeightNorms, induced
+from clipless.bounds import Signal, WeightNorms
 from clipless.bounds.compose import bound_sequence
-from clipless.bounds.induced import Reach, follow, induced_gains
+from clipless.certificates.certify import induced
+from clipless.certificates.induced import Reach, follow, induced_gains
 from clipless.layers import (
     Abs,
     AvgPool2d,

@@ -8,9 +8,9 @@ stands within the radius r if their scores differ by more than ``2 L r``. Logits
 pass, norms of the current weights from above: power iteration is a lower bound and never used.
 
 In another norm a perturbation of norm r is followed through the layers in three norms side by side
-(`clipless.bounds.induced`), which includes the Euclidean radius over sqrt(d) for l-infinity, and the Euclidean radius
-itself for l1. An input ball in front is the identity as long as no input leaves it; where its room does not last, its
-own constants in these norms serve.
+(`clipless.certificates.induced`), which includes the Euclidean radius over sqrt(d) for l-infinity, and the Euclidean
+radius itself for l1. An input ball in front is the identity as long as no input leaves it; where its room does not
+last, its own constants in these norms serve.
 
 Shape letters: B batch, K logits, P positives, N negatives.
 """
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import Signal, rounding
-from clipless.bounds.induced import Reach, follow
+from clipless.certificates.induced import Reach, follow
 from clipless.front import split_fixed_front
 from clipless.layers import ClipGradient, Dense, InputBall
 from clipless.network import Network

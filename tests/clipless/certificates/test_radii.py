@@ -2,7 +2,7 @@
 
 import pytest
 
-from clipless.radii import parse_radius
+from clipless.certificates.radii import parse_radius
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clipless import Network, TauCCE, zoo
-from clipless.certificates import certified_radii, certify, float64_logits
+from clipless.certificates.certify import certified_radii, certify, float64_logits
 from clipless.layers import ClipGradient, Conv2d, Dense, Flatten, GroupNorm, GroupSort, InputBall, Residual
 from clipless.projections import SpectralBall
 

@@ -1,0 +1,1 @@
+"""Certified radii from rigorous norms."""
