@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clipless.wavelets import average, average_padding, scattering_lipschitz, wavelet_radius, wavelets
+from clipless.layers._wavelets import average, average_padding, scattering_lipschitz, wavelet_radius, wavelets
 
 # Below this root squares lose digits to underflow; dividing by it instead keeps the Jacobian's norm under one.
 _SMALLEST_ROOT = 1e-15
@@ -20,7 +20,7 @@ _ENTRIES = 2**22
 class Scattering2d(nn.Module):
     """Averages of an image, of its wavelet moduli and of theirs, on a grid coarser by ``2**scales``.
 
-    Has no parameters: filters follow from the arguments (`clipless.wavelets`). Images are padded with zeros,
+    Has no parameters: filters follow from the arguments (`clipless.layers._wavelets`). Images are padded with zeros,
     never by reflection, which enlarges norms. Each input channel is treated alone. Channels of the output, of
     each input channel: the average; for each scale from fine to coarse its ``orientations`` first-order
     moduli, each followed by those of second order that come from it. (Bruna and Mallat 2013, arXiv 1203.1513;

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from clipless.bounds import Signal, bound_layer
 from clipless.errors import InvalidBoundError
 from clipless.layers import Scattering2d
+from clipless.layers._wavelets import average, average_padding, scattering_lipschitz, wavelet_radius, wavelets
 from clipless.testing import coupled_rows, worst_ratios
-from clipless.wavelets import average, average_padding, scattering_lipschitz, wavelet_radius, wavelets
 
 
 def normal(*shape, seed=0, **options):
@@ -37,7 +37,7 @@ def test_the_constant_of_averages_alone_is_their_operator_norm(size, scales):
 @pytest.mark.parametrize("scales", [1, 2])
 @pytest.mark.parametrize("gains", [(1.0, 1.0), (0.2, 1.0), (1.0, 0.3)])
 def test_the_first_order_constant_is_the_norm_of_averages_and_wavelets_together(scales, gains):
-    """With the average's own constant for each wavelet's path, as in equation (2) of clipless.wavelets."""
+    """With the average's own constant for each wavelet's path, as in equation (2) of clipless.layers._wavelets."""
     size = (16, 16)
     bound = Scattering2d(size, scales, 4, gains).lipschitz
     paths = [
