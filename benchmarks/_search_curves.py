@@ -19,8 +19,8 @@ import optuna
 import torch
 
 from clipless import datasets
-from clipless.privacy.accounting import claims
-from clipless.privacy.calibration import noise_multiplier_for
+from clipless.privacy.accounting.calibration import noise_multiplier_for
+from clipless.privacy.accounting.claim import claims
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.hyperparameters import Choices, Range
 from sweeper.search import Search

@@ -184,7 +184,7 @@ def _is_where_it_ended(trial: Trial, point: Point, last_epoch: int | None) -> bo
 
 
 def _priced(event: Event, delta: float) -> dict[str, Any]:
-    from clipless.privacy.accounting import claim  # takes seconds, and few who read sweeps make cards
+    from clipless.privacy.accounting.claim import claim  # takes seconds, and few who read sweeps make cards
 
     priced = claim(event, delta)
     steps = sum(part.steps for part in (event.events if isinstance(event, Composed) else (event,)))

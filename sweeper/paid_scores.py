@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clipless.privacy.counts import scores_event
 from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.privacy.noisy_counts import scores_event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

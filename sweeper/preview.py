@@ -12,9 +12,9 @@ from rich.text import Text
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from clipless.plans.plan import Plan
-from clipless.privacy.accounting import Claim
+from clipless.privacy.accounting.claim import Claim
+from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian
-from clipless.privacy.selection import Repetitions
 from sweeper.building import build_loss, build_model, build_plan
 from sweeper.config import TrialConfig
 from sweeper.dotted import flatten

@@ -3,7 +3,7 @@
 Without private selection all three are the composition of everything charged. Under private selection the winner's
 price is that of the best of a secret random number of independent candidates, if every condition held. A row of data
 is in one split only: where a neighbouring data set changes one split, training and scores of private rows together
-cost the largest price of a split (``clipless.privacy.counts``), otherwise their composition. That it does takes
+cost the largest price of a split (``clipless.privacy.noisy_counts``), otherwise their composition. That it does takes
 add-or-remove-one, and data whose rows are assigned to splits one by one.
 """
 
@@ -11,10 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from clipless.privacy.accounting import selection_epsilon
-from clipless.privacy.counts import epsilon_of_splits, in_one_split
+from clipless.privacy.accounting.claim import selection_epsilon
+from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian
-from clipless.privacy.selection import Repetitions
+from clipless.privacy.noisy_counts import epsilon_of_splits, in_one_split
 from sweeper.pricing import Answer, price, round_up
 from sweeper.selection import Terms
 

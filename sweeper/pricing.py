@@ -97,7 +97,10 @@ def price(events: Sequence[PoissonGaussian], delta: float, *, tight: bool = Fals
     """
     if not events:
         return Answer(epsilon=0.0, delta=delta, events=0)
-    from clipless.privacy.accounting import claim, rdp_epsilon  # takes seconds, and what shows a sweep prices nothing
+    from clipless.privacy.accounting.claim import (  # takes seconds, and what shows a sweep prices nothing
+        claim,
+        rdp_epsilon,
+    )
 
     composed = Composed(tuple(events))
     if tight or len(events) == 1 or composed.relation is not Relation.ADD_OR_REMOVE_ONE:

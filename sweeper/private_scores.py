@@ -1,7 +1,7 @@
 """Scores of models on rows held back: exact where these are public or exploratory, noisy where they are private.
 
-One release is a vector of shares of rows (`clipless.privacy.counts`), accuracy and certified accuracy with noise, and
-nothing else: what else there could be is refused in `score_rules`.
+One release is a vector of shares of rows (`clipless.privacy.noisy_counts`), accuracy and certified accuracy with noise,
+and nothing else: what else there could be is refused in `score_rules`.
 
 Where scores are noisy, ``certified <= accuracy`` may fail by the noise: nothing may raise, stop or be logged because
 it does, and the exact scores may reach nothing that leaves. `scorer` is the one door through which trials and the
@@ -20,7 +20,7 @@ from clipless.certificates.certify import certified_radii, decisions, float64_lo
 from clipless.certificates.radii import parse_radius
 from clipless.datasets import Evaluation, Metadata, Split
 from clipless.network import Network
-from clipless.privacy.counts import release_scores
+from clipless.privacy.noisy_counts import release_scores
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.errors import SpecError
 from sweeper.objectives import radius_text

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from clipless.datasets import Dataset, Evaluation
-from clipless.privacy.counts import counts_sensitivity, scores_event
 from clipless.privacy.events import Relation
+from clipless.privacy.noisy_counts import counts_sensitivity, scores_event
 from sweeper.paid_scores import PaidScores
 from sweeper.score_rules import broken_score_rules
 from sweeper.spec import Spec

@@ -5,7 +5,14 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from clipless.privacy.selection import LARGEST_MEAN, LARGEST_SHAPE, LEAST_MEAN, LEAST_SHAPE, Distribution, Repetitions
+from clipless.privacy.accounting.private_selection import (
+    LARGEST_MEAN,
+    LARGEST_SHAPE,
+    LEAST_MEAN,
+    LEAST_SHAPE,
+    Distribution,
+    Repetitions,
+)
 from sweeper.domains import Domain, Name, Number
 from sweeper.errors import SpecError
 from sweeper.mistakes import mistake

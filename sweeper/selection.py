@@ -33,9 +33,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clipless.datasets import Evaluation
+from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.randomness import RandomSource, SecureSource
-from clipless.privacy.selection import Repetitions
 from sweeper.outcomes import Constraint
 from sweeper.records import Direction, Objective, Point
 

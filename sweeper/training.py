@@ -21,7 +21,7 @@ from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset, Split
 from clipless.network import Network
 from clipless.plans.plan import Plan
-from clipless.privacy.accounting import Claim
+from clipless.privacy.accounting.claim import Claim
 from clipless.privacy.randomness import RandomSource
 from clipless.training.checkpoint import load_state
 from clipless.training.memory import Room, has_room, memory_class

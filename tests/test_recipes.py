@@ -88,7 +88,7 @@ def test_small_and_large_trainings_have_the_same_total_noise_and_the_stated_epsi
 
 
 def test_the_stated_prices_are_those_of_the_accountants():
-    from clipless.privacy.accounting import claim
+    from clipless.privacy.accounting.claim import claim
 
     stated = re.search(r"a trial of the small spec costs ([0-9.]+), the large one ([0-9.]+)\.", TEXT).groups()
     for content, price in zip(blocks(), stated, strict=True):

@@ -11,7 +11,7 @@ import torch
 
 import clipless
 from clipless import bounds, datasets, layers, losses, projections, zoo
-from clipless.privacy.accounting import claim
+from clipless.privacy.accounting.claim import claim
 from clipless.testing import SeededSource
 from clipless.training.trainer import trainer
 

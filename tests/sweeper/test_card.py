@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from clipless.privacy.accounting import claim as price_claim
-from clipless.privacy.counts import scores_event
+from clipless.privacy.accounting.claim import claim as price_claim
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from clipless.privacy.noisy_counts import scores_event
 from sweeper.card import charged_to
 from sweeper.card import make_card as _make_card
 from sweeper.errors import RecordError

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clipless.privacy.accounting import claim, pld_epsilon, rdp_epsilon
-from clipless.privacy.counts import scores_event
+from clipless.privacy.accounting.claim import claim, pld_epsilon, rdp_epsilon
+from clipless.privacy.accounting.private_selection import Distribution, Repetitions
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
-from clipless.privacy.selection import Distribution, Repetitions
+from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
 from sweeper.ledger import Ledger
 from sweeper.paid_scores import PaidScores

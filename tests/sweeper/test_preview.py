@@ -9,7 +9,7 @@ from rich.console import Console
 
 import clipless
 from clipless.errors import CliplessError, PlanError
-from clipless.privacy.accounting import claim, rdp_epsilon, selection_epsilon
+from clipless.privacy.accounting.claim import claim, rdp_epsilon, selection_epsilon
 from clipless.privacy.events import Composed
 from sweeper import preview as module
 from sweeper.errors import SpecError

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from clipless.privacy.accounting import claim, selection_epsilon
-from clipless.privacy.counts import scores_event
+from clipless.privacy.accounting.claim import claim, selection_epsilon
+from clipless.privacy.accounting.private_selection import Distribution, Repetitions
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
-from clipless.privacy.selection import Distribution, Repetitions
+from clipless.privacy.noisy_counts import scores_event
 from sweeper.prices import answers
 from sweeper.pricing import price, round_up
 from sweeper.selection import Terms

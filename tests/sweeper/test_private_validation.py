@@ -16,8 +16,8 @@ import torch
 import clipless
 from clipless.certificates.certify import float64_features
 from clipless.datasets import Evaluation, Split, load
-from clipless.privacy.counts import scores_event
 from clipless.privacy.events import Relation
+from clipless.privacy.noisy_counts import scores_event
 from clipless.testing import RecordingSource
 from sweeper.claims import Claim
 from sweeper.errors import SpecError

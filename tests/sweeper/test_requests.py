@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clipless.privacy.counts import scores_event
+from clipless.privacy.noisy_counts import scores_event
 from sweeper.cli import main
 from sweeper.driving import driving
 from sweeper.errors import RecordError, SpecError

@@ -22,7 +22,7 @@ import torch
 import yaml
 
 import clipless
-from clipless.privacy.accounting import claim
+from clipless.privacy.accounting.claim import claim
 from sweeper import engine, rows, sweep_run
 from sweeper.cli import main
 from sweeper.driving import driving, is_driven

@@ -7,8 +7,8 @@ import pytest
 import clipless
 from clipless.datasets import Evaluation
 from clipless.errors import AccountingError
-from clipless.privacy.counts import scores_event
 from clipless.privacy.events import Relation
+from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import SpecError
 from sweeper.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.score_noise import ScoreNoise

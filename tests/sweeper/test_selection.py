@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from clipless.datasets import Evaluation
+from clipless.privacy.accounting.private_selection import Distribution, Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.randomness import SecureSource
-from clipless.privacy.selection import Distribution, Repetitions
 from clipless.testing import SeededSource
 from sweeper import space
 from sweeper.outcomes import parse_constraint

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from clipless.datasets import load
-from clipless.privacy.selection import Distribution, Repetitions
+from clipless.privacy.accounting.private_selection import Distribution, Repetitions
 from sweeper.building import build_loss, build_model, build_plan
 from sweeper.errors import SpecError
 from sweeper.selection_rules import EVENT_SLOTS

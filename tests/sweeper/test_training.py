@@ -10,7 +10,7 @@ from clipless.datasets import Split, load
 from clipless.errors import PlanError
 from clipless.losses import HKR, Reduction
 from clipless.network import Network
-from clipless.privacy.accounting import claim
+from clipless.privacy.accounting.claim import claim
 from clipless.testing import SeededSource
 from clipless.training.optimizers import SGD, Adam
 from sweeper.building import build_loss, build_model, build_optimizer, on_device

@@ -23,9 +23,9 @@ from clipless.plans.input_statistics import releases
 from clipless.plans.method import Method
 from clipless.plans.schedule import Schedule
 from clipless.plans.trainable import check_rows_apart, check_trainable
-from clipless.privacy.accounting import Claim, claims
+from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for
+from clipless.privacy.accounting.claim import Claim, claims
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
-from clipless.privacy.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.events import PoissonGaussian, Relation
 
 # Relative increase of the noise that covers the double-precision arithmetic of deviations and normal numbers. Sums are
@@ -246,7 +246,7 @@ def make_plan(
 
     Guarantees:
         `clipless.fit` with this plan is (epsilon, delta)-differentially private for the training rows, under
-        the stated relation, with epsilon as `clipless.privacy.accounting.claim` prices ``plan.event()``. It
+        the stated relation, with epsilon as `clipless.privacy.accounting.claim.claim` prices ``plan.event()``. It
         does not depend on the bounds of the network being right: the guard enforces the sensitivities.
     """
     _check_numbers(population, batch_size, delta, sensitivity_fraction, accept_large_delta)

@@ -2,7 +2,7 @@
 
 An event states facts that are fixed before the first step: the noise multiplier, the sampling rate,
 the number of steps and the neighbouring relation. It is hashable, comparable and travels as JSON; no
-accountant, generator or datum may ever be kept in it. ``clipless.privacy.accounting`` prices it.
+accountant, generator or datum may ever be kept in it. ``clipless.privacy.accounting.claim`` prices it.
 
 | field value | meaning | price |
 |---|---|---|

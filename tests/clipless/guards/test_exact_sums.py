@@ -33,7 +33,7 @@ from clipless.plans.clip_norm import AdaptiveClipping, ClipNorms
 from clipless.plans.input_statistics import _bounded_sum, settle
 from clipless.plans.method import Method
 from clipless.plans.plan import make_plan
-from clipless.privacy.counts import release_scores
+from clipless.privacy.noisy_counts import release_scores
 from clipless.privacy.sampling import PoissonSampler
 from clipless.testing import RecordingSource, SeededSource
 from clipless.training.optimizers import SGD

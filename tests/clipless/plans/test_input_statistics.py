@@ -15,7 +15,7 @@ from clipless.network import Network
 from clipless.plans.input_statistics import _bounded_sum, releases, settle
 from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION
-from clipless.privacy.accounting import claim
+from clipless.privacy.accounting.claim import claim
 from clipless.privacy.sampling import PoissonSampler
 from clipless.testing import RecordingSource, SeededSource, coupled_rows
 

@@ -14,7 +14,7 @@ from clipless.errors import AccountingError, CliplessError, InvalidBoundError, P
 from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall
 from clipless.losses import loss_lipschitz
 from clipless.plans.plan import NOISE_INFLATION, Plan, check_plan
-from clipless.privacy.accounting import claim
+from clipless.privacy.accounting.claim import claim
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.projections import SpectralBall

@@ -16,7 +16,7 @@ from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import Dense, GroupSort, InputBall
 from clipless.plans.plan import NOISE_INFLATION
-from clipless.privacy.accounting import attack_epsilon, claim
+from clipless.privacy.accounting.claim import attack_epsilon, claim
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.testing import SeededSource

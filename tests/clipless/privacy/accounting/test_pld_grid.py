@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import fft, stats
 
-from clipless.privacy.accounting import loss_grids
+from clipless.privacy.accounting.claim import loss_grids
+from clipless.privacy.accounting.pld_grid import LossGrid, _power, delta_slack
 from clipless.privacy.events import Relation
-from clipless.privacy.loss_grid import LossGrid, _power, delta_slack
 
 
 def randomized_response(loss, width):

@@ -12,15 +12,15 @@ from scipy import stats
 
 from clipless.datasets.splits import Part, assign_by_hash
 from clipless.errors import AccountingError
-from clipless.privacy.accounting import claim
-from clipless.privacy.counts import (
+from clipless.privacy.accounting.claim import claim
+from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from clipless.privacy.noisy_counts import (
     counts_sensitivity,
     epsilon_of_splits,
     in_one_split,
     release_scores,
     scores_event,
 )
-from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.testing import SeededSource
 
 ADD, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE

@@ -17,8 +17,8 @@ from typing import assert_never
 import numpy as np
 from scipy import special, stats
 
+from clipless.privacy.accounting.spending import check_delta, hopeless, spending
 from clipless.privacy.events import Event, PoissonGaussian, Relation
-from clipless.privacy.spending import check_delta, hopeless, spending
 
 _MOST_STEPS = 20_000  # an adversary may ignore the later ones
 _SPREADS = np.linspace(-7.0, 7.0, 141)  # thresholds, in standard deviations of S around its mean under P

@@ -44,12 +44,12 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution,
 from dp_accounting.rdp import RdpAccountant
 
 from clipless.errors import AccountantsDisagreeError, AccountingError
-from clipless.privacy.attack import attack_epsilon
+from clipless.privacy.accounting.lower_bound import attack_epsilon
+from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, IntArray, LossGrid, delta_slack
+from clipless.privacy.accounting.private_selection import Repetitions
+from clipless.privacy.accounting.renyi import epsilon_of_cgf
+from clipless.privacy.accounting.spending import LARGEST_LOSS, MOST_STEPS, check_delta, hopeless, spending
 from clipless.privacy.events import Event, PoissonGaussian, Relation
-from clipless.privacy.loss_grid import TAIL, FloatArray, IntArray, LossGrid, delta_slack
-from clipless.privacy.renyi import epsilon_of_cgf
-from clipless.privacy.selection import Repetitions
-from clipless.privacy.spending import LARGEST_LOSS, MOST_STEPS, check_delta, hopeless, spending
 
 _ROUNDING = 2.0**-49  # of K, and of order x log2(order), the size of autodp's log-gamma terms: more than was seen
 _ORDERS = (

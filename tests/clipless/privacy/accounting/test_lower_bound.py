@@ -6,7 +6,7 @@ import pytest
 from scipy import optimize, stats
 
 from clipless.errors import AccountingError
-from clipless.privacy.attack import attack_epsilon
+from clipless.privacy.accounting.lower_bound import attack_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 
 ADD, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE

@@ -13,9 +13,9 @@ from functools import cache, lru_cache
 from scipy import optimize
 
 from clipless.errors import AccountingError
-from clipless.privacy.accounting import claim, rdp_epsilon
+from clipless.privacy.accounting.claim import claim, rdp_epsilon
+from clipless.privacy.accounting.spending import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER, MOST_STEPS
 from clipless.privacy.events import PoissonGaussian, Relation
-from clipless.privacy.spending import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER, MOST_STEPS
 
 _AIM, _ENOUGH = 0.996, 0.99  # of the target: where a search for noise aims, and from where it is content
 _SMALLEST, _LARGEST = 1e-9, 1e6  # stand for no and infinite epsilon in logarithms
