@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import clipless
-from clipless.datasets.declarations import UNPAID_SOURCE
+from clipless.datasets.tables.declarations import UNPAID_SOURCE
 from sweeper.begun import claim_as_begun, claimed, recorded_claim
 from sweeper.claims import STEERED, Steering
 from sweeper.errors import RecordError

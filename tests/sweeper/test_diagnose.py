@@ -12,7 +12,7 @@ import clipless
 import sweeper.diagnose
 import sweeper.exporters
 from clipless.datasets import Dataset, Evaluation, Metadata, Split, prepare
-from clipless.datasets.images import PIXEL_UNIT
+from clipless.datasets.sources.images import PIXEL_UNIT
 from clipless.errors import DataError
 from sweeper.building import build_loss, build_model, initial_seed
 from sweeper.cli import main

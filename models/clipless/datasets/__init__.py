@@ -10,15 +10,15 @@ from clipless.lazy import by_need
 
 if TYPE_CHECKING:
     from clipless.datasets.catalog import available, load
-    from clipless.datasets.declarations import Categorical, Drop, Numeric, Ranges
-    from clipless.datasets.input_formats import input_format
     from clipless.datasets.kinds import ColourSpace, Evaluation
     from clipless.datasets.metadata import Dataset, Metadata, Split
-    from clipless.datasets.new_rows import InputFormat, NewRows
+    from clipless.datasets.new_rows.input_formats import input_format
+    from clipless.datasets.new_rows.reading import InputFormat, NewRows
     from clipless.datasets.preparation import Preparation, prepare
-    from clipless.datasets.ranges import load_ranges
     from clipless.datasets.splits import ColumnSplit, HashSplit
-    from clipless.datasets.template import write_ranges_template
+    from clipless.datasets.tables.declarations import Categorical, Drop, Numeric, Ranges
+    from clipless.datasets.tables.ranges_file import load_ranges
+    from clipless.datasets.tables.template import write_ranges_template
 
 __all__ = [
     "Categorical",
@@ -44,26 +44,26 @@ __all__ = [
 ]
 
 _HOME = {
-    "Categorical": "clipless.datasets.declarations",
+    "Categorical": "clipless.datasets.tables.declarations",
     "ColourSpace": "clipless.datasets.kinds",
     "ColumnSplit": "clipless.datasets.splits",
     "Dataset": "clipless.datasets.metadata",
-    "Drop": "clipless.datasets.declarations",
+    "Drop": "clipless.datasets.tables.declarations",
     "Evaluation": "clipless.datasets.kinds",
     "HashSplit": "clipless.datasets.splits",
-    "InputFormat": "clipless.datasets.new_rows",
+    "InputFormat": "clipless.datasets.new_rows.reading",
     "Metadata": "clipless.datasets.metadata",
-    "NewRows": "clipless.datasets.new_rows",
-    "Numeric": "clipless.datasets.declarations",
+    "NewRows": "clipless.datasets.new_rows.reading",
+    "Numeric": "clipless.datasets.tables.declarations",
     "Preparation": "clipless.datasets.preparation",
-    "Ranges": "clipless.datasets.declarations",
+    "Ranges": "clipless.datasets.tables.declarations",
     "Split": "clipless.datasets.metadata",
     "available": "clipless.datasets.catalog",
-    "input_format": "clipless.datasets.input_formats",
+    "input_format": "clipless.datasets.new_rows.input_formats",
     "load": "clipless.datasets.catalog",
-    "load_ranges": "clipless.datasets.ranges",
+    "load_ranges": "clipless.datasets.tables.ranges_file",
     "prepare": "clipless.datasets.preparation",
-    "write_ranges_template": "clipless.datasets.template",
+    "write_ranges_template": "clipless.datasets.tables.template",
 }
 
 __getattr__ = by_need(__name__, _HOME)

@@ -8,15 +8,15 @@ from importlib import metadata as importlib_metadata
 from pathlib import Path
 from typing import Any
 
-from clipless.datasets.declarations import Ranges
-from clipless.datasets.embedded import load_breast_cancer, load_digits
-from clipless.datasets.images import CIFAR10, FASHION_MNIST, MNIST, load_images
 from clipless.datasets.kinds import Evaluation
-from clipless.datasets.known import KNOWN_TABLES, load_known
 from clipless.datasets.metadata import Dataset
 from clipless.datasets.preparation import Preparation, prepare
+from clipless.datasets.sources.embedded import load_breast_cancer, load_digits
+from clipless.datasets.sources.images import CIFAR10, FASHION_MNIST, MNIST, load_images
+from clipless.datasets.sources.known import KNOWN_TABLES, load_known
 from clipless.datasets.splits import HashSplit, Splitting
-from clipless.datasets.tables import load_table
+from clipless.datasets.tables.declarations import Ranges
+from clipless.datasets.tables.table import load_table
 from clipless.errors import DeclarationError
 
 ENTRY_POINTS = "sweeper.datasets"

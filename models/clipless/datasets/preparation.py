@@ -18,9 +18,9 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from clipless.datasets.images import PIXEL_UNIT
 from clipless.datasets.kinds import ColourSpace
 from clipless.datasets.metadata import Dataset, Metadata, Split
+from clipless.datasets.sources.images import PIXEL_UNIT
 from clipless.errors import DeclarationError
 from clipless.norms import spectral_norm_upper
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clipless.datasets.raw_rows import Pixels, Tensors, listed
+from clipless.datasets.new_rows.raw_rows import Pixels, Tensors, listed
 from clipless.errors import DataError
 
 _PICTURES = (".png", ".jpg", ".jpeg")

@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
-from clipless.datasets.declarations import Column, Drop, Ranges
-from clipless.datasets.encoding import encode_columns, encode_labels, input_norm, match_texts
 from clipless.datasets.facts import ROW_COUNTS, UNPAID_RANGES, evaluation_facts, split_fact
-from clipless.datasets.files import Table, read_table
 from clipless.datasets.kinds import Evaluation
 from clipless.datasets.metadata import Dataset, Metadata, Split
-from clipless.datasets.ranges import class_names, load_ranges
 from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash
+from clipless.datasets.tables.declarations import Column, Drop, Ranges
+from clipless.datasets.tables.encoding import encode_columns, encode_labels, input_norm, match_texts
+from clipless.datasets.tables.ranges_file import class_names, load_ranges
+from clipless.datasets.tables.table_file import Table, read_table
 from clipless.errors import DataError, DeclarationError
 
 RADIUS_UNIT = "columns scaled to [-1, 1] by their declared ranges"

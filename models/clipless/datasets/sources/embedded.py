@@ -8,13 +8,13 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from clipless.datasets.declarations import Numeric, Ranges
 from clipless.datasets.facts import ROW_COUNTS, evaluation_facts, split_fact
-from clipless.datasets.files import Table
 from clipless.datasets.kinds import Evaluation
 from clipless.datasets.metadata import Dataset, Metadata, Split
 from clipless.datasets.splits import HashSplit, Part, assign_by_hash, row_bytes
-from clipless.datasets.tables import Source, encode_table
+from clipless.datasets.tables.declarations import Numeric, Ranges
+from clipless.datasets.tables.table import Source, encode_table
+from clipless.datasets.tables.table_file import Table
 
 PIXEL_UNIT = "pixels in [0, 1]"
 _BENCHMARK = "the data set is a published benchmark"
@@ -91,7 +91,7 @@ def load_breast_cancer(*, evaluation: Evaluation = Evaluation.PUBLIC, splitting:
     names = np.array([str(name) for name in bunch.target_names])
     table = Table("breast_cancer", columns | {"diagnosis": pa.array(names[bunch.target], pa.large_string())})
     ranges = Ranges(
-        name="clipless/datasets/embedded.py",
+        name="clipless/datasets/sources/embedded.py",
         source="the summary table in the data set's public description, widened to round numbers",
         target="diagnosis",
         classes=("benign", "malignant"),

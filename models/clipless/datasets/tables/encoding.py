@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from clipless.datasets.declarations import Categorical, Column, Drop, Numeric
-from clipless.datasets.files import Array, Table, is_number, to_floats
+from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric
+from clipless.datasets.tables.table_file import Array, Table, is_number, to_floats
 from clipless.errors import DataError
 
 UNMATCHED = -1

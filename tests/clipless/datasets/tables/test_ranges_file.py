@@ -3,8 +3,8 @@ import dataclasses
 import pytest
 
 from clipless.datasets import Categorical, ColumnSplit, Drop, Evaluation, HashSplit, Numeric, load_ranges
-from clipless.datasets.declarations import MISSING_MARKERS
-from clipless.datasets.ranges import class_names, parse_ranges
+from clipless.datasets.tables.declarations import MISSING_MARKERS
+from clipless.datasets.tables.ranges_file import class_names, parse_ranges
 from clipless.errors import DataError
 
 GOOD = """

@@ -4,7 +4,7 @@ import torch
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from clipless.datasets import Evaluation, HashSplit, load
-from clipless.datasets.embedded import BREAST_CANCER_RANGES
+from clipless.datasets.sources.embedded import BREAST_CANCER_RANGES
 
 
 def test_digits_are_images_in_zero_and_one():

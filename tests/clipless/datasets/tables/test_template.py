@@ -2,8 +2,8 @@ import pytest
 import yaml
 
 from clipless.datasets import Evaluation, load, write_ranges_template
-from clipless.datasets.ranges import load_ranges, parse_ranges
-from clipless.datasets.template import MOST_CATEGORIES
+from clipless.datasets.tables.ranges_file import load_ranges, parse_ranges
+from clipless.datasets.tables.template import MOST_CATEGORIES
 from clipless.errors import DataError
 
 HEADER = 'age,ward,on,"a: b",ill\n'

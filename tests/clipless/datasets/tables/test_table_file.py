@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clipless.datasets.files import Table, is_number, read_table, to_floats
+from clipless.datasets.tables.table_file import Table, is_number, read_table, to_floats
 from clipless.errors import DataError
 
 CSV = 'age,ward,"note, long"\n39, A ,"two\nlines"\n,B,"say ""hi"""\n'

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, TypeAlias, assert_never
 
-from clipless.datasets.declarations import Categorical, Column, Drop, Numeric, Ranges
-from clipless.datasets.encoding import input_norm
-from clipless.datasets.images import PIXEL_UNIT
-from clipless.datasets.ranges import parse_ranges
-from clipless.datasets.tables import RADIUS_UNIT
+from clipless.datasets.sources.images import PIXEL_UNIT
+from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges
+from clipless.datasets.tables.encoding import input_norm
+from clipless.datasets.tables.ranges_file import parse_ranges
+from clipless.datasets.tables.table import RADIUS_UNIT
 from clipless.errors import DataError
 
 

@@ -19,8 +19,8 @@ from clipless.datasets import (
     input_format,
     load,
 )
-from clipless.datasets.files import Table
-from clipless.datasets.tables import Source, encode_table, load_table
+from clipless.datasets.tables.table import Source, encode_table, load_table
+from clipless.datasets.tables.table_file import Table
 from clipless.errors import DataError, DeclarationError
 
 RANGES = Ranges(

@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 
 from clipless.datasets import Evaluation, HashSplit, load
-from clipless.datasets.images import CIFAR10, FASHION_MNIST, MNIST, load_images
-from clipless.datasets.openml import cache_dir
+from clipless.datasets.sources.images import CIFAR10, FASHION_MNIST, MNIST, load_images
+from clipless.datasets.sources.openml import cache_dir
 from clipless.errors import DataError
 
 GENERATOR = np.random.default_rng(0)

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from clipless.datasets.declarations import Numeric, Ranges
-from clipless.datasets.files import Table, read_table
 from clipless.datasets.kinds import Evaluation
 from clipless.datasets.metadata import Dataset
-from clipless.datasets.openml import Arrays, cached, download
-from clipless.datasets.ranges import parse_ranges
+from clipless.datasets.sources.openml import Arrays, cached, download
 from clipless.datasets.splits import HashSplit
-from clipless.datasets.tables import Source, encode_table
+from clipless.datasets.tables.declarations import Numeric, Ranges
+from clipless.datasets.tables.ranges_file import parse_ranges
+from clipless.datasets.tables.table import Source, encode_table
+from clipless.datasets.tables.table_file import Table, read_table
 from clipless.errors import DataError
 
 _STANDARDISED = (
@@ -56,7 +56,7 @@ class KnownTable:
             )
         low, high = self.bounds
         return Ranges(
-            name="clipless/datasets/known.py",
+            name="clipless/datasets/sources/known.py",
             source="round numbers chosen by hand for the published table",
             target="y",
             classes=("0", "1"),

@@ -7,7 +7,7 @@ import pytest
 
 import clipless.datasets
 from clipless.datasets import Evaluation, Numeric, load
-from clipless.datasets.known import KNOWN_TABLES
+from clipless.datasets.sources.known import KNOWN_TABLES
 from clipless.errors import DataError
 
 CODEBOOKS = Path(clipless.datasets.__file__).parent / "codebooks"
@@ -73,7 +73,7 @@ def test_adult_from_openml_is_the_same_rows_in_the_same_splits(tmp_path, monkeyp
 
 def test_the_ranges_file_of_the_example_sweep_is_the_codebook_of_adult():
     here = Path(__file__)
-    example = here.parents[3] / "sweeps" / "adult.ranges.yaml"
+    example = here.parents[4] / "sweeps" / "adult.ranges.yaml"
     assert example.read_text() == (CODEBOOKS / "adult.yaml").read_text()
 
 

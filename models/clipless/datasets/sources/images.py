@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from clipless.datasets.facts import ROW_COUNTS, evaluation_facts, split_fact
 from clipless.datasets.kinds import Evaluation
 from clipless.datasets.metadata import Dataset, Metadata, Split
-from clipless.datasets.openml import Arrays, cached, download
+from clipless.datasets.sources.openml import Arrays, cached, download
 from clipless.datasets.splits import HashSplit, Part, assign_by_hash, row_bytes
 from clipless.errors import DataError, DeclarationError
 

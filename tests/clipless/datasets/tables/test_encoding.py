@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipless.datasets import Categorical, Drop, Numeric
-from clipless.datasets.encoding import encode_columns, encode_labels, input_norm
-from clipless.datasets.files import Table
+from clipless.datasets.tables.encoding import encode_columns, encode_labels, input_norm
+from clipless.datasets.tables.table_file import Table
 from clipless.errors import DataError
 
 MARKERS = ("", "?")

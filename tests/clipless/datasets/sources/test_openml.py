@@ -5,7 +5,7 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 
-from clipless.datasets.openml import cache_dir, cached, checksum, download
+from clipless.datasets.sources.openml import cache_dir, cached, checksum, download
 from clipless.errors import DataError
 
 ARRAYS = {"x": np.arange(6, dtype=np.uint8).reshape(2, 3), "t": np.array(["a", "bc"])}

@@ -13,8 +13,8 @@ from PIL import Image
 
 from clipless.datasets import ColourSpace, ColumnSplit, InputFormat, Preparation, input_format, load
 from clipless.datasets import catalog as catalog_module
-from clipless.datasets.declarations import Categorical, Numeric, Ranges
-from clipless.datasets.raw_rows import Pixels, Tensors
+from clipless.datasets.new_rows.raw_rows import Pixels, Tensors
+from clipless.datasets.tables.declarations import Categorical, Numeric, Ranges
 from clipless.errors import DataError
 
 RANGES = """

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import yaml
 from numpy.typing import NDArray
 
-from clipless.datasets.declarations import MISSING_MARKERS, UNPAID_SOURCE
-from clipless.datasets.encoding import numbers
-from clipless.datasets.files import Array, Table, read_table
-from clipless.datasets.ranges import PLACEHOLDER
+from clipless.datasets.tables.declarations import MISSING_MARKERS, UNPAID_SOURCE
+from clipless.datasets.tables.encoding import numbers
+from clipless.datasets.tables.ranges_file import PLACEHOLDER
+from clipless.datasets.tables.table_file import Array, Table, read_table
 from clipless.errors import DataError
 
 MOST_CATEGORIES = 100

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from clipless.datasets.catalog import _name, load
-from clipless.datasets.declarations import Drop, Ranges
-from clipless.datasets.embedded import _breast_cancer_range
-from clipless.datasets.files import read_table
-from clipless.datasets.images import CIFAR10, FASHION_MNIST, MNIST, ImageSet
-from clipless.datasets.known import KNOWN_TABLES, KnownTable, _fetched, _local
 from clipless.datasets.metadata import Metadata
-from clipless.datasets.new_rows import InputFormat
+from clipless.datasets.new_rows.raw_rows import Pixels, RawRows, Tensors
+from clipless.datasets.new_rows.reading import InputFormat
 from clipless.datasets.preparation import Preparation
-from clipless.datasets.ranges import load_ranges
-from clipless.datasets.raw_rows import Pixels, RawRows, Tensors
+from clipless.datasets.sources.embedded import _breast_cancer_range
+from clipless.datasets.sources.images import CIFAR10, FASHION_MNIST, MNIST, ImageSet
+from clipless.datasets.sources.known import KNOWN_TABLES, KnownTable, _fetched, _local
 from clipless.datasets.splits import ColumnSplit, Splitting
-from clipless.datasets.tables import agreed
+from clipless.datasets.tables.declarations import Drop, Ranges
+from clipless.datasets.tables.ranges_file import load_ranges
+from clipless.datasets.tables.table import agreed
+from clipless.datasets.tables.table_file import read_table
 from clipless.errors import DataError
 
 _DIGITS = Pixels((8, 8), 16)
@@ -102,7 +102,9 @@ def _breast_cancer() -> tuple[str, tuple[str, ...], RawRows]:
 
     bunch: Any = load_breast_cancer()
     columns = {str(name): _breast_cancer_range(str(name)) for name in bunch.feature_names}
-    ranges = Ranges(name="clipless/datasets/embedded.py", source="see there", target="diagnosis", columns=columns)
+    ranges = Ranges(
+        name="clipless/datasets/sources/embedded.py", source="see there", target="diagnosis", columns=columns
+    )
     return "breast_cancer", ("benign", "malignant"), ranges
 
 

@@ -1,0 +1,1 @@
+"""New rows without labels, encoded as the training rows were."""

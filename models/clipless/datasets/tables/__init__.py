@@ -1,0 +1,1 @@
+"""Tables: declared columns, and their rows as tensors."""
