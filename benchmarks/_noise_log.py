@@ -12,7 +12,7 @@ from torch import Tensor
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper import sweep_run
 from sweeper.runner import resume_sweep, run_sweep
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.sweep_run import Options
 from sweeper.trainable import CliplessTrial
 

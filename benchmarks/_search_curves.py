@@ -22,10 +22,10 @@ from clipless import datasets
 from clipless.privacy.accounting.calibration import noise_multiplier_for
 from clipless.privacy.accounting.claim import claims
 from clipless.privacy.events import PoissonGaussian, Relation
-from sweeper.hyperparameters import Choices, Range
 from sweeper.search import Search
 from sweeper.space import resolve, sample, suggest
-from sweeper.spec import Spec
+from sweeper.spec.fields.ranges import Choices, Range
+from sweeper.spec.spec import Spec
 from sweeper.training import TrialRun
 
 DIGITS = Path(__file__).resolve().parents[1] / "sweeps" / "digits.yaml"

@@ -25,11 +25,11 @@ from ray import tune
 
 import clipless
 from sweeper.cluster import cluster, environment
-from sweeper.config import TrialConfig
 from sweeper.engine import TUNE_ENVIRONMENT
 from sweeper.recorder import Recorder
 from sweeper.runner import run_sweep
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
+from sweeper.spec.trial_config import TrialConfig
 from sweeper.sweep_run import Options
 from sweeper.trainable import initial_seed
 from sweeper.training import TrialRun

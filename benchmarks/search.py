@@ -33,7 +33,7 @@ from sweeper.records import Objective, Point
 from sweeper.runner import run
 from sweeper.scheduling import make_scheduler
 from sweeper.search import Search
-from sweeper.search_settings import Sampler, Scheduler, SearchSettings
+from sweeper.spec.search import Sampler, Scheduler, SearchSettings
 from sweeper.store import SweepFolder
 from sweeper.sweep_run import Options
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sweeper.cluster import cluster
 from sweeper.runner import run
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.sweep_run import Options
 
 SWEEPS = Path(__file__).resolve().parents[1] / "sweeps"

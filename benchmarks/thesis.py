@@ -31,10 +31,10 @@ from scipy.stats import wilcoxon
 import clipless
 from clipless.datasets import Dataset, Split, load
 from sweeper.building import build_loss, build_model, build_optimizer, build_plan
-from sweeper.config import TrialConfig
-from sweeper.dotted import flatten
 from sweeper.space import resolve, sample
-from sweeper.spec import Spec
+from sweeper.spec.fields.nested import flatten
+from sweeper.spec.spec import Spec
+from sweeper.spec.trial_config import TrialConfig
 
 SWEEPS = Path(__file__).resolve().parents[1] / "sweeps" / "thesis"
 PUBLISHED = {  # accuracy of DP-SGD and LIP-DP-SGD

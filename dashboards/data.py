@@ -10,10 +10,10 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sweeper.dotted import flatten
 from sweeper.front import Front, FrontTrial, read_front
-from sweeper.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
 from sweeper.records import Direction, Objective, Point, TrialStatus
+from sweeper.spec.fields.nested import flatten
+from sweeper.spec.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
 from sweeper.store import SweepFolder
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboards.data import SweepData, finite
-from sweeper.objectives import attack_radius_text
 from sweeper.records import MEMBERSHIP, Direction, Point
+from sweeper.spec.objectives import attack_radius_text
 
 BUDGETS = (1.0, 3.0, 8.0)
 

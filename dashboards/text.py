@@ -8,8 +8,8 @@ from math import isfinite
 from typing import Any
 
 from dashboards.data import SweepData
-from sweeper.objectives import ATTACKED, attack_radius_text, auroc_radius_text, radius_text
 from sweeper.records import MEMBERSHIP
+from sweeper.spec.objectives import ATTACKED, attack_radius_text, auroc_radius_text, radius_text
 
 MISSING = "\N{EN DASH}"  # stands for a value that is not there
 

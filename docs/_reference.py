@@ -6,7 +6,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from sweeper.spec import schema
+from sweeper.spec.spec import schema
 
 PAGE = "spec-reference.md"
 _LIMITS = {"minimum": ">= {}", "exclusiveMinimum": "> {}", "maximum": "<= {}", "exclusiveMaximum": "< {}"}

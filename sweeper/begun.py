@@ -11,11 +11,11 @@ from sweeper.claims import Claim, Steering
 from sweeper.errors import RecordError
 from sweeper.front import read_front
 from sweeper.inputs import DATA_NAME, describe, read_input
-from sweeper.objectives import reads_training_rows
 from sweeper.rows import plain, to_text
 from sweeper.score_noise import ScoreNoise
-from sweeper.search_settings import Scheduler
-from sweeper.spec import Spec
+from sweeper.spec.objectives import reads_training_rows
+from sweeper.spec.search import Scheduler
+from sweeper.spec.spec import Spec
 from sweeper.store import SweepFolder
 
 FACTS = ("data", "population", "unit", "evaluation", "radius_unit", "public")

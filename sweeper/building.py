@@ -20,10 +20,10 @@ from clipless.privacy.allocation import NoiseAllocation
 from clipless.projections import build_constraint
 from clipless.training.augmentation import Augmentation
 from clipless.training.optimizers import Optimizer
-from sweeper.config import TrialConfig
 from sweeper.errors import SpecError
-from sweeper.settings import ADAPTIVE
-from sweeper.settings import Optimizer as OptimizerKind
+from sweeper.spec.settings import ADAPTIVE
+from sweeper.spec.settings import Optimizer as OptimizerKind
+from sweeper.spec.trial_config import TrialConfig
 
 # Standardisation divides by no less than this share of the deviation that entries of the largest norm would have.
 _LEAST_DEVIATION = 0.02

@@ -21,7 +21,7 @@ from sweeper.recorder import Recorder
 from sweeper.records import Point, TrialStatus
 from sweeper.requests import Requests
 from sweeper.selection import Ending, IndependentProposer, PrivateSelection
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.store import SweepFolder
 from sweeper.tracking import Tracker
 from sweeper.trainable import CliplessTrial

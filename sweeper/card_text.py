@@ -8,8 +8,8 @@ from clipless.plans.method import Method
 from clipless.plans.schedule import Schedule
 from clipless.privacy.events import Relation
 from sweeper.claims import EXPLORATORY
-from sweeper.dotted import flatten
 from sweeper.pricing import Answer, round_up
+from sweeper.spec.fields.nested import flatten
 
 _RELATIONS = {
     Relation.ADD_OR_REMOVE_ONE: "{unit} is added to or removed from the training data",

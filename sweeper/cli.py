@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from sweeper.spec import Spec
+    from sweeper.spec.spec import Spec
     from sweeper.sweep_run import Ended, Options
 
 EXIT_USER_ERROR = 2
@@ -83,7 +83,7 @@ def run(
     """Run a sweep; Ctrl-C ends it early with the front of what was done."""
     from sweeper.driver_failure import noting
     from sweeper.runner import run_sweep
-    from sweeper.spec import Spec
+    from sweeper.spec.spec import Spec
     from sweeper.sweep_run import Options
 
     with noting(into):
@@ -134,7 +134,7 @@ def check(
     """Validate a spec and show what it would do, without training."""
     import clipless
     from sweeper import preview
-    from sweeper.spec import Spec
+    from sweeper.spec.spec import Spec
 
     read = Spec.from_yaml(spec)
     data = clipless.datasets.load(**read.data_options(data_dir))
@@ -228,7 +228,7 @@ def replay(
 @app.command()
 def schema() -> None:
     """Print the JSON schema of a spec, for editors."""
-    from sweeper.spec import schema as spec_schema
+    from sweeper.spec.spec import schema as spec_schema
 
     typer.echo(json.dumps(spec_schema(), indent=2))
 
@@ -321,10 +321,10 @@ def _drive(
     folder: Path | None,
 ) -> None:
     """Show a sweep while it runs, and say how it ended, here and to the webhook."""
-    from sweeper.addresses import check_url
     from sweeper.driver_failure import noting
     from sweeper.progress import Display, closing_summary
     from sweeper.requests import selects_privately
+    from sweeper.spec.addresses import check_url
     from sweeper.webhook import announce, failure, summary
 
     if webhook is not None:

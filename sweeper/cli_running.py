@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from sweeper.errors import SpecError
-from sweeper.yaml_file import parse_mapping
+from sweeper.spec.yaml_file import parse_mapping
 
 app = typer.Typer()
 

@@ -43,10 +43,10 @@ def serve(
     rate: Annotated[float, typer.Option(help="Requests a second of one client; 0 for no limit.", min=0)] = 100.0,
 ) -> None:
     """Serve sweeps over HTTP: submit, watch, pick; with the live page at /."""
-    from sweeper.addresses import check_url
     from sweeper.jobs import RayJobLauncher, is_job_server
     from sweeper.service.serving import serve as serve_
     from sweeper.service.settings import Limits, ServiceSettings
+    from sweeper.spec.addresses import check_url
 
     if tracking_page is not None:
         check_url(tracking_page, "an address of pages", "--tracking-page")
@@ -76,7 +76,7 @@ def submit(
 ) -> None:
     """Submit a spec to a service; a token is taken from SWEEPER_TOKEN."""
     from sweeper.service.client import submit as submit_
-    from sweeper.spec import Spec
+    from sweeper.spec.spec import Spec
 
     try:
         text = spec.read_text(encoding="utf-8-sig")

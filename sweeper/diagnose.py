@@ -11,13 +11,13 @@ from clipless.layers import InputBall
 from clipless.network import Network
 from clipless.plans.plan import Plan
 from sweeper.building import build_loss, build_model, build_plan, initial_seed
-from sweeper.config import TrialConfig
 from sweeper.diagnosis import Diagnosis, Snapshot
 from sweeper.errors import PickError, RecordError
 from sweeper.exporters import exporter
 from sweeper.pick import pick
 from sweeper.records import Point, Trial
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
+from sweeper.spec.trial_config import TrialConfig
 from sweeper.sweep import Sweep, load
 
 EXPORTER = "diagnostics"  # a function of (diagnostics.json, page to write)

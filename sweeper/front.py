@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from sweeper.claims import Claim
-from sweeper.dotted import flatten
 from sweeper.errors import RecordError
 from sweeper.knee import knee
 from sweeper.pareto import Box, box_from_json, front_mask, hypervolume
 from sweeper.pricing import Answer
 from sweeper.records import Objective, Point, Trial
 from sweeper.rows import read_object, replace_file, to_lines
+from sweeper.spec.fields.nested import flatten
 from sweeper.store import check_may_be_seen, point_to_json
 
 if TYPE_CHECKING:

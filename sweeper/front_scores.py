@@ -8,11 +8,11 @@ import clipless
 from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
-from sweeper.objectives import own_objectives
 from sweeper.private_scores import scorer
 from sweeper.recorder import Recorder
 from sweeper.score_noise import ScoreNoise
-from sweeper.spec import Spec
+from sweeper.spec.objectives import own_objectives
+from sweeper.spec.spec import Spec
 from sweeper.store import SweepFolder
 
 

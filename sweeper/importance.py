@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from sweeper.dotted import flatten
 from sweeper.front import Front
 from sweeper.pareto import Floats, costs, hypervolume
 from sweeper.records import Objective, Point
+from sweeper.spec.fields.nested import flatten
 
 LEAST_TRIALS = 20
 MOST_TRIALS = 400

@@ -20,7 +20,8 @@ from clipless.evaluation import attacked_accuracy
 from clipless.losses import Loss
 from clipless.network import Network
 from sweeper.errors import RefutedError, SpecError
-from sweeper.objectives import (
+from sweeper.records import MEMBERSHIP
+from sweeper.spec.objectives import (
     AUTOATTACKED,
     attack_radius,
     attack_radius_text,
@@ -29,8 +30,7 @@ from sweeper.objectives import (
     radius_text,
     reads_training_rows,
 )
-from sweeper.plugins import find_metric, is_metric
-from sweeper.records import MEMBERSHIP
+from sweeper.spec.plugins import find_metric, is_metric
 
 MEMBERSHIP_ROWS = 5000  # of each split, at most
 

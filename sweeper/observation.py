@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sweeper.hyperparameters import Scalar
+from sweeper.spec.fields.ranges import Scalar
 
 
 @dataclass(frozen=True, slots=True)

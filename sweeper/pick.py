@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from math import inf, log
 
-from sweeper import objectives as names
 from sweeper.errors import PickError, SpecError
 from sweeper.front import Front
 from sweeper.records import Point
+from sweeper.spec.spec import objectives as names
 
 
 def pick(front: Front, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None) -> Point:

@@ -16,17 +16,17 @@ from clipless.privacy.accounting.claim import Claim
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian
 from sweeper.building import build_loss, build_model, build_plan
-from sweeper.config import TrialConfig
-from sweeper.dotted import flatten
 from sweeper.errors import SpecError
-from sweeper.hyperparameters import Scalar
 from sweeper.metrics import check_metrics
 from sweeper.prices import answers, composed
 from sweeper.pricing import Answer, price, round_up
 from sweeper.score_noise import ScoreNoise
 from sweeper.selection import Terms
 from sweeper.space import open_dimensions, resolve, sample
-from sweeper.spec import Spec
+from sweeper.spec.fields.nested import flatten
+from sweeper.spec.fields.ranges import Scalar
+from sweeper.spec.spec import Spec
+from sweeper.spec.trial_config import TrialConfig
 
 CHECKED_CONFIGURATIONS = 8  # before a sweep begins
 

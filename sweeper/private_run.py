@@ -40,7 +40,7 @@ from sweeper.recorder import Recorder
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.rows import replace_file
 from sweeper.selection import PrivateSelection, Terms
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.store import HIDDEN, SELECTING, SweepFolder, hidden_sweeps
 
 DECIDED = "decided"  # the mark of a folder whose winner is written

@@ -23,9 +23,9 @@ from clipless.network import Network
 from clipless.privacy.noisy_counts import release_scores
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.errors import SpecError
-from sweeper.objectives import radius_text
-from sweeper.plugins import find_metric
 from sweeper.score_noise import ScoreNoise
+from sweeper.spec.objectives import radius_text
+from sweeper.spec.plugins import find_metric
 
 Scorer = Callable[[Network, Split, Tensor], dict[str, float]]
 """Scores a model on rows, given their `clipless.certificates.certify.float64_features`."""

@@ -27,7 +27,7 @@ from sweeper.records import Point, Trial, TrialStatus
 from sweeper.scheduling import make_scheduler
 from sweeper.search import Proposals
 from sweeper.space import resolve
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.store import SweepFolder
 from sweeper.tracking import Tracker
 

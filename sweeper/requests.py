@@ -12,8 +12,8 @@ from typing import Any
 from sweeper.driving import is_driven
 from sweeper.errors import RecordError
 from sweeper.rows import RowFile, append_alone
-from sweeper.search_settings import Selection
-from sweeper.spec import Spec
+from sweeper.spec.search import Selection
+from sweeper.spec.spec import Spec
 from sweeper.store import SweepFolder
 
 NAME = "requests.jsonl"

@@ -24,7 +24,7 @@ from sweeper.private_run import even_times, hide, outcome_of, recover, recover_a
 from sweeper.progress import Progress
 from sweeper.records import TrialStatus
 from sweeper.requests import selects_privately
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.starting import InterruptedStartError
 from sweeper.store import SweepFolder, is_secret
 from sweeper.sweep import Sweep

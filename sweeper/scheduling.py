@@ -27,7 +27,7 @@ import numpy as np
 from sweeper.pareto import Floats, costs
 from sweeper.records import Direction, Objective, Point
 from sweeper.rungs import DominanceRung, Frontier, MarginRung, Margins, Standing
-from sweeper.search_settings import Scheduler, SearchSettings
+from sweeper.spec.search import Scheduler, SearchSettings
 
 # What every objective but epsilon, all of them shares of 1, may gain per unit of log epoch: without being noise, and
 # before there is an earlier epoch to compare with.

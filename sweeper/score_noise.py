@@ -7,8 +7,8 @@ from clipless.datasets import Dataset, Evaluation
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import counts_sensitivity, scores_event
 from sweeper.paid_scores import PaidScores
-from sweeper.score_rules import broken_score_rules
-from sweeper.spec import Spec
+from sweeper.spec.score_rules import broken_score_rules
+from sweeper.spec.spec import Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,14 +21,14 @@ import numpy as np
 import optuna
 from optuna.trial import TrialState, create_trial
 
-from sweeper import plugins
 from sweeper.observation import Observation
-from sweeper.outcomes import Constraint
 from sweeper.pareto import Box, FrontArchive, costs, exclusive
 from sweeper.records import Objective, Point
 from sweeper.rows import RowFile
-from sweeper.search_settings import Sampler
 from sweeper.space import quiet_optuna
+from sweeper.spec.constraints import Constraint
+from sweeper.spec.search import Sampler
+from sweeper.spec.spec import plugins
 
 Space = Callable[[optuna.Trial], Mapping[str, Any]]
 

@@ -36,8 +36,8 @@ from clipless.datasets import Evaluation
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.randomness import RandomSource, SecureSource
-from sweeper.outcomes import Constraint
 from sweeper.records import Direction, Objective, Point
+from sweeper.spec.constraints import Constraint
 
 _WORD_BYTES = 16
 NOISE_TOLERANCE = 1e-9  # relative; the price counts with that much less noise

@@ -9,12 +9,12 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from sweeper.config import TrialConfig
-from sweeper.dotted import unflatten
-from sweeper.hyperparameters import Choices, Range, Scalar
-from sweeper.mistakes import did_you_mean_or_known
-from sweeper.slots import Slot, grid_size
-from sweeper.spec import Spec
+from sweeper.spec.fields.messages import did_you_mean_or_known
+from sweeper.spec.fields.nested import unflatten
+from sweeper.spec.fields.ranges import Choices, Range, Scalar
+from sweeper.spec.parameters import Slot, grid_size
+from sweeper.spec.spec import Spec
+from sweeper.spec.trial_config import TrialConfig
 
 
 class Proposer(Protocol):

@@ -30,7 +30,8 @@ from sweeper.records import TrialStatus
 from sweeper.requests import Requests
 from sweeper.rows import replace_file
 from sweeper.search import Search
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
+from sweeper.spec.yaml_file import parse_mapping
 from sweeper.starting import InterruptedStartError
 from sweeper.storage import Storage, fetching, of_sweep
 from sweeper.store import SweepFolder
@@ -38,7 +39,6 @@ from sweeper.sweep import Sweep
 from sweeper.tracking import Tracker, how_to_look
 from sweeper.trainable import CliplessTrial, place
 from sweeper.warm_start import Earlier
-from sweeper.yaml_file import parse_mapping
 
 SHOW_SECONDS = 0.5
 INTERRUPTED = "interrupted"

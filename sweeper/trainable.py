@@ -24,7 +24,7 @@ from sweeper.devices import cap_memory, placement
 from sweeper.errors import TrialError
 from sweeper.score_noise import ScoreNoise
 from sweeper.space import resolve
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.storage import SharedFolder
 from sweeper.training import TrialRun
 

@@ -27,15 +27,15 @@ from clipless.training.checkpoint import load_state
 from clipless.training.memory import Room, has_room, memory_class
 from clipless.training.trainer import Epoch, default_micro_batch, even_size
 from sweeper.building import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
-from sweeper.config import TrialConfig
 from sweeper.metrics import TrialMetrics
-from sweeper.objectives import own_objectives, radii
 from sweeper.paid_scores import scored_by
 from sweeper.pareto import FrontArchive
 from sweeper.pricing import steps_by
 from sweeper.private_scores import Scorer, scorer
 from sweeper.records import Objective, Point
 from sweeper.score_noise import ScoreNoise
+from sweeper.spec.objectives import own_objectives, radii
+from sweeper.spec.trial_config import TrialConfig
 from sweeper.store import SweepFolder
 
 _ROOM = Room()  # of this process: what one trial has found out, those like it need not

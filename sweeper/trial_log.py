@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeper.dotted import flatten
 from sweeper.errors import RecordError
 from sweeper.ledger import Entry, Ledger
 from sweeper.records import Point, Trial
+from sweeper.spec.fields.nested import flatten
 from sweeper.store import SweepFolder
 
 _PLAN = ("method", "noise_multiplier", "sampling_rate", "batch_size", "steps_per_epoch", "epochs", "delta", "relation")

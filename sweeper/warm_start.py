@@ -14,15 +14,15 @@ from typing import Any
 from sweeper.begun import recorded_claim
 from sweeper.claims import Steering
 from sweeper.errors import RecordError
-from sweeper.hyperparameters import Choices, Range, Scalar
 from sweeper.mlflow_names import clean, metric_names
-from sweeper.objectives import same
 from sweeper.observation import Observation
-from sweeper.outcomes import Constraint
 from sweeper.pareto import FrontArchive
 from sweeper.records import Objective, TrialStatus
-from sweeper.search_settings import MLFLOW
-from sweeper.slots import Slot
+from sweeper.spec.constraints import Constraint
+from sweeper.spec.fields.ranges import Choices, Range, Scalar
+from sweeper.spec.objectives import same
+from sweeper.spec.parameters import Slot
+from sweeper.spec.search import MLFLOW
 from sweeper.store import SweepFolder
 from sweeper.tracked import TrackedTrial, tracked_trials
 

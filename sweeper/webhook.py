@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sweeper.addresses import NoRedirection, check_url
 from sweeper.errors import SweeperError
 from sweeper.front import Front
 from sweeper.records import TrialStatus
+from sweeper.spec.addresses import NoRedirection, check_url
 
 TIMEOUT_SECONDS = 10.0
 TRIES = 3

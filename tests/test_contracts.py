@@ -23,10 +23,10 @@ from clipless.plans.method import Method
 from clipless.plans.trainable import check_trainable
 from clipless.saving import architecture
 from sweeper.building import build_loss, build_model
-from sweeper.choices import ARCHITECTURES
 from sweeper.errors import SpecError
 from sweeper.space import resolve, suggest
-from sweeper.spec import Spec
+from sweeper.spec.fields.choices import ARCHITECTURES
+from sweeper.spec.spec import Spec
 
 TESTS = Path(__file__).parent / "clipless"
 DOCS = Path(__file__).parents[1] / "docs"

@@ -9,8 +9,8 @@ from typing import Any, final
 import pytest
 
 import clipless
-from sweeper.spec import Spec, schema
-from sweeper.yaml_file import parse_mapping
+from sweeper.spec.spec import Spec, schema
+from sweeper.spec.yaml_file import parse_mapping
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [

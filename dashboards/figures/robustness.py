@@ -18,8 +18,8 @@ from dashboards.figures._common import FigureInfo, Rows, Step, header, label, st
 from dashboards.figures._curves import Stairs, draw, last_epsilon, step_row
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
-from sweeper.objectives import radius
 from sweeper.records import Direction
+from sweeper.spec.objectives import radius
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from dashboards.data import SweepData, finite
 from dashboards.figures._common import FigureInfo, Rows, header, hover_texts, label, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import delta_text, number, radius_of, show, title_of
-from sweeper.objectives import attack_radius, needs_two_classes, radius, radius_text
 from sweeper.records import MEMBERSHIP, Direction, Point
+from sweeper.spec.objectives import attack_radius, needs_two_classes, radius, radius_text
 
 TEMPERATURE = "training.loss.temperature"
 BUDGETS = (3.0, 8.0)

@@ -8,8 +8,8 @@ import uuid
 from http.client import HTTPException
 from typing import Any
 
-from sweeper.addresses import NoRedirection, check_url
 from sweeper.errors import SweeperError
+from sweeper.spec.addresses import NoRedirection, check_url
 
 TIMEOUT_SECONDS = 30.0
 TRIES = 4

@@ -12,12 +12,12 @@ from typing import Any
 
 from clipless import datasets
 from sweeper.errors import RefusalError, SpecError, UnknownSweepError
-from sweeper.search_settings import MLFLOW, Selection
 from sweeper.service.catalog import Catalog, is_name
 from sweeper.service.declared import find_table
 from sweeper.service.settings import ServiceSettings
-from sweeper.spec import Spec
-from sweeper.yaml_file import MAX_DEPTH, parse_mapping
+from sweeper.spec.search import MLFLOW, Selection
+from sweeper.spec.spec import Spec
+from sweeper.spec.yaml_file import MAX_DEPTH, parse_mapping
 
 MAX_SPEC_BYTES = 65_536  # of a request to the API: YAML is parsed in time that grows with it
 SOURCE = "the submitted spec"

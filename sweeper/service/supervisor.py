@@ -26,7 +26,7 @@ from sweeper.service.seeing import facts_of
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.states import Facts, State, settled, state_of
 from sweeper.service.submissions import Submission, Wish
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.store import SweepFolder
 
 LOCK_NAME = ".service.lock"

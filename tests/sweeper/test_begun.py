@@ -17,7 +17,7 @@ from sweeper.front import build_front
 from sweeper.inputs import DATA_NAME, describe, write_input
 from sweeper.records import TrialStatus
 from sweeper.runner import resume_sweep
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.store import SweepFolder
 from sweeper.sweep_run import Options, described
 

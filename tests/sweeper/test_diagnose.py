@@ -16,11 +16,11 @@ from clipless.datasets.sources.images import PIXEL_UNIT
 from clipless.errors import DataError
 from sweeper.building import build_loss, build_model, initial_seed
 from sweeper.cli import main
-from sweeper.config import TrialConfig
 from sweeper.diagnose import diagnose_sweep, find_point, write_diagnosis
 from sweeper.diagnosis import read_diagnosis
 from sweeper.errors import PickError, RecordError, SweeperError
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
+from sweeper.spec.trial_config import TrialConfig
 from sweeper.sweep import load
 
 

@@ -13,7 +13,7 @@ from sweeper.errors import SweeperError
 from sweeper.interruption import Interruption
 from sweeper.jobs import RayJobLauncher, is_job_server, run_as_job, whole_paths
 from sweeper.service.launcher import Launcher
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 
 
 class Server:

@@ -12,16 +12,16 @@ from clipless.datasets import Evaluation, Split, load
 from clipless.errors import UnsupportedError
 from clipless.losses import TauCCE
 from clipless.testing import SeededSource
-from sweeper import metrics, objectives
+from sweeper import metrics
 from sweeper.claims import Claim
-from sweeper.config import TrialConfig
 from sweeper.errors import RefutedError, SpecError
 from sweeper.metrics import MEMBERSHIP_ROWS, TrialMetrics, check_metrics, some_rows
 from sweeper.mlflow_names import metric_names
 from sweeper.pareto import FrontArchive
 from sweeper.preview import check_plans, preview
 from sweeper.records import MEMBERSHIP, Direction, Objective, Point
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec, objectives
+from sweeper.spec.trial_config import TrialConfig
 from sweeper.training import TrialRun
 
 NAMES = ("attacked@0.25", "attacked@1", "membership-auroc", "membership-advantage")

@@ -8,7 +8,7 @@ import pytest
 from sweeper.claims import MEMBERSHIP as CONDITION
 from sweeper.front import read_front
 from sweeper.runner import run_sweep
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.sweep_run import Options
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from sweeper.cli import main
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.inputs import DATA_NAME, describe, input_of_sweep, read_input, write_input
 from sweeper.predict import Predictor, load_predictor, write_predictions
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.sweep import load
 
 

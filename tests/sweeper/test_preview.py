@@ -16,7 +16,7 @@ from sweeper.errors import SpecError
 from sweeper.preview import can_be_planned, check_plans, preview, priced_terms, render, sweep_cost
 from sweeper.pricing import price, round_up
 from sweeper.score_noise import ScoreNoise
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 
 
 @pytest.fixture(scope="module")

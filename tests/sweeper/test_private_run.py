@@ -41,7 +41,7 @@ from sweeper.runner import resume_sweep, run_sweep
 from sweeper.score_noise import ScoreNoise
 from sweeper.service.catalog import Catalog
 from sweeper.space import resolve
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.store import HIDDEN, SELECTING, SweepFolder, hidden_sweeps, list_sweeps
 from sweeper.sweep import Sweep
 from sweeper.sweep_run import Options

@@ -29,9 +29,9 @@ from sweeper.records import TrialStatus
 from sweeper.runner import run_sweep
 from sweeper.score_noise import ScoreNoise
 from sweeper.search import Search
-from sweeper.search_settings import Sampler
 from sweeper.space import resolve
-from sweeper.spec import Spec
+from sweeper.spec.search import Sampler
+from sweeper.spec.spec import Spec
 from sweeper.store import SweepFolder
 from sweeper.sweep_run import Options
 from sweeper.training import TrialRun

@@ -17,8 +17,8 @@ from sweeper.pricing import price
 from sweeper.recorder import Recorder
 from sweeper.records import Point, TrialStatus
 from sweeper.search import Search
-from sweeper.search_settings import Sampler
-from sweeper.spec import Spec
+from sweeper.spec.search import Sampler
+from sweeper.spec.spec import Spec
 from sweeper.store import SweepFolder
 
 RDP = [1.0, 2.0, 3.0]

@@ -36,7 +36,7 @@ from sweeper.records import TrialStatus
 from sweeper.runner import resume, resume_sweep, run, run_sweep
 from sweeper.search import Search
 from sweeper.space import suggest
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.starting import InterruptedStartError
 from sweeper.store import SweepFolder
 from sweeper.sweep import Sweep

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sweeper.pareto import costs, dominates
 from sweeper.records import Objective, Point
 from sweeper.scheduling import Order, RungScheduler, make_scheduler
-from sweeper.search_settings import SearchSettings
+from sweeper.spec.search import SearchSettings
 
 AXES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@0.25", "auroc"))
 TWO, THREE = AXES[:2], AXES[:3]

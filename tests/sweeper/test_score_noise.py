@@ -12,7 +12,7 @@ from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import SpecError
 from sweeper.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.score_noise import ScoreNoise
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from sweeper.observation import Observation
-from sweeper.outcomes import parse_constraint
 from sweeper.records import Objective, Point
 from sweeper.search import TOLD_EPOCHS, Search
-from sweeper.search_settings import Sampler
+from sweeper.spec.constraints import parse_constraint
+from sweeper.spec.search import Sampler
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@36/255"))
 GOOD = {"epsilon": 1.0, "accuracy": 0.5, "certified@36/255": 0.25}

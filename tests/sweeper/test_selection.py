@@ -15,10 +15,10 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
 from sweeper import space
-from sweeper.outcomes import parse_constraint
 from sweeper.records import Objective, Point
 from sweeper.selection import Ending, IndependentProposer, PrivateSelection, Terms, same_event
-from sweeper.spec import Spec
+from sweeper.spec.constraints import parse_constraint
+from sweeper.spec.spec import Spec
 
 GEOMETRIC = Repetitions(distribution=Distribution.GEOMETRIC, mean=5.0)
 

@@ -4,12 +4,12 @@ import pytest
 from clipless.plans.method import Method
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
-from sweeper.config import TrialConfig
-from sweeper.dotted import flatten, unflatten
 from sweeper.errors import SpecError
-from sweeper.settings import Optimizer
 from sweeper.space import configurations, open_dimensions, resolve, sample, suggest
-from sweeper.spec import Spec
+from sweeper.spec.fields.nested import flatten, unflatten
+from sweeper.spec.settings import Optimizer
+from sweeper.spec.spec import Spec
+from sweeper.spec.trial_config import TrialConfig
 
 WIDE = {
     "batch_size": {"log": [64, 512]},

@@ -9,7 +9,7 @@ from sweeper.desk import Hooks
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import TrialStatus
 from sweeper.runner import run_sweep
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 from sweeper.storage import SharedFolder, Storage, fetching
 from sweeper.sweep_run import Options
 

@@ -15,11 +15,11 @@ from clipless.testing import SeededSource
 from clipless.training.optimizers import SGD, Adam
 from sweeper.building import build_loss, build_model, build_optimizer, on_device
 from sweeper.card import make_card
-from sweeper.config import TrialConfig
 from sweeper.errors import SpecError
 from sweeper.ledger import Ledger
 from sweeper.pricing import price
 from sweeper.records import Objective, Point, Trial
+from sweeper.spec.trial_config import TrialConfig
 from sweeper.store import SweepFolder
 from sweeper.training import TrialRun
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from clipless.datasets import load
 from sweeper import warm_start
 from sweeper.claims import STEERED, UNPAID, WARM_START, Claim, Steering
-from sweeper.dotted import unflatten
 from sweeper.errors import RecordError
 from sweeper.front import build_front
 from sweeper.mlflow_names import flatten, metric_names
-from sweeper.outcomes import parse_constraint
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.space import resolve
-from sweeper.spec import Spec
+from sweeper.spec.constraints import parse_constraint
+from sweeper.spec.fields.nested import unflatten
+from sweeper.spec.spec import Spec
 from sweeper.store import SweepFolder
 from sweeper.tracked import TrackedTrial
 from sweeper.warm_start import Observation, observations

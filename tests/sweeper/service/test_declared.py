@@ -10,8 +10,8 @@ from sweeper.service.catalog import Catalog
 from sweeper.service.declared import MAX_RANGES_BYTES
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.specs import read_spec
-from sweeper.spec import Spec
-from sweeper.yaml_file import parse_mapping
+from sweeper.spec.spec import Spec
+from sweeper.spec.yaml_file import parse_mapping
 
 RANGES = """\
 source: codebook

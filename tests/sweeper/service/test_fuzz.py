@@ -17,7 +17,7 @@ from sweeper.service import exports
 from sweeper.service.catalog import Catalog
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.specs import read_spec
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 

@@ -10,7 +10,7 @@ from sweeper.service import specs
 from sweeper.service.catalog import Catalog
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.specs import FREE_TEXT, JSON_TYPES, read_spec
-from sweeper.spec import schema
+from sweeper.spec.spec import schema
 
 RANGES = """\
 source: codebook

@@ -18,7 +18,7 @@ from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.states import GIVEN_UP, MOST_DEATHS, NEVER_BEGUN, State
 from sweeper.service.submissions import NAME, Wish
 from sweeper.service.supervisor import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS, NO_DATA, Supervisor
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 
 from .conftest import DONE
 

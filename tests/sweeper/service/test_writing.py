@@ -4,8 +4,8 @@ import pytest
 
 from sweeper.driving import driving
 from sweeper.requests import Requests
-from sweeper.spec import Spec
-from sweeper.spec import schema as spec_schema
+from sweeper.spec.spec import Spec
+from sweeper.spec.spec import schema as spec_schema
 
 from .conftest import DONE, SPEC, YAML, bearer, is_problem
 

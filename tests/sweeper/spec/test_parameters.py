@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeper.hyperparameters import Choices, Range, largest
-from sweeper.slots import grid_size
-from sweeper.spec import Spec
+from sweeper.spec.fields.ranges import Choices, Range, largest
+from sweeper.spec.parameters import grid_size
+from sweeper.spec.spec import Spec
 
 
 def slots_of(content, **changes):

@@ -3,7 +3,7 @@
 import pytest
 
 from sweeper.errors import SpecError
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from math import inf, nan
 import pytest
 
 from sweeper.errors import SpecError
-from sweeper.outcomes import FARTHEST, Constraint, parse_constraint
 from sweeper.records import Objective, Point
 from sweeper.search import Search
-from sweeper.search_settings import Sampler
-from sweeper.spec import Spec
+from sweeper.spec.constraints import FARTHEST, Constraint, parse_constraint
+from sweeper.spec.search import Sampler
+from sweeper.spec.spec import Spec
 
 RECORDED = ("epsilon", "accuracy", "certified@36/255")
 

@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import Any
 
 from sweeper.errors import SpecError
-from sweeper.mistakes import mistake
-from sweeper.plugins import find_metric, installed_metrics, is_metric, reading_metrics
 from sweeper.records import MEMBERSHIP, Objective
+from sweeper.spec.fields.messages import mistake
+from sweeper.spec.plugins import find_metric, installed_metrics, is_metric, reading_metrics
 
 MOST = 64  # objectives, metrics or constraints of a spec
 PLAIN = ("epsilon", "accuracy", "auroc")

@@ -9,11 +9,11 @@ import pytest
 from clipless.datasets import load
 from sweeper.building import build_loss, build_model, build_plan
 from sweeper.space import resolve, sample
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 
 pytestmark = pytest.mark.slow
 
-SWEEPS = Path(__file__).parents[2] / "sweeps"
+SWEEPS = Path(__file__).parents[3] / "sweeps"
 READY = [
     pytest.param(path, marks=[pytest.mark.long] * ("cifar10" in path.read_text(encoding="utf-8")))  # seconds to decode
     for path in sorted(SWEEPS.rglob("*.yaml"))

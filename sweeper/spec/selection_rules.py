@@ -12,12 +12,12 @@ from typing import Any
 from clipless.datasets import Evaluation
 from clipless.plans.method import Method
 from clipless.privacy.events import Relation
-from sweeper.data_settings import DataSettings
-from sweeper.mistakes import mistake
-from sweeper.objectives import reads_training_rows
-from sweeper.search_settings import Sampler, Scheduler, SearchSettings
-from sweeper.settings import PrivacySettings
-from sweeper.slots import Slot
+from sweeper.spec.data import DataSettings
+from sweeper.spec.fields.messages import mistake
+from sweeper.spec.objectives import reads_training_rows
+from sweeper.spec.parameters import Slot
+from sweeper.spec.search import Sampler, Scheduler, SearchSettings
+from sweeper.spec.settings import PrivacySettings
 
 EVENT_SLOTS = (
     "training.method",

@@ -1,7 +1,7 @@
 import pytest
 
 from sweeper.errors import SpecError
-from sweeper.yaml_file import MAX_BYTES, MAX_DEPTH, parse_mapping, read_mapping
+from sweeper.spec.yaml_file import MAX_BYTES, MAX_DEPTH, parse_mapping, read_mapping
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, isnan
 
 from sweeper.errors import SpecError
-from sweeper.objectives import same
+from sweeper.spec.objectives import same
 
 FARTHEST = 1e6
 _FORM = re.compile(r"\s*(\S+?)\s*(<=|>=)\s*(\S+)\s*")

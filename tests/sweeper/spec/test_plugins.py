@@ -13,18 +13,17 @@ import clipless
 from clipless.datasets import Evaluation
 from clipless.losses import TauCCE
 from clipless.testing import SeededSource
-from sweeper import plugins
 from sweeper.errors import SpecError
 from sweeper.front_scores import score_front
 from sweeper.metrics import TrialMetrics, check_metrics
-from sweeper.objectives import metric_list, parse, parse_metric, reads_training_rows
-from sweeper.plugins import METRICS, SAMPLERS, Metric, find_metric, metric, sampler
 from sweeper.private_scores import scorer
 from sweeper.records import Direction, Objective, Point
 from sweeper.score_noise import ScoreNoise
-from sweeper.search_settings import Sampler, SamplerName
 from sweeper.space import resolve, sample
-from sweeper.spec import Spec
+from sweeper.spec.objectives import metric_list, parse, parse_metric, reads_training_rows
+from sweeper.spec.plugins import METRICS, SAMPLERS, Metric, find_metric, metric, sampler
+from sweeper.spec.search import Sampler, SamplerName
+from sweeper.spec.spec import Spec, plugins
 from sweeper.store import SweepFolder
 from sweeper.training import TrialRun
 

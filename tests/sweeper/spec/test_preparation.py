@@ -5,7 +5,7 @@ import pytest
 import clipless
 from clipless.datasets import ColourSpace, Preparation
 from sweeper.errors import SpecError
-from sweeper.spec import Spec
+from sweeper.spec.spec import Spec
 
 
 def content(**data):

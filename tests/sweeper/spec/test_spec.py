@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from clipless.datasets import ColumnSplit, Evaluation, HashSplit
 from clipless.privacy.events import Relation
 from clipless.zoo import ARCHITECTURES as ZOO
-from sweeper.choices import ARCHITECTURES, LOSSES
 from sweeper.errors import SpecError
-from sweeper.hyperparameters import Choices, Range
 from sweeper.records import Direction
-from sweeper.search_settings import Sampler
-from sweeper.spec import DEFAULT_TRIALS, Spec, schema
-from sweeper.yaml_file import parse_mapping
+from sweeper.spec.fields.choices import ARCHITECTURES, LOSSES
+from sweeper.spec.fields.ranges import Choices, Range
+from sweeper.spec.search import Sampler
+from sweeper.spec.spec import DEFAULT_TRIALS, Spec, schema
+from sweeper.spec.yaml_file import parse_mapping
 
 FILE = "mnist.yaml"
 
@@ -339,7 +339,7 @@ def test_the_tables_agree_with_the_library():
     import inspect
 
     from clipless.losses import LOSSES as KNOWN_LOSSES
-    from sweeper.choices import DEFAULT_PARAMETERS
+    from sweeper.spec.fields.choices import DEFAULT_PARAMETERS
 
     assert set(ARCHITECTURES) == set(ZOO)
     for name, options in ARCHITECTURES.items():
@@ -377,7 +377,7 @@ def test_the_schema_accepts_what_the_spec_accepts(content):
         assert not validate(changed), path
 
 
-SWEEPS = Path(__file__).parents[2] / "sweeps"
+SWEEPS = Path(__file__).parents[3] / "sweeps"
 READY = sorted(path for path in SWEEPS.rglob("*.yaml") if ".ranges." not in path.name)
 
 

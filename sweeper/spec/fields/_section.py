@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from sweeper.choices import COUNT, POSITIVE
-from sweeper.domains import Domain, Number
-from sweeper.mistakes import mistake
+from sweeper.spec.fields.choices import COUNT, POSITIVE
+from sweeper.spec.fields.fields import Domain, Number
+from sweeper.spec.fields.messages import mistake
 
 
 class Section(BaseModel):

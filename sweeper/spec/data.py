@@ -5,9 +5,9 @@ from typing import Annotated, Any, Self
 from pydantic import model_validator
 
 from clipless.datasets import ColourSpace, ColumnSplit, Evaluation, HashSplit, Preparation
-from sweeper.domains import Domain, Name, Number
-from sweeper.mistakes import mistake
-from sweeper.sections import Section
+from sweeper.spec.fields._section import Section
+from sweeper.spec.fields.fields import Domain, Name, Number
+from sweeper.spec.fields.messages import mistake
 
 _SHARE = Number(above=0, below=1, fixed=True)
 # Constants beyond which float32 norms could overflow or vanish, for some rows and not for others.

@@ -5,10 +5,10 @@ import pytest
 from clipless.datasets import Dataset, load
 from clipless.layers import Conv2d, Dense, MaxPool2d, Tanh
 from sweeper.building import build_loss, build_model
-from sweeper.choices import ARCHITECTURES
 from sweeper.errors import SpecError
 from sweeper.space import resolve, suggest
-from sweeper.spec import Spec
+from sweeper.spec.fields.choices import ARCHITECTURES
+from sweeper.spec.spec import Spec
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,13 @@ from clipless.privacy.accounting.private_selection import (
     Distribution,
     Repetitions,
 )
-from sweeper.domains import Domain, Name, Number
 from sweeper.errors import SpecError
-from sweeper.mistakes import mistake
-from sweeper.objectives import MOST, meaning, metric_list, objective_list
-from sweeper.outcomes import Constraint, parse_constraint
-from sweeper.plugins import BUILT_IN_SAMPLERS, SAMPLERS, check_sampler, installed
-from sweeper.sections import ONE_COUNT, ONE_POSITIVE, Section
+from sweeper.spec.constraints import Constraint, parse_constraint
+from sweeper.spec.fields._section import ONE_COUNT, ONE_POSITIVE, Section
+from sweeper.spec.fields.fields import Domain, Name, Number
+from sweeper.spec.fields.messages import mistake
+from sweeper.spec.objectives import MOST, meaning, metric_list, objective_list
+from sweeper.spec.plugins import BUILT_IN_SAMPLERS, SAMPLERS, check_sampler, installed
 
 MLFLOW = "mlflow:"  # in front of the name of an experiment
 DEFAULT_MEAN = 10.0  # trials under private selection

@@ -10,8 +10,8 @@ from clipless.plans.schedule import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError
-from sweeper.mistakes import sentence
-from sweeper.settings import Optimizer
+from sweeper.spec.fields.messages import sentence
+from sweeper.spec.settings import Optimizer
 
 
 class _Part(BaseModel):

@@ -15,8 +15,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from sweeper.hyperparameters import Choices, Open, Range, Scalar, to_plain
-from sweeper.mistakes import did_you_mean, did_you_mean_or_known, locate, mistake
+from sweeper.spec.fields.messages import did_you_mean, did_you_mean_or_known, locate, mistake
+from sweeper.spec.fields.ranges import Choices, Open, Range, Scalar, to_plain
 
 _LARGEST_INTEGER = 2**53
 _SCALES = {"uniform": (False, False), "log": (True, False), "int": (False, True), "log_int": (True, True)}

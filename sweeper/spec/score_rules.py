@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from clipless.datasets import Evaluation
-from sweeper.objectives import is_share_of_rows
-from sweeper.search_settings import SearchSettings
-from sweeper.settings import PrivacySettings
+from sweeper.spec.objectives import is_share_of_rows
+from sweeper.spec.search import SearchSettings
+from sweeper.spec.settings import PrivacySettings
 
 Rule = tuple[str, Any, str, str]  # field, value, what is expected, remedy
 

@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 from clipless.projections import CONSTRAINTS
 from clipless.zoo import ACTIVATIONS, POOLINGS
-from sweeper.domains import Domain, Flag, Name, Number, Priors
+from sweeper.spec.fields.fields import Domain, Flag, Name, Number, Priors
 
 COUNT = Number(integer=True, at_least=1)
 POSITIVE = Number(above=0)

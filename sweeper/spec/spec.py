@@ -15,19 +15,19 @@ import yaml
 from pydantic import PrivateAttr, ValidationError, model_validator
 
 from clipless.plans.method import Method
-from sweeper.data_settings import DataSettings
 from sweeper.errors import SpecError
-from sweeper.hyperparameters import Choices, Range, Scalar, largest
-from sweeper.mistakes import locate, mistake, sentence, show
-from sweeper.objectives import needs_two_classes, radii
 from sweeper.records import Objective
-from sweeper.score_rules import broken_score_rules
-from sweeper.search_settings import Sampler, SearchSettings
-from sweeper.sections import Section, SweepName
-from sweeper.selection_rules import check_private_selection
-from sweeper.settings import ModelSettings, PrivacySettings, ResourceSettings, TrainingSettings
-from sweeper.slots import Slot, grid_size, list_slots, proposal
-from sweeper.yaml_file import read_mapping
+from sweeper.spec.data import DataSettings
+from sweeper.spec.fields._section import Section, SweepName
+from sweeper.spec.fields.messages import locate, mistake, sentence, show
+from sweeper.spec.fields.ranges import Choices, Range, Scalar, largest
+from sweeper.spec.objectives import needs_two_classes, radii
+from sweeper.spec.parameters import Slot, grid_size, list_slots, proposal
+from sweeper.spec.score_rules import broken_score_rules
+from sweeper.spec.search import Sampler, SearchSettings
+from sweeper.spec.selection_rules import check_private_selection
+from sweeper.spec.settings import ModelSettings, PrivacySettings, ResourceSettings, TrainingSettings
+from sweeper.spec.yaml_file import read_mapping
 
 _COUPLED = ("privacy.epsilon", "privacy.noise_multiplier", "training.epochs")
 DEFAULT_TRIALS = 16

@@ -15,8 +15,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweeper.errors import SpecError
-from sweeper.mistakes import did_you_mean, show
 from sweeper.records import MEMBERSHIP, Direction
+from sweeper.spec.fields.messages import did_you_mean, show
 
 if TYPE_CHECKING:
     from clipless.datasets import Metadata, Split
@@ -116,7 +116,7 @@ def find_metric(name: str) -> Metric:
     found = _load(METRICS, name, BUILT_IN_METRICS)
     if not isinstance(found, Metric):
         raise SpecError(
-            f"Expected a metric declared by sweeper.plugins.metric from the plug-in {name}, got {show(found)}; "
+            f"Expected a metric declared by sweeper.spec.plugins.metric from the plug-in {name}, got {show(found)}; "
             f"correct the plug-in"
         )
     return found

@@ -15,7 +15,8 @@ from clipless.plans.schedule import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from clipless.projections import CONSTRAINTS
-from sweeper.choices import (
+from sweeper.spec.fields._section import ONE_COUNT, ONE_POSITIVE, Section
+from sweeper.spec.fields.choices import (
     ACTIVATION,
     ARCHITECTURES,
     CONSTRAINT,
@@ -26,10 +27,9 @@ from sweeper.choices import (
     POSITIVE,
     SKIP,
 )
-from sweeper.domains import ClassWeights, Flag, Name, Number, Variant, Variants
-from sweeper.hyperparameters import Choices, Open
-from sweeper.mistakes import mistake
-from sweeper.sections import ONE_COUNT, ONE_POSITIVE, Section
+from sweeper.spec.fields.fields import ClassWeights, Flag, Name, Number, Variant, Variants
+from sweeper.spec.fields.messages import mistake
+from sweeper.spec.fields.ranges import Choices, Open
 
 
 class Optimizer(enum.Enum):

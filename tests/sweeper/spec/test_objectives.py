@@ -2,9 +2,9 @@ from fractions import Fraction
 
 import pytest
 
-from sweeper import objectives
 from sweeper.errors import SpecError
 from sweeper.records import Direction, Objective
+from sweeper.spec.spec import objectives
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from types import MappingProxyType
 from typing import Any
 
 from clipless.plans.method import Method
-from sweeper.choices import ARCHITECTURES, DEFAULT_PARAMETERS, LOSSES
-from sweeper.hyperparameters import Choices, Open, Range, Scalar
-from sweeper.mistakes import did_you_mean_or_known, mistake
-from sweeper.settings import (
+from sweeper.spec.fields.choices import ARCHITECTURES, DEFAULT_PARAMETERS, LOSSES
+from sweeper.spec.fields.messages import did_you_mean_or_known, mistake
+from sweeper.spec.fields.ranges import Choices, Open, Range, Scalar
+from sweeper.spec.settings import (
     ADAPTIVE,
     WITH_RADIUS,
     ModelSettings,
