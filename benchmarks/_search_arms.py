@@ -9,7 +9,7 @@ from math import ceil
 import numpy as np
 from _search_curves import Trajectory
 
-from sweeper.pareto import Box, Floats, costs, nondominated, volume
+from sweeper.pareto.dominance import Box, Floats, costs, nondominated, volume
 from sweeper.records import Objective, Point
 from sweeper.rungs import Frontier, crowding
 

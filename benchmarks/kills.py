@@ -38,7 +38,7 @@ from mlflow import MlflowClient
 import clipless
 import sweeper
 from sweeper.ledger import Ledger
-from sweeper.pareto import front_mask
+from sweeper.pareto.dominance import front_mask
 
 SPEC = """\
 name: {name}

@@ -28,7 +28,7 @@ import optuna
 from _search_arms import ByChance, Foresight, Halving, by_accuracy, by_rank
 from _search_curves import EPOCHS, Recorded, Simulated, Task, Trained, Trajectory, digits_spec, record
 
-from sweeper.pareto import Floats, hypervolume_curve
+from sweeper.pareto.dominance import Floats, hypervolume_curve
 from sweeper.records import Objective, Point
 from sweeper.runner import run
 from sweeper.scheduling import make_scheduler

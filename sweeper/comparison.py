@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from sweeper.attainment import EPSILON, Surface, attainment
 from sweeper.errors import SweeperError
 from sweeper.front import Front
-from sweeper.pareto import Box, hypervolume
+from sweeper.pareto.attainment import EPSILON, Surface, attainment
+from sweeper.pareto.dominance import Box, hypervolume
 from sweeper.records import Objective
 
 CONFIDENCE = 0.95

@@ -17,8 +17,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from sweeper.claims import Claim
 from sweeper.errors import RecordError
-from sweeper.knee import knee
-from sweeper.pareto import Box, box_from_json, front_mask, hypervolume
+from sweeper.pareto.dominance import Box, box_from_json, front_mask, hypervolume
+from sweeper.pareto.knee import knee
 from sweeper.pricing import Answer
 from sweeper.records import Objective, Point, Trial
 from sweeper.rows import read_object, replace_file, to_lines
@@ -104,7 +104,7 @@ class Front:
 
     @cached_property
     def knee(self) -> Point | None:
-        """The knee of the front, see `sweeper.knee`; None where it has none."""
+        """The knee of the front, see `sweeper.pareto.knee`; None where it has none."""
         return knee([point for point in self.points if point.key in self.on_front], self.objectives, self.box)
 
     def to_json(self) -> dict[str, Any]:

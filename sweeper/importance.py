@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sweeper.front import Front
-from sweeper.pareto import Floats, costs, hypervolume
+from sweeper.pareto.dominance import Floats, costs, hypervolume
 from sweeper.records import Objective, Point
 from sweeper.spec.fields.nested import flatten
 

@@ -34,7 +34,7 @@ from sweeper.engine import Outcome
 from sweeper.errors import RecordError, one_line, public_line
 from sweeper.front import build_front
 from sweeper.ledger import Ledger
-from sweeper.pareto import FrontArchive
+from sweeper.pareto.dominance import FrontArchive
 from sweeper.preview import first_plan, priced_terms
 from sweeper.recorder import Recorder
 from sweeper.records import Point, Trial, TrialStatus

@@ -21,7 +21,7 @@ from sweeper.front import Front, build_front
 from sweeper.ledger import Ledger
 from sweeper.mlflow_names import metric_names
 from sweeper.paid_scores import PaidScores, planned_scores, scored_by
-from sweeper.pareto import FrontArchive
+from sweeper.pareto.dominance import FrontArchive
 from sweeper.pricing import drawn_by, epochs_of, round_up, whole_event
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.scheduling import make_scheduler

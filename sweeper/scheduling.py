@@ -24,7 +24,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from sweeper.pareto import Floats, costs
+from sweeper.pareto.dominance import Floats, costs
 from sweeper.records import Direction, Objective, Point
 from sweeper.rungs import DominanceRung, Frontier, MarginRung, Margins, Standing
 from sweeper.spec.search import Scheduler, SearchSettings

@@ -22,7 +22,7 @@ import optuna
 from optuna.trial import TrialState, create_trial
 
 from sweeper.observation import Observation
-from sweeper.pareto import Box, FrontArchive, costs, exclusive
+from sweeper.pareto.dominance import Box, FrontArchive, costs, exclusive
 from sweeper.records import Objective, Point
 from sweeper.rows import RowFile
 from sweeper.space import quiet_optuna

@@ -29,7 +29,7 @@ from clipless.training.trainer import Epoch, default_micro_batch, even_size
 from sweeper.building import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
 from sweeper.metrics import TrialMetrics
 from sweeper.paid_scores import scored_by
-from sweeper.pareto import FrontArchive
+from sweeper.pareto.dominance import FrontArchive
 from sweeper.pricing import steps_by
 from sweeper.private_scores import Scorer, scorer
 from sweeper.records import Objective, Point

@@ -16,7 +16,7 @@ from sweeper.claims import Steering
 from sweeper.errors import RecordError
 from sweeper.mlflow_names import clean, metric_names
 from sweeper.observation import Observation
-from sweeper.pareto import FrontArchive
+from sweeper.pareto.dominance import FrontArchive
 from sweeper.records import Objective, TrialStatus
 from sweeper.spec.constraints import Constraint
 from sweeper.spec.fields.ranges import Choices, Range, Scalar

@@ -14,8 +14,8 @@ from dashboards.figures._common import FigureInfo, Rows, epsilon_axis, header, l
 from dashboards.figures._compared import colors, compared
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show
-from sweeper.attainment import Surface, attainment
 from sweeper.comparison import Comparison
+from sweeper.pareto.attainment import Surface, attainment
 from sweeper.records import Objective, Point
 
 _OPACITY = 0.18

@@ -15,7 +15,7 @@ from dashboards.data import SweepData, evenly
 from dashboards.figures._common import MANY, FigureInfo, Rows, header, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
-from sweeper.pareto import hypervolume_curve
+from sweeper.pareto.dominance import hypervolume_curve
 from sweeper.records import Point
 
 DRAWN_STEPS = 400

@@ -21,7 +21,7 @@ from dashboards.data import SweepData, read
 from sweeper.errors import RecordError, SweeperError
 from sweeper.follow import Follower
 from sweeper.front import Front, FrontTrial, read_front, up_to_date
-from sweeper.pareto import front_mask, hypervolume
+from sweeper.pareto.dominance import front_mask, hypervolume
 from sweeper.records import Trial, TrialStatus
 from sweeper.rows import read_object
 from sweeper.store import SweepFolder

@@ -6,7 +6,7 @@ from scipy import stats
 
 from sweeper.comparison import ONE_RUN, ComparisonError, compare
 from sweeper.front import build_front
-from sweeper.pareto import Box, hypervolume
+from sweeper.pareto.dominance import Box, hypervolume
 from sweeper.records import Objective
 
 

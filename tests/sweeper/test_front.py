@@ -9,7 +9,7 @@ import pytest
 from sweeper.errors import RecordError
 from sweeper.front import build_front, read_front
 from sweeper.ledger import Ledger
-from sweeper.pareto import hypervolume
+from sweeper.pareto.dominance import hypervolume
 from sweeper.pricing import Answer
 from sweeper.records import Trial, TrialStatus
 from sweeper.store import HIDDEN

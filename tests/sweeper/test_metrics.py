@@ -17,7 +17,7 @@ from sweeper.claims import Claim
 from sweeper.errors import RefutedError, SpecError
 from sweeper.metrics import MEMBERSHIP_ROWS, TrialMetrics, check_metrics, some_rows
 from sweeper.mlflow_names import metric_names
-from sweeper.pareto import FrontArchive
+from sweeper.pareto.dominance import FrontArchive
 from sweeper.preview import check_plans, preview
 from sweeper.records import MEMBERSHIP, Direction, Objective, Point
 from sweeper.spec.spec import Spec, objectives

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeper.pareto import costs
+from sweeper.pareto.dominance import costs
 from sweeper.records import Objective, Point
 from sweeper.rungs import DominanceRung, Frontier, Margins, crowding
 

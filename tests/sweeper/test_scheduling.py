@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeper.pareto import costs, dominates
+from sweeper.pareto.dominance import costs, dominates
 from sweeper.records import Objective, Point
 from sweeper.scheduling import Order, RungScheduler, make_scheduler
 from sweeper.spec.search import SearchSettings

@@ -23,8 +23,8 @@ from dashboards.figures import (
 )
 from dashboards.figures._common import WATERMARK, epsilon_axis, log_ticks
 from dashboards.text import MISSING
-from sweeper import pareto
-from sweeper.pareto import hypervolume as measure
+from sweeper.pareto.dominance import dominance
+from sweeper.pareto.dominance import hypervolume as measure
 from sweeper.records import Point
 
 
@@ -146,7 +146,7 @@ def test_of_many_trials_the_hypervolume_is_measured_so_often_and_no_oftener(smal
     values = [{"epsilon": 1.0, "accuracy": i / (2 * count)} for i in range(count)]
     data = small([Point(trial=f"t{i:04d}", epoch=1, values=v) for i, v in enumerate(values)])
     measured = []
-    monkeypatch.setattr(pareto, "volume", lambda rows: measured.append(len(rows)) or float(len(measured)))
+    monkeypatch.setattr(dominance, "volume", lambda rows: measured.append(len(rows)) or float(len(measured)))
     info = hypervolume.info(data)
     assert len(measured) == hypervolume.DRAWN_STEPS  # every step brought a better point
     assert max(measured) == 1  # and was measured on the front alone

@@ -12,7 +12,7 @@ from math import isfinite, nan
 
 import numpy as np
 
-from sweeper.pareto import attained, costs
+from sweeper.pareto.dominance import attained, costs
 from sweeper.records import Direction, Objective, Point
 
 EPSILON = Objective.named("epsilon")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeper.knee import knee
-from sweeper.pareto import Box, front_mask
+from sweeper.pareto.dominance import Box, front_mask
+from sweeper.pareto.knee import knee
 from sweeper.records import Objective, Point
 
 NAMES = ("accuracy", "certified@1", "certified@2", "certified@3", "certified@4")

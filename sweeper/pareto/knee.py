@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sweeper.pareto import Box, Floats, costs, nondominated
+from sweeper.pareto.dominance import Box, Floats, costs, nondominated
 from sweeper.records import Objective, Point
 
 _FLAT = 1e-9  # less bulge than this, in units of the scaled front, is rounding

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeper.pareto import (
+from sweeper.pareto.dominance import (
     EPSILON_CEILING,
     EPSILON_FLOOR,
     Box,

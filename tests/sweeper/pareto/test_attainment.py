@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeper.attainment import attainment
-from sweeper.pareto import attained
+from sweeper.pareto.attainment import attainment
+from sweeper.pareto.dominance import attained
 from sweeper.records import Objective, Point
 
 ACCURACY = Objective.named("accuracy")

@@ -1,0 +1,1 @@
+"""Pareto dominance, hypervolumes, attainment surfaces and knees."""
