@@ -31,7 +31,7 @@ from sweeper.front import build_front
 from sweeper.overview import sweep_view, sweeps_table
 from sweeper.pricing import Answer
 from sweeper.records import Objective, Point, Trial, TrialStatus
-from sweeper.store import SweepFolder, list_sweeps
+from sweeper.store.sweep_folder import SweepFolder, list_sweeps
 from sweeper.sweep import load
 
 OBJECTIVES = tuple(map(Objective.named, ("epsilon", "accuracy", "certified@0.25")))

@@ -25,7 +25,7 @@ from dashboards.pictures import find_browser
 from sweeper.records import Point
 from sweeper.service.app import create_app
 from sweeper.service.settings import Limits, ServiceSettings
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 
 NAME = "imagined-20260101-120000"
 FRONT = "document.querySelector('#figure-front .js-plotly-plot')"

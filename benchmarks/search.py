@@ -34,7 +34,7 @@ from sweeper.runner import run
 from sweeper.scheduling import make_scheduler
 from sweeper.search import Search
 from sweeper.spec.search import Sampler, Scheduler, SearchSettings
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.sweep_run import Options
 
 AXES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@0.25"))

@@ -26,7 +26,7 @@ import uvloop
 from large_store import write
 
 from sweeper.service.tokens import Role, make_token
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 
 NAME = "large-20250101-000000"
 ASKED = {"status": f"/api/v1/sweeps/{NAME}", "front": f"/api/v1/sweeps/{NAME}/front"}

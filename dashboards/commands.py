@@ -9,7 +9,7 @@ from pathlib import Path
 from dashboards.data import read
 from dashboards.export import export_comparison, export_front
 from sweeper.comparison import Comparison
-from sweeper.rows import replace_file
+from sweeper.store.jsonl import replace_file
 
 
 def export(folder: Path, path: Path, figure: str | None = None) -> Path:

@@ -14,7 +14,7 @@ from sweeper.front import Front, FrontTrial, read_front
 from sweeper.records import Direction, Objective, Point, TrialStatus
 from sweeper.spec.fields.nested import flatten
 from sweeper.spec.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 
 T = TypeVar("T")
 _ENDED = {status.value for status in TrialStatus} - {TrialStatus.RUNNING.value}

@@ -26,7 +26,7 @@ from dashboards.report import build_page, build_report
 from sweeper.comparison import Comparison
 from sweeper.errors import ExportError, UnknownFigureError
 from sweeper.front import csv_text
-from sweeper.rows import to_text
+from sweeper.store.jsonl import to_text
 
 D = TypeVar("D")
 

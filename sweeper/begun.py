@@ -10,13 +10,13 @@ from clipless.datasets import Dataset
 from sweeper.claims import Claim, Steering
 from sweeper.errors import RecordError
 from sweeper.front import read_front
-from sweeper.inputs import DATA_NAME, describe, read_input
-from sweeper.rows import plain, to_text
 from sweeper.score_noise import ScoreNoise
 from sweeper.spec.objectives import reads_training_rows
 from sweeper.spec.search import Scheduler
 from sweeper.spec.spec import Spec
-from sweeper.store import SweepFolder
+from sweeper.store.input_format import DATA_NAME, describe, read_input
+from sweeper.store.jsonl import plain, to_text
+from sweeper.store.sweep_folder import SweepFolder
 
 FACTS = ("data", "population", "unit", "evaluation", "radius_unit", "public")
 _CLAIM = TypeAdapter(Claim)

@@ -19,10 +19,10 @@ from sweeper.preview import can_be_planned
 from sweeper.pricing import whole_event
 from sweeper.recorder import Recorder
 from sweeper.records import Point, TrialStatus
-from sweeper.requests import Requests
 from sweeper.selection import Ending, IndependentProposer, PrivateSelection
 from sweeper.spec.spec import Spec
-from sweeper.store import SweepFolder
+from sweeper.store.requests import Requests
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking import Tracker
 from sweeper.trainable import CliplessTrial
 

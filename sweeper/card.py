@@ -16,7 +16,7 @@ from sweeper.errors import RecordError
 from sweeper.paid_scores import planned_scores
 from sweeper.pricing import Answer, steps_by, whole_event
 from sweeper.records import Point, Trial, TrialStatus
-from sweeper.rows import replace_file, to_text
+from sweeper.store.jsonl import replace_file, to_text
 
 if TYPE_CHECKING:
     from sweeper.ledger import Entry

@@ -146,7 +146,7 @@ def check(
 def list_(out: Out = Path("sweeps-out")) -> None:
     """List the sweeps in a folder."""
     from sweeper.overview import sweeps_table
-    from sweeper.store import hidden_sweeps, list_sweeps
+    from sweeper.store.sweep_folder import hidden_sweeps, list_sweeps
 
     if hidden_sweeps(out):
         from sweeper.private_run import recover_all
@@ -217,7 +217,7 @@ def replay(
     tracking: Annotated[str | None, typer.Option(help="Another MLflow tracking URI than the sweep's.")] = None,
 ) -> None:
     """Deliver the tracking rows that wait because the store was out of reach."""
-    from sweeper.store import check_may_be_seen
+    from sweeper.store.sweep_folder import check_may_be_seen
     from sweeper.tracking import SPOOL_NAME, replay_spool
 
     check_may_be_seen(sweep)
@@ -273,7 +273,7 @@ def data_ranges(
 ) -> None:
     """Write a ranges file for a table, to fill in from public knowledge."""
     from clipless.datasets import write_ranges_template
-    from sweeper.rows import replace_file
+    from sweeper.store.jsonl import replace_file
 
     text = write_ranges_template(file, target, from_data=from_data)
     if output is None:
@@ -323,8 +323,8 @@ def _drive(
     """Show a sweep while it runs, and say how it ended, here and to the webhook."""
     from sweeper.driver_failure import noting
     from sweeper.progress import Display, closing_summary
-    from sweeper.requests import selects_privately
     from sweeper.spec.addresses import check_url
+    from sweeper.store.requests import selects_privately
     from sweeper.webhook import announce, failure, summary
 
     if webhook is not None:

@@ -20,7 +20,7 @@ def stop(
     trial: Annotated[str | None, typer.Argument(help="Only this trial, after its epoch.", show_default=False)] = None,
 ) -> None:
     """Stop a running sweep, or one of its trials."""
-    from sweeper.requests import ask_to_stop
+    from sweeper.store.requests import ask_to_stop
 
     ask_to_stop(sweep, trial)
     typer.echo(f"asked to stop: {trial or sweep}")
@@ -34,7 +34,7 @@ def enqueue(
     ],
 ) -> None:
     """Try a configuration next; hyperparameters left out are sampled."""
-    from sweeper.requests import enqueue as enqueue_
+    from sweeper.store.requests import enqueue as enqueue_
 
     chosen = enqueue_(sweep, dict(map(_setting, values)))
     typer.echo("comes next: " + ", ".join(f"{name}={value}" for name, value in chosen.items()))

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from clipless.diagnostics import Diagnostics, InputNorms
 from clipless.plans.method import Method
 from sweeper.errors import RecordError
-from sweeper.rows import read_object, replace_file, to_text
+from sweeper.store.jsonl import read_object, replace_file, to_text
 
 SCHEMA_VERSION = 1
 

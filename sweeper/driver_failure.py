@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweeper.errors import RecordError, one_line, public_sentence
-from sweeper.rows import read_object, replace_file, to_text
-from sweeper.store import SweepFolder
+from sweeper.store.jsonl import read_object, replace_file, to_text
+from sweeper.store.sweep_folder import SweepFolder
 
 NAME = "failure.json"
 

@@ -21,9 +21,9 @@ from sweeper.pareto.dominance import Box, box_from_json, front_mask, hypervolume
 from sweeper.pareto.knee import knee
 from sweeper.pricing import Answer
 from sweeper.records import Objective, Point, Trial
-from sweeper.rows import read_object, replace_file, to_lines
 from sweeper.spec.fields.nested import flatten
-from sweeper.store import check_may_be_seen, point_to_json
+from sweeper.store.jsonl import read_object, replace_file, to_lines
+from sweeper.store.sweep_folder import check_may_be_seen, point_to_json
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from sweeper.recorder import Recorder
 from sweeper.score_noise import ScoreNoise
 from sweeper.spec.objectives import own_objectives
 from sweeper.spec.spec import Spec
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 
 
 def score_front(

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeper.driving import NAME as DRIVER_NAME
-from sweeper.driving import is_driven
 from sweeper.errors import RecordError, SweeperError
 from sweeper.front import Front, read_front
 from sweeper.records import TrialStatus
-from sweeper.rows import read_object, replace_file, to_text
-from sweeper.store import SweepFolder, list_sweeps
+from sweeper.store.jsonl import read_object, replace_file, to_text
+from sweeper.store.lock import NAME as DRIVER_NAME
+from sweeper.store.lock import is_driven
+from sweeper.store.sweep_folder import SweepFolder, list_sweeps
 from sweeper.tracked import delete_runs, destination_of
 
 SPENT_NAME = "spent"

@@ -30,8 +30,8 @@ from sweeper.errors import RecordError
 from sweeper.paid_scores import PaidScores
 from sweeper.prices import answers, composed
 from sweeper.pricing import Answer
-from sweeper.rows import RowFile
 from sweeper.selection import Terms
+from sweeper.store.jsonl import RowFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

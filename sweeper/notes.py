@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sweeper.errors import RecordError, SweeperError
-from sweeper.rows import RowFile, append_alone
-from sweeper.store import SweepFolder
+from sweeper.store.jsonl import RowFile, append_alone
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracked import NOTE_TAG, destination_of, set_tags
 
 NOTES_NAME = "notes.jsonl"

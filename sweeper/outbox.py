@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import one_line
-from sweeper.rows import RowFile
+from sweeper.store.jsonl import RowFile
 
 FLUSH_SECONDS = 3.0  # between two deliveries: the store takes many rows at hardly more than the cost of one
 FIRST_PAUSE_SECONDS = 2.0

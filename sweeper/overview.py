@@ -14,7 +14,7 @@ from sweeper.front import Front, FrontTrial
 from sweeper.notes import read_notes
 from sweeper.progress import spread
 from sweeper.records import TrialStatus
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.sweep import Sweep
 
 SHOWN_POINTS = 20

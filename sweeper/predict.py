@@ -18,8 +18,8 @@ import clipless
 from clipless.certificates.certify import certified_radii, decisions, float64_logits
 from clipless.datasets import InputFormat, NewRows
 from sweeper.errors import RecordError
-from sweeper.inputs import read_input
-from sweeper.rows import read_object
+from sweeper.store.input_format import read_input
+from sweeper.store.jsonl import read_object
 from sweeper.sweep import load
 
 if TYPE_CHECKING:

@@ -29,7 +29,6 @@ from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.begun import recorded_claim
 from sweeper.candidates import Candidates, IndependentProposals, Train, Untracked
 from sweeper.claims import Claim
-from sweeper.driving import driving, is_driven, was_driven_here
 from sweeper.engine import Outcome
 from sweeper.errors import RecordError, one_line, public_line
 from sweeper.front import build_front
@@ -38,10 +37,11 @@ from sweeper.pareto.dominance import FrontArchive
 from sweeper.preview import first_plan, priced_terms
 from sweeper.recorder import Recorder
 from sweeper.records import Point, Trial, TrialStatus
-from sweeper.rows import replace_file
 from sweeper.selection import PrivateSelection, Terms
 from sweeper.spec.spec import Spec
-from sweeper.store import HIDDEN, SELECTING, SweepFolder, hidden_sweeps
+from sweeper.store.jsonl import replace_file
+from sweeper.store.lock import driving, is_driven, was_driven_here
+from sweeper.store.sweep_folder import HIDDEN, SELECTING, SweepFolder, hidden_sweeps
 
 DECIDED = "decided"  # the mark of a folder whose winner is written
 WINNER = "winner"  # where, until it moves out

@@ -28,7 +28,7 @@ from sweeper.scheduling import make_scheduler
 from sweeper.search import Proposals
 from sweeper.space import resolve
 from sweeper.spec.spec import Spec
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking import Tracker
 
 FRONT_SECONDS = 5.0  # between two rewritings of front.json while trials run, at least;

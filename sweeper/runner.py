@@ -15,7 +15,6 @@ from sweeper.begun import claim_as_begun, claimed
 from sweeper.claims import Claim
 from sweeper.cluster import cluster
 from sweeper.desk import Desk
-from sweeper.driving import driving
 from sweeper.engine import Outcome
 from sweeper.errors import RecordError, SweeperError
 from sweeper.interruption import Interruption
@@ -23,10 +22,11 @@ from sweeper.preview import check_plans, lack_of_gpus
 from sweeper.private_run import even_times, hide, outcome_of, recover, recover_all, select
 from sweeper.progress import Progress
 from sweeper.records import TrialStatus
-from sweeper.requests import selects_privately
 from sweeper.spec.spec import Spec
 from sweeper.starting import InterruptedStartError
-from sweeper.store import SweepFolder, is_secret
+from sweeper.store.lock import driving
+from sweeper.store.requests import selects_privately
+from sweeper.store.sweep_folder import SweepFolder, is_secret
 from sweeper.sweep import Sweep
 from sweeper.sweep_run import INTERRUPTED, Ended, Options, SweepRun, described, size_of, threads_of, trained
 from sweeper.trainable import CliplessTrial

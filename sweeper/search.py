@@ -24,11 +24,11 @@ from optuna.trial import TrialState, create_trial
 from sweeper.observation import Observation
 from sweeper.pareto.dominance import Box, FrontArchive, costs, exclusive
 from sweeper.records import Objective, Point
-from sweeper.rows import RowFile
 from sweeper.space import quiet_optuna
 from sweeper.spec.constraints import Constraint
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import plugins
+from sweeper.store.jsonl import RowFile
 
 Space = Callable[[optuna.Trial], Mapping[str, Any]]
 

@@ -12,8 +12,8 @@ from sweeper.errors import RecordError, SweeperError
 from sweeper.front import Front, read_front
 from sweeper.pick import pick
 from sweeper.records import Point, Trial
-from sweeper.rows import replace_file, to_text
-from sweeper.store import SweepFolder
+from sweeper.store.jsonl import replace_file, to_text
+from sweeper.store.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
     from clipless import Network
@@ -57,7 +57,7 @@ class Picked:
         """
         if not self.model_path.is_file():
             raise RecordError(f"Expected the model of the point in {self.model_path}, found none; restore the file")
-        from sweeper.inputs import DATA_NAME, write_input
+        from sweeper.store.input_format import DATA_NAME, write_input
 
         trouble, form = None, None
         try:
@@ -105,7 +105,7 @@ class Sweep:
         Raises:
             SweeperError: the sweep does not say, and the data of its spec cannot be found.
         """
-        from sweeper.inputs import input_of_sweep
+        from sweeper.store.input_format import input_of_sweep
 
         return input_of_sweep(self.directory, self.info(), data_dir)
 

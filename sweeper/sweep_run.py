@@ -20,21 +20,21 @@ from sweeper.errors import RecordError, SweeperError, one_line, public_line
 from sweeper.exporters import exporter
 from sweeper.front import Front
 from sweeper.front_scores import score_front
-from sweeper.inputs import DATA_NAME, describe, write_input
 from sweeper.interruption import Interruption
 from sweeper.mlflow_names import version_tags
 from sweeper.outbox import Left
 from sweeper.progress import Progress, Running
 from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus
-from sweeper.requests import Requests
-from sweeper.rows import replace_file
 from sweeper.search import Search
 from sweeper.spec.spec import Spec
 from sweeper.spec.yaml_file import parse_mapping
 from sweeper.starting import InterruptedStartError
 from sweeper.storage import Storage, fetching, of_sweep
-from sweeper.store import SweepFolder
+from sweeper.store.input_format import DATA_NAME, describe, write_input
+from sweeper.store.jsonl import replace_file
+from sweeper.store.requests import Requests
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.sweep import Sweep
 from sweeper.tracking import Tracker, how_to_look
 from sweeper.trainable import CliplessTrial, place

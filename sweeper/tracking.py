@@ -20,7 +20,7 @@ from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.mlflow_names import MAX_TAG_LENGTH, RUN_STATUS, clean, flatten
 from sweeper.outbox import Left, Outbox, Rows
 from sweeper.records import TrialStatus
-from sweeper.rows import RowFile
+from sweeper.store.jsonl import RowFile
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

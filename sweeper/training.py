@@ -36,7 +36,7 @@ from sweeper.records import Objective, Point
 from sweeper.score_noise import ScoreNoise
 from sweeper.spec.objectives import own_objectives, radii
 from sweeper.spec.trial_config import TrialConfig
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 
 _ROOM = Room()  # of this process: what one trial has found out, those like it need not
 

@@ -23,7 +23,7 @@ from sweeper.spec.fields.ranges import Choices, Range, Scalar
 from sweeper.spec.objectives import same
 from sweeper.spec.parameters import Slot
 from sweeper.spec.search import MLFLOW
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracked import TrackedTrial, tracked_trials
 
 # What a trial may be run with differently and still have the same outcome.

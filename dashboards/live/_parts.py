@@ -19,7 +19,7 @@ from sweeper.card import Card, charged_to, make_card
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.pick import meeting, pick
 from sweeper.records import Point
-from sweeper.rows import to_text
+from sweeper.store.jsonl import to_text
 
 API = "/api/v1/sweeps"
 FILES = {"card.md": "Card", "card.json": "Card as JSON", "config.json": "Configuration"}

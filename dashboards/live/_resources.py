@@ -38,7 +38,7 @@ from dashboards.live._view import View
 from sweeper.comparison import Comparison, ComparisonError, compare
 from sweeper.errors import PickError, UnknownSweepError
 from sweeper.pick import meeting
-from sweeper.rows import plain
+from sweeper.store.jsonl import plain
 
 KINDS = ("figure", "part", "marks", "file")
 KEPT_COMPARISONS = 8

@@ -19,12 +19,12 @@ from typing import Any, Protocol, TypeVar, cast
 
 from dashboards.data import SweepData, read
 from sweeper.errors import RecordError, SweeperError
-from sweeper.follow import Follower
 from sweeper.front import Front, FrontTrial, read_front, up_to_date
 from sweeper.pareto.dominance import front_mask, hypervolume
 from sweeper.records import Trial, TrialStatus
-from sweeper.rows import read_object
-from sweeper.store import SweepFolder
+from sweeper.store.jsonl import read_object
+from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.tail import Follower
 
 T = TypeVar("T")
 PAUSE_SECONDS = 1.0  # between two looks at one sweep, at least;

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sweeper.service.catalog import SHOWN_FILES, Catalog, version_of
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 
 Run = Callable[..., Awaitable[Any]]
 KEPT_BYTES = 128 * 2**20

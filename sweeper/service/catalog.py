@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from sweeper.errors import UnknownSweepError
-from sweeper.store import SweepFolder, is_secret
+from sweeper.store.sweep_folder import SweepFolder, is_secret
 
 T = TypeVar("T")
 

@@ -19,10 +19,10 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from sweeper.errors import RefusalError, SweeperError
-from sweeper.follow import RowTail
-from sweeper.rows import to_text
 from sweeper.service.states import State
 from sweeper.service.views import has_ended
+from sweeper.store.jsonl import to_text
+from sweeper.store.tail import RowTail
 
 LOOK_SECONDS = 1.0
 PING_SECONDS = 15.0

@@ -11,7 +11,7 @@ from sweeper.errors import RefusalError, UnknownSweepError
 from sweeper.exporters import exporter
 from sweeper.service.answers import Answer
 from sweeper.service.views import NO_FRONT
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sweeper.errors import SweeperError
-from sweeper.store import OWNER_ALONE
+from sweeper.store.sweep_folder import OWNER_ALONE
 
 LOG_NAME = "driver.log"  # in the sweep's folder: what its driver said, to the owner of the data alone
 PREVIOUS_LOG_NAME = "driver.previous.log"  # and the one before

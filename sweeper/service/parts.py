@@ -20,7 +20,7 @@ from sweeper.service.settings import ServiceSettings
 from sweeper.service.states import State
 from sweeper.service.supervisor import Standing, Supervisor
 from sweeper.service.tokens import Tokens
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 
 JSON = "application/json"
 LOOK_SECONDS = 0.5

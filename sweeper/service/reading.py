@@ -9,7 +9,6 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response
 
 from sweeper.errors import PickError, UnknownSweepError
-from sweeper.rows import to_text
 from sweeper.service import exports, views
 from sweeper.service.access import holder_of
 from sweeper.service.answers import Answer
@@ -17,7 +16,8 @@ from sweeper.service.catalog import by_age
 from sweeper.service.downloads import Download
 from sweeper.service.events import EventStream, Feeds, Position
 from sweeper.service.parts import JSON, Parts, SweepId
-from sweeper.store import SweepFolder
+from sweeper.store.jsonl import to_text
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.sweep import Picked, Sweep
 
 MaxEpsilon = Annotated[float | None, Query(description="Largest epsilon to accept.")]

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from sweeper import driver_failure
-from sweeper.driving import is_driven
 from sweeper.errors import RecordError
 from sweeper.service import submissions
 from sweeper.service.launcher import Launcher
 from sweeper.service.states import Facts
 from sweeper.service.submissions import Submission, Wish
-from sweeper.store import SweepFolder
+from sweeper.store.lock import is_driven
+from sweeper.store.sweep_folder import SweepFolder
 
 
 def facts_of(folder: Path, submission: Submission | None, launcher: Launcher) -> Facts:

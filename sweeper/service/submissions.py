@@ -16,9 +16,9 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sweeper.errors import RecordError
-from sweeper.requests import NAME as REQUESTS_NAME
-from sweeper.rows import RowFile, read_object, replace_file, to_text
-from sweeper.store import SweepFolder
+from sweeper.store.jsonl import RowFile, read_object, replace_file, to_text
+from sweeper.store.requests import NAME as REQUESTS_NAME
+from sweeper.store.sweep_folder import SweepFolder
 
 NAME = "submission.json"
 MAKING = ".submitting-"  # how the names of folders begin that are not whole yet

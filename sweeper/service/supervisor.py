@@ -16,7 +16,6 @@ from pathlib import Path
 
 from sweeper import driver_failure
 from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweepError
-from sweeper.requests import ask_to_stop, selects_privately
 from sweeper.service import submissions
 from sweeper.service.catalog import Catalog
 from sweeper.service.delays import Delays
@@ -27,7 +26,8 @@ from sweeper.service.settings import ServiceSettings
 from sweeper.service.states import Facts, State, settled, state_of
 from sweeper.service.submissions import Submission, Wish
 from sweeper.spec.spec import Spec
-from sweeper.store import SweepFolder
+from sweeper.store.requests import ask_to_stop, selects_privately
+from sweeper.store.sweep_folder import SweepFolder
 
 LOCK_NAME = ".service.lock"
 NO_DATA = ".no-data"  # an empty folder: drivers that are given one fetch nothing

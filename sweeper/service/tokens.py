@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweeper.errors import RecordError, SweeperError
-from sweeper.rows import read_object, replace_file, to_text
+from sweeper.store.jsonl import read_object, replace_file, to_text
 
 PREFIX = "sweeper_"
 MAX_LENGTH = 200

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError, UnknownSweepError
-from sweeper.follow import Follower
 from sweeper.front import SCHEMA_VERSION, csv_text, newer_prices, read_front
 from sweeper.records import TrialStatus
-from sweeper.rows import read_object
 from sweeper.service.problems import Redactor
 from sweeper.service.supervisor import Standing
-from sweeper.store import SweepFolder, point_to_json
+from sweeper.store.jsonl import read_object
+from sweeper.store.sweep_folder import SweepFolder, point_to_json
+from sweeper.store.tail import Follower
 
 KEPT_FOLLOWERS = 16
 NO_FRONT = "Expected a sweep that has a front, but this one has none yet; let a trial finish its first epoch"

@@ -14,11 +14,11 @@ from sweeper.begun import claim_as_begun, claimed, recorded_claim
 from sweeper.claims import STEERED, Steering
 from sweeper.errors import RecordError
 from sweeper.front import build_front
-from sweeper.inputs import DATA_NAME, describe, write_input
 from sweeper.records import TrialStatus
 from sweeper.runner import resume_sweep
 from sweeper.spec.spec import Spec
-from sweeper.store import SweepFolder
+from sweeper.store.input_format import DATA_NAME, describe, write_input
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.sweep_run import Options, described
 
 RANGES = {

@@ -8,7 +8,7 @@ import yaml
 from sweeper import driver_failure
 from sweeper.cli import main
 from sweeper.errors import FOR_THE_OWNER, SpecError
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 
 CELL = "Name-042450"
 RANGES = """\

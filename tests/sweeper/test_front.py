@@ -12,7 +12,7 @@ from sweeper.ledger import Ledger
 from sweeper.pareto.dominance import hypervolume
 from sweeper.pricing import Answer
 from sweeper.records import Trial, TrialStatus
-from sweeper.store import HIDDEN
+from sweeper.store.sweep_folder import HIDDEN
 
 LEDGER = {q: Answer(epsilon=9.5, delta=1e-4, events=2, statement=f"{q}.") for q in ("winner", "front", "everything")}
 

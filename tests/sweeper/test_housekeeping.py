@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from sweeper import housekeeping
 from sweeper.cli import main
-from sweeper.driving import driving
 from sweeper.errors import RecordError, SweeperError
 from sweeper.front import read_front
 from sweeper.housekeeping import SPENT_NAME, check_not_running, delete_sweep, garbage, remove
 from sweeper.ledger import Ledger
 from sweeper.records import TrialStatus
-from sweeper.store import SweepFolder
+from sweeper.store.lock import driving
+from sweeper.store.sweep_folder import SweepFolder
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def path(tmp_path):
 
 def test_an_entry_is_on_the_disk_before_open_returns(path, event, monkeypatch):
     synced = []
-    monkeypatch.setattr("sweeper.rows.os.fsync", lambda _: synced.append(path.read_text()))
+    monkeypatch.setattr("sweeper.store.jsonl.os.fsync", lambda _: synced.append(path.read_text()))
     assert Ledger(path).open("t1", event) == 1
     assert json.loads(synced[0]) == {"record": "open", "trial": "t1", "attempt": 1, "event": event.to_json()}
 
@@ -37,7 +37,7 @@ def test_no_entry_no_training(path, event, monkeypatch):
     ledger = Ledger(path)
     with monkeypatch.context() as patch:
         patch.setattr(
-            "sweeper.rows.os.pwrite", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left"))
+            "sweeper.store.jsonl.os.pwrite", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left"))
         )
         with pytest.raises(RecordError, match=r"Cannot write .*ledger\.jsonl: No space left"):
             ledger.open("t1", event)
@@ -288,7 +288,7 @@ def scores_of(ledger):
 
 def test_scores_are_on_the_disk_with_their_training(path, event, monkeypatch):
     synced = []
-    monkeypatch.setattr("sweeper.rows.os.fsync", lambda _: synced.append(json.loads(path.read_text())))
+    monkeypatch.setattr("sweeper.store.jsonl.os.fsync", lambda _: synced.append(json.loads(path.read_text())))
     Ledger(path).open("t1", event, scores=paid(10))
     assert synced[0]["scores"] == paid(10).to_json()
 
@@ -380,7 +380,9 @@ def test_each_test_score_is_entered_before_it_is_drawn_and_charged_each_time(pat
     expected = rdp_epsilon(scores_event(0.7, 2, event.relation), DELTA)
     assert ledger.answers(DELTA)["winner"].epsilon == Ledger(path).answers(DELTA)["winner"].epsilon == expected
     assert expected > rdp_epsilon(event, DELTA)
-    monkeypatch.setattr("sweeper.rows.os.pwrite", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    monkeypatch.setattr(
+        "sweeper.store.jsonl.os.pwrite", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
+    )
     with pytest.raises(RecordError, match="Cannot write"):
         ledger.enter_test("t", 4, paid(1, 0.7))
 
@@ -446,7 +448,7 @@ def marked(path, event, **more):
 
 def test_the_mark_is_on_the_disk_before_draw_returns(path, event, monkeypatch):
     ledger, synced = marked(path, event), []
-    monkeypatch.setattr("sweeper.rows.os.fsync", lambda _: synced.append(path.read_text().splitlines()[-1]))
+    monkeypatch.setattr("sweeper.store.jsonl.os.fsync", lambda _: synced.append(path.read_text().splitlines()[-1]))
     ledger.draw("t")
     ledger.draw("t")
     assert [json.loads(row) for row in synced] == [{"record": "draw", "trial": "t", "attempt": 1}]

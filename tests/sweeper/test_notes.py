@@ -10,7 +10,7 @@ from sweeper import notes
 from sweeper.errors import RecordError, SweeperError
 from sweeper.notes import NOTES_NAME, Notes, add_note, add_tag, read_notes
 from sweeper.records import Trial
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 
 
 @pytest.fixture

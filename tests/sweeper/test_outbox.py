@@ -6,7 +6,7 @@ import pytest
 from sweeper import outbox
 from sweeper.errors import RecordError
 from sweeper.outbox import Left, Outbox, stored_rows
-from sweeper.rows import RowFile
+from sweeper.store.jsonl import RowFile
 
 PATIENCE_SECONDS = 300.0  # ends a test that hangs; no test takes so long
 HEADER = {"op": "sweep", "name": "digits"}

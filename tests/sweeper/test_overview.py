@@ -12,7 +12,7 @@ from sweeper.ledger import Ledger
 from sweeper.overview import SHOWN_POINTS, SHOWN_REASONS, comparison_view, sweep_view, sweeps_table
 from sweeper.pricing import Answer
 from sweeper.records import TrialStatus
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.sweep import Sweep
 
 

@@ -14,9 +14,9 @@ from clipless.errors import CliplessError, DataError
 from sweeper import predict
 from sweeper.cli import main
 from sweeper.errors import PickError, RecordError, SweeperError
-from sweeper.inputs import DATA_NAME, describe, input_of_sweep, read_input, write_input
 from sweeper.predict import Predictor, load_predictor, write_predictions
 from sweeper.spec.spec import Spec
+from sweeper.store.input_format import DATA_NAME, describe, input_of_sweep, read_input, write_input
 from sweeper.sweep import load
 
 

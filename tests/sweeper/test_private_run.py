@@ -26,7 +26,6 @@ from sweeper.building import build_loss, build_model
 from sweeper.candidates import Candidate
 from sweeper.claims import Claim
 from sweeper.cli import main
-from sweeper.driving import driving
 from sweeper.engine import Outcome
 from sweeper.errors import FOR_THE_OWNER, RecordError, SweeperError, UnknownSweepError
 from sweeper.front import read_front
@@ -36,13 +35,14 @@ from sweeper.preview import first_plan
 from sweeper.pricing import price
 from sweeper.private_run import hide, outcome_of, recover, recover_all, select
 from sweeper.records import TrialStatus
-from sweeper.requests import ask_to_stop, enqueue
 from sweeper.runner import resume_sweep, run_sweep
 from sweeper.score_noise import ScoreNoise
 from sweeper.service.catalog import Catalog
 from sweeper.space import resolve
 from sweeper.spec.spec import Spec
-from sweeper.store import HIDDEN, SELECTING, SweepFolder, hidden_sweeps, list_sweeps
+from sweeper.store.lock import driving
+from sweeper.store.requests import ask_to_stop, enqueue
+from sweeper.store.sweep_folder import HIDDEN, SELECTING, SweepFolder, hidden_sweeps, list_sweeps
 from sweeper.sweep import Sweep
 from sweeper.sweep_run import Options
 from sweeper.trainable import CliplessTrial

@@ -32,7 +32,7 @@ from sweeper.search import Search
 from sweeper.space import resolve
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.sweep_run import Options
 from sweeper.training import TrialRun
 

@@ -8,7 +8,6 @@ import pytest
 
 from clipless.privacy.events import PoissonGaussian
 from sweeper import recorder as module
-from sweeper import rows
 from sweeper.desk import Desk
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
 from sweeper.front import read_front
@@ -19,7 +18,7 @@ from sweeper.records import Point, TrialStatus
 from sweeper.search import Search
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder, jsonl
 
 RDP = [1.0, 2.0, 3.0]
 PLD = [0.9, 1.8, 2.7]
@@ -123,7 +122,7 @@ def test_a_trial_whose_plan_cannot_be_written_down_never_trains(kept, plan_row, 
 
     desk = Desk(kept.recorder.hooks)
     desk.start("t0001", {"trial": "t0001", "proposal": {}})
-    monkeypatch.setattr(rows, "_write_at", full)
+    monkeypatch.setattr(jsonl, "_write_at", full)
     assert desk.receive("t0001", plan_row) is False
     monkeypatch.undo()
     desk.end("t0001", TrialStatus.COMPLETED)

@@ -16,11 +16,11 @@ from clipless.datasets import Categorical, InputFormat, Numeric, Ranges
 from sweeper.card import Card
 from sweeper.errors import SweeperError
 from sweeper.housekeeping import delete_sweep
-from sweeper.inputs import write_input
 from sweeper.notes import add_note, add_tag
 from sweeper.predict import load_predictor
 from sweeper.registry import ARTIFACT, _signature, register, served_model, tags_of
-from sweeper.store import SweepFolder
+from sweeper.store.input_format import write_input
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.sweep import load
 from sweeper.tracked import delete_runs, destination_of, find_runs, set_tags, tracked_trials
 from sweeper.tracking import STORE_NAME

@@ -23,9 +23,8 @@ import yaml
 
 import clipless
 from clipless.privacy.accounting.claim import claim
-from sweeper import engine, rows, sweep_run
+from sweeper import engine, sweep_run
 from sweeper.cli import main
-from sweeper.driving import driving, is_driven
 from sweeper.engine import Outcome
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.front import read_front
@@ -38,7 +37,8 @@ from sweeper.search import Search
 from sweeper.space import suggest
 from sweeper.spec.spec import Spec
 from sweeper.starting import InterruptedStartError
-from sweeper.store import SweepFolder
+from sweeper.store.lock import driving, is_driven
+from sweeper.store.sweep_folder import SweepFolder, jsonl
 from sweeper.sweep import Sweep
 from sweeper.sweep_run import Options
 
@@ -347,10 +347,10 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
     assert f"they wait in {spool}" in said.out
     assert {row["op"] for row in stored_rows(spool)} == {"run", "metrics", "tags", "end", "artifact"}
     assert not (folder / "mlflow.db").exists()
-    rows = len(stored_rows(spool))
+    jsonl = len(stored_rows(spool))
     with pytest.raises(SystemExit):
         main(["replay", str(folder), "--tracking", f"sqlite:///{folder / 'mlflow.db'}"])
-    assert capsys.readouterr().out == f"{rows} rows delivered\n"
+    assert capsys.readouterr().out == f"{jsonl} rows delivered\n"
     assert not spool.exists()
     with sqlite3.connect(folder / "mlflow.db") as store:
         statuses = store.execute("select status, count(*) from runs group by status").fetchall()
@@ -362,7 +362,7 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
 def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
     """The disk is full once both trials train; Ctrl-C comes when both trials are done."""
     full, asked = [False], []
-    real_write, real_replace = rows._write_at, Path.replace
+    real_write, real_replace = jsonl._write_at, Path.replace
 
     def write(handle, data, offset):
         if full[0]:
@@ -381,7 +381,7 @@ def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
             asked.append(True)
 
-    monkeypatch.setattr(rows, "_write_at", write)
+    monkeypatch.setattr(jsonl, "_write_at", write)
     monkeypatch.setattr(Path, "replace", replace)
     monkeypatch.setattr(sweep_run, "SHOW_SECONDS", 0.0)
     ended = run_sweep(small(training={"epochs": 20}), Options(out=tmp_path, show=show))
@@ -529,7 +529,7 @@ def test_a_look_at_the_lock_does_not_keep_a_driver_out(tmp_path, monkeypatch):
     handle = os.open(tmp_path / "driver.json", os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     looking = [handle]
-    monkeypatch.setattr("sweeper.driving.time", SimpleNamespace(sleep=lambda _: os.close(looking.pop())))
+    monkeypatch.setattr("sweeper.store.lock.time", SimpleNamespace(sleep=lambda _: os.close(looking.pop())))
     with driving(tmp_path):
         assert is_driven(tmp_path)
     assert not looking

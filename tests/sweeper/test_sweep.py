@@ -11,10 +11,10 @@ import pytest
 import clipless
 from sweeper.errors import PickError, RecordError
 from sweeper.front import read_front
-from sweeper.inputs import read_input
 from sweeper.ledger import Ledger
 from sweeper.predict import load_predictor
-from sweeper.store import SweepFolder
+from sweeper.store.input_format import read_input
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.sweep import Sweep, load
 
 

@@ -20,7 +20,7 @@ from sweeper.ledger import Ledger
 from sweeper.pricing import price
 from sweeper.records import Objective, Point, Trial
 from sweeper.spec.trial_config import TrialConfig
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.training import TrialRun
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))

@@ -19,7 +19,7 @@ from sweeper.space import resolve
 from sweeper.spec.constraints import parse_constraint
 from sweeper.spec.fields.nested import unflatten
 from sweeper.spec.spec import Spec
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracked import TrackedTrial
 from sweeper.warm_start import Observation, observations
 

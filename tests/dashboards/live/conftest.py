@@ -10,7 +10,7 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from dashboards.live._snapshots import Snapshots
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.service.catalog import Catalog
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 
 ENDED = "digits-20260101-120000"
 RUNNING = "grows-20260102-120000"

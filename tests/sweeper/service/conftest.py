@@ -11,7 +11,7 @@ from sweeper.records import Trial, TrialStatus
 from sweeper.service import app as app_module
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.tokens import Role, make_token
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 
 SPEC = """\
 name: tiny

@@ -20,7 +20,7 @@ from sweeper.service import exports, reading
 from sweeper.service.answers import KEPT_BYTES, Answer, Answers
 from sweeper.service.catalog import Catalog
 from sweeper.service.settings import Limits
-from sweeper.store import point_to_json
+from sweeper.store.sweep_folder import point_to_json
 
 from .conftest import DONE, is_problem
 

@@ -31,8 +31,8 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 DRIVER = """
 import json, sys, time
 from pathlib import Path
-from sweeper.driving import driving
-from sweeper.requests import Requests
+from sweeper.store.lock import driving
+from sweeper.store.requests import Requests
 folder = Path(sys.argv[sys.argv.index("--into") + 1] if "--into" in sys.argv else sys.argv[2])
 with driving(folder):
     begun = {"name": "tiny", "spec": {}, "source": "", "data_dir": None, "tracking": None}

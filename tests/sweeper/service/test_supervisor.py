@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.driving import driving
 from sweeper.errors import RecordError, RefusalError, SpecError, SweeperError, UnknownSweepError
-from sweeper.requests import Requests, ask_to_stop
 from sweeper.service import submissions
 from sweeper.service.catalog import Catalog
 from sweeper.service.delays import LONGEST_DELAY_SECONDS
@@ -19,6 +17,8 @@ from sweeper.service.states import GIVEN_UP, MOST_DEATHS, NEVER_BEGUN, State
 from sweeper.service.submissions import NAME, Wish
 from sweeper.service.supervisor import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS, NO_DATA, Supervisor
 from sweeper.spec.spec import Spec
+from sweeper.store.lock import driving
+from sweeper.store.requests import Requests, ask_to_stop
 
 from .conftest import DONE
 

@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from sweeper.driving import driving
-from sweeper.requests import Requests
 from sweeper.spec.spec import Spec
 from sweeper.spec.spec import schema as spec_schema
+from sweeper.store.lock import driving
+from sweeper.store.requests import Requests
 
 from .conftest import DONE, SPEC, YAML, bearer, is_problem
 

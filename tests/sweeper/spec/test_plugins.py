@@ -24,7 +24,7 @@ from sweeper.spec.objectives import metric_list, parse, parse_metric, reads_trai
 from sweeper.spec.plugins import METRICS, SAMPLERS, Metric, find_metric, metric, sampler
 from sweeper.spec.search import Sampler, SamplerName
 from sweeper.spec.spec import Spec, plugins
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.training import TrialRun
 
 

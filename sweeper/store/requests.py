@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeper.driving import is_driven
 from sweeper.errors import RecordError
-from sweeper.rows import RowFile, append_alone
 from sweeper.spec.search import Selection
 from sweeper.spec.spec import Spec
-from sweeper.store import SweepFolder
+from sweeper.store.jsonl import RowFile, append_alone
+from sweeper.store.lock import is_driven
+from sweeper.store.sweep_folder import SweepFolder
 
 NAME = "requests.jsonl"
 

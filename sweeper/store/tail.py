@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from sweeper.errors import RecordError
 from sweeper.records import Point, Trial
-from sweeper.rows import parse_lines
-from sweeper.store import SweepFolder, points_of, trials_of
+from sweeper.store.jsonl import parse_lines
+from sweeper.store.sweep_folder import SweepFolder, points_of, trials_of
 
 Row = dict[str, Any]
 T = TypeVar("T")

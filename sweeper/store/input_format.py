@@ -10,8 +10,8 @@ from typing import Any
 from clipless.datasets import InputFormat, input_format
 from clipless.errors import CliplessError, DataError
 from sweeper.errors import RecordError, SweeperError
-from sweeper.rows import read_object, replace_file, to_text
 from sweeper.spec.spec import Spec
+from sweeper.store.jsonl import read_object, replace_file, to_text
 
 DATA_NAME = "data.json"
 _UNKNOWN = "Cannot find how the rows of {} are encoded"

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sweeper.errors import FAILURES_NAME, RecordError
 from sweeper.records import Point, Trial
-from sweeper.rows import RowFile, append_alone, read_object, replace_file, to_text
+from sweeper.store.jsonl import RowFile, append_alone, read_object, replace_file, to_text
 
 OWNER_ALONE = 0o600  # permissions of files that may quote data
 HIDDEN = ".selecting-"  # how the names of folders begin in which a private selection runs

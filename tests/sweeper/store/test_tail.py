@@ -3,9 +3,9 @@ import json
 import pytest
 
 from sweeper.errors import RecordError
-from sweeper.follow import Follower, RowTail
 from sweeper.records import Point, Trial
-from sweeper.store import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.tail import Follower, RowTail
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_what_a_follower_has_seen_is_what_the_folder_holds(folder):
 def test_a_row_is_read_once(folder, monkeypatch):
     parsed = []
     original = json.loads
-    monkeypatch.setattr("sweeper.rows.json.loads", lambda text: parsed.append(text) or original(text))
+    monkeypatch.setattr("sweeper.store.jsonl.json.loads", lambda text: parsed.append(text) or original(text))
     follower = Follower(folder)
     for epoch in range(1, 6):
         folder.save_point(point(epoch))

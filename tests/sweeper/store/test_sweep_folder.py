@@ -5,7 +5,7 @@ import pytest
 
 from sweeper.errors import RecordError
 from sweeper.records import Point, Trial, TrialStatus
-from sweeper.store import SweepFolder, list_sweeps
+from sweeper.store.sweep_folder import SweepFolder, list_sweeps
 
 STARTED = datetime(2025, 3, 1, 9, 8, 7)
 
@@ -71,7 +71,7 @@ def test_a_row_of_another_shape_is_named(folder):
 def test_a_full_disk_is_told_not_raised(folder, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(
-            "sweeper.rows.os.pwrite", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+            "sweeper.store.jsonl.os.pwrite", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
         )
         folder.save_point(Point(trial="t", epoch=1, values={}))
         assert "No space left" in folder.trouble
