@@ -31,7 +31,7 @@ from _search_curves import EPOCHS, Recorded, Simulated, Task, Trained, Trajector
 from sweeper.pareto.dominance import Floats, hypervolume_curve
 from sweeper.records import Objective, Point
 from sweeper.runner import run
-from sweeper.scheduling import make_scheduler
+from sweeper.schedulers.scheduling import make_scheduler
 from sweeper.search import Search
 from sweeper.spec.search import Sampler, Scheduler, SearchSettings
 from sweeper.store.sweep_folder import SweepFolder

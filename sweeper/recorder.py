@@ -24,7 +24,7 @@ from sweeper.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.pricing import drawn_by, epochs_of, round_up, whole_event
 from sweeper.records import Point, Trial, TrialStatus
-from sweeper.scheduling import make_scheduler
+from sweeper.schedulers.scheduling import make_scheduler
 from sweeper.search import Proposals
 from sweeper.space import resolve
 from sweeper.spec.spec import Spec

@@ -26,7 +26,7 @@ import numpy as np
 
 from sweeper.pareto.dominance import Floats, costs
 from sweeper.records import Direction, Objective, Point
-from sweeper.rungs import DominanceRung, Frontier, MarginRung, Margins, Standing
+from sweeper.schedulers.rungs import DominanceRung, Frontier, MarginRung, Margins, Standing
 from sweeper.spec.search import Scheduler, SearchSettings
 
 # What every objective but epsilon, all of them shares of 1, may gain per unit of log epoch: without being noise, and

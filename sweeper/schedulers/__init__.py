@@ -1,0 +1,1 @@
+"""Schedulers: which trials go on after each rung."""
