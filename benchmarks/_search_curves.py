@@ -22,8 +22,8 @@ from clipless import datasets
 from clipless.privacy.accounting.calibration import noise_multiplier_for
 from clipless.privacy.accounting.claim import claims
 from clipless.privacy.events import PoissonGaussian, Relation
-from sweeper.search import Search
-from sweeper.space import resolve, sample, suggest
+from sweeper.search.optuna_search import Search
+from sweeper.search.space import resolve, sample, suggest
 from sweeper.spec.fields.ranges import Choices, Range
 from sweeper.spec.spec import Spec
 from sweeper.training import TrialRun

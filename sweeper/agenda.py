@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from sweeper.search import Proposals
+from sweeper.search.optuna_search import Proposals
 
 
 class Agenda:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from clipless.datasets import Dataset
-from sweeper import space
 from sweeper.agenda import Agenda
 from sweeper.claims import Claim
 from sweeper.desk import Desk, Hooks
@@ -19,6 +18,7 @@ from sweeper.preview import can_be_planned
 from sweeper.pricing import whole_event
 from sweeper.recorder import Recorder
 from sweeper.records import Point, TrialStatus
+from sweeper.search.optuna_search import space
 from sweeper.selection import Ending, IndependentProposer, PrivateSelection
 from sweeper.spec.spec import Spec
 from sweeper.store.requests import Requests

@@ -21,8 +21,8 @@ from sweeper.metrics import check_metrics
 from sweeper.prices import answers, composed
 from sweeper.pricing import Answer, price, round_up
 from sweeper.score_noise import ScoreNoise
+from sweeper.search.space import open_dimensions, resolve, sample
 from sweeper.selection import Terms
-from sweeper.space import open_dimensions, resolve, sample
 from sweeper.spec.fields.nested import flatten
 from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.spec import Spec

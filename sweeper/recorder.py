@@ -25,8 +25,8 @@ from sweeper.pareto.dominance import FrontArchive
 from sweeper.pricing import drawn_by, epochs_of, round_up, whole_event
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.schedulers.scheduling import make_scheduler
-from sweeper.search import Proposals
-from sweeper.space import resolve
+from sweeper.search.optuna_search import Proposals
+from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking import Tracker

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from clipless.datasets import Dataset
-from sweeper import space
 from sweeper.agenda import Agenda
 from sweeper.candidates import STOPPED_BY_REQUEST
 from sweeper.claims import Claim
@@ -26,7 +25,7 @@ from sweeper.outbox import Left
 from sweeper.progress import Progress, Running
 from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus
-from sweeper.search import Search
+from sweeper.search.optuna_search import Search, space
 from sweeper.spec.spec import Spec
 from sweeper.spec.yaml_file import parse_mapping
 from sweeper.starting import InterruptedStartError

@@ -23,7 +23,7 @@ from sweeper.building import initial_seed
 from sweeper.devices import cap_memory, placement
 from sweeper.errors import TrialError
 from sweeper.score_noise import ScoreNoise
-from sweeper.space import resolve
+from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.storage import SharedFolder
 from sweeper.training import TrialRun

@@ -15,9 +15,9 @@ from sweeper.begun import recorded_claim
 from sweeper.claims import Steering
 from sweeper.errors import RecordError
 from sweeper.mlflow_names import clean, metric_names
-from sweeper.observation import Observation
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.records import Objective, TrialStatus
+from sweeper.search.observation import Observation
 from sweeper.spec.constraints import Constraint
 from sweeper.spec.fields.ranges import Choices, Range, Scalar
 from sweeper.spec.objectives import same

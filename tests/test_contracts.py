@@ -24,7 +24,7 @@ from clipless.plans.trainable import check_trainable
 from clipless.saving import architecture
 from sweeper.building import build_loss, build_model
 from sweeper.errors import SpecError
-from sweeper.space import resolve, suggest
+from sweeper.search.space import resolve, suggest
 from sweeper.spec.fields.choices import ARCHITECTURES
 from sweeper.spec.spec import Spec
 

@@ -23,7 +23,7 @@ from sweeper.engine import TUNE_ENVIRONMENT, Outcome, _endings, _failure, run_tr
 from sweeper.errors import FOR_THE_OWNER, SweeperError, one_line
 from sweeper.interruption import Interruption
 from sweeper.records import Objective, TrialStatus
-from sweeper.search import Search
+from sweeper.search.optuna_search import Search
 from sweeper.starting import InterruptedStartError
 
 pytestmark = pytest.mark.slow

@@ -37,8 +37,8 @@ from sweeper.private_run import hide, outcome_of, recover, recover_all, select
 from sweeper.records import TrialStatus
 from sweeper.runner import resume_sweep, run_sweep
 from sweeper.score_noise import ScoreNoise
+from sweeper.search.space import resolve
 from sweeper.service.catalog import Catalog
-from sweeper.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.store.lock import driving
 from sweeper.store.requests import ask_to_stop, enqueue

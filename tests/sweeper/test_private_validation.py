@@ -28,8 +28,8 @@ from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus
 from sweeper.runner import run_sweep
 from sweeper.score_noise import ScoreNoise
-from sweeper.search import Search
-from sweeper.space import resolve
+from sweeper.search.optuna_search import Search
+from sweeper.search.space import resolve
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder

@@ -15,7 +15,7 @@ from sweeper.ledger import Ledger
 from sweeper.pricing import price
 from sweeper.recorder import Recorder
 from sweeper.records import Point, TrialStatus
-from sweeper.search import Search
+from sweeper.search.optuna_search import Search
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder, jsonl

@@ -33,8 +33,8 @@ from sweeper.outbox import stored_rows
 from sweeper.preview import lack_of_gpus
 from sweeper.records import TrialStatus
 from sweeper.runner import resume, resume_sweep, run, run_sweep
-from sweeper.search import Search
-from sweeper.space import suggest
+from sweeper.search.optuna_search import Search
+from sweeper.search.space import suggest
 from sweeper.spec.spec import Spec
 from sweeper.starting import InterruptedStartError
 from sweeper.store.lock import driving, is_driven

@@ -22,7 +22,7 @@ from sweeper.building import initial_seed
 from sweeper.errors import SpecError, TrialError
 from sweeper.ledger import Ledger
 from sweeper.pricing import whole_event
-from sweeper.space import resolve
+from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.trainable import CliplessTrial, Rows, place
 from sweeper.training import TrialRun

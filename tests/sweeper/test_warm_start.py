@@ -15,7 +15,7 @@ from sweeper.errors import RecordError
 from sweeper.front import build_front
 from sweeper.mlflow_names import flatten, metric_names
 from sweeper.records import Point, Trial, TrialStatus
-from sweeper.space import resolve
+from sweeper.search.space import resolve
 from sweeper.spec.constraints import parse_constraint
 from sweeper.spec.fields.nested import unflatten
 from sweeper.spec.spec import Spec

@@ -6,7 +6,7 @@ import pytest
 
 from sweeper.errors import SpecError
 from sweeper.records import Objective, Point
-from sweeper.search import Search
+from sweeper.search.optuna_search import Search
 from sweeper.spec.constraints import FARTHEST, Constraint, parse_constraint
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec

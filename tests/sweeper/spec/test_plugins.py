@@ -19,7 +19,7 @@ from sweeper.metrics import TrialMetrics, check_metrics
 from sweeper.private_scores import scorer
 from sweeper.records import Direction, Objective, Point
 from sweeper.score_noise import ScoreNoise
-from sweeper.space import resolve, sample
+from sweeper.search.space import resolve, sample
 from sweeper.spec.objectives import metric_list, parse, parse_metric, reads_training_rows
 from sweeper.spec.plugins import METRICS, SAMPLERS, Metric, find_metric, metric, sampler
 from sweeper.spec.search import Sampler, SamplerName

@@ -8,7 +8,7 @@ import pytest
 
 from clipless.datasets import load
 from sweeper.building import build_loss, build_model, build_plan
-from sweeper.space import resolve, sample
+from sweeper.search.space import resolve, sample
 from sweeper.spec.spec import Spec
 
 pytestmark = pytest.mark.slow

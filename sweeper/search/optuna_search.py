@@ -21,10 +21,10 @@ import numpy as np
 import optuna
 from optuna.trial import TrialState, create_trial
 
-from sweeper.observation import Observation
 from sweeper.pareto.dominance import Box, FrontArchive, costs, exclusive
 from sweeper.records import Objective, Point
-from sweeper.space import quiet_optuna
+from sweeper.search.observation import Observation
+from sweeper.search.space import quiet_optuna
 from sweeper.spec.constraints import Constraint
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import plugins

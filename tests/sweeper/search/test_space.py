@@ -5,7 +5,7 @@ from clipless.plans.method import Method
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError
-from sweeper.space import configurations, open_dimensions, resolve, sample, suggest
+from sweeper.search.space import configurations, open_dimensions, resolve, sample, suggest
 from sweeper.spec.fields.nested import flatten, unflatten
 from sweeper.spec.settings import Optimizer
 from sweeper.spec.spec import Spec

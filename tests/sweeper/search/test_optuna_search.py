@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from sweeper.observation import Observation
 from sweeper.records import Objective, Point
-from sweeper.search import TOLD_EPOCHS, Search
+from sweeper.search.observation import Observation
+from sweeper.search.optuna_search import TOLD_EPOCHS, Search
 from sweeper.spec.constraints import parse_constraint
 from sweeper.spec.search import Sampler
 

@@ -1,0 +1,1 @@
+"""The search space, and the samplers that propose configurations. The only door to Optuna."""
