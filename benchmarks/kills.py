@@ -37,8 +37,8 @@ from mlflow import MlflowClient
 
 import clipless
 import sweeper
-from sweeper.ledger import Ledger
 from sweeper.pareto.dominance import front_mask
+from sweeper.privacy.ledger import Ledger
 
 SPEC = """\
 name: {name}

@@ -26,10 +26,10 @@ from rich.console import Console
 from dashboards.data import read
 from dashboards.figures import FIGURES, LIGHT, plotly_js
 from dashboards.report import build_report
-from sweeper.claims import Claim
 from sweeper.front import build_front
 from sweeper.overview import sweep_view, sweeps_table
-from sweeper.pricing import Answer
+from sweeper.privacy.claims import Claim
+from sweeper.privacy.pricing import Answer
 from sweeper.records import Objective, Point, Trial, TrialStatus
 from sweeper.store.sweep_folder import SweepFolder, list_sweeps
 from sweeper.sweep import load

@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from clipless.datasets import Dataset
-from sweeper.claims import Claim, Steering
 from sweeper.errors import RecordError
 from sweeper.front import read_front
-from sweeper.score_noise import ScoreNoise
+from sweeper.privacy.claims import Claim, Steering
+from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.spec.objectives import reads_training_rows
 from sweeper.spec.search import Scheduler
 from sweeper.spec.spec import Spec

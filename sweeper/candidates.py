@@ -10,16 +10,16 @@ from typing import Any
 
 from clipless.datasets import Dataset
 from sweeper.agenda import Agenda
-from sweeper.claims import Claim
 from sweeper.desk import Desk, Hooks
 from sweeper.engine import Outcome
-from sweeper.paid_scores import planned_scores
 from sweeper.preview import can_be_planned
-from sweeper.pricing import whole_event
+from sweeper.privacy.claims import Claim
+from sweeper.privacy.paid_scores import planned_scores
+from sweeper.privacy.pricing import whole_event
+from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection
 from sweeper.recorder import Recorder
 from sweeper.records import Point, TrialStatus
 from sweeper.search.optuna_search import space
-from sweeper.selection import Ending, IndependentProposer, PrivateSelection
 from sweeper.spec.spec import Spec
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from sweeper.claims import Claim
 from sweeper.errors import RecordError
 from sweeper.pareto.dominance import Box, box_from_json, front_mask, hypervolume
 from sweeper.pareto.knee import knee
-from sweeper.pricing import Answer
+from sweeper.privacy.claims import Claim
+from sweeper.privacy.pricing import Answer
 from sweeper.records import Objective, Point, Trial
 from sweeper.spec.fields.nested import flatten
 from sweeper.store.jsonl import read_object, replace_file, to_lines
@@ -294,6 +294,6 @@ def newer_prices(ledger: Path, rows: int | None, delta: float) -> Mapping[str, A
 
 @lru_cache(maxsize=32)
 def _prices(ledger: Path, _version: tuple[int, ...], delta: float) -> Mapping[str, Answer]:
-    from sweeper.ledger import Ledger  # its accounting takes seconds to import, and few fronts are behind
+    from sweeper.privacy.ledger import Ledger  # its accounting takes seconds to import, and few fronts are behind
 
     return Ledger(ledger).answers(delta)

@@ -18,11 +18,11 @@ from clipless.privacy.events import PoissonGaussian
 from sweeper.building import build_loss, build_model, build_plan
 from sweeper.errors import SpecError
 from sweeper.metrics import check_metrics
-from sweeper.prices import answers, composed
-from sweeper.pricing import Answer, price, round_up
-from sweeper.score_noise import ScoreNoise
+from sweeper.privacy.prices import answers, composed
+from sweeper.privacy.pricing import Answer, price, round_up
+from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.privacy.selection import Terms
 from sweeper.search.space import open_dimensions, resolve, sample
-from sweeper.selection import Terms
 from sweeper.spec.fields.nested import flatten
 from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.spec import Spec

@@ -28,16 +28,16 @@ from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.begun import recorded_claim
 from sweeper.candidates import Candidates, IndependentProposals, Train, Untracked
-from sweeper.claims import Claim
 from sweeper.engine import Outcome
 from sweeper.errors import RecordError, one_line, public_line
 from sweeper.front import build_front
-from sweeper.ledger import Ledger
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.preview import first_plan, priced_terms
+from sweeper.privacy.claims import Claim
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.selection import PrivateSelection, Terms
 from sweeper.recorder import Recorder
 from sweeper.records import Point, Trial, TrialStatus
-from sweeper.selection import PrivateSelection, Terms
 from sweeper.spec.spec import Spec
 from sweeper.store.jsonl import replace_file
 from sweeper.store.lock import driving, is_driven, was_driven_here

@@ -14,15 +14,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sweeper.claims import Claim
 from sweeper.desk import Hooks
 from sweeper.errors import RecordError, TrialError
 from sweeper.front import Front, build_front
-from sweeper.ledger import Ledger
 from sweeper.mlflow_names import metric_names
-from sweeper.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.pareto.dominance import FrontArchive
-from sweeper.pricing import drawn_by, epochs_of, round_up, whole_event
+from sweeper.privacy.claims import Claim
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.paid_scores import PaidScores, planned_scores, scored_by
+from sweeper.privacy.pricing import drawn_by, epochs_of, round_up, whole_event
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.schedulers.scheduling import make_scheduler
 from sweeper.search.optuna_search import Proposals
@@ -203,7 +203,7 @@ class Recorder:
         self._tracker.log(trial, 0, metric_names({}, sensitivities=plan["sensitivities"]))
         if scores := plan.get("scores"):
             std = {f"sweeper.score_std.{split}": f"{value:.3g}" for split, value in scores["std"].items()}
-            self._tracker.tag(trial, {"sweeper.score_noise": f"{scores['noise_multiplier']:g}", **std})
+            self._tracker.tag(trial, {"sweeper.privacy.score_noise": f"{scores['noise_multiplier']:g}", **std})
 
     def on_epoch(self, trial: str, row: Mapping[str, Any]) -> str | None:
         """An epoch is done: one point, and perhaps the trial's last."""

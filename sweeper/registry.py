@@ -17,7 +17,7 @@ from clipless.datasets.new_rows.raw_rows import Pixels
 from sweeper.errors import SweeperError, one_line
 from sweeper.mlflow_names import version_tags
 from sweeper.predict import load_predictor
-from sweeper.pricing import round_up
+from sweeper.privacy.pricing import round_up
 from sweeper.sweep import Picked
 from sweeper.tracked import destination_of, find_runs
 from sweeper.tracking import Destination, prepare_mlflow

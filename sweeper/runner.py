@@ -12,13 +12,13 @@ import clipless
 from clipless.datasets import Dataset
 from sweeper.agenda import Agenda
 from sweeper.begun import claim_as_begun, claimed
-from sweeper.claims import Claim
 from sweeper.cluster import cluster
 from sweeper.desk import Desk
 from sweeper.engine import Outcome
 from sweeper.errors import RecordError, SweeperError
 from sweeper.interruption import Interruption
 from sweeper.preview import check_plans, lack_of_gpus
+from sweeper.privacy.claims import Claim
 from sweeper.private_run import even_times, hide, outcome_of, recover, recover_all, select
 from sweeper.progress import Progress
 from sweeper.records import TrialStatus

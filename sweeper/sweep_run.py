@@ -11,7 +11,6 @@ from typing import Any
 from clipless.datasets import Dataset
 from sweeper.agenda import Agenda
 from sweeper.candidates import STOPPED_BY_REQUEST
-from sweeper.claims import Claim
 from sweeper.cluster import cluster
 from sweeper.desk import Desk
 from sweeper.engine import Outcome, run_trials
@@ -22,6 +21,7 @@ from sweeper.front_scores import score_front
 from sweeper.interruption import Interruption
 from sweeper.mlflow_names import version_tags
 from sweeper.outbox import Left
+from sweeper.privacy.claims import Claim
 from sweeper.progress import Progress, Running
 from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus

@@ -22,7 +22,7 @@ from clipless.training.memory import give_back, is_out_of_memory
 from sweeper.building import initial_seed
 from sweeper.devices import cap_memory, placement
 from sweeper.errors import TrialError
-from sweeper.score_noise import ScoreNoise
+from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.storage import SharedFolder

@@ -28,12 +28,12 @@ from clipless.training.memory import Room, has_room, memory_class
 from clipless.training.trainer import Epoch, default_micro_batch, even_size
 from sweeper.building import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
 from sweeper.metrics import TrialMetrics
-from sweeper.paid_scores import scored_by
 from sweeper.pareto.dominance import FrontArchive
-from sweeper.pricing import steps_by
+from sweeper.privacy.paid_scores import scored_by
+from sweeper.privacy.pricing import steps_by
+from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.private_scores import Scorer, scorer
 from sweeper.records import Objective, Point
-from sweeper.score_noise import ScoreNoise
 from sweeper.spec.objectives import own_objectives, radii
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError
-from sweeper.ledger import Entry, Ledger
+from sweeper.privacy.ledger import Entry, Ledger
 from sweeper.records import Point, Trial
 from sweeper.spec.fields.nested import flatten
 from sweeper.store.sweep_folder import SweepFolder

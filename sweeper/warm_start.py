@@ -1,7 +1,8 @@
 """Warm start: what trials of an earlier sweep teach the sampler of this one.
 
 Only parameters and outcomes pass, into proposals. No point, model or spent epsilon of the earlier sweep enters this
-one's front or ledger; the claim says that proposals were steered, and by unpaid scores if so (`sweeper.claims`).
+one's front or ledger; the claim says that proposals were steered, and by unpaid scores if so
+(`sweeper.privacy.claims`).
 """
 
 import json
@@ -12,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.begun import recorded_claim
-from sweeper.claims import Steering
 from sweeper.errors import RecordError
 from sweeper.mlflow_names import clean, metric_names
 from sweeper.pareto.dominance import FrontArchive
+from sweeper.privacy.claims import Steering
 from sweeper.records import Objective, TrialStatus
 from sweeper.search.observation import Observation
 from sweeper.spec.constraints import Constraint

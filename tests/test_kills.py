@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.ledger import Ledger
+from sweeper.privacy.ledger import Ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -15,9 +15,9 @@ from dashboards.data import SweepData
 from dashboards.live._snapshots import Listed, Snapshot
 from dashboards.live._view import PREFIX, View
 from dashboards.text import MISSING, setting, show
-from sweeper.card import Card, charged_to, make_card
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.pick import meeting, pick
+from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.records import Point
 from sweeper.store.jsonl import to_text
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dashboards.data import SweepData, read
-from sweeper.claims import Claim
 from sweeper.front import build_front
+from sweeper.privacy.claims import Claim
 from sweeper.records import Objective, Point, Trial, TrialStatus
 
 TRIALS, EPOCHS = 24, 20

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clipless.privacy.events import PoissonGaussian, Relation
-from sweeper.claims import Claim
+from sweeper.privacy.claims import Claim
 from sweeper.records import Objective, Point, Trial, TrialStatus
 
 from ..conftest import WITH_RAY

@@ -11,9 +11,9 @@ import yaml
 import clipless
 from clipless.datasets.tables.declarations import UNPAID_SOURCE
 from sweeper.begun import claim_as_begun, claimed, recorded_claim
-from sweeper.claims import STEERED, Steering
 from sweeper.errors import RecordError
 from sweeper.front import build_front
+from sweeper.privacy.claims import STEERED, Steering
 from sweeper.records import TrialStatus
 from sweeper.runner import resume_sweep
 from sweeper.spec.spec import Spec

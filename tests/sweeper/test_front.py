@@ -8,9 +8,9 @@ import pytest
 
 from sweeper.errors import RecordError
 from sweeper.front import build_front, read_front
-from sweeper.ledger import Ledger
 from sweeper.pareto.dominance import hypervolume
-from sweeper.pricing import Answer
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.pricing import Answer
 from sweeper.records import Trial, TrialStatus
 from sweeper.store.sweep_folder import HIDDEN
 

@@ -17,7 +17,7 @@ from sweeper.cli import main
 from sweeper.errors import RecordError, SweeperError
 from sweeper.front import read_front
 from sweeper.housekeeping import SPENT_NAME, check_not_running, delete_sweep, garbage, remove
-from sweeper.ledger import Ledger
+from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
 from sweeper.store.lock import driving
 from sweeper.store.sweep_folder import SweepFolder

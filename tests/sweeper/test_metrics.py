@@ -13,12 +13,12 @@ from clipless.errors import UnsupportedError
 from clipless.losses import TauCCE
 from clipless.testing import SeededSource
 from sweeper import metrics
-from sweeper.claims import Claim
 from sweeper.errors import RefutedError, SpecError
 from sweeper.metrics import MEMBERSHIP_ROWS, TrialMetrics, check_metrics, some_rows
 from sweeper.mlflow_names import metric_names
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.preview import check_plans, preview
+from sweeper.privacy.claims import Claim
 from sweeper.records import MEMBERSHIP, Direction, Objective, Point
 from sweeper.spec.spec import Spec, objectives
 from sweeper.spec.trial_config import TrialConfig

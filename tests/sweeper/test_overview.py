@@ -8,9 +8,9 @@ from rich.console import Console
 
 from sweeper.comparison import compare
 from sweeper.front import build_front
-from sweeper.ledger import Ledger
 from sweeper.overview import SHOWN_POINTS, SHOWN_REASONS, comparison_view, sweep_view, sweeps_table
-from sweeper.pricing import Answer
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.pricing import Answer
 from sweeper.records import TrialStatus
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.sweep import Sweep

@@ -14,8 +14,8 @@ from clipless.privacy.events import Composed
 from sweeper import preview as module
 from sweeper.errors import SpecError
 from sweeper.preview import can_be_planned, check_plans, preview, priced_terms, render, sweep_cost
-from sweeper.pricing import price, round_up
-from sweeper.score_noise import ScoreNoise
+from sweeper.privacy.pricing import price, round_up
+from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.spec.spec import Spec
 
 

@@ -24,19 +24,19 @@ from clipless.testing import SeededSource
 from sweeper import candidates, cluster, private_run, runner, sweep_run
 from sweeper.building import build_loss, build_model
 from sweeper.candidates import Candidate
-from sweeper.claims import Claim
 from sweeper.cli import main
 from sweeper.engine import Outcome
 from sweeper.errors import FOR_THE_OWNER, RecordError, SweeperError, UnknownSweepError
 from sweeper.front import read_front
-from sweeper.ledger import Ledger
 from sweeper.overview import sweep_view, sweeps_table
 from sweeper.preview import first_plan
-from sweeper.pricing import price
+from sweeper.privacy.claims import Claim
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.pricing import price
+from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.private_run import hide, outcome_of, recover, recover_all, select
 from sweeper.records import TrialStatus
 from sweeper.runner import resume_sweep, run_sweep
-from sweeper.score_noise import ScoreNoise
 from sweeper.search.space import resolve
 from sweeper.service.catalog import Catalog
 from sweeper.spec.spec import Spec

@@ -11,8 +11,8 @@ from clipless.datasets import Evaluation, Split
 from clipless.privacy.events import Relation
 from clipless.testing import RecordingSource, SeededSource
 from sweeper.errors import SpecError
+from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.private_scores import PrivateScores, answers_of_rows, scorer
-from sweeper.score_noise import ScoreNoise
 
 NAMES = ("accuracy", "certified@0.1", "certified@1/2")
 

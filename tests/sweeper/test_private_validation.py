@@ -19,15 +19,15 @@ from clipless.datasets import Evaluation, Split, load
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import scores_event
 from clipless.testing import RecordingSource
-from sweeper.claims import Claim
 from sweeper.errors import SpecError
 from sweeper.front_scores import score_front
-from sweeper.ledger import Ledger
+from sweeper.privacy.claims import Claim
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.private_scores import answers_of_rows
 from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus
 from sweeper.runner import run_sweep
-from sweeper.score_noise import ScoreNoise
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import resolve
 from sweeper.spec.search import Sampler
@@ -323,7 +323,7 @@ def test_a_budget_of_the_sweep_counts_scores_before_they_are_drawn(digits, folde
 
 
 def price_of(releases, noise=SIGMA):
-    from sweeper.pricing import price
+    from sweeper.privacy.pricing import price
 
     return price([scores_event(noise, releases, Relation.ADD_OR_REMOVE_ONE)], DELTA).epsilon
 
@@ -405,9 +405,9 @@ def test_a_model_that_cannot_be_read_costs_no_test_scores(digits, folder, finish
 def test_the_tracker_is_told_how_noisy_scores_are_and_never_their_truth(digits, folder, finished):
     spec, kept, tracker = finished
     assert list(score_front(spec, digits, folder, kept, lambda: False)) == []
-    (tags,) = [call[2] for call in tracker.calls if call[0] == "tag" and "sweeper.score_noise" in call[2]]
+    (tags,) = [call[2] for call in tracker.calls if call[0] == "tag" and "sweeper.privacy.score_noise" in call[2]]
     stds = ScoreNoise.of(spec, digits).stds
-    assert tags == {"sweeper.score_noise": "20"} | {
+    assert tags == {"sweeper.privacy.score_noise": "20"} | {
         f"sweeper.score_std.{split}": f"{stds[split]:.3g}" for split in stds
     }
     told = repr(tracker.calls)

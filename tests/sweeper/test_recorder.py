@@ -11,8 +11,8 @@ from sweeper import recorder as module
 from sweeper.desk import Desk
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
 from sweeper.front import read_front
-from sweeper.ledger import Ledger
-from sweeper.pricing import price
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.pricing import price
 from sweeper.recorder import Recorder
 from sweeper.records import Point, TrialStatus
 from sweeper.search.optuna_search import Search

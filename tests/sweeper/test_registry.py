@@ -13,11 +13,11 @@ from mlflow.models.utils import _enforce_schema
 
 import clipless
 from clipless.datasets import Categorical, InputFormat, Numeric, Ranges
-from sweeper.card import Card
 from sweeper.errors import SweeperError
 from sweeper.housekeeping import delete_sweep
 from sweeper.notes import add_note, add_tag
 from sweeper.predict import load_predictor
+from sweeper.privacy.card import Card
 from sweeper.registry import ARTIFACT, _signature, register, served_model, tags_of
 from sweeper.store.input_format import write_input
 from sweeper.store.sweep_folder import SweepFolder

@@ -28,9 +28,9 @@ from sweeper.cli import main
 from sweeper.engine import Outcome
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.front import read_front
-from sweeper.ledger import Ledger
 from sweeper.outbox import stored_rows
 from sweeper.preview import lack_of_gpus
+from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
 from sweeper.runner import resume, resume_sweep, run, run_sweep
 from sweeper.search.optuna_search import Search

@@ -20,8 +20,8 @@ from sweeper import trainable as module
 from sweeper import training
 from sweeper.building import initial_seed
 from sweeper.errors import SpecError, TrialError
-from sweeper.ledger import Ledger
-from sweeper.pricing import whole_event
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.pricing import whole_event
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.trainable import CliplessTrial, Rows, place

@@ -14,10 +14,10 @@ from clipless.privacy.accounting.claim import claim
 from clipless.testing import SeededSource
 from clipless.training.optimizers import SGD, Adam
 from sweeper.building import build_loss, build_model, build_optimizer, on_device
-from sweeper.card import make_card
 from sweeper.errors import SpecError
-from sweeper.ledger import Ledger
-from sweeper.pricing import price
+from sweeper.privacy.card import make_card
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.pricing import price
 from sweeper.records import Objective, Point, Trial
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from clipless.datasets import load
 from sweeper import warm_start
-from sweeper.claims import STEERED, UNPAID, WARM_START, Claim, Steering
 from sweeper.errors import RecordError
 from sweeper.front import build_front
 from sweeper.mlflow_names import flatten, metric_names
+from sweeper.privacy.claims import STEERED, UNPAID, WARM_START, Claim, Steering
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.search.space import resolve
 from sweeper.spec.constraints import parse_constraint

@@ -7,8 +7,8 @@ import pytest
 from dashboards.live import _snapshots
 from dashboards.live._snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Snapshot
 from sweeper.errors import RecordError, UnknownSweepError
-from sweeper.ledger import Ledger
 from sweeper.pareto.dominance import dominates
+from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
 
 from .conftest import ENDED, EVENT, RUNNING, Growing

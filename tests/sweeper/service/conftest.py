@@ -6,7 +6,7 @@ from starlette.testclient import TestClient
 
 from sweeper.errors import SweeperError
 from sweeper.front import build_front
-from sweeper.pricing import Answer
+from sweeper.privacy.pricing import Answer
 from sweeper.records import Trial, TrialStatus
 from sweeper.service import app as app_module
 from sweeper.service.settings import Limits, ServiceSettings

@@ -14,7 +14,7 @@ from starlette.responses import FileResponse
 
 from sweeper.errors import ExportError
 from sweeper.front import read_front
-from sweeper.ledger import Ledger
+from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
 from sweeper.service import exports, reading
 from sweeper.service.answers import KEPT_BYTES, Answer, Answers

@@ -16,9 +16,9 @@ from clipless.testing import SeededSource
 from sweeper.errors import SpecError
 from sweeper.front_scores import score_front
 from sweeper.metrics import TrialMetrics, check_metrics
+from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.private_scores import scorer
 from sweeper.records import Direction, Objective, Point
-from sweeper.score_noise import ScoreNoise
 from sweeper.search.space import resolve, sample
 from sweeper.spec.objectives import metric_list, parse, parse_metric, reads_training_rows
 from sweeper.spec.plugins import METRICS, SAMPLERS, Metric, find_metric, metric, sampler

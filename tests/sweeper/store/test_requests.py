@@ -10,8 +10,8 @@ import pytest
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.cli import main
 from sweeper.errors import RecordError, SpecError
-from sweeper.ledger import Ledger
-from sweeper.paid_scores import PaidScores
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.paid_scores import PaidScores
 from sweeper.store.lock import driving
 from sweeper.store.requests import News, Requests, ask_to_stop, enqueue
 from sweeper.store.sweep_folder import SweepFolder

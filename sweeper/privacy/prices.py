@@ -15,8 +15,8 @@ from clipless.privacy.accounting.claim import selection_epsilon
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import epsilon_of_splits, in_one_split
-from sweeper.pricing import Answer, price, round_up
-from sweeper.selection import Terms
+from sweeper.privacy.pricing import Answer, price, round_up
+from sweeper.privacy.selection import Terms
 
 _EVERY_TRIAL = "The choice looked at every trial and is charged for each"
 _WHY_COMPOSED = (

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.pricing import epochs_of, round_up
+from sweeper.privacy.pricing import epochs_of, round_up
 
 
 @given(st.floats(0, 1e12), st.integers(1, 8))

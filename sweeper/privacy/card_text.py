@@ -7,8 +7,8 @@ from typing import Any
 from clipless.plans.method import Method
 from clipless.plans.schedule import Schedule
 from clipless.privacy.events import Relation
-from sweeper.claims import EXPLORATORY
-from sweeper.pricing import Answer, round_up
+from sweeper.privacy.claims import EXPLORATORY
+from sweeper.privacy.pricing import Answer, round_up
 from sweeper.spec.fields.nested import flatten
 
 _RELATIONS = {

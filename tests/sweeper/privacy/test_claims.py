@@ -4,8 +4,8 @@ import pytest
 
 from clipless.datasets import Evaluation, Metadata
 from clipless.privacy.events import Relation
-from sweeper.claims import INJECTED_GENERATOR, SPLITS_TOGETHER, STANDARD_CONDITIONS, Claim
-from sweeper.score_noise import ScoreNoise
+from sweeper.privacy.claims import INJECTED_GENERATOR, SPLITS_TOGETHER, STANDARD_CONDITIONS, Claim
+from sweeper.privacy.score_noise import ScoreNoise
 
 
 @pytest.fixture

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clipless.privacy.events import Composed, Event, PoissonGaussian
-from sweeper.card_text import markdown
-from sweeper.claims import Claim
 from sweeper.errors import RecordError
-from sweeper.paid_scores import planned_scores
-from sweeper.pricing import Answer, steps_by, whole_event
+from sweeper.privacy.card_text import markdown
+from sweeper.privacy.claims import Claim
+from sweeper.privacy.paid_scores import planned_scores
+from sweeper.privacy.pricing import Answer, steps_by, whole_event
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.store.jsonl import replace_file, to_text
 
 if TYPE_CHECKING:
-    from sweeper.ledger import Entry
+    from sweeper.privacy.ledger import Entry
 
 CARD_VERSION = 1
 
@@ -139,7 +139,7 @@ def charged_to(trial: str, ledger: Path) -> "tuple[Entry, ...]":
     Raises:
         RecordError: the file is broken.
     """
-    from sweeper.ledger import Ledger  # takes seconds, as below
+    from sweeper.privacy.ledger import Ledger  # takes seconds, as below
 
     return tuple(entry for entry in Ledger(ledger).entries() if entry.trial == trial and entry.drawn)
 

@@ -27,10 +27,10 @@ from typing import Any
 from clipless.errors import AccountingError
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
-from sweeper.paid_scores import PaidScores
-from sweeper.prices import answers, composed
-from sweeper.pricing import Answer
-from sweeper.selection import Terms
+from sweeper.privacy.paid_scores import PaidScores
+from sweeper.privacy.prices import answers, composed
+from sweeper.privacy.pricing import Answer
+from sweeper.privacy.selection import Terms
 from sweeper.store.jsonl import RowFile
 
 

@@ -11,9 +11,9 @@ from clipless.privacy.accounting.claim import claim, selection_epsilon
 from clipless.privacy.accounting.private_selection import Distribution, Repetitions
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
-from sweeper.prices import answers
-from sweeper.pricing import price, round_up
-from sweeper.selection import Terms
+from sweeper.privacy.prices import answers
+from sweeper.privacy.pricing import price, round_up
+from sweeper.privacy.selection import Terms
 
 DELTA = 1e-5
 QUESTIONS = ("winner", "front", "everything")

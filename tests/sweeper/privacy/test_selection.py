@@ -14,9 +14,9 @@ from clipless.privacy.accounting.private_selection import Distribution, Repetiti
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
+from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection, Terms, same_event
 from sweeper.records import Objective, Point
 from sweeper.search.optuna_search import space
-from sweeper.selection import Ending, IndependentProposer, PrivateSelection, Terms, same_event
 from sweeper.spec.constraints import parse_constraint
 from sweeper.spec.spec import Spec
 

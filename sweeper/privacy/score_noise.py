@@ -6,7 +6,7 @@ from typing import Any
 from clipless.datasets import Dataset, Evaluation
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import counts_sensitivity, scores_event
-from sweeper.paid_scores import PaidScores
+from sweeper.privacy.paid_scores import PaidScores
 from sweeper.spec.score_rules import broken_score_rules
 from sweeper.spec.spec import Spec
 

@@ -13,10 +13,10 @@ from clipless.privacy.accounting.private_selection import Distribution, Repetiti
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
-from sweeper.ledger import Ledger
-from sweeper.paid_scores import PaidScores
-from sweeper.pricing import price, round_up
-from sweeper.selection import Terms
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.paid_scores import PaidScores
+from sweeper.privacy.pricing import price, round_up
+from sweeper.privacy.selection import Terms
 
 DELTA = 1e-5
 

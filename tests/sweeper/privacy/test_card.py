@@ -6,12 +6,12 @@ import pytest
 from clipless.privacy.accounting.claim import claim as price_claim
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
-from sweeper.card import charged_to
-from sweeper.card import make_card as _make_card
 from sweeper.errors import RecordError
-from sweeper.ledger import Entry, Ledger
-from sweeper.paid_scores import planned_scores
-from sweeper.pricing import Answer, round_up, whole_event
+from sweeper.privacy.card import charged_to
+from sweeper.privacy.card import make_card as _make_card
+from sweeper.privacy.ledger import Entry, Ledger
+from sweeper.privacy.paid_scores import planned_scores
+from sweeper.privacy.pricing import Answer, round_up, whole_event
 from sweeper.records import TrialStatus
 
 LEDGER = {

@@ -1,0 +1,1 @@
+"""What a sweep spends and claims: the ledger, prices, claims, cards, and noisy scores."""
