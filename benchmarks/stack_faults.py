@@ -37,7 +37,7 @@ from kills import Campaign
 from sweeper.service.client import submit
 from sweeper.service.states import State
 from sweeper.stack.running import Stack, StackSettings
-from sweeper.tracking import SPOOL_NAME, replay_spool
+from sweeper.tracking.tracker import SPOOL_NAME, replay_spool
 
 HERE = Path(__file__).resolve().parent
 PARTS = {"worker": "ray-worker-1", "head": "ray-head", "mlflow": "mlflow", "postgres": "postgres", "service": "sweeper"}

@@ -23,7 +23,7 @@ from sweeper.search.optuna_search import space
 from sweeper.spec.spec import Spec
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking import Tracker
+from sweeper.tracking.tracker import Tracker
 from sweeper.trainable import CliplessTrial
 
 Train = Callable[[type[CliplessTrial], Agenda, Desk, Callable[[], str | None]], Outcome]

@@ -218,7 +218,7 @@ def replay(
 ) -> None:
     """Deliver the tracking rows that wait because the store was out of reach."""
     from sweeper.store.sweep_folder import check_may_be_seen
-    from sweeper.tracking import SPOOL_NAME, replay_spool
+    from sweeper.tracking.tracker import SPOOL_NAME, replay_spool
 
     check_may_be_seen(sweep)
     rows = replay_spool(sweep / SPOOL_NAME, tracking)

@@ -22,7 +22,7 @@ from sweeper.store.jsonl import read_object, replace_file, to_text
 from sweeper.store.lock import NAME as DRIVER_NAME
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder, list_sweeps
-from sweeper.tracked import delete_runs, destination_of
+from sweeper.tracking.client import delete_runs, destination_of
 
 SPENT_NAME = "spent"
 STATEMENT_NAME = "statement.json"

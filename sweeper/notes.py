@@ -12,7 +12,7 @@ from pathlib import Path
 from sweeper.errors import RecordError, SweeperError
 from sweeper.store.jsonl import RowFile, append_alone
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracked import NOTE_TAG, destination_of, set_tags
+from sweeper.tracking.client import NOTE_TAG, destination_of, set_tags
 
 NOTES_NAME = "notes.jsonl"
 MAX_LENGTH = 5000

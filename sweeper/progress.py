@@ -19,8 +19,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sweeper.outbox import Left
 from sweeper.records import Direction, Objective, Point
+from sweeper.tracking.outbox import Left
 
 MAX_ROWS = 8
 MAX_FAILURES = 5

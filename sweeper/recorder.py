@@ -17,7 +17,6 @@ from typing import Any
 from sweeper.desk import Hooks
 from sweeper.errors import RecordError, TrialError
 from sweeper.front import Front, build_front
-from sweeper.mlflow_names import metric_names
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
@@ -29,7 +28,8 @@ from sweeper.search.optuna_search import Proposals
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking import Tracker
+from sweeper.tracking.names import metric_names
+from sweeper.tracking.tracker import Tracker
 
 FRONT_SECONDS = 5.0  # between two rewritings of front.json while trials run, at least;
 FRONT_PAUSES = 20.0  # and so many times as long as one takes

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from clipless.datasets import Drop, InputFormat, Ranges
 from clipless.datasets.new_rows.raw_rows import Pixels
 from sweeper.errors import SweeperError, one_line
-from sweeper.mlflow_names import version_tags
 from sweeper.predict import load_predictor
 from sweeper.privacy.pricing import round_up
 from sweeper.sweep import Picked
-from sweeper.tracked import destination_of, find_runs
-from sweeper.tracking import Destination, prepare_mlflow
+from sweeper.tracking.client import destination_of, find_runs
+from sweeper.tracking.names import version_tags
+from sweeper.tracking.tracker import Destination, prepare_mlflow
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -19,8 +19,6 @@ from sweeper.exporters import exporter
 from sweeper.front import Front
 from sweeper.front_scores import score_front
 from sweeper.interruption import Interruption
-from sweeper.mlflow_names import version_tags
-from sweeper.outbox import Left
 from sweeper.privacy.claims import Claim
 from sweeper.progress import Progress, Running
 from sweeper.recorder import Recorder
@@ -35,7 +33,9 @@ from sweeper.store.jsonl import replace_file
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.sweep import Sweep
-from sweeper.tracking import Tracker, how_to_look
+from sweeper.tracking.names import version_tags
+from sweeper.tracking.outbox import Left
+from sweeper.tracking.tracker import Tracker, how_to_look
 from sweeper.trainable import CliplessTrial, place
 from sweeper.warm_start import Earlier
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from sweeper.begun import recorded_claim
 from sweeper.errors import RecordError
-from sweeper.mlflow_names import clean, metric_names
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Steering
 from sweeper.records import Objective, TrialStatus
@@ -25,7 +24,8 @@ from sweeper.spec.objectives import same
 from sweeper.spec.parameters import Slot
 from sweeper.spec.search import MLFLOW
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracked import TrackedTrial, tracked_trials
+from sweeper.tracking.client import TrackedTrial, tracked_trials
+from sweeper.tracking.names import clean, metric_names
 
 # What a trial may be run with differently and still have the same outcome.
 _NO_MATTER = ("training.micro_batch_size",)

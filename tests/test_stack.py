@@ -21,7 +21,7 @@ import clipless
 import sweeper
 from dashboards.pictures import find_browser
 from sweeper.records import TrialStatus
-from sweeper.tracking import SPOOL_NAME, Tracker, replay_spool
+from sweeper.tracking.tracker import SPOOL_NAME, Tracker, replay_spool
 
 pytestmark = [
     pytest.mark.postgresql,
@@ -39,7 +39,7 @@ TRACKING = """
 import sys, time
 from pathlib import Path
 from sweeper.records import TrialStatus
-from sweeper.tracking import Tracker
+from sweeper.tracking.tracker import Tracker
 tracker = Tracker(Path(sys.argv[1]), "cut", uri=sys.argv[2])
 tracker.start_trial("t0001", {}, {})
 tracker.log("t0001", 1, {"accuracy": 0.5})

@@ -15,13 +15,13 @@ from clipless.testing import SeededSource
 from sweeper import metrics
 from sweeper.errors import RefutedError, SpecError
 from sweeper.metrics import MEMBERSHIP_ROWS, TrialMetrics, check_metrics, some_rows
-from sweeper.mlflow_names import metric_names
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.preview import check_plans, preview
 from sweeper.privacy.claims import Claim
 from sweeper.records import MEMBERSHIP, Direction, Objective, Point
 from sweeper.spec.spec import Spec, objectives
 from sweeper.spec.trial_config import TrialConfig
+from sweeper.tracking.names import metric_names
 from sweeper.training import TrialRun
 
 NAMES = ("attacked@0.25", "attacked@1", "membership-auroc", "membership-advantage")

@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 
 from sweeper import progress as module
-from sweeper.outbox import Left
 from sweeper.progress import Display, Progress, Running, clock, closing_summary, line, render, spread
 from sweeper.records import Objective, Point
+from sweeper.tracking.outbox import Left
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
 

@@ -22,8 +22,8 @@ from sweeper.registry import ARTIFACT, _signature, register, served_model, tags_
 from sweeper.store.input_format import write_input
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.sweep import load
-from sweeper.tracked import delete_runs, destination_of, find_runs, set_tags, tracked_trials
-from sweeper.tracking import STORE_NAME
+from sweeper.tracking.client import delete_runs, destination_of, find_runs, set_tags, tracked_trials
+from sweeper.tracking.tracker import STORE_NAME
 
 # What MLflow imports.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -28,7 +28,6 @@ from sweeper.cli import main
 from sweeper.engine import Outcome
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.front import read_front
-from sweeper.outbox import stored_rows
 from sweeper.preview import lack_of_gpus
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
@@ -41,6 +40,7 @@ from sweeper.store.lock import driving, is_driven
 from sweeper.store.sweep_folder import SweepFolder, jsonl
 from sweeper.sweep import Sweep
 from sweeper.sweep_run import Options
+from sweeper.tracking.outbox import stored_rows
 
 pytestmark = pytest.mark.slow
 

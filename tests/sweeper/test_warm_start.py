@@ -12,7 +12,6 @@ from clipless.datasets import load
 from sweeper import warm_start
 from sweeper.errors import RecordError
 from sweeper.front import build_front
-from sweeper.mlflow_names import flatten, metric_names
 from sweeper.privacy.claims import STEERED, UNPAID, WARM_START, Claim, Steering
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.search.space import resolve
@@ -20,7 +19,8 @@ from sweeper.spec.constraints import parse_constraint
 from sweeper.spec.fields.nested import unflatten
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracked import TrackedTrial
+from sweeper.tracking.client import TrackedTrial
+from sweeper.tracking.names import flatten, metric_names
 from sweeper.warm_start import Observation, observations
 
 SPEC = {

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import RecordError, SweeperError, one_line
-from sweeper.mlflow_names import MAX_TAG_LENGTH, RUN_STATUS, clean, flatten
-from sweeper.outbox import Left, Outbox, Rows
 from sweeper.records import TrialStatus
 from sweeper.store.jsonl import RowFile
+from sweeper.tracking.names import MAX_TAG_LENGTH, RUN_STATUS, clean, flatten
+from sweeper.tracking.outbox import Left, Outbox, Rows
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import SweeperError, one_line
-from sweeper.mlflow_names import MAX_TAG_LENGTH, clean
-from sweeper.tracking import STORE_NAME, SWEEP_TAG, TRIAL_TAG, Destination, every_run, prepare_mlflow
+from sweeper.tracking.names import MAX_TAG_LENGTH, clean
+from sweeper.tracking.tracker import STORE_NAME, SWEEP_TAG, TRIAL_TAG, Destination, every_run, prepare_mlflow
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -1,6 +1,7 @@
 import pytest
 
-from sweeper.mlflow_names import (
+from sweeper.records import TrialStatus
+from sweeper.tracking.names import (
     MAX_KEY_LENGTH,
     MAX_PARAM_LENGTH,
     RUN_STATUS,
@@ -9,7 +10,6 @@ from sweeper.mlflow_names import (
     metric_names,
     version_tags,
 )
-from sweeper.records import TrialStatus
 
 
 def test_a_points_numbers_get_the_names_of_the_contract():
@@ -60,5 +60,5 @@ def test_versions_of_code_and_packages_are_tags():
 
 
 def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
-    monkeypatch.setattr("sweeper.mlflow_names.PACKAGES", ("no-such-package",))
+    monkeypatch.setattr("sweeper.tracking.names.PACKAGES", ("no-such-package",))
     assert version_tags().keys() == {"sweeper.version"}

@@ -3,10 +3,10 @@ import time
 
 import pytest
 
-from sweeper import outbox
 from sweeper.errors import RecordError
-from sweeper.outbox import Left, Outbox, stored_rows
 from sweeper.store.jsonl import RowFile
+from sweeper.tracking.outbox import Left, Outbox, stored_rows
+from sweeper.tracking.tracker import outbox
 
 PATIENCE_SECONDS = 300.0  # ends a test that hangs; no test takes so long
 HEADER = {"op": "sweep", "name": "digits"}

@@ -1,0 +1,1 @@
+"""MLflow: writing trials as runs, and reading them back."""
