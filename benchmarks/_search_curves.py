@@ -26,7 +26,7 @@ from sweeper.search.optuna_search import Search
 from sweeper.search.space import resolve, sample, suggest
 from sweeper.spec.fields.ranges import Choices, Range
 from sweeper.spec.spec import Spec
-from sweeper.training import TrialRun
+from sweeper.trials.trial import TrialRun
 
 DIGITS = Path(__file__).resolve().parents[1] / "sweeps" / "digits.yaml"
 EPOCHS = 27

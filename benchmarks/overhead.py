@@ -32,7 +32,7 @@ from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.sweep_run import Options
 from sweeper.trainable import initial_seed
-from sweeper.training import TrialRun
+from sweeper.trials.trial import TrialRun
 
 PROCESSES = 2
 

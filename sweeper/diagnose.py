@@ -10,7 +10,6 @@ from clipless.diagnostics import DEFAULT_ROWS, InputNorms, colour_norms, diagnos
 from clipless.layers import InputBall
 from clipless.network import Network
 from clipless.plans.plan import Plan
-from sweeper.building import build_loss, build_model, build_plan, initial_seed
 from sweeper.diagnosis import Diagnosis, Snapshot
 from sweeper.errors import PickError, RecordError
 from sweeper.exporters import exporter
@@ -19,6 +18,7 @@ from sweeper.records import Point, Trial
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.sweep import Sweep, load
+from sweeper.trials.build import build_loss, build_model, build_plan, initial_seed
 
 EXPORTER = "diagnostics"  # a function of (diagnostics.json, page to write)
 

@@ -9,11 +9,11 @@ from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from sweeper.privacy.score_noise import ScoreNoise
-from sweeper.private_scores import scorer
 from sweeper.recorder import Recorder
 from sweeper.spec.objectives import own_objectives
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
+from sweeper.trials.scores import scorer
 
 
 def score_front(

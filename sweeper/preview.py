@@ -15,9 +15,7 @@ from clipless.plans.plan import Plan
 from clipless.privacy.accounting.claim import Claim
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian
-from sweeper.building import build_loss, build_model, build_plan
 from sweeper.errors import SpecError
-from sweeper.metrics import check_metrics
 from sweeper.privacy.prices import answers, composed
 from sweeper.privacy.pricing import Answer, price, round_up
 from sweeper.privacy.score_noise import ScoreNoise
@@ -27,6 +25,8 @@ from sweeper.spec.fields.nested import flatten
 from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
+from sweeper.trials.build import build_loss, build_model, build_plan
+from sweeper.trials.metrics import check_metrics
 
 CHECKED_CONFIGURATIONS = 8  # before a sweep begins
 

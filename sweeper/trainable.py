@@ -19,14 +19,14 @@ from ray import tune
 from clipless.datasets import Dataset, Metadata, Split
 from clipless.privacy.randomness import RandomSource
 from clipless.training.memory import give_back, is_out_of_memory
-from sweeper.building import initial_seed
 from sweeper.devices import cap_memory, placement
 from sweeper.errors import TrialError
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.storage import SharedFolder
-from sweeper.training import TrialRun
+from sweeper.trials.build import initial_seed
+from sweeper.trials.trial import TrialRun
 
 Arrays = tuple[NDArray[np.float32], NDArray[np.int64]]
 

@@ -22,11 +22,11 @@ from clipless.losses import _rules
 from clipless.plans.method import Method
 from clipless.plans.trainable import check_trainable
 from clipless.saving import architecture
-from sweeper.building import build_loss, build_model
 from sweeper.errors import SpecError
 from sweeper.search.space import resolve, suggest
 from sweeper.spec.fields.choices import ARCHITECTURES
 from sweeper.spec.spec import Spec
+from sweeper.trials.build import build_loss, build_model
 
 TESTS = Path(__file__).parent / "clipless"
 DOCS = Path(__file__).parents[1] / "docs"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from clipless.datasets import load
-from sweeper.building import build_loss, build_model, build_plan
 from sweeper.cli import main
 from sweeper.search.space import resolve, sample
 from sweeper.spec.spec import Spec
 from sweeper.spec.yaml_file import parse_mapping
+from sweeper.trials.build import build_loss, build_model, build_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")

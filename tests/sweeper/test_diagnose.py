@@ -14,7 +14,6 @@ import sweeper.exporters
 from clipless.datasets import Dataset, Evaluation, Metadata, Split, prepare
 from clipless.datasets.sources.images import PIXEL_UNIT
 from clipless.errors import DataError
-from sweeper.building import build_loss, build_model, initial_seed
 from sweeper.cli import main
 from sweeper.diagnose import diagnose_sweep, find_point, write_diagnosis
 from sweeper.diagnosis import read_diagnosis
@@ -22,6 +21,7 @@ from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.sweep import load
+from sweeper.trials.build import build_loss, build_model, initial_seed
 
 
 @pytest.fixture

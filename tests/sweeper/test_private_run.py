@@ -22,7 +22,6 @@ from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
 from sweeper import candidates, cluster, private_run, runner, sweep_run
-from sweeper.building import build_loss, build_model
 from sweeper.candidates import Candidate
 from sweeper.cli import main
 from sweeper.engine import Outcome
@@ -46,6 +45,7 @@ from sweeper.store.sweep_folder import HIDDEN, SELECTING, SweepFolder, hidden_sw
 from sweeper.sweep import Sweep
 from sweeper.sweep_run import Options
 from sweeper.trainable import CliplessTrial
+from sweeper.trials.build import build_loss, build_model
 
 pytestmark = pytest.mark.slow
 

@@ -17,15 +17,15 @@ from clipless.projections import Orthogonal, SpectralBall
 from clipless.training.memory import Room
 from clipless.training.trainer import memory, sum_gradients
 from sweeper import trainable as module
-from sweeper import training
-from sweeper.building import initial_seed
 from sweeper.errors import SpecError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.trainable import CliplessTrial, Rows, place
-from sweeper.training import TrialRun
+from sweeper.trials import trial
+from sweeper.trials.build import initial_seed
+from sweeper.trials.trial import TrialRun
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
 
@@ -33,7 +33,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot im
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch):
     """No test knows how many rows had room in another one."""
-    monkeypatch.setattr(training, "_ROOM", Room())
+    monkeypatch.setattr(trial, "_ROOM", Room())
 
 
 @pytest.fixture(autouse=True)
@@ -308,7 +308,7 @@ def test_a_lack_of_memory_is_found_before_the_plan_and_costs_nothing(trial, conf
     prices = []
     for most in (1000, 200, 25):
         with monkeypatch.context() as patch:
-            patch.setattr(training, "_ROOM", Room())
+            patch.setattr(trial, "_ROOM", Room())
             seen = short_of_memory(patch, most)
             trial.reset_config(config)
             rows = [trial.step() for _ in range(4)]

@@ -4,11 +4,11 @@ import pytest
 
 from clipless.datasets import Dataset, load
 from clipless.layers import Conv2d, Dense, MaxPool2d, Tanh
-from sweeper.building import build_loss, build_model
 from sweeper.errors import SpecError
 from sweeper.search.space import resolve, suggest
 from sweeper.spec.fields.choices import ARCHITECTURES
 from sweeper.spec.spec import Spec
+from sweeper.trials.build import build_loss, build_model
 
 
 @pytest.fixture(scope="module")

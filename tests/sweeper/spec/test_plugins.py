@@ -15,9 +15,7 @@ from clipless.losses import TauCCE
 from clipless.testing import SeededSource
 from sweeper.errors import SpecError
 from sweeper.front_scores import score_front
-from sweeper.metrics import TrialMetrics, check_metrics
 from sweeper.privacy.score_noise import ScoreNoise
-from sweeper.private_scores import scorer
 from sweeper.records import Direction, Objective, Point
 from sweeper.search.space import resolve, sample
 from sweeper.spec.objectives import metric_list, parse, parse_metric, reads_training_rows
@@ -25,7 +23,9 @@ from sweeper.spec.plugins import METRICS, SAMPLERS, Metric, find_metric, metric,
 from sweeper.spec.search import Sampler, SamplerName
 from sweeper.spec.spec import Spec, plugins
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.training import TrialRun
+from sweeper.trials.metrics import TrialMetrics, check_metrics
+from sweeper.trials.scores import scorer
+from sweeper.trials.trial import TrialRun
 
 
 @metric("maximize")

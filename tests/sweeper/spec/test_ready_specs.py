@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from clipless.datasets import load
-from sweeper.building import build_loss, build_model, build_plan
 from sweeper.search.space import resolve, sample
 from sweeper.spec.spec import Spec
+from sweeper.trials.build import build_loss, build_model, build_plan
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,7 @@ from clipless.datasets import Evaluation, Split, load
 from clipless.errors import UnsupportedError
 from clipless.losses import TauCCE
 from clipless.testing import SeededSource
-from sweeper import metrics
 from sweeper.errors import RefutedError, SpecError
-from sweeper.metrics import MEMBERSHIP_ROWS, TrialMetrics, check_metrics, some_rows
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.preview import check_plans, preview
 from sweeper.privacy.claims import Claim
@@ -22,7 +20,9 @@ from sweeper.records import MEMBERSHIP, Direction, Objective, Point
 from sweeper.spec.spec import Spec, objectives
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.tracking.names import metric_names
-from sweeper.training import TrialRun
+from sweeper.trials import metrics
+from sweeper.trials.metrics import MEMBERSHIP_ROWS, TrialMetrics, check_metrics, some_rows
+from sweeper.trials.trial import TrialRun
 
 NAMES = ("attacked@0.25", "attacked@1", "membership-auroc", "membership-advantage")
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))

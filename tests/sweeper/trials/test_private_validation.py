@@ -24,7 +24,6 @@ from sweeper.front_scores import score_front
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.score_noise import ScoreNoise
-from sweeper.private_scores import answers_of_rows
 from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus
 from sweeper.runner import run_sweep
@@ -34,7 +33,8 @@ from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.sweep_run import Options
-from sweeper.training import TrialRun
+from sweeper.trials.scores import answers_of_rows
+from sweeper.trials.trial import TrialRun
 
 pytestmark = pytest.mark.slow
 
@@ -355,7 +355,7 @@ def test_test_scores_are_entered_in_the_ledger_before_their_noise_is_drawn(digit
             seen.append(sum('"test"' in line for line in folder.ledger.read_text().splitlines()))
             return super().normal(count, device)
 
-    monkeypatch.setattr("sweeper.private_scores.SecureSource", lambda: Watching(0))
+    monkeypatch.setattr("sweeper.trials.scores.SecureSource", lambda: Watching(0))
     points = len(kept.archive.points)
     assert list(score_front(spec, digits, folder, kept, lambda: False)) == []
     assert seen == list(range(1, points + 1))
@@ -378,7 +378,7 @@ def test_test_scores_that_were_lost_are_charged_again(digits, folder, finished, 
 def test_test_scores_beyond_the_budget_are_not_drawn(digits, folder, finished, monkeypatch):
     spec, kept, _ = finished
     source = RecordingSource(0)
-    monkeypatch.setattr("sweeper.private_scores.SecureSource", lambda: source)
+    monkeypatch.setattr("sweeper.trials.scores.SecureSource", lambda: source)
     kept._spec = spec_of(privacy={"sweep_epsilon": 1e-6})
     troubles = list(score_front(spec, digits, folder, kept, lambda: False))
     assert len(troubles) == len(kept.archive.points)

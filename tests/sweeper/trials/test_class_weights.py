@@ -5,12 +5,12 @@ import json
 import pytest
 
 from clipless.losses import HKR, KR, ClassWeighted, TauCCE, loss_lipschitz
-from sweeper.building import build_loss
 from sweeper.errors import SpecError
 from sweeper.search.space import resolve, suggest
 from sweeper.spec.fields.nested import flatten
 from sweeper.spec.spec import Spec, schema
 from sweeper.spec.trial_config import TrialConfig
+from sweeper.trials.build import build_loss
 
 FILE = "mnist.yaml"
 TENTHS = [0.1] * 10

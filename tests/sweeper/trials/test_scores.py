@@ -12,7 +12,7 @@ from clipless.privacy.events import Relation
 from clipless.testing import RecordingSource, SeededSource
 from sweeper.errors import SpecError
 from sweeper.privacy.score_noise import ScoreNoise
-from sweeper.private_scores import PrivateScores, answers_of_rows, scorer
+from sweeper.trials.scores import PrivateScores, answers_of_rows, scorer
 
 NAMES = ("accuracy", "certified@0.1", "certified@1/2")
 
@@ -107,7 +107,7 @@ def test_private_rows_are_scored_with_the_noise_of_their_split(model, split, mon
 
 def test_noise_comes_from_the_secure_generator_unless_one_is_injected(monkeypatch, model, split):
     made = []
-    monkeypatch.setattr("sweeper.private_scores.SecureSource", lambda: made.append(RecordingSource(0)) or made[-1])
+    monkeypatch.setattr("sweeper.trials.scores.SecureSource", lambda: made.append(RecordingSource(0)) or made[-1])
     score = scorer(declared(Evaluation.PRIVATE), [], NOISE)
     score(model, split, float64_features(model, split.x))
     assert len(made) == len(made[0].normals) == 1

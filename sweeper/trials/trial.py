@@ -26,17 +26,17 @@ from clipless.privacy.randomness import RandomSource
 from clipless.training.checkpoint import load_state
 from clipless.training.memory import Room, has_room, memory_class
 from clipless.training.trainer import Epoch, default_micro_batch, even_size
-from sweeper.building import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
-from sweeper.metrics import TrialMetrics
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.paid_scores import scored_by
 from sweeper.privacy.pricing import steps_by
 from sweeper.privacy.score_noise import ScoreNoise
-from sweeper.private_scores import Scorer, scorer
 from sweeper.records import Objective, Point
 from sweeper.spec.objectives import own_objectives, radii
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
+from sweeper.trials.build import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
+from sweeper.trials.metrics import TrialMetrics
+from sweeper.trials.scores import Scorer, scorer
 
 _ROOM = Room()  # of this process: what one trial has found out, those like it need not
 

@@ -13,7 +13,6 @@ from clipless.network import Network
 from clipless.privacy.accounting.claim import claim
 from clipless.testing import SeededSource
 from clipless.training.optimizers import SGD, Adam
-from sweeper.building import build_loss, build_model, build_optimizer, on_device
 from sweeper.errors import SpecError
 from sweeper.privacy.card import make_card
 from sweeper.privacy.ledger import Ledger
@@ -21,7 +20,8 @@ from sweeper.privacy.pricing import price
 from sweeper.records import Objective, Point, Trial
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.training import TrialRun
+from sweeper.trials.build import build_loss, build_model, build_optimizer, on_device
+from sweeper.trials.trial import TrialRun
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
 EPOCHS = 5

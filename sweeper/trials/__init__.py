@@ -1,0 +1,1 @@
+"""One trial: building what a configuration names, training it, scoring it."""
