@@ -11,10 +11,10 @@ from torch import Tensor
 
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper import sweep_run
+from sweeper.backend.trainable import CliplessTrial
 from sweeper.runner import resume_sweep, run_sweep
 from sweeper.spec.spec import Spec
 from sweeper.sweep_run import Options
-from sweeper.trainable import CliplessTrial
 
 FOLDER = "NOISE_LOG"
 

@@ -193,15 +193,15 @@ def peak_mebibytes(case: Case) -> float:
 def start() -> None:
     """Settle the process, first thing in a script; in one that `peak_mebibytes` started, measure and exit.
 
-    The allocator's settings are those that trials run with (`sweeper.cluster`), the same for everyone; they have to
-    stand in the environment when a process begins.
+    The allocator's settings are those that trials run with (`sweeper.backend.cluster`), the same for everyone; they
+    have to stand in the environment when a process begins.
     """
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     warnings.filterwarnings("ignore", message="Full backward hook is firing")
     if sys.argv[1:2] == [ONLY]:
         _own_peak(Case(**json.loads(sys.argv[2])))
         sys.exit()
-    from sweeper.cluster import worker_environment
+    from sweeper.backend.cluster import worker_environment
 
     settings = {name: value for name, value in worker_environment(1).items() if name.startswith("MALLOC_")}
     if not settings.items() <= os.environ.items():

@@ -24,14 +24,14 @@ import torch
 from ray import tune
 
 import clipless
-from sweeper.cluster import cluster, environment
-from sweeper.engine import TUNE_ENVIRONMENT
+from sweeper.backend.cluster import cluster, environment
+from sweeper.backend.trainable import initial_seed
+from sweeper.backend.tune import TUNE_ENVIRONMENT
 from sweeper.recorder import Recorder
 from sweeper.runner import run_sweep
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.sweep_run import Options
-from sweeper.trainable import initial_seed
 from sweeper.trials.trial import TrialRun
 
 PROCESSES = 2

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sweeper.cluster import cluster
+from sweeper.backend.cluster import cluster
 from sweeper.runner import run
 from sweeper.spec.spec import Spec
 from sweeper.sweep_run import Options

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from clipless.datasets import Dataset
-from sweeper.agenda import Agenda
-from sweeper.desk import Desk, Hooks
-from sweeper.engine import Outcome
+from sweeper.backend.queue import Agenda
+from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.trial_states import Desk, Hooks
+from sweeper.backend.tune import Outcome
 from sweeper.preview import can_be_planned
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.paid_scores import planned_scores
@@ -24,7 +25,6 @@ from sweeper.spec.spec import Spec
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.tracker import Tracker
-from sweeper.trainable import CliplessTrial
 
 Train = Callable[[type[CliplessTrial], Agenda, Desk, Callable[[], str | None]], Outcome]
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sweeper.backend.jobs import is_job_server
+from sweeper.backend.starting import leave
 from sweeper.cli_after import app as commands_after
 from sweeper.cli_after import read_minimum
 from sweeper.cli_fronts import app as commands_of_fronts
 from sweeper.cli_running import app as commands_while_running
 from sweeper.cli_service import app as commands_of_service
 from sweeper.errors import SweeperError
-from sweeper.jobs import is_job_server
-from sweeper.starting import leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -372,8 +372,8 @@ def _drive(
 
 
 def _run_as_job(spec: "Spec", address: str, arguments: list[str]) -> None:
-    from sweeper.interruption import Interruption
-    from sweeper.jobs import run_as_job
+    from sweeper.backend.interruption import Interruption
+    from sweeper.backend.jobs import run_as_job
 
     with Interruption() as interruption:
         well = run_as_job(spec, address, arguments, lambda text: typer.echo(text, nl=False), interruption)

@@ -43,7 +43,7 @@ def serve(
     rate: Annotated[float, typer.Option(help="Requests a second of one client; 0 for no limit.", min=0)] = 100.0,
 ) -> None:
     """Serve sweeps over HTTP: submit, watch, pick; with the live page at /."""
-    from sweeper.jobs import RayJobLauncher, is_job_server
+    from sweeper.backend.jobs import RayJobLauncher, is_job_server
     from sweeper.service.serving import serve as serve_
     from sweeper.service.settings import Limits, ServiceSettings
     from sweeper.spec.addresses import check_url

@@ -26,9 +26,9 @@ from typing import Any
 
 from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
+from sweeper.backend.tune import Outcome
 from sweeper.begun import recorded_claim
 from sweeper.candidates import Candidates, IndependentProposals, Train, Untracked
-from sweeper.engine import Outcome
 from sweeper.errors import RecordError, one_line, public_line
 from sweeper.front import build_front
 from sweeper.pareto.dominance import FrontArchive

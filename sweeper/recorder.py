@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sweeper.desk import Hooks
+from sweeper.backend.trial_states import Hooks
 from sweeper.errors import RecordError, TrialError
 from sweeper.front import Front, build_front
 from sweeper.pareto.dominance import FrontArchive

@@ -10,26 +10,26 @@ from typing import Any
 
 import clipless
 from clipless.datasets import Dataset
-from sweeper.agenda import Agenda
+from sweeper.backend.cluster import cluster
+from sweeper.backend.interruption import Interruption
+from sweeper.backend.queue import Agenda
+from sweeper.backend.starting import InterruptedStartError
+from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.trial_states import Desk
+from sweeper.backend.tune import Outcome
 from sweeper.begun import claim_as_begun, claimed
-from sweeper.cluster import cluster
-from sweeper.desk import Desk
-from sweeper.engine import Outcome
 from sweeper.errors import RecordError, SweeperError
-from sweeper.interruption import Interruption
 from sweeper.preview import check_plans, lack_of_gpus
 from sweeper.privacy.claims import Claim
 from sweeper.private_run import even_times, hide, outcome_of, recover, recover_all, select
 from sweeper.progress import Progress
 from sweeper.records import TrialStatus
 from sweeper.spec.spec import Spec
-from sweeper.starting import InterruptedStartError
 from sweeper.store.lock import driving
 from sweeper.store.requests import selects_privately
 from sweeper.store.sweep_folder import SweepFolder, is_secret
 from sweeper.sweep import Sweep
 from sweeper.sweep_run import INTERRUPTED, Ended, Options, SweepRun, described, size_of, threads_of, trained
-from sweeper.trainable import CliplessTrial
 from sweeper.warm_start import Earlier, observations
 
 SELECTING = "selecting privately"

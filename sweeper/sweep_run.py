@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from clipless.datasets import Dataset
-from sweeper.agenda import Agenda
+from sweeper.backend.cluster import cluster
+from sweeper.backend.interruption import Interruption
+from sweeper.backend.queue import Agenda
+from sweeper.backend.starting import InterruptedStartError
+from sweeper.backend.storage import Storage, fetching, of_sweep
+from sweeper.backend.trainable import CliplessTrial, place
+from sweeper.backend.trial_states import Desk
+from sweeper.backend.tune import Outcome, run_trials
 from sweeper.candidates import STOPPED_BY_REQUEST
-from sweeper.cluster import cluster
-from sweeper.desk import Desk
-from sweeper.engine import Outcome, run_trials
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
 from sweeper.exporters import exporter
 from sweeper.front import Front
 from sweeper.front_scores import score_front
-from sweeper.interruption import Interruption
 from sweeper.privacy.claims import Claim
 from sweeper.progress import Progress, Running
 from sweeper.recorder import Recorder
@@ -26,8 +29,6 @@ from sweeper.records import TrialStatus
 from sweeper.search.optuna_search import Search, space
 from sweeper.spec.spec import Spec
 from sweeper.spec.yaml_file import parse_mapping
-from sweeper.starting import InterruptedStartError
-from sweeper.storage import Storage, fetching, of_sweep
 from sweeper.store.input_format import DATA_NAME, describe, write_input
 from sweeper.store.jsonl import replace_file
 from sweeper.store.requests import Requests
@@ -36,7 +37,6 @@ from sweeper.sweep import Sweep
 from sweeper.tracking.names import version_tags
 from sweeper.tracking.outbox import Left
 from sweeper.tracking.tracker import Tracker, how_to_look
-from sweeper.trainable import CliplessTrial, place
 from sweeper.warm_start import Earlier
 
 SHOW_SECONDS = 0.5

@@ -18,7 +18,7 @@ class _Counting(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
         """Find that one module as usual, and change it once it is there."""
-        if name != "sweeper.trainable":
+        if name != "sweeper.backend.trainable":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)

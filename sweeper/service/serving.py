@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import uvicorn
 
+from sweeper.backend.jobs import RayJobLauncher, is_job_server
 from sweeper.errors import SweeperError
-from sweeper.jobs import RayJobLauncher, is_job_server
 from sweeper.service.app import create_app
 from sweeper.service.launcher import Launcher
 from sweeper.service.observing import JsonLines

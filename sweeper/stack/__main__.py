@@ -5,8 +5,8 @@ import sys
 import time
 from pathlib import Path
 
+from sweeper.backend.interruption import Interruption
 from sweeper.errors import SweeperError
-from sweeper.interruption import Interruption
 from sweeper.stack.running import Stack, StackSettings
 
 LOOK_SECONDS = 0.5

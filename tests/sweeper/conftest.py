@@ -163,7 +163,7 @@ def ray_running():
     """A Ray that the tests of a file share, and the files that share one; it ends when they have."""
     import ray
 
-    from sweeper.cluster import cluster
+    from sweeper.backend.cluster import cluster
 
     if not ray.is_initialized():
         _RAY.enter_context(cluster(cpus=2))

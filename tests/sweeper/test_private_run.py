@@ -21,10 +21,12 @@ from clipless.privacy.accounting.claim import selection_epsilon
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
-from sweeper import candidates, cluster, private_run, runner, sweep_run
+from sweeper import candidates, private_run, runner, sweep_run
+from sweeper.backend import cluster
+from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.tune import Outcome
 from sweeper.candidates import Candidate
 from sweeper.cli import main
-from sweeper.engine import Outcome
 from sweeper.errors import FOR_THE_OWNER, RecordError, SweeperError, UnknownSweepError
 from sweeper.front import read_front
 from sweeper.overview import sweep_view, sweeps_table
@@ -44,7 +46,6 @@ from sweeper.store.requests import ask_to_stop, enqueue
 from sweeper.store.sweep_folder import HIDDEN, SELECTING, SweepFolder, hidden_sweeps, list_sweeps
 from sweeper.sweep import Sweep
 from sweeper.sweep_run import Options
-from sweeper.trainable import CliplessTrial
 from sweeper.trials.build import build_loss, build_model
 
 pytestmark = pytest.mark.slow

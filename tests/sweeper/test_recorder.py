@@ -8,7 +8,7 @@ import pytest
 
 from clipless.privacy.events import PoissonGaussian
 from sweeper import recorder as module
-from sweeper.desk import Desk
+from sweeper.backend.trial_states import Desk
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
 from sweeper.front import read_front
 from sweeper.privacy.ledger import Ledger

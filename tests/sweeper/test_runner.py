@@ -23,9 +23,11 @@ import yaml
 
 import clipless
 from clipless.privacy.accounting.claim import claim
-from sweeper import engine, sweep_run
+from sweeper import sweep_run
+from sweeper.backend import tune
+from sweeper.backend.starting import InterruptedStartError
+from sweeper.backend.tune import Outcome
 from sweeper.cli import main
-from sweeper.engine import Outcome
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.front import read_front
 from sweeper.preview import lack_of_gpus
@@ -35,7 +37,6 @@ from sweeper.runner import resume, resume_sweep, run, run_sweep
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import suggest
 from sweeper.spec.spec import Spec
-from sweeper.starting import InterruptedStartError
 from sweeper.store.lock import driving, is_driven
 from sweeper.store.sweep_folder import SweepFolder, jsonl
 from sweeper.sweep import Sweep
@@ -320,7 +321,7 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
         late = any(b'"t0003"' in path.read_bytes() for path in out.glob("*/points.jsonl"))
         return time.monotonic() + 3600 * late
 
-    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(tune, "time", SimpleNamespace(monotonic=clock))
     with pytest.raises(SystemExit) as ended:
         main(["run", str(spec), "--out", str(out), "--tracking", NOWHERE])
     said = capsys.readouterr()
@@ -633,7 +634,7 @@ def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
 @pytest.mark.parametrize(("deaths", "status"), [(1, "completed"), (sweep_run.MOST_CLUSTERS, "stopped")])
 def test_a_sweep_goes_on_with_another_ray_when_one_dies(deaths, status, ended, monkeypatch):
     monkeypatch.setattr(sweep_run, "cluster", no_cluster)
-    outcomes = [Outcome(False, engine.RAY_DIED, lost=True)] * deaths + [Outcome()]
+    outcomes = [Outcome(False, tune.RAY_DIED, lost=True)] * deaths + [Outcome()]
     monkeypatch.setattr(sweep_run, "run_trials", lambda *_, **__: outcomes.pop(0))
     assert resume(ended, trials=5).info()["status"] == status
     assert len(outcomes) == (0 if status == "completed" else 1)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.backend.interruption import Interruption
 from sweeper.errors import SweeperError
-from sweeper.interruption import Interruption
 from sweeper.stack import __main__ as program
 from sweeper.stack.running import Stack, StackSettings
 

@@ -13,18 +13,18 @@ import ray
 from ray import cloudpickle, tune
 from ray.exceptions import ActorDiedError, AuthenticationError, RayTaskError
 
-from sweeper import cluster as cluster_module
-from sweeper import desk as desk_module
-from sweeper import engine, interruption, starting
-from sweeper.agenda import Agenda
-from sweeper.cluster import cluster, worker_environment
-from sweeper.desk import Desk, Hooks
-from sweeper.engine import TUNE_ENVIRONMENT, Outcome, _endings, _failure, run_trials
+from sweeper.backend import cluster as cluster_module
+from sweeper.backend import interruption, starting, tune
+from sweeper.backend import trial_states as desk_module
+from sweeper.backend.cluster import cluster, worker_environment
+from sweeper.backend.interruption import Interruption
+from sweeper.backend.queue import Agenda
+from sweeper.backend.starting import InterruptedStartError
+from sweeper.backend.trial_states import Desk, Hooks
+from sweeper.backend.tune import TUNE_ENVIRONMENT, Outcome, _endings, _failure, run_trials
 from sweeper.errors import FOR_THE_OWNER, SweeperError, one_line
-from sweeper.interruption import Interruption
 from sweeper.records import Objective, TrialStatus
 from sweeper.search.optuna_search import Search
-from sweeper.starting import InterruptedStartError
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +73,7 @@ def ray_session(ray_running):
 
 @pytest.fixture(autouse=True)
 def short_grace(monkeypatch):
-    monkeypatch.setattr(engine, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(tune, "GRACE_SECONDS", 0.5)
 
 
 class Driver:
@@ -226,7 +226,7 @@ def test_ctrl_c_ends_a_run_whose_trial_hangs_and_says_nothing(tmp_path, capfd):
 def test_a_second_ctrl_c_ends_it_at_once_and_the_hooks_are_told(tmp_path, monkeypatch):
     """The second one comes when the grace time is over."""
     monkeypatch.setattr(interruption, "DEBOUNCE_SECONDS", 0.0)
-    driver, pressed, kill = Driver(tmp_path), [], engine._Run._kill
+    driver, pressed, kill = Driver(tmp_path), [], tune._Run._kill
 
     def press(run):
         if not pressed:
@@ -238,7 +238,7 @@ def test_a_second_ctrl_c_ends_it_at_once_and_the_hooks_are_told(tmp_path, monkey
         driver.on_plan(trial, row)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(engine._Run, "_kill", press)
+    monkeypatch.setattr(tune._Run, "_kill", press)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, ["hang"], driver.hooks(on_plan=on_plan), interruption=Interruption())
     assert not (tmp_path / "woke").exists()
@@ -266,10 +266,10 @@ def test_whoever_is_asked_may_end_a_run_in_any_thread(tmp_path):
 
 def test_a_ray_that_dies_ends_a_run_whose_trials_may_go_on(tmp_path, monkeypatch):
     driver, nodes = Driver(tmp_path), ray.nodes
-    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(engine.ray, "nodes", lambda: [n | {"Alive": not driver.plans} for n in nodes()])
-    assert run(tmp_path, ["hang"] * 2, driver.hooks(), concurrent=1) == Outcome(False, engine.RAY_DIED, lost=True)
-    assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, engine.RAY_DIED, 1)}
+    monkeypatch.setattr(tune, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(tune.ray, "nodes", lambda: [n | {"Alive": not driver.plans} for n in nodes()])
+    assert run(tmp_path, ["hang"] * 2, driver.hooks(), concurrent=1) == Outcome(False, tune.RAY_DIED, lost=True)
+    assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, tune.RAY_DIED, 1)}
 
 
 def test_time_ends_a_run():
@@ -319,7 +319,7 @@ def test_a_trial_that_hangs_is_stopped_when_its_time_is_up(tmp_path, monkeypatch
             passed.append(7200)
         return time.monotonic() + max(passed, default=0)
 
-    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(tune, "time", SimpleNamespace(monotonic=clock))
     assert run(tmp_path, ["hang", "well"], driver.hooks(), trial_hours=1.0) == Outcome()
     reason = "it took longer than the 1 hours of search.trial_hours"
     assert driver.ends["t0001"] == (TrialStatus.STOPPED, reason, 1)

@@ -15,7 +15,7 @@ from typing import Any
 
 import fsspec
 
-from sweeper.desk import Hooks, Row
+from sweeper.backend.trial_states import Hooks, Row
 from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.records import TrialStatus
 

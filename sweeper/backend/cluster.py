@@ -18,9 +18,9 @@ import ray
 from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sweeper.backend.nodes import Unlike, facts_of_this_code, node_facts, unlike_nodes
+from sweeper.backend.starting import Starting
 from sweeper.errors import SweeperError, one_line
-from sweeper.nodes import Unlike, facts_of_this_code, node_facts, unlike_nodes
-from sweeper.starting import Starting
 
 T = TypeVar("T")
 

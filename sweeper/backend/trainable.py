@@ -19,12 +19,12 @@ from ray import tune
 from clipless.datasets import Dataset, Metadata, Split
 from clipless.privacy.randomness import RandomSource
 from clipless.training.memory import give_back, is_out_of_memory
-from sweeper.devices import cap_memory, placement
+from sweeper.backend.devices import cap_memory, placement
+from sweeper.backend.storage import SharedFolder
 from sweeper.errors import TrialError
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
-from sweeper.storage import SharedFolder
 from sweeper.trials.build import initial_seed
 from sweeper.trials.trial import TrialRun
 

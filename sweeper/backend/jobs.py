@@ -18,7 +18,7 @@ from sweeper.errors import SweeperError, one_line
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
-    from sweeper.interruption import Interruption
+    from sweeper.backend.interruption import Interruption
     from sweeper.spec.spec import Spec
 
 INSIDE = "auto"  # how a driver that is a job names the cluster it runs on

@@ -16,13 +16,13 @@ from clipless.privacy.randomness import SecureSource
 from clipless.projections import Orthogonal, SpectralBall
 from clipless.training.memory import Room
 from clipless.training.trainer import memory, sum_gradients
-from sweeper import trainable as module
+from sweeper.backend import trainable as module
+from sweeper.backend.trainable import CliplessTrial, Rows, place
 from sweeper.errors import SpecError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
-from sweeper.trainable import CliplessTrial, Rows, place
 from sweeper.trials import trial
 from sweeper.trials.build import initial_seed
 from sweeper.trials.trial import TrialRun
@@ -103,8 +103,10 @@ def test_the_plan_comes_with_the_node_and_the_device(trial):
 
 def test_a_part_of_a_gpu_is_capped_before_anything_is_built_on_it(trial, config, monkeypatch):
     calls = []
-    monkeypatch.setattr("sweeper.trainable.cap_memory", calls.append)
-    monkeypatch.setattr("sweeper.trainable.TrialRun", lambda **options: calls.append(options["device"]) or 1 / 0)
+    monkeypatch.setattr("sweeper.backend.trainable.cap_memory", calls.append)
+    monkeypatch.setattr(
+        "sweeper.backend.trainable.TrialRun", lambda **options: calls.append(options["device"]) or 1 / 0
+    )
     trial.reset_config(config | {"spec": config["spec"] | {"resources": {"gpus": 0.5}}})
     with pytest.raises(ZeroDivisionError):
         trial.step()

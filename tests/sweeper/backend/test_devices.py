@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sweeper import devices
+from sweeper.backend import devices
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from sweeper import starting
-from sweeper.starting import PATIENCE_SECONDS, InterruptedStartError, Starting, leave
+from sweeper.backend import starting
+from sweeper.backend.starting import PATIENCE_SECONDS, InterruptedStartError, Starting, leave
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from sweeper import interruption
-from sweeper.desk import MOST_RESTARTS, Desk, Hooks
+from sweeper.backend import interruption
+from sweeper.backend.interruption import Interruption
+from sweeper.backend.trial_states import MOST_RESTARTS, Desk, Hooks
 from sweeper.errors import FOR_THE_OWNER, MAX_REASON_LENGTH, TrialError, one_line
-from sweeper.interruption import Interruption
 from sweeper.records import TrialStatus
 
 PLAN = {"kind": "plan", "epoch": 0}

@@ -29,11 +29,11 @@ from ray.tune.experiment import Trial as RayTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from sweeper.agenda import Agenda
-from sweeper.cluster import environment
-from sweeper.desk import Desk
+from sweeper.backend.cluster import environment
+from sweeper.backend.interruption import Interruption
+from sweeper.backend.queue import Agenda
+from sweeper.backend.trial_states import Desk
 from sweeper.errors import SweeperError, public_line
-from sweeper.interruption import Interruption
 from sweeper.records import TrialStatus
 
 ROW = "row"  # the key under which a trial's row travels, as one JSON text

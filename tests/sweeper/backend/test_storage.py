@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from sweeper import storage as module
-from sweeper.desk import Hooks
+from sweeper.backend import storage as module
+from sweeper.backend.storage import SharedFolder, Storage, fetching
+from sweeper.backend.trial_states import Hooks
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import TrialStatus
 from sweeper.runner import run_sweep
 from sweeper.spec.spec import Spec
-from sweeper.storage import SharedFolder, Storage, fetching
 from sweeper.sweep_run import Options
 
 pytestmark = pytest.mark.slow

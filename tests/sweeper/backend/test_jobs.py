@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeper import jobs
+from sweeper.backend import jobs
+from sweeper.backend.interruption import Interruption
+from sweeper.backend.jobs import RayJobLauncher, is_job_server, run_as_job, whole_paths
 from sweeper.cli import main
 from sweeper.errors import SweeperError
-from sweeper.interruption import Interruption
-from sweeper.jobs import RayJobLauncher, is_job_server, run_as_job, whole_paths
 from sweeper.service.launcher import Launcher
 from sweeper.spec.spec import Spec
 

@@ -1,0 +1,1 @@
+"""Where trials run: Ray and Ray Tune, their nodes, jobs, storage and interruptions."""
