@@ -26,13 +26,13 @@ from rich.console import Console
 from dashboards.data import read
 from dashboards.figures import FIGURES, LIGHT, plotly_js
 from dashboards.report import build_report
-from sweeper.front import build_front
 from sweeper.overview import sweep_view, sweeps_table
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Answer
 from sweeper.records import Objective, Point, Trial, TrialStatus
+from sweeper.results.front import build_front
+from sweeper.results.sweep import load
 from sweeper.store.sweep_folder import SweepFolder, list_sweeps
-from sweeper.sweep import load
 
 OBJECTIVES = tuple(map(Objective.named, ("epsilon", "accuracy", "certified@0.25")))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dashboards.data import read
 from dashboards.export import export_comparison, export_front
-from sweeper.comparison import Comparison
+from sweeper.results.comparison import Comparison
 from sweeper.store.jsonl import replace_file
 
 
@@ -38,7 +38,7 @@ def export_diagnostics(record: Path, path: Path) -> Path:
         RecordError: no readable diagnosis, or a page that cannot be written.
     """
     from dashboards.diagnostics import build_page  # needs what trains, which takes seconds to import
-    from sweeper.diagnosis import read_diagnosis
+    from sweeper.results.diagnosis import read_diagnosis
 
     replace_file(path, build_page(read_diagnosis(record)))
     return path

@@ -3,7 +3,7 @@
 from dashboards._html import Html, each, tag
 from dashboards._page import COMPLETE, document, panel
 from dashboards.figures import COMPARISON_FIGURES, LIGHT, is_empty
-from sweeper.comparison import PRICE, Comparison, Run
+from sweeper.results.comparison import PRICE, Comparison, Run
 
 PANELS = {
     "fronts": (

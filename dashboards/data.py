@@ -10,8 +10,8 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sweeper.front import Front, FrontTrial, read_front
 from sweeper.records import Direction, Objective, Point, TrialStatus
+from sweeper.results.front import Front, FrontTrial, read_front
 from sweeper.spec.fields.nested import flatten
 from sweeper.spec.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
 from sweeper.store.sweep_folder import SweepFolder

@@ -5,7 +5,7 @@ from dashboards._page import document, panel
 from dashboards.figures import LIGHT, is_empty
 from dashboards.figures.diagnostics import FIGURES
 from dashboards.text import MISSING, number, show
-from sweeper.diagnosis import Diagnosis
+from sweeper.results.diagnosis import Diagnosis
 
 # Figure, heading, how to read it.
 PANELS = (

@@ -23,9 +23,9 @@ from dashboards.figures import (
     Theme,
 )
 from dashboards.report import build_page, build_report
-from sweeper.comparison import Comparison
 from sweeper.errors import ExportError, UnknownFigureError
-from sweeper.front import csv_text
+from sweeper.results.comparison import Comparison
+from sweeper.results.front import csv_text
 from sweeper.store.jsonl import to_text
 
 D = TypeVar("D")

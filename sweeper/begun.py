@@ -8,9 +8,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from clipless.datasets import Dataset
 from sweeper.errors import RecordError
-from sweeper.front import read_front
 from sweeper.privacy.claims import Claim, Steering
 from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.results.front import read_front
 from sweeper.spec.objectives import reads_training_rows
 from sweeper.spec.search import Scheduler
 from sweeper.spec.spec import Spec

@@ -164,7 +164,7 @@ def list_(out: Out = Path("sweeps-out")) -> None:
 def show(sweep: SweepFolderArgument) -> None:
     """Show a sweep: its front, its trials and how they ended, and what it cost."""
     from sweeper.overview import sweep_view
-    from sweeper.sweep import load
+    from sweeper.results.sweep import load
 
     _print(sweep_view(load(sweep)))
 
@@ -181,7 +181,7 @@ def pick(
     data_dir: DataDir = None,
 ) -> None:
     """Take one point of the front: its configuration, privacy card and model."""
-    from sweeper.sweep import load
+    from sweeper.results.sweep import load
 
     picked = load(sweep).pick(max_epsilon, read_minimum(minimum))
     folder = output or sweep / "picked" / f"{picked.point.trial}-{picked.point.epoch}"
@@ -203,7 +203,7 @@ def diagnose(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The page to write, FILE.html.")] = None,
 ) -> None:
     """Compare bounds, noise and clipping of one point with what public rows do."""
-    from sweeper.diagnose import diagnose_sweep, write_diagnosis
+    from sweeper.results.diagnose import diagnose_sweep, write_diagnosis
 
     found = diagnose_sweep(sweep, trial=trial, epoch=epoch, data_dir=data_dir, rows=rows)
     page = output or sweep / "diagnostics" / f"{found.trial}-{found.epoch}" / "diagnostics.html"

@@ -36,7 +36,7 @@ def predict(
     ] = False,
 ) -> None:
     """Predict new rows: class, a score per class, and a certified radius."""
-    from sweeper.predict import load_predictor, write_predictions
+    from sweeper.results.predict import load_predictor, write_predictions
 
     predictor = load_predictor(model, max_epsilon=max_epsilon, minimum=read_minimum(minimum), data_dir=data_dir)
     frame = predictor(predictor.form.read(data, allow_unknown=allow_unknown))
@@ -59,8 +59,8 @@ def register(
     data_dir: DataDir = None,
 ) -> None:
     """Register a picked model with MLflow."""
-    from sweeper.registry import register as register_model
-    from sweeper.sweep import load
+    from sweeper.results.registry import register as register_model
+    from sweeper.results.sweep import load
 
     picked = load(sweep).pick(max_epsilon, read_minimum(minimum))
     made = register_model(picked, name, tracking=tracking, data_dir=data_dir)
@@ -75,7 +75,7 @@ def note(
     text: Annotated[str, typer.Argument(help="What to note.", show_default=False)],
 ) -> None:
     """Note something about a trial, while the sweep runs or after."""
-    from sweeper.notes import add_note
+    from sweeper.results.notes import add_note
 
     _say(add_note(sweep, trial, text))
 
@@ -87,7 +87,7 @@ def tag(
     pair: Annotated[str, typer.Argument(metavar="KEY=VALUE", help="The tag.", show_default=False)],
 ) -> None:
     """Tag a trial, while the sweep runs or after."""
-    from sweeper.notes import add_tag
+    from sweeper.results.notes import add_tag
 
     key, sign, value = pair.partition("=")
     if not sign:
@@ -103,7 +103,7 @@ def delete(
     forget: Annotated[bool, typer.Option("--forget-ledger", help="Do not keep what it spent.")] = False,
 ) -> None:
     """Delete a sweep; what it spent is kept."""
-    from sweeper.housekeeping import check_not_running, delete_sweep
+    from sweeper.results.housekeeping import check_not_running, delete_sweep
 
     check_not_running(sweep)
     if not (yes or _agreed(f"Delete {sweep} with its models?")):
@@ -121,7 +121,7 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", help="Remove it; only listed otherwise.")] = False,
 ) -> None:
     """List, or remove, what ended sweeps no longer need."""
-    from sweeper.housekeeping import garbage, remove
+    from sweeper.results.housekeeping import garbage, remove
 
     found = garbage(out)
     for one in found:

@@ -24,8 +24,8 @@ def front(
     figure: Figure = None,
 ) -> None:
     """Write the front of a sweep, its report, or one of its figures to a file."""
-    from sweeper.exporters import exporter
-    from sweeper.sweep import load
+    from sweeper.results.exporters import exporter
+    from sweeper.results.sweep import load
 
     load(sweep)
     path = output or sweep / f"{figure or 'front'}.{format_ or 'html'}"
@@ -54,10 +54,10 @@ def compare(
     ] = False,
 ) -> None:
     """Compare sweeps: hypervolume of each, and differences between specs with their confidence."""
-    from sweeper.comparison import compare as compare_fronts
-    from sweeper.exporters import exporter
     from sweeper.overview import comparison_view, print_view
-    from sweeper.sweep import load
+    from sweeper.results.comparison import compare as compare_fronts
+    from sweeper.results.exporters import exporter
+    from sweeper.results.sweep import load
 
     found = compare_fronts(
         [(str(sweep), load(sweep).front()) for sweep in sweeps],

@@ -43,7 +43,7 @@ def enqueue(
 @app.command()
 def log(sweep: SweepFolderArgument, trial: TrialArgument) -> None:
     """Print what happened to a trial, epoch by epoch, and why it ended."""
-    from sweeper.trial_log import trial_log
+    from sweeper.results.trial_log import trial_log
 
     typer.echo(trial_log(sweep, trial))
 

@@ -8,14 +8,14 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sweeper.comparison import PRICE, Comparison
 from sweeper.errors import RecordError
-from sweeper.front import Front, FrontTrial
-from sweeper.notes import read_notes
 from sweeper.progress import spread
 from sweeper.records import TrialStatus
+from sweeper.results.comparison import PRICE, Comparison
+from sweeper.results.front import Front, FrontTrial
+from sweeper.results.notes import read_notes
+from sweeper.results.sweep import Sweep
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.sweep import Sweep
 
 SHOWN_POINTS = 20
 SHOWN_REASONS = 20

@@ -30,7 +30,6 @@ from sweeper.backend.tune import Outcome
 from sweeper.begun import recorded_claim
 from sweeper.candidates import Candidates, IndependentProposals, Train, Untracked
 from sweeper.errors import RecordError, one_line, public_line
-from sweeper.front import build_front
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.preview import first_plan, priced_terms
 from sweeper.privacy.claims import Claim
@@ -38,6 +37,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import PrivateSelection, Terms
 from sweeper.recorder import Recorder
 from sweeper.records import Point, Trial, TrialStatus
+from sweeper.results.front import build_front
 from sweeper.spec.spec import Spec
 from sweeper.store.jsonl import replace_file
 from sweeper.store.lock import driving, is_driven, was_driven_here

@@ -16,13 +16,13 @@ from typing import Any
 
 from sweeper.backend.trial_states import Hooks
 from sweeper.errors import RecordError, TrialError
-from sweeper.front import Front, build_front
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.privacy.pricing import drawn_by, epochs_of, round_up, whole_event
 from sweeper.records import Point, Trial, TrialStatus
+from sweeper.results.front import Front, build_front
 from sweeper.schedulers.scheduling import make_scheduler
 from sweeper.search.optuna_search import Proposals
 from sweeper.search.space import resolve

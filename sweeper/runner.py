@@ -24,11 +24,11 @@ from sweeper.privacy.claims import Claim
 from sweeper.private_run import even_times, hide, outcome_of, recover, recover_all, select
 from sweeper.progress import Progress
 from sweeper.records import TrialStatus
+from sweeper.results.sweep import Sweep
 from sweeper.spec.spec import Spec
 from sweeper.store.lock import driving
 from sweeper.store.requests import selects_privately
 from sweeper.store.sweep_folder import SweepFolder, is_secret
-from sweeper.sweep import Sweep
 from sweeper.sweep_run import INTERRUPTED, Ended, Options, SweepRun, described, size_of, threads_of, trained
 from sweeper.warm_start import Earlier, observations
 

@@ -19,13 +19,14 @@ from sweeper.backend.trial_states import Desk
 from sweeper.backend.tune import Outcome, run_trials
 from sweeper.candidates import STOPPED_BY_REQUEST
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
-from sweeper.exporters import exporter
-from sweeper.front import Front
 from sweeper.front_scores import score_front
 from sweeper.privacy.claims import Claim
 from sweeper.progress import Progress, Running
 from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus
+from sweeper.results.exporters import exporter
+from sweeper.results.front import Front
+from sweeper.results.sweep import Sweep
 from sweeper.search.optuna_search import Search, space
 from sweeper.spec.spec import Spec
 from sweeper.spec.yaml_file import parse_mapping
@@ -33,7 +34,6 @@ from sweeper.store.input_format import DATA_NAME, describe, write_input
 from sweeper.store.jsonl import replace_file
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.sweep import Sweep
 from sweeper.tracking.names import version_tags
 from sweeper.tracking.outbox import Left
 from sweeper.tracking.tracker import Tracker, how_to_look

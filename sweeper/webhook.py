@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sweeper.errors import SweeperError
-from sweeper.front import Front
 from sweeper.records import TrialStatus
+from sweeper.results.front import Front
 from sweeper.spec.addresses import NoRedirection, check_url
 
 TIMEOUT_SECONDS = 10.0

@@ -27,7 +27,7 @@ from dashboards.figures import (
 )
 from dashboards.figures._common import Rows, linear_epsilon
 from dashboards.figures._theme import DARK, FONT, LIGHT, MONOSPACE, Theme, exchange
-from sweeper.comparison import Comparison
+from sweeper.results.comparison import Comparison
 
 __all__ = [
     "COMPARISON_FIGURES",

@@ -5,7 +5,7 @@ from typing import Any
 
 from dashboards.figures._theme import Theme
 from dashboards.text import number
-from sweeper.comparison import Comparison
+from sweeper.results.comparison import Comparison
 
 
 def colors(theme: Theme) -> tuple[str, ...]:

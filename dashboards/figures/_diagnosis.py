@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from dashboards.figures._common import FigureInfo, log_ticks, new_figure
 from dashboards.figures._theme import Theme
 from dashboards.text import number
-from sweeper.diagnosis import Diagnosis, Snapshot
+from sweeper.results.diagnosis import Diagnosis, Snapshot
 
 _PANEL_PIXELS = 120
 

@@ -14,9 +14,9 @@ from dashboards.figures._common import FigureInfo, Rows, epsilon_axis, header, l
 from dashboards.figures._compared import colors, compared
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show
-from sweeper.comparison import Comparison
 from sweeper.pareto.attainment import Surface, attainment
 from sweeper.records import Objective, Point
+from sweeper.results.comparison import Comparison
 
 _OPACITY = 0.18
 

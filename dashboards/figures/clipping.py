@@ -16,7 +16,7 @@ from dashboards.figures._common import FigureInfo
 from dashboards.figures._diagnosis import axis_name, header, log_axis, moment, panels
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
-from sweeper.diagnosis import Diagnosis
+from sweeper.results.diagnosis import Diagnosis
 
 _LEGENDS = {Method.DP_SGD: "flat clipping (dp-sgd)", Method.LIP_DP_SGD: "guard (lip-dp-sgd)"}
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")

@@ -6,7 +6,7 @@ from plotly.graph_objects import Figure
 
 from dashboards.figures import clipping, noise, norm_panels, tightness
 from dashboards.figures._theme import Theme
-from sweeper.diagnosis import Diagnosis
+from sweeper.results.diagnosis import Diagnosis
 
 FIGURES: Mapping[str, Callable[[Diagnosis, Theme], Figure]] = {
     "tightness": lambda diagnosis, theme: tightness.plot(tightness.info(diagnosis), theme),

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData
 from dashboards.figures._common import FigureInfo, Rows, header, label, new_figure, short_names
 from dashboards.figures._theme import LIGHT, Theme
-from sweeper.importance import FRONT, LEAST_TRIALS, Importance, importances
+from sweeper.results.importance import FRONT, LEAST_TRIALS, Importance, importances
 
 UNEXPLAINED = 0.1  # below this share of the variance a panel is drawn pale
 _BAR_PIXELS = 24
@@ -28,7 +28,7 @@ class ImportancesInfo(FigureInfo):
 
 
 def info(data: SweepData) -> ImportancesInfo:
-    """Compute the importances; empty with fewer than `sweeper.importance.LEAST_TRIALS` trials."""
+    """Compute the importances; empty with fewer than `sweeper.results.importance.LEAST_TRIALS` trials."""
     found = importances(data.result)
     names = dict.fromkeys(name for importance in found for name in importance.shares)
     largest = {name: max(importance.shares[name] for importance in found) for name in names}

@@ -10,7 +10,7 @@ from dashboards.figures._common import FigureInfo, new_figure
 from dashboards.figures._diagnosis import header, log_axis, moment
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
-from sweeper.diagnosis import Diagnosis
+from sweeper.results.diagnosis import Diagnosis
 
 WHOLE = "all parameters"
 

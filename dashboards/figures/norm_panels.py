@@ -10,7 +10,7 @@ from dashboards.figures._common import FigureInfo
 from dashboards.figures._diagnosis import axis_name, header, log_axis, moment, panels
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
-from sweeper.diagnosis import Diagnosis
+from sweeper.results.diagnosis import Diagnosis
 
 
 class Look(enum.Enum):

@@ -20,7 +20,7 @@ from dashboards.figures._common import (
 from dashboards.figures._compared import colors, compared
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show
-from sweeper.comparison import Comparison
+from sweeper.results.comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dashboards.figures._common import FigureInfo, log_ticks
 from dashboards.figures._diagnosis import axis_name, header, moment, panels
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
-from sweeper.diagnosis import Diagnosis, Snapshot
+from sweeper.results.diagnosis import Diagnosis, Snapshot
 
 _ROW_PIXELS = 24
 

@@ -9,7 +9,7 @@ from dashboards.figures._common import SYMBOLS, FigureInfo, Rows, new_figure
 from dashboards.figures._compared import colors, compared
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
-from sweeper.comparison import Comparison, Group
+from sweeper.results.comparison import Comparison, Group
 
 _ROW_PIXELS = 56
 

@@ -16,9 +16,9 @@ from dashboards.live._snapshots import Listed, Snapshot
 from dashboards.live._view import PREFIX, View
 from dashboards.text import MISSING, setting, show
 from sweeper.errors import PickError, RecordError, SweeperError
-from sweeper.pick import meeting, pick
 from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.records import Point
+from sweeper.results.pick import meeting, pick
 from sweeper.store.jsonl import to_text
 
 API = "/api/v1/sweeps"

@@ -35,9 +35,9 @@ from dashboards.figures import (
 from dashboards.live import _parts as parts
 from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._view import View
-from sweeper.comparison import Comparison, ComparisonError, compare
 from sweeper.errors import PickError, UnknownSweepError
-from sweeper.pick import meeting
+from sweeper.results.comparison import Comparison, ComparisonError, compare
+from sweeper.results.pick import meeting
 from sweeper.store.jsonl import plain
 
 KINDS = ("figure", "part", "marks", "file")

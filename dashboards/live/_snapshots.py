@@ -19,9 +19,9 @@ from typing import Any, Protocol, TypeVar, cast
 
 from dashboards.data import SweepData, read
 from sweeper.errors import RecordError, SweeperError
-from sweeper.front import Front, FrontTrial, read_front, up_to_date
 from sweeper.pareto.dominance import front_mask, hypervolume
 from sweeper.records import Trial, TrialStatus
+from sweeper.results.front import Front, FrontTrial, read_front, up_to_date
 from sweeper.store.jsonl import read_object
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.store.tail import Follower

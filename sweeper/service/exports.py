@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from anyio import CapacityLimiter, to_thread
 
 from sweeper.errors import RefusalError, UnknownSweepError
-from sweeper.exporters import exporter
+from sweeper.results.exporters import exporter
 from sweeper.service.answers import Answer
 from sweeper.service.views import NO_FRONT
 from sweeper.store.sweep_folder import SweepFolder

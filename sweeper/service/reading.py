@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response
 
 from sweeper.errors import PickError, UnknownSweepError
+from sweeper.results.sweep import Picked, Sweep
 from sweeper.service import exports, views
 from sweeper.service.access import holder_of
 from sweeper.service.answers import Answer
@@ -18,7 +19,6 @@ from sweeper.service.events import EventStream, Feeds, Position
 from sweeper.service.parts import JSON, Parts, SweepId
 from sweeper.store.jsonl import to_text
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.sweep import Picked, Sweep
 
 MaxEpsilon = Annotated[float | None, Query(description="Largest epsilon to accept.")]
 Minimum = Annotated[

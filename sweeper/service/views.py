@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError, UnknownSweepError
-from sweeper.front import SCHEMA_VERSION, csv_text, newer_prices, read_front
 from sweeper.records import TrialStatus
+from sweeper.results.front import SCHEMA_VERSION, csv_text, newer_prices, read_front
 from sweeper.service.problems import Redactor
 from sweeper.service.supervisor import Standing
 from sweeper.store.jsonl import read_object

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dashboards.data import SweepData, read
-from sweeper.front import build_front
 from sweeper.privacy.claims import Claim
 from sweeper.records import Objective, Point, Trial, TrialStatus
+from sweeper.results.front import build_front
 
 TRIALS, EPOCHS = 24, 20
 RADII = (0.1, 0.25, 0.5)

@@ -22,8 +22,8 @@ from dashboards.figures import (
     volumes,
 )
 from dashboards.figures._common import WATERMARK
-from sweeper.comparison import ONE_RUN, PRICE, compare
 from sweeper.errors import ExportError
+from sweeper.results.comparison import ONE_RUN, PRICE, compare
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from dashboards.export import Format, export_front
 from dashboards.figures import DARK
 from dashboards.pictures import find_browser
 from sweeper.errors import ExportError
-from sweeper.front import read_front
+from sweeper.results.front import read_front
 
 
 def test_the_public_names():

@@ -12,9 +12,9 @@ import clipless
 from clipless.datasets.tables.declarations import UNPAID_SOURCE
 from sweeper.begun import claim_as_begun, claimed, recorded_claim
 from sweeper.errors import RecordError
-from sweeper.front import build_front
 from sweeper.privacy.claims import STEERED, Steering
 from sweeper.records import TrialStatus
+from sweeper.results.front import build_front
 from sweeper.runner import resume_sweep
 from sweeper.spec.spec import Spec
 from sweeper.store.input_format import DATA_NAME, describe, write_input

@@ -11,7 +11,7 @@ import yaml
 import clipless
 from sweeper.cli import main
 from sweeper.errors import SpecError
-from sweeper.front import read_front
+from sweeper.results.front import read_front
 
 pytestmark = pytest.mark.slow
 

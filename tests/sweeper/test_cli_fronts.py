@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from sweeper import exporters
 from sweeper.cli import main
 from sweeper.errors import SweeperError
-from sweeper.exporters import exporter
+from sweeper.results import exporters
+from sweeper.results.exporters import exporter
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from sweeper.comparison import compare
-from sweeper.front import build_front
 from sweeper.overview import SHOWN_POINTS, SHOWN_REASONS, comparison_view, sweep_view, sweeps_table
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Answer
 from sweeper.records import TrialStatus
+from sweeper.results.comparison import compare
+from sweeper.results.front import build_front
+from sweeper.results.sweep import Sweep
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.sweep import Sweep
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ from sweeper.backend.tune import Outcome
 from sweeper.candidates import Candidate
 from sweeper.cli import main
 from sweeper.errors import FOR_THE_OWNER, RecordError, SweeperError, UnknownSweepError
-from sweeper.front import read_front
 from sweeper.overview import sweep_view, sweeps_table
 from sweeper.preview import first_plan
 from sweeper.privacy.claims import Claim
@@ -37,6 +36,8 @@ from sweeper.privacy.pricing import price
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.private_run import hide, outcome_of, recover, recover_all, select
 from sweeper.records import TrialStatus
+from sweeper.results.front import read_front
+from sweeper.results.sweep import Sweep
 from sweeper.runner import resume_sweep, run_sweep
 from sweeper.search.space import resolve
 from sweeper.service.catalog import Catalog
@@ -44,7 +45,6 @@ from sweeper.spec.spec import Spec
 from sweeper.store.lock import driving
 from sweeper.store.requests import ask_to_stop, enqueue
 from sweeper.store.sweep_folder import HIDDEN, SELECTING, SweepFolder, hidden_sweeps, list_sweeps
-from sweeper.sweep import Sweep
 from sweeper.sweep_run import Options
 from sweeper.trials.build import build_loss, build_model
 

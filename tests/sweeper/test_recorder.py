@@ -10,11 +10,11 @@ from clipless.privacy.events import PoissonGaussian
 from sweeper import recorder as module
 from sweeper.backend.trial_states import Desk
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
-from sweeper.front import read_front
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
 from sweeper.recorder import Recorder
 from sweeper.records import Point, TrialStatus
+from sweeper.results.front import read_front
 from sweeper.search.optuna_search import Search
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec
@@ -275,7 +275,7 @@ def test_a_front_that_a_full_disk_refuses_is_tried_again_later(kept, monkeypatch
     def full(*_):
         raise RecordError("disk full")
 
-    monkeypatch.setattr("sweeper.front.replace_file", full)
+    monkeypatch.setattr("sweeper.results.front.replace_file", full)
     kept.recorder.write_front_now_and_then()
     assert not kept.folder.front.exists()
     monkeypatch.undo()
@@ -590,7 +590,7 @@ def test_a_front_that_takes_long_to_write_is_written_less_often(kept, monkeypatc
     def slow(_front, _path):
         now[0] += 2.0
 
-    monkeypatch.setattr("sweeper.front.Front.write", slow)
+    monkeypatch.setattr("sweeper.results.front.Front.write", slow)
     kept.recorder.write_front_now_and_then()
     assert kept.recorder._write_at == 100.0 + 20 * 2.0
 

@@ -29,17 +29,17 @@ from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.tune import Outcome
 from sweeper.cli import main
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
-from sweeper.front import read_front
 from sweeper.preview import lack_of_gpus
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
+from sweeper.results.front import read_front
+from sweeper.results.sweep import Sweep
 from sweeper.runner import resume, resume_sweep, run, run_sweep
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import suggest
 from sweeper.spec.spec import Spec
 from sweeper.store.lock import driving, is_driven
 from sweeper.store.sweep_folder import SweepFolder, jsonl
-from sweeper.sweep import Sweep
 from sweeper.sweep_run import Options
 from sweeper.tracking.outbox import stored_rows
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from clipless.datasets import load
 from sweeper import warm_start
 from sweeper.errors import RecordError
-from sweeper.front import build_front
 from sweeper.privacy.claims import STEERED, UNPAID, WARM_START, Claim, Steering
 from sweeper.records import Point, Trial, TrialStatus
+from sweeper.results.front import build_front
 from sweeper.search.space import resolve
 from sweeper.spec.constraints import parse_constraint
 from sweeper.spec.fields.nested import unflatten

@@ -11,8 +11,8 @@ import pytest
 
 from sweeper import cli, webhook
 from sweeper.errors import SweeperError
-from sweeper.front import Front, FrontTrial
 from sweeper.pareto.dominance import Box
+from sweeper.results.front import Front, FrontTrial
 from sweeper.sweep_run import Options
 from sweeper.webhook import announce, check_url, summary
 

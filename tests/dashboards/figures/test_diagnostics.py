@@ -35,8 +35,8 @@ from dashboards.figures import (
 from dashboards.figures._common import WATERMARK
 from dashboards.figures.diagnostics import FIGURES
 from dashboards.pictures import find_browser
-from sweeper.diagnosis import Diagnosis, Snapshot
 from sweeper.errors import RecordError
+from sweeper.results.diagnosis import Diagnosis, Snapshot
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 

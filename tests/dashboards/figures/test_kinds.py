@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from dashboards.figures import LIGHT, architectures, importances
-from sweeper.importance import FRONT
+from sweeper.results.importance import FRONT
 
 
 def test_each_kind_has_the_best_of_its_own_trials(sweep):

@@ -5,9 +5,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from sweeper.errors import SweeperError
-from sweeper.front import build_front
 from sweeper.privacy.pricing import Answer
 from sweeper.records import Trial, TrialStatus
+from sweeper.results.front import build_front
 from sweeper.service import app as app_module
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.tokens import Role, make_token

@@ -13,9 +13,9 @@ import pytest
 from starlette.responses import FileResponse
 
 from sweeper.errors import ExportError
-from sweeper.front import read_front
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
+from sweeper.results.front import read_front
 from sweeper.service import exports, reading
 from sweeper.service.answers import KEPT_BYTES, Answer, Answers
 from sweeper.service.catalog import Catalog

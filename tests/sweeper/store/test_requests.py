@@ -12,10 +12,10 @@ from sweeper.cli import main
 from sweeper.errors import RecordError, SpecError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.paid_scores import PaidScores
+from sweeper.results.trial_log import trial_log
 from sweeper.store.lock import driving
 from sweeper.store.requests import News, Requests, ask_to_stop, enqueue
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.trial_log import trial_log
 
 
 @pytest.fixture

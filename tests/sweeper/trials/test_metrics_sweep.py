@@ -5,8 +5,8 @@ import sqlite3
 
 import pytest
 
-from sweeper.front import read_front
 from sweeper.privacy.claims import MEMBERSHIP as CONDITION
+from sweeper.results.front import read_front
 from sweeper.runner import run_sweep
 from sweeper.spec.spec import Spec
 from sweeper.sweep_run import Options

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from sweeper.front import build_front
-from sweeper.importance import LEAST_TRIALS, encode, importances
 from sweeper.records import Objective, Point, Trial, TrialStatus
+from sweeper.results.front import build_front
+from sweeper.results.importance import LEAST_TRIALS, encode, importances
 
 OBJECTIVES = tuple(map(Objective.named, ("epsilon", "accuracy")))
 

@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from sweeper import notes
 from sweeper.errors import RecordError, SweeperError
-from sweeper.notes import NOTES_NAME, Notes, add_note, add_tag, read_notes
 from sweeper.records import Trial
+from sweeper.results import notes
+from sweeper.results.notes import NOTES_NAME, Notes, add_note, add_tag, read_notes
 from sweeper.store.sweep_folder import SweepFolder
 
 

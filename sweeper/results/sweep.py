@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from clipless.errors import CliplessError
 from sweeper.errors import RecordError, SweeperError
-from sweeper.front import Front, read_front
-from sweeper.pick import pick
 from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.records import Point, Trial
+from sweeper.results.front import Front, read_front
+from sweeper.results.pick import pick
 from sweeper.store.jsonl import replace_file, to_text
 from sweeper.store.sweep_folder import SweepFolder
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from math import inf, log
 
 from sweeper.errors import PickError, SpecError
-from sweeper.front import Front
 from sweeper.records import Point
+from sweeper.results.front import Front
 from sweeper.spec.spec import objectives as names
 
 

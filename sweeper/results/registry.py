@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from clipless.datasets import Drop, InputFormat, Ranges
 from clipless.datasets.new_rows.raw_rows import Pixels
 from sweeper.errors import SweeperError, one_line
-from sweeper.predict import load_predictor
 from sweeper.privacy.pricing import round_up
-from sweeper.sweep import Picked
+from sweeper.results.predict import load_predictor
+from sweeper.results.sweep import Picked
 from sweeper.tracking.client import destination_of, find_runs
 from sweeper.tracking.names import version_tags
 from sweeper.tracking.tracker import Destination, prepare_mlflow
@@ -33,7 +33,7 @@ CODE_NAME = "served_model.py"
 CODE = """\
 from mlflow.models import set_model
 
-from sweeper.registry import served_model
+from sweeper.results.registry import served_model
 
 set_model(served_model())
 """

@@ -10,12 +10,12 @@ import pytest
 
 import clipless
 from sweeper.errors import PickError, RecordError
-from sweeper.front import read_front
-from sweeper.predict import load_predictor
 from sweeper.privacy.ledger import Ledger
+from sweeper.results.front import read_front
+from sweeper.results.predict import load_predictor
+from sweeper.results.sweep import Sweep, load
 from sweeper.store.input_format import read_input
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.sweep import Sweep, load
 
 
 @pytest.fixture

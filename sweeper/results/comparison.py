@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from sweeper.errors import SweeperError
-from sweeper.front import Front
 from sweeper.pareto.attainment import EPSILON, Surface, attainment
 from sweeper.pareto.dominance import Box, hypervolume
 from sweeper.records import Objective
+from sweeper.results.front import Front
 
 CONFIDENCE = 0.95
 PRICE = (

@@ -18,9 +18,9 @@ import clipless
 from clipless.certificates.certify import certified_radii, decisions, float64_logits
 from clipless.datasets import InputFormat, NewRows
 from sweeper.errors import RecordError
+from sweeper.results.sweep import load
 from sweeper.store.input_format import read_input
 from sweeper.store.jsonl import read_object
-from sweeper.sweep import load
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,14 +14,14 @@ from mlflow.models.utils import _enforce_schema
 import clipless
 from clipless.datasets import Categorical, InputFormat, Numeric, Ranges
 from sweeper.errors import SweeperError
-from sweeper.housekeeping import delete_sweep
-from sweeper.notes import add_note, add_tag
-from sweeper.predict import load_predictor
 from sweeper.privacy.card import Card
-from sweeper.registry import ARTIFACT, _signature, register, served_model, tags_of
+from sweeper.results.housekeeping import delete_sweep
+from sweeper.results.notes import add_note, add_tag
+from sweeper.results.predict import load_predictor
+from sweeper.results.registry import ARTIFACT, _signature, register, served_model, tags_of
+from sweeper.results.sweep import load
 from sweeper.store.input_format import write_input
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.sweep import load
 from sweeper.tracking.client import delete_runs, destination_of, find_runs, set_tags, tracked_trials
 from sweeper.tracking.tracker import STORE_NAME
 

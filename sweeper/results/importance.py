@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from sweeper.front import Front
 from sweeper.pareto.dominance import Floats, costs, hypervolume
 from sweeper.records import Objective, Point
+from sweeper.results.front import Front
 from sweeper.spec.fields.nested import flatten
 
 LEAST_TRIALS = 20

@@ -11,13 +11,13 @@ import torch
 import clipless
 from clipless.datasets import NewRows, input_format
 from clipless.errors import CliplessError, DataError
-from sweeper import predict
 from sweeper.cli import main
 from sweeper.errors import PickError, RecordError, SweeperError
-from sweeper.predict import Predictor, load_predictor, write_predictions
+from sweeper.results import predict
+from sweeper.results.predict import Predictor, load_predictor, write_predictions
+from sweeper.results.sweep import load
 from sweeper.spec.spec import Spec
 from sweeper.store.input_format import DATA_NAME, describe, input_of_sweep, read_input, write_input
-from sweeper.sweep import load
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from sweeper.comparison import ONE_RUN, ComparisonError, compare
-from sweeper.front import build_front
 from sweeper.pareto.dominance import Box, hypervolume
 from sweeper.records import Objective
+from sweeper.results.comparison import ONE_RUN, ComparisonError, compare
+from sweeper.results.front import build_front
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ import math
 import pytest
 
 from sweeper.errors import PickError
-from sweeper.front import build_front
-from sweeper.pick import pick
+from sweeper.results.front import build_front
+from sweeper.results.pick import pick
 
 
 @pytest.fixture

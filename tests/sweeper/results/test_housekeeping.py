@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeper import housekeeping
 from sweeper.cli import main
 from sweeper.errors import RecordError, SweeperError
-from sweeper.front import read_front
-from sweeper.housekeeping import SPENT_NAME, check_not_running, delete_sweep, garbage, remove
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
+from sweeper.results import housekeeping
+from sweeper.results.front import read_front
+from sweeper.results.housekeeping import SPENT_NAME, check_not_running, delete_sweep, garbage, remove
 from sweeper.store.lock import driving
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -219,7 +219,7 @@ def test_what_ended_sweeps_do_not_need_is_listed_and_then_removed(folder, litter
     assert all(path.is_file() for path in named)
     assert (folder / ".card.json.8.tmp").is_file()
     assert not garbage(folder.parent)
-    from sweeper.sweep import load
+    from sweeper.results.sweep import load
 
     assert load(folder).pick().model().input_shape == (1, 8, 8)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError, SweeperError
-from sweeper.front import Front, read_front
 from sweeper.records import TrialStatus
+from sweeper.results.front import Front, read_front
 from sweeper.store.jsonl import read_object, replace_file, to_text
 from sweeper.store.lock import NAME as DRIVER_NAME
 from sweeper.store.lock import is_driven

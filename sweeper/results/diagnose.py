@@ -10,14 +10,14 @@ from clipless.diagnostics import DEFAULT_ROWS, InputNorms, colour_norms, diagnos
 from clipless.layers import InputBall
 from clipless.network import Network
 from clipless.plans.plan import Plan
-from sweeper.diagnosis import Diagnosis, Snapshot
 from sweeper.errors import PickError, RecordError
-from sweeper.exporters import exporter
-from sweeper.pick import pick
 from sweeper.records import Point, Trial
+from sweeper.results.diagnosis import Diagnosis, Snapshot
+from sweeper.results.exporters import exporter
+from sweeper.results.pick import pick
+from sweeper.results.sweep import Sweep, load
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
-from sweeper.sweep import Sweep, load
 from sweeper.trials.build import build_loss, build_model, build_plan, initial_seed
 
 EXPORTER = "diagnostics"  # a function of (diagnostics.json, page to write)

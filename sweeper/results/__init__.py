@@ -1,0 +1,1 @@
+"""What is made of recorded trials: fronts, picked models, comparisons, importances, exports."""
