@@ -10,11 +10,11 @@ from ray import cloudpickle
 from torch import Tensor
 
 from clipless.privacy.randomness import RandomSource, SecureSource
-from sweeper import sweep_run
 from sweeper.backend.trainable import CliplessTrial
-from sweeper.runner import resume_sweep, run_sweep
+from sweeper.driver import driver
+from sweeper.driver.driver import Options
+from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.spec.spec import Spec
-from sweeper.sweep_run import Options
 
 FOLDER = "NOISE_LOG"
 
@@ -50,7 +50,7 @@ def main() -> None:
     folder, verb, *rest = sys.argv[1:]
     os.environ[FOLDER] = folder
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    sweep_run.CliplessTrial = LoggedTrial
+    driver.CliplessTrial = LoggedTrial
     if verb == "run":
         spec, out, *tracking = rest
         run_sweep(Spec.from_yaml(spec), Options(out=Path(out), tracking=tracking[0] if tracking else None))

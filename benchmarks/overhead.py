@@ -27,11 +27,11 @@ import clipless
 from sweeper.backend.cluster import cluster, environment
 from sweeper.backend.trainable import initial_seed
 from sweeper.backend.tune import TUNE_ENVIRONMENT
-from sweeper.recorder import Recorder
-from sweeper.runner import run_sweep
+from sweeper.driver.driver import Options
+from sweeper.driver.recorder import Recorder
+from sweeper.driver.runner import run_sweep
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
-from sweeper.sweep_run import Options
 from sweeper.trials.trial import TrialRun
 
 PROCESSES = 2

@@ -28,14 +28,14 @@ import optuna
 from _search_arms import ByChance, Foresight, Halving, by_accuracy, by_rank
 from _search_curves import EPOCHS, Recorded, Simulated, Task, Trained, Trajectory, digits_spec, record
 
+from sweeper.driver.driver import Options
+from sweeper.driver.runner import run
 from sweeper.pareto.dominance import Floats, hypervolume_curve
 from sweeper.records import Objective, Point
-from sweeper.runner import run
 from sweeper.schedulers.scheduling import make_scheduler
 from sweeper.search.optuna_search import Search
 from sweeper.spec.search import Sampler, Scheduler, SearchSettings
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.sweep_run import Options
 
 AXES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@0.25"))
 OURS, REFERENCE = "hyperband", "none"

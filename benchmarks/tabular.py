@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from sweeper.backend.cluster import cluster
-from sweeper.runner import run
+from sweeper.driver.driver import Options
+from sweeper.driver.runner import run
 from sweeper.spec.spec import Spec
-from sweeper.sweep_run import Options
 
 SWEEPS = Path(__file__).resolve().parents[1] / "sweeps"
 TABLES = ("aloi", "campaign", "magic", "shuttle", "yeast")

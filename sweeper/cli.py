@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from sweeper.driver.driver import Ended, Options
     from sweeper.spec.spec import Spec
-    from sweeper.sweep_run import Ended, Options
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -81,10 +81,10 @@ def run(
     ] = None,
 ) -> None:
     """Run a sweep; Ctrl-C ends it early with the front of what was done."""
-    from sweeper.driver_failure import noting
-    from sweeper.runner import run_sweep
+    from sweeper.driver.driver import Options
+    from sweeper.driver.failure import noting
+    from sweeper.driver.runner import run_sweep
     from sweeper.spec.spec import Spec
-    from sweeper.sweep_run import Options
 
     with noting(into):
         read = Spec.from_yaml(spec).with_search(trials=trials, seed=seed)
@@ -133,7 +133,7 @@ def check(
 ) -> None:
     """Validate a spec and show what it would do, without training."""
     import clipless
-    from sweeper import preview
+    from sweeper.driver import preview
     from sweeper.spec.spec import Spec
 
     read = Spec.from_yaml(spec)
@@ -149,7 +149,7 @@ def list_(out: Out = Path("sweeps-out")) -> None:
     from sweeper.store.sweep_folder import hidden_sweeps, list_sweeps
 
     if hidden_sweeps(out):
-        from sweeper.private_run import recover_all
+        from sweeper.driver.private_run import recover_all
 
         for said in recover_all(out):
             typer.echo(said)
@@ -306,8 +306,8 @@ def _resume(
     cluster: str | None,
     webhook: str | None,
 ) -> None:
-    from sweeper.runner import resume_sweep
-    from sweeper.sweep_run import Options
+    from sweeper.driver.driver import Options
+    from sweeper.driver.runner import resume_sweep
 
     options = Options(data_dir=data_dir, tracking=tracking, cluster=cluster)
     _drive(options, lambda shown: resume_sweep(sweep, shown, trials=trials), webhook, sweep.name, sweep)
@@ -321,11 +321,11 @@ def _drive(
     folder: Path | None,
 ) -> None:
     """Show a sweep while it runs, and say how it ended, here and to the webhook."""
-    from sweeper.driver_failure import noting
-    from sweeper.progress import Display, closing_summary
+    from sweeper.driver.failure import noting
+    from sweeper.driver.progress import Display, closing_summary
+    from sweeper.driver.webhook import announce, failure, summary
     from sweeper.spec.addresses import check_url
     from sweeper.store.requests import selects_privately
-    from sweeper.webhook import announce, failure, summary
 
     if webhook is not None:
         check_url(webhook)

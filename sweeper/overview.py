@@ -8,8 +8,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from sweeper.driver.progress import spread
 from sweeper.errors import RecordError
-from sweeper.progress import spread
 from sweeper.records import TrialStatus
 from sweeper.results.comparison import PRICE, Comparison
 from sweeper.results.front import Front, FrontTrial

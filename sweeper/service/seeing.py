@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from sweeper import driver_failure
+from sweeper.driver import failure
 from sweeper.errors import RecordError
 from sweeper.service import submissions
 from sweeper.service.launcher import Launcher
@@ -34,7 +34,7 @@ def facts_of(folder: Path, submission: Submission | None, launcher: Launcher) ->
         mark=mark,
         points=_size(folder / "points.jsonl"),
         stopped=ended is not None and submission is not None and submissions.was_stopped(folder, submission.asked),
-        failure="" if ended is None else driver_failure.said(folder),
+        failure="" if ended is None else failure.said(folder),
     )
 
 

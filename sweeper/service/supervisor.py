@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from sweeper import driver_failure
+from sweeper.driver import failure
 from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweepError
 from sweeper.service import submissions
 from sweeper.service.catalog import Catalog
@@ -281,7 +281,7 @@ class Supervisor:
             facts = self._facts(name, submission)
             arguments = self._arguments(folder, submission, facts)
             asked = submissions.count_requests(folder)
-            driver_failure.forget(folder)
+            failure.forget(folder)
             self._keep(name, submission.but(mark=facts.mark, points=facts.points, asked=asked))
             job = self._launch(arguments, folder)
         except (SweeperError, OSError) as error:

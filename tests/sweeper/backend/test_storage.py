@@ -7,11 +7,11 @@ import pytest
 from sweeper.backend import storage as module
 from sweeper.backend.storage import SharedFolder, Storage, fetching
 from sweeper.backend.trial_states import Hooks
+from sweeper.driver.driver import Options
+from sweeper.driver.runner import run_sweep
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import TrialStatus
-from sweeper.runner import run_sweep
 from sweeper.spec.spec import Spec
-from sweeper.sweep_run import Options
 
 pytestmark = pytest.mark.slow
 

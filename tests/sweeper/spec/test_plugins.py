@@ -13,8 +13,8 @@ import clipless
 from clipless.datasets import Evaluation
 from clipless.losses import TauCCE
 from clipless.testing import SeededSource
+from sweeper.driver.held_out_scores import score_front
 from sweeper.errors import SpecError
-from sweeper.front_scores import score_front
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.records import Direction, Objective, Point
 from sweeper.search.space import resolve, sample

@@ -12,9 +12,9 @@ from clipless.datasets import Evaluation, Split, load
 from clipless.errors import UnsupportedError
 from clipless.losses import TauCCE
 from clipless.testing import SeededSource
+from sweeper.driver.preview import check_plans, preview
 from sweeper.errors import RefutedError, SpecError
 from sweeper.pareto.dominance import FrontArchive
-from sweeper.preview import check_plans, preview
 from sweeper.privacy.claims import Claim
 from sweeper.records import MEMBERSHIP, Direction, Objective, Point
 from sweeper.spec.spec import Spec, objectives

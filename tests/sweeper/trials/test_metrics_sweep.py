@@ -5,11 +5,11 @@ import sqlite3
 
 import pytest
 
+from sweeper.driver.driver import Options
+from sweeper.driver.runner import run_sweep
 from sweeper.privacy.claims import MEMBERSHIP as CONDITION
 from sweeper.results.front import read_front
-from sweeper.runner import run_sweep
 from sweeper.spec.spec import Spec
-from sweeper.sweep_run import Options
 
 pytestmark = pytest.mark.slow
 

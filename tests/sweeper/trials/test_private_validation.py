@@ -19,20 +19,20 @@ from clipless.datasets import Evaluation, Split, load
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import scores_event
 from clipless.testing import RecordingSource
+from sweeper.driver.driver import Options
+from sweeper.driver.held_out_scores import score_front
+from sweeper.driver.recorder import Recorder
+from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
-from sweeper.front_scores import score_front
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.score_noise import ScoreNoise
-from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus
-from sweeper.runner import run_sweep
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import resolve
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.sweep_run import Options
 from sweeper.trials.scores import answers_of_rows
 from sweeper.trials.trial import TrialRun
 

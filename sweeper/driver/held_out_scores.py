@@ -8,8 +8,8 @@ import clipless
 from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
+from sweeper.driver.recorder import Recorder
 from sweeper.privacy.score_noise import ScoreNoise
-from sweeper.recorder import Recorder
 from sweeper.spec.objectives import own_objectives
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder

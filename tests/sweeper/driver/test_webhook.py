@@ -9,12 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeper import cli, webhook
+from sweeper import cli
+from sweeper.driver import webhook
+from sweeper.driver.driver import Options
+from sweeper.driver.webhook import announce, check_url, summary
 from sweeper.errors import SweeperError
 from sweeper.pareto.dominance import Box
 from sweeper.results.front import Front, FrontTrial
-from sweeper.sweep_run import Options
-from sweeper.webhook import announce, check_url, summary
 
 
 @pytest.fixture(autouse=True)
@@ -205,7 +206,7 @@ def drive(monkeypatch, front, tmp_path):
             outcome=SimpleNamespace(interrupted=False, reason=""),
         )
         monkeypatch.setattr(
-            "sweeper.progress.closing_summary",
+            "sweeper.driver.progress.closing_summary",
             lambda *_, notes, failures, **__: "\n".join([*notes, *failures.values()]),
         )
         driven = []

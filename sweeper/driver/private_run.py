@@ -27,15 +27,15 @@ from typing import Any
 from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.backend.tune import Outcome
-from sweeper.begun import recorded_claim
-from sweeper.candidates import Candidates, IndependentProposals, Train, Untracked
+from sweeper.driver.candidates import Candidates, IndependentProposals, Train, Untracked
+from sweeper.driver.preview import first_plan, priced_terms
+from sweeper.driver.recorder import Recorder
+from sweeper.driver.resume import recorded_claim
 from sweeper.errors import RecordError, one_line, public_line
 from sweeper.pareto.dominance import FrontArchive
-from sweeper.preview import first_plan, priced_terms
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import PrivateSelection, Terms
-from sweeper.recorder import Recorder
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.spec.spec import Spec

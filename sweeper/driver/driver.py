@@ -17,12 +17,13 @@ from sweeper.backend.storage import Storage, fetching, of_sweep
 from sweeper.backend.trainable import CliplessTrial, place
 from sweeper.backend.trial_states import Desk
 from sweeper.backend.tune import Outcome, run_trials
-from sweeper.candidates import STOPPED_BY_REQUEST
+from sweeper.driver.candidates import STOPPED_BY_REQUEST
+from sweeper.driver.held_out_scores import score_front
+from sweeper.driver.progress import Progress, Running
+from sweeper.driver.recorder import Recorder
+from sweeper.driver.warm_start import Earlier
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
-from sweeper.front_scores import score_front
 from sweeper.privacy.claims import Claim
-from sweeper.progress import Progress, Running
-from sweeper.recorder import Recorder
 from sweeper.records import TrialStatus
 from sweeper.results.exporters import exporter
 from sweeper.results.front import Front
@@ -37,7 +38,6 @@ from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
 from sweeper.tracking.outbox import Left
 from sweeper.tracking.tracker import Tracker, how_to_look
-from sweeper.warm_start import Earlier
 
 SHOW_SECONDS = 0.5
 INTERRUPTED = "interrupted"

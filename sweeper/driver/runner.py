@@ -17,20 +17,20 @@ from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Desk
 from sweeper.backend.tune import Outcome
-from sweeper.begun import claim_as_begun, claimed
+from sweeper.driver.driver import INTERRUPTED, Ended, Options, SweepRun, described, size_of, threads_of, trained
+from sweeper.driver.preview import check_plans, lack_of_gpus
+from sweeper.driver.private_run import even_times, hide, outcome_of, recover, recover_all, select
+from sweeper.driver.progress import Progress
+from sweeper.driver.resume import claim_as_begun, claimed
+from sweeper.driver.warm_start import Earlier, observations
 from sweeper.errors import RecordError, SweeperError
-from sweeper.preview import check_plans, lack_of_gpus
 from sweeper.privacy.claims import Claim
-from sweeper.private_run import even_times, hide, outcome_of, recover, recover_all, select
-from sweeper.progress import Progress
 from sweeper.records import TrialStatus
 from sweeper.results.sweep import Sweep
 from sweeper.spec.spec import Spec
 from sweeper.store.lock import driving
 from sweeper.store.requests import selects_privately
 from sweeper.store.sweep_folder import SweepFolder, is_secret
-from sweeper.sweep_run import INTERRUPTED, Ended, Options, SweepRun, described, size_of, threads_of, trained
-from sweeper.warm_start import Earlier, observations
 
 SELECTING = "selecting privately"
 

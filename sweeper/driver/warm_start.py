@@ -12,7 +12,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from sweeper.begun import recorded_claim
+from sweeper.driver.resume import recorded_claim
 from sweeper.errors import RecordError
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Steering

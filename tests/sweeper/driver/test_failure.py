@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from sweeper import driver_failure
 from sweeper.cli import main
+from sweeper.driver import failure
 from sweeper.errors import FOR_THE_OWNER, SpecError
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -59,7 +59,7 @@ def drive(folder, rows, data):
 def test_of_an_error_about_rows_everybody_is_told_its_kind_and_the_owner_all(kind, folder, capsys):
     rows, data, quoted = QUOTED[kind]
     assert drive(folder, rows, data) == 2
-    assert driver_failure.said(folder) == f"DataError: {FOR_THE_OWNER}"
+    assert failure.said(folder) == f"DataError: {FOR_THE_OWNER}"
     assert quoted in capsys.readouterr().err, "at the console"
     (failure,) = SweepFolder(folder).failures()
     assert failure["trial"] is None
@@ -71,19 +71,19 @@ def test_of_an_error_about_rows_everybody_is_told_its_kind_and_the_owner_all(kin
 
 def test_an_error_of_the_request_is_told_to_everybody(folder):
     assert drive(folder, ROWS, {"colour": "yiq"}) == 2
-    assert driver_failure.said(folder).startswith("Expected RGB images in [0, 1] for colour: yiq")
+    assert failure.said(folder).startswith("Expected RGB images in [0, 1] for colour: yiq")
 
 
 def test_a_spec_that_cannot_be_read_is_one_too(folder):
     (folder / "spec.yaml").write_text("name: x\n")
     with pytest.raises(SystemExit):
         main(["run", str(folder / "spec.yaml"), "--into", str(folder)])
-    assert driver_failure.said(folder).startswith("Expected a value for data, got none")
+    assert failure.said(folder).startswith("Expected a value for data, got none")
 
 
 def test_nothing_is_written_where_no_sweep_is_to_be(tmp_path):
     for folder in (tmp_path, tmp_path / "none", None):
-        with pytest.raises(SpecError), driver_failure.noting(folder):
+        with pytest.raises(SpecError), failure.noting(folder):
             raise SpecError("no")
     assert list(tmp_path.iterdir()) == []
 
@@ -91,23 +91,23 @@ def test_nothing_is_written_where_no_sweep_is_to_be(tmp_path):
 def test_an_error_that_the_run_has_kept_is_not_kept_twice(folder):
     (folder / "spec.yaml").touch()
     SweepFolder(folder).save_failure("ValueError: x")
-    with pytest.raises(ValueError, match="x"), driver_failure.noting(folder):
+    with pytest.raises(ValueError, match="x"), failure.noting(folder):
         raise ValueError("x")
     assert len(SweepFolder(folder).failures()) == 1
 
 
 def test_what_an_earlier_driver_said_is_forgotten(folder):
     (folder / "failure.json").write_text(json.dumps({"said": "no"}))
-    assert driver_failure.said(folder) == "no"
-    driver_failure.forget(folder)
-    driver_failure.forget(folder)
-    assert driver_failure.said(folder) == ""
+    assert failure.said(folder) == "no"
+    failure.forget(folder)
+    failure.forget(folder)
+    assert failure.said(folder) == ""
 
 
 def test_a_full_disk_hides_no_error(folder):
     (folder / "spec.yaml").touch()
     (folder / "failures.jsonl").mkdir()
     (folder / "failure.json").mkdir()
-    with pytest.raises(ValueError, match="x"), driver_failure.noting(folder):
+    with pytest.raises(ValueError, match="x"), failure.noting(folder):
         raise ValueError("x")
-    assert driver_failure.said(folder) == ""
+    assert failure.said(folder) == ""

@@ -10,16 +10,16 @@ import yaml
 
 import clipless
 from clipless.datasets.tables.declarations import UNPAID_SOURCE
-from sweeper.begun import claim_as_begun, claimed, recorded_claim
+from sweeper.driver.driver import Options, described
+from sweeper.driver.resume import claim_as_begun, claimed, recorded_claim
+from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError
 from sweeper.privacy.claims import STEERED, Steering
 from sweeper.records import TrialStatus
 from sweeper.results.front import build_front
-from sweeper.runner import resume_sweep
 from sweeper.spec.spec import Spec
 from sweeper.store.input_format import DATA_NAME, describe, write_input
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.sweep_run import Options, described
 
 RANGES = {
     "source": "survey",

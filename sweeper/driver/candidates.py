@@ -13,12 +13,12 @@ from sweeper.backend.queue import Agenda
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Desk, Hooks
 from sweeper.backend.tune import Outcome
-from sweeper.preview import can_be_planned
+from sweeper.driver.preview import can_be_planned
+from sweeper.driver.recorder import Recorder
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.paid_scores import planned_scores
 from sweeper.privacy.pricing import whole_event
 from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection
-from sweeper.recorder import Recorder
 from sweeper.records import Point, TrialStatus
 from sweeper.search.optuna_search import space
 from sweeper.spec.spec import Spec

@@ -21,31 +21,31 @@ from clipless.privacy.accounting.claim import selection_epsilon
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
-from sweeper import candidates, private_run, runner, sweep_run
 from sweeper.backend import cluster
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.tune import Outcome
-from sweeper.candidates import Candidate
 from sweeper.cli import main
+from sweeper.driver import candidates, driver, private_run, runner
+from sweeper.driver.candidates import Candidate
+from sweeper.driver.driver import Options
+from sweeper.driver.preview import first_plan
+from sweeper.driver.private_run import hide, outcome_of, recover, recover_all, select
+from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SweeperError, UnknownSweepError
 from sweeper.overview import sweep_view, sweeps_table
-from sweeper.preview import first_plan
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
 from sweeper.privacy.score_noise import ScoreNoise
-from sweeper.private_run import hide, outcome_of, recover, recover_all, select
 from sweeper.records import TrialStatus
 from sweeper.results.front import read_front
 from sweeper.results.sweep import Sweep
-from sweeper.runner import resume_sweep, run_sweep
 from sweeper.search.space import resolve
 from sweeper.service.catalog import Catalog
 from sweeper.spec.spec import Spec
 from sweeper.store.lock import driving
 from sweeper.store.requests import ask_to_stop, enqueue
 from sweeper.store.sweep_folder import HIDDEN, SELECTING, SweepFolder, hidden_sweeps, list_sweeps
-from sweeper.sweep_run import Options
 from sweeper.trials.build import build_loss, build_model
 
 pytestmark = pytest.mark.slow
@@ -659,10 +659,10 @@ def whole(monkeypatch, plan, weights):
         engine.folder = SweepFolder(options["storage_dir"])
         return engine(kind, agenda, desk, options["should_stop"])
 
-    for module in (runner, sweep_run):
+    for module in (runner, driver):
         monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext())
-    monkeypatch.setattr(sweep_run, "run_trials", run_trials)
-    monkeypatch.setattr(sweep_run, "Tracker", Calls)
+    monkeypatch.setattr(driver, "run_trials", run_trials)
+    monkeypatch.setattr(driver, "Tracker", Calls)
     chosen = private_run.select
     monkeypatch.setattr(runner, "select", lambda *args, **options: chosen(*args, **options, source=Bytes()))
     return engine
@@ -771,7 +771,7 @@ def test_resuming_a_hidden_folder_concludes_it_as_a_broken_sweep(whole, tmp_path
 @pytest.mark.usefixtures("ray_running")
 def test_a_real_sweep_selects_privately(tmp_path, monkeypatch):
     """Trials on Ray, models and the tracking store, with whatever number is drawn."""
-    for module in (runner, sweep_run):
+    for module in (runner, driver):
         monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext())
     content = SPEC | {"search": SPEC["search"] | {"selection_mean": 2}}
     ended = run_sweep(Spec.from_mapping(content), Options(out=tmp_path))

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from clipless.privacy.events import PoissonGaussian
-from sweeper import recorder as module
 from sweeper.backend.trial_states import Desk
+from sweeper.driver import recorder as module
+from sweeper.driver.recorder import Recorder
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
-from sweeper.recorder import Recorder
 from sweeper.records import Point, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.search.optuna_search import Search

@@ -23,29 +23,29 @@ import yaml
 
 import clipless
 from clipless.privacy.accounting.claim import claim
-from sweeper import sweep_run
 from sweeper.backend import tune
 from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.tune import Outcome
 from sweeper.cli import main
+from sweeper.driver import driver
+from sweeper.driver.driver import Options
+from sweeper.driver.preview import lack_of_gpus
+from sweeper.driver.runner import resume, resume_sweep, run, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
-from sweeper.preview import lack_of_gpus
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
 from sweeper.results.front import read_front
 from sweeper.results.sweep import Sweep
-from sweeper.runner import resume, resume_sweep, run, run_sweep
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import suggest
 from sweeper.spec.spec import Spec
 from sweeper.store.lock import driving, is_driven
 from sweeper.store.sweep_folder import SweepFolder, jsonl
-from sweeper.sweep_run import Options
 from sweeper.tracking.outbox import stored_rows
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NOWHERE = "http://127.0.0.1:9"
 PATIENCE_SECONDS = 600.0  # ends a test that hangs; no test takes so long
 
@@ -384,7 +384,7 @@ def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(jsonl, "_write_at", write)
     monkeypatch.setattr(Path, "replace", replace)
-    monkeypatch.setattr(sweep_run, "SHOW_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "SHOW_SECONDS", 0.0)
     ended = run_sweep(small(training={"epochs": 20}), Options(out=tmp_path, show=show))
     front, _ = check_ended(ended.sweep.directory, "interrupted")
     assert asked
@@ -444,8 +444,8 @@ def test_an_error_in_the_middle_is_raised_once_everything_is_written(tmp_path, m
     def broken(*_args, **_options):
         raise Signalled("gone")
 
-    monkeypatch.setattr(sweep_run, "cluster", no_cluster)
-    monkeypatch.setattr(sweep_run, "run_trials", broken)
+    monkeypatch.setattr(driver, "cluster", no_cluster)
+    monkeypatch.setattr(driver, "run_trials", broken)
     with pytest.raises(Signalled, match="gone"):
         run(small(), Options(out=tmp_path))
     (folder,) = tmp_path.iterdir()
@@ -497,7 +497,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
 
 def test_a_sweep_is_begun_in_a_folder_that_was_made_for_it_once(tmp_path, monkeypatch):
     began = []
-    monkeypatch.setattr("sweeper.runner.SweepRun.run", lambda run: began.append(run._folder.path))
+    monkeypatch.setattr("sweeper.driver.runner.SweepRun.run", lambda run: began.append(run._folder.path))
     into = tmp_path / "reserved"
     options = Options(out=tmp_path, into=into)
     with pytest.raises(RecordError, match=r"Expected a folder that was made for the sweep, got .*reserved.*\(--into\)"):
@@ -539,13 +539,13 @@ def test_a_look_at_the_lock_does_not_keep_a_driver_out(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("outcome", "status"),
     [
-        (sweep_run.Outcome(), TrialStatus.COMPLETED),
-        (sweep_run.Outcome(False, "time"), TrialStatus.STOPPED),
-        (sweep_run.Outcome(True, "interrupted"), TrialStatus.INTERRUPTED),
+        (driver.Outcome(), TrialStatus.COMPLETED),
+        (driver.Outcome(False, "time"), TrialStatus.STOPPED),
+        (driver.Outcome(True, "interrupted"), TrialStatus.INTERRUPTED),
     ],
 )
 def test_how_a_sweep_ended_is_recorded_with_its_reason(outcome, status):
-    assert sweep_run._status(outcome) is status
+    assert driver._status(outcome) is status
 
 
 @pytest.fixture
@@ -614,14 +614,14 @@ def test_a_reboot_is_not_forgotten_by_a_driver_that_is_killed_too(before, tmp_pa
 def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     """Nothing is left to run: no Ray is started to find that out, and no trial is asked for."""
     agendas = []
-    monkeypatch.setattr(sweep_run, "run_trials", lambda _kind, agenda, *_, **__: agendas.append(agenda) or Outcome())
+    monkeypatch.setattr(driver, "run_trials", lambda _kind, agenda, *_, **__: agendas.append(agenda) or Outcome())
     before = read_front(ended / "front.json")
     with monkeypatch.context() as patch:
-        patch.setattr(sweep_run, "cluster", lambda *_, **__: pytest.fail("started"))
+        patch.setattr(driver, "cluster", lambda *_, **__: pytest.fail("started"))
         done = resume_sweep(ended)
     sweep = done.sweep
     assert (agendas, done.troubles) == ([], ("Every trial has ended: nothing to do",))
-    monkeypatch.setattr(sweep_run, "cluster", no_cluster)
+    monkeypatch.setattr(driver, "cluster", no_cluster)
     after = sweep.front()
     assert (after.points, after.on_front, after.hypervolume) == (before.points, before.on_front, before.hypervolume)
     assert sweep.info()["status"] == "completed"
@@ -631,11 +631,11 @@ def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     assert Spec.from_mapping(sweep.info()["spec"]).trials == 5
 
 
-@pytest.mark.parametrize(("deaths", "status"), [(1, "completed"), (sweep_run.MOST_CLUSTERS, "stopped")])
+@pytest.mark.parametrize(("deaths", "status"), [(1, "completed"), (driver.MOST_CLUSTERS, "stopped")])
 def test_a_sweep_goes_on_with_another_ray_when_one_dies(deaths, status, ended, monkeypatch):
-    monkeypatch.setattr(sweep_run, "cluster", no_cluster)
+    monkeypatch.setattr(driver, "cluster", no_cluster)
     outcomes = [Outcome(False, tune.RAY_DIED, lost=True)] * deaths + [Outcome()]
-    monkeypatch.setattr(sweep_run, "run_trials", lambda *_, **__: outcomes.pop(0))
+    monkeypatch.setattr(driver, "run_trials", lambda *_, **__: outcomes.pop(0))
     assert resume(ended, trials=5).info()["status"] == status
     assert len(outcomes) == (0 if status == "completed" else 1)
 
@@ -644,7 +644,7 @@ def test_a_sweep_that_is_interrupted_while_ray_starts_ends_as_any_other(tmp_path
     def never(*_args, **_options):
         raise InterruptedStartError("left behind")
 
-    monkeypatch.setattr(sweep_run, "cluster", never)
+    monkeypatch.setattr(driver, "cluster", never)
     ended = run_sweep(small(), Options(out=tmp_path))
     assert ended.outcome == Outcome(True, "interrupted")
     assert ended.sweep.info()["status"] == "interrupted"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sweeper import progress as module
-from sweeper.progress import Display, Progress, Running, clock, closing_summary, line, render, spread
+from sweeper.driver import progress as module
+from sweeper.driver.progress import Display, Progress, Running, clock, closing_summary, line, render, spread
 from sweeper.records import Objective, Point
 from sweeper.tracking.outbox import Left
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipless.datasets import load
-from sweeper import warm_start
+from sweeper.driver import warm_start
+from sweeper.driver.warm_start import Observation, observations
 from sweeper.errors import RecordError
 from sweeper.privacy.claims import STEERED, UNPAID, WARM_START, Claim, Steering
 from sweeper.records import Point, Trial, TrialStatus
@@ -21,7 +22,6 @@ from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import TrackedTrial
 from sweeper.tracking.names import flatten, metric_names
-from sweeper.warm_start import Observation, observations
 
 SPEC = {
     "name": "digits",

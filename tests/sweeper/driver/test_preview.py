@@ -11,9 +11,9 @@ import clipless
 from clipless.errors import CliplessError, PlanError
 from clipless.privacy.accounting.claim import claim, rdp_epsilon, selection_epsilon
 from clipless.privacy.events import Composed
-from sweeper import preview as module
+from sweeper.driver import preview as module
+from sweeper.driver.preview import can_be_planned, check_plans, preview, priced_terms, render, sweep_cost
 from sweeper.errors import SpecError
-from sweeper.preview import can_be_planned, check_plans, preview, priced_terms, render, sweep_cost
 from sweeper.privacy.pricing import price, round_up
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.spec.spec import Spec
