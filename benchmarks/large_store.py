@@ -26,7 +26,7 @@ from rich.console import Console
 from dashboards.data import read
 from dashboards.figures import FIGURES, LIGHT, plotly_js
 from dashboards.report import build_report
-from sweeper.overview import sweep_view, sweeps_table
+from sweeper.cli.tables import sweep_view, sweeps_table
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Answer
 from sweeper.records import Objective, Point, Trial, TrialStatus
@@ -70,7 +70,7 @@ def row(what: str, work: Callable[[], Any]) -> Any:
 def command(*arguments: str) -> None:
     """Run a command as a process of its own, and print its CPU seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    main_ = "from sweeper.cli import main; main()"
+    main_ = "from sweeper.cli.main import main; main()"
     subprocess.run([sys.executable, "-c", main_, *arguments], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

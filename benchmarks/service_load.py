@@ -92,7 +92,7 @@ def measure(out: Path, clients: int, seconds: float, *, live: bool = False) -> L
 @contextmanager
 def served(out: Path, tokens: Path) -> Iterator[tuple[int, int]]:
     """Run the service; yield the number of its process and its port."""
-    program = [sys.executable, "-c", "from sweeper.cli import main; main()"]
+    program = [sys.executable, "-c", "from sweeper.cli.main import main; main()"]
     arguments = ["serve", "--out", str(out), "--tokens", str(tokens), "--port", "0", "--rate", "0"]
     with (out.parent / "service.log").open("wb") as log:
         server = subprocess.Popen([*program, *arguments], stdout=subprocess.PIPE, stderr=log, text=True)

@@ -82,7 +82,7 @@ def cli_commands():
     """Every command of the command line with its options, from the program itself."""
     import typer
 
-    from sweeper.cli import app
+    from sweeper.cli.main import app
 
     def walk(command, name):
         for sub, inner in getattr(command, "commands", {}).items():

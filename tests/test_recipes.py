@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clipless.datasets import load
-from sweeper.cli import main
+from sweeper.cli.main import main
 from sweeper.search.space import resolve, sample
 from sweeper.spec.spec import Spec
 from sweeper.spec.yaml_file import parse_mapping

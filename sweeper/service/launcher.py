@@ -17,7 +17,7 @@ from sweeper.store.sweep_folder import OWNER_ALONE
 
 LOG_NAME = "driver.log"  # in the sweep's folder: what its driver said, to the owner of the data alone
 PREVIOUS_LOG_NAME = "driver.previous.log"  # and the one before
-_PROGRAM = "from sweeper.cli import main; main()"
+_PROGRAM = "from sweeper.cli.main import main; main()"
 
 
 class Launcher(Protocol):

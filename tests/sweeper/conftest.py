@@ -145,7 +145,7 @@ def ran(tmp_path_factory):
         if not done.exists():
             spec = root / "tiny.yaml"
             spec.write_text(TINY, encoding="utf-8")
-            command = [sys.executable, "-c", "from sweeper.cli import main; main()", "run", str(spec)]
+            command = [sys.executable, "-c", "from sweeper.cli.main import main; main()", "run", str(spec)]
             result = subprocess.run(
                 [*command, "--out", str(root / "ran")], capture_output=True, text=True, check=False, timeout=900
             )

@@ -10,7 +10,7 @@ import pytest
 from sweeper.backend import jobs
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.jobs import RayJobLauncher, is_job_server, run_as_job, whole_paths
-from sweeper.cli import main
+from sweeper.cli.main import main
 from sweeper.errors import SweeperError
 from sweeper.service.launcher import Launcher
 from sweeper.spec.spec import Spec

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from sweeper.cli import main
+from sweeper.cli.main import main
 from sweeper.driver import failure
 from sweeper.errors import FOR_THE_OWNER, SpecError
 from sweeper.store.sweep_folder import SweepFolder

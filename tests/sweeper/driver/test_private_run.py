@@ -24,7 +24,8 @@ from clipless.testing import SeededSource
 from sweeper.backend import cluster
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.tune import Outcome
-from sweeper.cli import main
+from sweeper.cli.main import main
+from sweeper.cli.tables import sweep_view, sweeps_table
 from sweeper.driver import candidates, driver, private_run, runner
 from sweeper.driver.candidates import Candidate
 from sweeper.driver.driver import Options
@@ -32,7 +33,6 @@ from sweeper.driver.preview import first_plan
 from sweeper.driver.private_run import hide, outcome_of, recover, recover_all, select
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SweeperError, UnknownSweepError
-from sweeper.overview import sweep_view, sweeps_table
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price

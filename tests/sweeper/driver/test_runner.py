@@ -26,7 +26,7 @@ from clipless.privacy.accounting.claim import claim
 from sweeper.backend import tune
 from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.tune import Outcome
-from sweeper.cli import main
+from sweeper.cli.main import main
 from sweeper.driver import driver
 from sweeper.driver.driver import Options
 from sweeper.driver.preview import lack_of_gpus
@@ -233,7 +233,7 @@ def test_the_claim_is_not_exploratory_and_names_its_conditions(ran):
 def started(spec, out):
     """Start the program in a process group of its own, as a shell would."""
     return subprocess.Popen(
-        [sys.executable, "-c", "from sweeper.cli import main; main()", "run", str(spec), "--out", str(out)],
+        [sys.executable, "-c", "from sweeper.cli.main import main; main()", "run", str(spec), "--out", str(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -14,7 +14,7 @@ import sweeper.results.exporters
 from clipless.datasets import Dataset, Evaluation, Metadata, Split, prepare
 from clipless.datasets.sources.images import PIXEL_UNIT
 from clipless.errors import DataError
-from sweeper.cli import main
+from sweeper.cli.main import main
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.results.diagnose import diagnose_sweep, find_point, write_diagnosis
 from sweeper.results.diagnosis import read_diagnosis

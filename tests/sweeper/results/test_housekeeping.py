@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeper.cli import main
+from sweeper.cli.main import main
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus

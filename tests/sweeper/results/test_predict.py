@@ -11,7 +11,7 @@ import torch
 import clipless
 from clipless.datasets import NewRows, input_format
 from clipless.errors import CliplessError, DataError
-from sweeper.cli import main
+from sweeper.cli.main import main
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.results import predict
 from sweeper.results.predict import Predictor, load_predictor, write_predictions

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.cli import main
+from sweeper.cli.main import main
 from sweeper.errors import SweeperError
 from sweeper.service import client as client_module
 from sweeper.service import serving
@@ -50,7 +50,7 @@ from pathlib import Path
 from sweeper.service import app, launcher
 launcher._PROGRAM = Path(sys.argv.pop(1)).read_text()
 app.entry_points = lambda **_: ()
-from sweeper.cli import main
+from sweeper.cli.main import main
 main()
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clipless.privacy.noisy_counts import scores_event
-from sweeper.cli import main
+from sweeper.cli.main import main
 from sweeper.errors import RecordError, SpecError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.paid_scores import PaidScores

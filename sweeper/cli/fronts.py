@@ -54,7 +54,7 @@ def compare(
     ] = False,
 ) -> None:
     """Compare sweeps: hypervolume of each, and differences between specs with their confidence."""
-    from sweeper.overview import comparison_view, print_view
+    from sweeper.cli.tables import comparison_view, print_view
     from sweeper.results.comparison import compare as compare_fronts
     from sweeper.results.exporters import exporter
     from sweeper.results.sweep import load

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from sweeper.cli import main
+from sweeper.cli.main import main
 from sweeper.errors import SweeperError
 from sweeper.results import exporters
 from sweeper.results.exporters import exporter

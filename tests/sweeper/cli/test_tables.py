@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from sweeper.overview import SHOWN_POINTS, SHOWN_REASONS, comparison_view, sweep_view, sweeps_table
+from sweeper.cli.tables import SHOWN_POINTS, SHOWN_REASONS, comparison_view, sweep_view, sweeps_table
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Answer
 from sweeper.records import TrialStatus

@@ -14,11 +14,11 @@ import typer
 
 from sweeper.backend.jobs import is_job_server
 from sweeper.backend.starting import leave
-from sweeper.cli_after import app as commands_after
-from sweeper.cli_after import read_minimum
-from sweeper.cli_fronts import app as commands_of_fronts
-from sweeper.cli_running import app as commands_while_running
-from sweeper.cli_service import app as commands_of_service
+from sweeper.cli.fronts import app as commands_of_fronts
+from sweeper.cli.models import app as commands_after
+from sweeper.cli.models import read_minimum
+from sweeper.cli.running import app as commands_while_running
+from sweeper.cli.service import app as commands_of_service
 from sweeper.errors import SweeperError
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def check(
 @app.command("list")
 def list_(out: Out = Path("sweeps-out")) -> None:
     """List the sweeps in a folder."""
-    from sweeper.overview import sweeps_table
+    from sweeper.cli.tables import sweeps_table
     from sweeper.store.sweep_folder import hidden_sweeps, list_sweeps
 
     if hidden_sweeps(out):
@@ -163,7 +163,7 @@ def list_(out: Out = Path("sweeps-out")) -> None:
 @app.command()
 def show(sweep: SweepFolderArgument) -> None:
     """Show a sweep: its front, its trials and how they ended, and what it cost."""
-    from sweeper.overview import sweep_view
+    from sweeper.cli.tables import sweep_view
     from sweeper.results.sweep import load
 
     _print(sweep_view(load(sweep)))
@@ -384,7 +384,7 @@ def _run_as_job(spec: "Spec", address: str, arguments: list[str]) -> None:
 
 
 def _print(what: "RenderableType") -> None:
-    from sweeper.overview import print_view
+    from sweeper.cli.tables import print_view
 
     print_view(what)
 

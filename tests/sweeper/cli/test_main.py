@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import clipless
-from sweeper.cli import main
+from sweeper.cli.main import main
 from sweeper.errors import SpecError
 from sweeper.results.front import read_front
 

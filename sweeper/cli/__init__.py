@@ -1,0 +1,1 @@
+"""The command line. Each module holds one group of commands."""
