@@ -52,7 +52,7 @@ def main() -> None:
     from large_store import write
 
     from sweeper.service import app as service
-    from sweeper.service import exports
+    from sweeper.service.responses import exports
     from sweeper.service.settings import Limits, ServiceSettings
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -25,7 +25,7 @@ from pathlib import Path
 import uvloop
 from large_store import write
 
-from sweeper.service.tokens import Role, make_token
+from sweeper.service.security.tokens import Role, make_token
 from sweeper.store.sweep_folder import SweepFolder
 
 NAME = "large-20250101-000000"

@@ -35,7 +35,7 @@ from _noise_log import drawn_steps
 from kills import Campaign
 
 from sweeper.service.client import submit
-from sweeper.service.states import State
+from sweeper.service.supervision.states import State
 from sweeper.stack.running import Stack, StackSettings
 from sweeper.tracking.tracker import SPOOL_NAME, replay_spool
 

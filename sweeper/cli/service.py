@@ -97,7 +97,7 @@ def token(
     ] = None,
 ) -> None:
     """Make a token for the service and print it, this once."""
-    from sweeper.service.tokens import Role, make_token, revoke_token
+    from sweeper.service.security.tokens import Role, make_token, revoke_token
 
     if revoke is not None:
         revoke_token(tokens, revoke)

@@ -8,17 +8,17 @@ from importlib.metadata import entry_points, version
 from anyio import to_thread
 from fastapi import FastAPI
 
-from sweeper.service import entrance, reading, writing
-from sweeper.service.access import API, LOGIN, Access
-from sweeper.service.bodies import Bodies
 from sweeper.service.catalog import Catalog
-from sweeper.service.events import Feeds
-from sweeper.service.launcher import Launcher, ProcessLauncher
-from sweeper.service.observing import Observing
-from sweeper.service.parts import Parts
 from sweeper.service.problems import add_handlers
+from sweeper.service.responses.events import Feeds
+from sweeper.service.routes import public, read, write
+from sweeper.service.routes.dependencies import Parts
+from sweeper.service.security.access import API, LOGIN, Access
+from sweeper.service.security.body_limit import Bodies
+from sweeper.service.security.spec_policy import MAX_SPEC_BYTES
 from sweeper.service.settings import ServiceSettings
-from sweeper.service.specs import MAX_SPEC_BYTES
+from sweeper.service.supervision.launcher import Launcher, ProcessLauncher
+from sweeper.service.telemetry import Observing
 
 PAGES = "sweeper.pages"
 LIVE = "live"
@@ -37,7 +37,7 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
 
     Guarantees:
         Every path except ``/healthz`` and ``/login``, those of the live page included, is behind the door of
-        `sweeper.service.access`.
+        `sweeper.service.security.access`.
     """
     settings.check()
     data_dir = None if settings.data_dir is None else settings.data_dir.resolve()
@@ -62,12 +62,12 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
         lifespan=lifespan,
     )
     app.state.parts = parts
-    app.include_router(reading.routes(parts, Feeds(parts.told)))  # first what is asked for most
-    app.include_router(writing.routes(parts))
-    app.include_router(entrance.routes(parts))
+    app.include_router(read.routes(parts, Feeds(parts.told)))  # first what is asked for most
+    app.include_router(write.routes(parts))
+    app.include_router(public.routes(parts))
     add_handlers(app, parts.redact)
     mount_pages(app, parts.catalog, settings.tracking_page)
-    least = {API: MAX_SPEC_BYTES, LOGIN: entrance.MAX_FORM_BYTES}
+    least = {API: MAX_SPEC_BYTES, LOGIN: public.MAX_FORM_BYTES}
     app.add_middleware(Bodies, most=settings.limits.body_bytes, most_below=least)
     app.add_middleware(Access, settings=settings, tokens=parts.tokens, rates=parts.rates)
     app.add_middleware(Observing, metrics=parts.metrics)  # added last, it is the outermost

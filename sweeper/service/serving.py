@@ -11,9 +11,9 @@ import uvicorn
 from sweeper.backend.jobs import RayJobLauncher, is_job_server
 from sweeper.errors import SweeperError
 from sweeper.service.app import create_app
-from sweeper.service.launcher import Launcher
-from sweeper.service.observing import JsonLines
 from sweeper.service.settings import ServiceSettings
+from sweeper.service.supervision.launcher import Launcher
+from sweeper.service.telemetry import JsonLines
 
 BACKLOG = 2048
 GRACE_SECONDS = 3  # for answers that are on their way; streams of events are cut, and clients come back

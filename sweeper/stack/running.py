@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from sweeper.errors import SweeperError
-from sweeper.service.tokens import Role, make_token
+from sweeper.service.security.tokens import Role, make_token
 from sweeper.stack import keeper
 from sweeper.stack.compose import read_compose
 from sweeper.stack.database import owner, prepare, programs

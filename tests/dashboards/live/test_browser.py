@@ -13,8 +13,8 @@ from playwright.sync_api import expect, sync_playwright
 
 from dashboards.pictures import find_browser
 from sweeper.service.app import create_app
+from sweeper.service.security.tokens import Role, make_token
 from sweeper.service.settings import Limits, ServiceSettings
-from sweeper.service.tokens import Role, make_token
 
 from .conftest import ENDED, RUNNING
 

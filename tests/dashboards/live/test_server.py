@@ -13,8 +13,8 @@ from dashboards.live._callbacks import Shown
 from dashboards.live._layout import layout
 from sweeper.errors import PickError
 from sweeper.service.app import create_app
+from sweeper.service.security.tokens import Role, make_token
 from sweeper.service.settings import Limits, ServiceSettings
-from sweeper.service.tokens import Role, make_token
 
 from .conftest import ENDED
 

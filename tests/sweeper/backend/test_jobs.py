@@ -12,7 +12,7 @@ from sweeper.backend.interruption import Interruption
 from sweeper.backend.jobs import RayJobLauncher, is_job_server, run_as_job, whole_paths
 from sweeper.cli.main import main
 from sweeper.errors import SweeperError
-from sweeper.service.launcher import Launcher
+from sweeper.service.supervision.launcher import Launcher
 from sweeper.spec.spec import Spec
 
 

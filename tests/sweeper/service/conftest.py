@@ -9,8 +9,8 @@ from sweeper.privacy.pricing import Answer
 from sweeper.records import Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.service import app as app_module
+from sweeper.service.security.tokens import Role, make_token
 from sweeper.service.settings import Limits, ServiceSettings
-from sweeper.service.tokens import Role, make_token
 from sweeper.store.sweep_folder import SweepFolder
 
 SPEC = """\

@@ -21,8 +21,8 @@ from sweeper.errors import SweeperError
 from sweeper.service import client as client_module
 from sweeper.service import serving
 from sweeper.service.client import submit
+from sweeper.service.security.tokens import Role, Tokens, make_token
 from sweeper.service.settings import ServiceSettings
-from sweeper.service.tokens import Role, Tokens, make_token
 
 from .conftest import SPEC
 

@@ -1,0 +1,1 @@
+"""What the service answers with: views of sweeps, rendered once and shared; streams and files."""

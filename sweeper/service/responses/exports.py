@@ -1,0 +1,75 @@
+"""Pages, pictures and numbers of a sweep, by the installed exporter, one at a time: a picture takes a browser."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+
+from sweeper.errors import RefusalError, UnknownSweepError
+from sweeper.results.exporters import exporter
+from sweeper.service.responses.rendered import Answer
+from sweeper.service.responses.views import NO_FRONT
+from sweeper.store.sweep_folder import SweepFolder
+
+T = TypeVar("T")
+
+MOST_DRAWN = 16  # at a time: one is drawn, the others wait
+RETRY_SECONDS = 10
+MEDIA_TYPES = {
+    "json": "application/json",
+    "csv": "text/csv",
+    "html": "text/html",
+    "png": "image/png",
+    "svg": "image/svg+xml",
+    "pdf": "application/pdf",
+}
+# What is drawn brings its scripts and styles with it, may load nothing, and runs apart from the service's own pages.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "font-src data:; worker-src blob:; frame-ancestors 'none'; sandbox allow-scripts allow-downloads allow-popups"
+)
+
+
+class Turns:
+    """One thread for what takes long; who waits for it holds none of those that everything else needs.
+
+    For one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._one = CapacityLimiter(1)
+        self._asked = 0
+
+    async def run(self, make: Callable[..., T], *arguments: Any) -> T:
+        """Return what ``make`` returns, when its turn has come.
+
+        Raises:
+            RefusalError: too many wait already.
+        """
+        if self._asked >= MOST_DRAWN:
+            wait = {"Retry-After": str(RETRY_SECONDS)}
+            raise RefusalError("Expected fewer pages and pictures to draw at a time; try again later", 503, wait)
+        self._asked += 1
+        try:
+            return await to_thread.run_sync(make, *arguments, limiter=self._one)
+        finally:
+            self._asked -= 1
+
+
+def draw(folder: SweepFolder, format_: str, figure: str | None = None) -> Answer:
+    """Return the report of a sweep, a picture of its front, or one of its figures: a page, a picture or its numbers.
+
+    Raises:
+        UnknownSweepError: there is no front yet.
+        UnknownFigureError: no figure of that name.
+        ExportError: no browser for a picture, or one that does not do its work.
+        RecordError: the front cannot be read.
+    """
+    if not folder.front.is_file():
+        raise UnknownSweepError(NO_FRONT)
+    with tempfile.TemporaryDirectory(prefix="sweeper-") as place:
+        path = exporter("front")(folder.path, Path(place) / f"front.{format_}", figure)
+        content = path.read_bytes()
+    return Answer.of(content, MEDIA_TYPES[format_], pack=format_ not in ("png", "pdf"))

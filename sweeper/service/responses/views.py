@@ -1,0 +1,166 @@
+"""What the service says of a sweep, as JSON values: its status, its front, its points."""
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sweeper.errors import RecordError, UnknownSweepError
+from sweeper.records import TrialStatus
+from sweeper.results.front import SCHEMA_VERSION, csv_text, newer_prices, read_front
+from sweeper.service.problems import Redactor
+from sweeper.service.supervision.supervisor import Standing
+from sweeper.store.jsonl import read_object
+from sweeper.store.sweep_folder import SweepFolder, point_to_json
+from sweeper.store.tail import Follower
+
+KEPT_FOLLOWERS = 16
+NO_FRONT = "Expected a sweep that has a front, but this one has none yet; let a trial finish its first epoch"
+
+
+def listed(name: str, folder: Path, standing: Standing, redact: Redactor) -> dict[str, Any]:
+    """Return one row of the list of sweeps."""
+    try:
+        info = SweepFolder(folder).read_sweep()
+    except RecordError:
+        info = {}
+    return {
+        "id": name,
+        "name": info.get("name"),
+        "state": standing.state.value,
+        "status": info.get("status"),
+        "reason": redact(standing.trouble or str(info.get("reason") or "")),
+        "submitted": None if standing.submission is None else standing.submission.submitted,
+    }
+
+
+def status(folder: SweepFolder, summary: Mapping[str, Any] | None, redact: Redactor) -> dict[str, Any]:
+    """Return what ``sweep.json`` says that may be shown, and the front in numbers.
+
+    Raises:
+        RecordError: ``sweep.json`` cannot be read.
+    """
+    info = folder.read_sweep()
+    keys = ("name", "status", "reason", "spec", "spec_hash", "versions", "started", "population")
+    return {**{key: redacted(info.get(key), redact) for key in keys}, "front": summary}
+
+
+def redacted(value: Any, redact: Redactor) -> Any:
+    """Return JSON values without folders of this machine in their texts."""
+    if isinstance(value, Mapping):
+        return {key: redacted(inner, redact) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [redacted(inner, redact) for inner in value]
+    return redact(value) if isinstance(value, str) else value
+
+
+def front_content(folder: SweepFolder) -> dict[str, Any]:
+    """Return ``front.json`` with the points of the front only, and their trials.
+
+    Raises:
+        UnknownSweepError: there is no front yet.
+        RecordError: it cannot be read.
+    """
+    content = _front_file(folder)
+    try:
+        points = [point for point in content["points"] if point["on_front"]]
+        kept = {point["trial"] for point in points}
+        trials = {id_: trial for id_, trial in content["trials"].items() if id_ in kept}
+        ledger = _prices(folder, content)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"Expected a front in {folder.front}; write the front again") from error
+    return {**content, "points": points, "trials": trials, "ledger": ledger}
+
+
+def summary(folder: SweepFolder) -> dict[str, Any] | None:
+    """Return the front in numbers, None where there is none yet.
+
+    Raises:
+        RecordError: it cannot be read.
+    """
+    if not folder.front.is_file():
+        return None
+    content = _front_file(folder)
+    try:
+        return {
+            "objectives": content["objectives"],
+            "trials": dict(Counter(trial["status"] for trial in content["trials"].values())),
+            "points": len(content["points"]),
+            "front_points": sum(bool(point["on_front"]) for point in content["points"]),
+            "hypervolume": content["hypervolume"]["value"],
+            "knee": content.get("knee"),
+            "ledger": _prices(folder, content),
+            "exploratory": content["claim"]["exploratory"],
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"Expected a front in {folder.front}; write the front again") from error
+
+
+def front_csv(folder: SweepFolder) -> str:
+    """Return the points of the front as CSV.
+
+    Raises:
+        UnknownSweepError: there is no front yet.
+        RecordError: it cannot be read.
+    """
+    _front_file(folder)
+    return csv_text([row for row in read_front(folder.front).rows() if row["on_front"]])
+
+
+def points_csv(folder: SweepFolder) -> str:
+    """Return every point of the front file as CSV, with its trial's configuration.
+
+    Raises:
+        UnknownSweepError: there is no front yet.
+        RecordError: it cannot be read.
+    """
+    _front_file(folder)
+    return read_front(folder.front).to_csv()
+
+
+class Points:
+    """The points of sweeps, followed as they grow; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._followers: OrderedDict[Path, tuple[threading.Lock, Follower]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def rows(self, folder: SweepFolder) -> list[dict[str, Any]]:
+        """Return every point as JSON values, in the order in which they arrived.
+
+        Raises:
+            RecordError: they cannot be read.
+        """
+        with self._lock:
+            kept = self._followers.setdefault(folder.path, (threading.Lock(), Follower(folder)))
+            self._followers.move_to_end(folder.path)
+            while len(self._followers) > KEPT_FOLLOWERS:
+                self._followers.popitem(last=False)
+        lock, follower = kept
+        with lock:
+            follower.look()
+            return [point_to_json(point) for point in follower.points.values()]
+
+
+def has_ended(row: Mapping[str, Any]) -> bool:
+    """Whether a row of trials says that the trial has ended."""
+    return row.get("status") != TrialStatus.RUNNING.value
+
+
+def _prices(folder: SweepFolder, content: Mapping[str, Any]) -> Any:
+    written = content["ledger"]
+    delta = next((float(answer["delta"]) for answer in written.values()), None)
+    newer = None if delta is None else newer_prices(folder.ledger, content.get("ledger_rows"), delta)
+    return written if newer is None else {question: answer.to_json() for question, answer in newer.items()}
+
+
+def _front_file(folder: SweepFolder) -> dict[str, Any]:
+    if not folder.front.is_file():
+        raise UnknownSweepError(NO_FRONT)
+    content = read_object(folder.front)
+    if content.get("schema_version") != SCHEMA_VERSION:
+        raise RecordError(
+            f"Expected schema_version {SCHEMA_VERSION} in {folder.front}; read it with the version that wrote it"
+        )
+    return content

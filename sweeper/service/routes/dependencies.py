@@ -1,0 +1,108 @@
+"""What the routes of the service share, made once from its settings."""
+
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Path
+from starlette.requests import Request
+
+from sweeper.service.catalog import Catalog
+from sweeper.service.problems import Redactor
+from sweeper.service.responses import views
+from sweeper.service.responses.events import as_line
+from sweeper.service.responses.rendered import Answer, Answers
+from sweeper.service.responses.ttl_cache import Recent
+from sweeper.service.security.rate_limits import Rates, Streams
+from sweeper.service.security.tokens import Tokens
+from sweeper.service.settings import ServiceSettings
+from sweeper.service.supervision.launcher import Launcher
+from sweeper.service.supervision.states import State
+from sweeper.service.supervision.supervisor import Standing, Supervisor
+from sweeper.service.telemetry import Metrics
+from sweeper.store.sweep_folder import SweepFolder
+
+JSON = "application/json"
+LOOK_SECONDS = 0.5
+SweepId = Annotated[str, Path(max_length=150, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Id of a sweep.")]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of one service."""
+
+    settings: ServiceSettings
+    catalog: Catalog
+    supervisor: Supervisor
+    standing: Recent[Standing]
+    answers: Answers
+    points: views.Points
+    streams: Streams
+    rates: Rates
+    metrics: Metrics
+    redact: Redactor
+    tokens: Tokens | None
+
+    @classmethod
+    def of(cls, settings: ServiceSettings, launcher: Launcher) -> "Parts":
+        """Make them.
+
+        Raises:
+            RecordError: the file of tokens cannot be read.
+        """
+        catalog, metrics = Catalog(settings.out), Metrics()
+        roots = [settings.out] if settings.data_dir is None else [settings.out, settings.data_dir]
+        supervisor = Supervisor(settings, catalog, launcher, metrics)
+        return cls(
+            settings=settings,
+            catalog=catalog,
+            supervisor=supervisor,
+            standing=Recent(supervisor.standing, LOOK_SECONDS),
+            answers=Answers(catalog),
+            points=views.Points(),
+            streams=Streams(settings.limits),
+            rates=Rates(settings.limits),
+            metrics=metrics,
+            redact=Redactor(*roots),
+            tokens=None if settings.tokens is None else Tokens(settings.tokens),
+        )
+
+    async def status(self, name: str) -> Answer:
+        """Return how a sweep stands, as JSON.
+
+        Raises:
+            UnknownSweepError: no such sweep.
+            RecordError: it cannot be read.
+        """
+        standing = await self.standing.get(name)
+        asked = standing.submission
+        more = {
+            "id": name,
+            "state": standing.state.value,
+            "trouble": self.redact(standing.trouble),
+            "submission": None if asked is None else {"submitted": asked.submitted, "trials": asked.trials},
+        }
+        if not standing.has_begun:
+            return Answer.of(as_line({**more, "status": None, "front": None}), JSON)
+
+        def make(folder: SweepFolder) -> Answer:
+            summary = self.catalog.shared(name, "summary", views.summary, files=("front.json", "ledger.jsonl"))
+            return Answer.of(as_line({**more, **views.status(folder, summary, self.redact)}), JSON)
+
+        return await self.answers.get(
+            name, "status", make, ("sweep.json", "front.json", "ledger.jsonl"), more=repr(more)
+        )
+
+    async def told(self, name: str) -> tuple[State, bytes]:
+        """Return how a sweep stands, in a word, and as JSON without what never changes.
+
+        Raises:
+            UnknownSweepError, RecordError: as `status`.
+        """
+        state, content = (await self.standing.get(name)).state, json.loads((await self.status(name)).content)
+        return state, as_line({key: value for key, value in content.items() if key not in ("spec", "versions")})
+
+    def client(self, request: Request) -> str:
+        """Return whose request it is, to count by."""
+        holder = request.scope["state"]["holder"]
+        return str(holder.id) if self.tokens is not None else (request.client.host if request.client else "unknown")

@@ -1,0 +1,87 @@
+"""What stands outside the API: health, metrics, and the form by which a browser shows a token once."""
+
+import os
+from urllib.parse import parse_qs
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, Request
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from sweeper.service.routes.dependencies import Parts
+from sweeper.service.security.access import COOKIE, COOKIE_SECONDS, LOGIN, make_cookie
+
+MAX_FORM_BYTES = 2000
+_MAX_FIELDS = 5
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>Sweeper: sign in</title>
+<style>body{{font:16px/1.5 system-ui,sans-serif;display:grid;place-items:center;min-height:90vh;margin:1rem}}
+form{{display:grid;gap:.75rem;width:min(24rem,100%)}}input,button{{font:inherit;padding:.6rem}}</style></head>
+<body><form method="post" action="/login"><h1>Sweeper</h1>
+<label for="token">Token, as <code>sweeper token</code> printed it</label>
+<input id="token" name="token" type="password" autocomplete="off" required autofocus>
+<button>Sign in to read</button>{note}</form></body></html>"""
+_WRONG = '<p role="alert">Expected a token that is known and has not expired.</p>'
+
+
+def routes(parts: Parts) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter()
+    own = CapacityLimiter(1)  # a thread that nothing else can take
+
+    @router.get("/healthz", tags=["service"])
+    async def healthz() -> Response:
+        """Say that the service is well, or what is not."""
+        down = [] if parts.supervisor.is_well else ["supervisor"]
+        down += [] if await to_thread.run_sync(os.access, parts.settings.out, os.W_OK, limiter=own) else ["storage"]
+        return JSONResponse({"status": "down", "down": down} if down else {"status": "ok"}, 503 if down else 200)
+
+    @router.get("/metrics", tags=["service"])
+    def metrics() -> Response:
+        """Return counts for Prometheus."""
+        parts.metrics.streams.set(parts.streams.open)
+        return Response(generate_latest(parts.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    @router.get(LOGIN, include_in_schema=False)
+    async def form() -> Response:
+        return _form("")
+
+    @router.post(LOGIN, include_in_schema=False)
+    async def login(request: Request) -> Response:
+        token = _token(await request.body())
+        holder = None if parts.tokens is None else parts.tokens.find(token)
+        if holder is None or parts.tokens is None:
+            return _form(_WRONG, 401)
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(
+            COOKIE,
+            make_cookie(parts.tokens, holder),
+            max_age=COOKIE_SECONDS,
+            httponly=True,
+            samesite="strict",
+            secure=parts.settings.secure_cookies,
+        )
+        return answer
+
+    @router.post("/logout", include_in_schema=False)
+    async def logout() -> Response:
+        answer = RedirectResponse(LOGIN, 303)
+        answer.delete_cookie(COOKIE)
+        return answer
+
+    return router
+
+
+def _token(body: bytes) -> str:
+    """Return the token of a form; empty if there is none, or if it is another form."""
+    try:
+        fields = parse_qs(body.decode(errors="replace"), max_num_fields=_MAX_FIELDS)
+    except ValueError:
+        return ""
+    return fields.get("token", [""])[0].strip()
+
+
+def _form(note: str, status: int = 200) -> Response:
+    return HTMLResponse(_PAGE.format(note=note), status, {"Content-Security-Policy": _POLICY})

@@ -1,0 +1,195 @@
+"""Routes that only read: sweeps, points, fronts, cards, models and events."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from anyio import to_thread
+from fastapi import APIRouter, Header, Path, Query, Request
+from starlette.responses import Response
+
+from sweeper.errors import PickError, UnknownSweepError
+from sweeper.results.sweep import Picked, Sweep
+from sweeper.service.catalog import by_age
+from sweeper.service.responses import exports, views
+from sweeper.service.responses.downloads import Download
+from sweeper.service.responses.events import EventStream, Feeds, Position
+from sweeper.service.responses.rendered import Answer
+from sweeper.service.routes.dependencies import JSON, Parts, SweepId
+from sweeper.service.security.access import holder_of
+from sweeper.store.jsonl import to_text
+from sweeper.store.sweep_folder import SweepFolder
+
+MaxEpsilon = Annotated[float | None, Query(description="Largest epsilon to accept.")]
+Minimum = Annotated[
+    list[str] | None, Query(alias="min", max_length=20, description="Smallest value, certified@36/255=0.3; repeatable.")
+]
+Offset = Annotated[int, Query(ge=0, le=10**9, description="Rows to leave out.")]
+FigureName = Annotated[
+    str | None,
+    Query(pattern="^[a-z0-9-]{1,40}$", description="A figure of the report: as a page, a picture, or its numbers."),
+]
+FrontFormat = Literal["json", "csv", "html", "png", "svg", "pdf"]
+NDJSON = "application/x-ndjson"
+CSV = "text/csv"
+
+
+def routes(parts: Parts, feeds: Feeds) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter(prefix="/api/v1/sweeps", tags=["read"])
+    most = parts.settings.limits.page
+    turns = exports.Turns()
+    few, many = min(50, most), min(500, most)
+    Limit = Annotated[int, Query(ge=1, le=most, description="Rows of a page, at most.")]
+
+    @router.get("")
+    def list_sweeps(offset: Offset = 0, limit: Limit = few) -> dict[str, Any]:
+        """List sweeps, newest first."""
+        names = by_age([*parts.catalog.names(), *parts.supervisor.names()])
+        shown = [_listed(parts, name) for name in names[offset : offset + limit]]
+        return {"sweeps": [row for row in shown if row], "total": len(names), "offset": offset, "limit": limit}
+
+    @router.get("/{sweep}")
+    async def show_sweep(request: Request, sweep: SweepId) -> Response:
+        """Say how a sweep stands: its state, its spec, and its front in numbers."""
+        return (await parts.status(sweep)).to(request)
+
+    @router.get("/{sweep}/points")
+    async def list_points(
+        request: Request,
+        sweep: SweepId,
+        offset: Offset = 0,
+        limit: Limit = many,
+        format: Literal["json", "ndjson", "csv"] = "json",
+    ) -> Response:
+        """Return points in the order in which they arrived: a page of them, or all of them as lines or as a table."""
+        if format == "csv":
+            make = partial(_table, views.points_csv)
+            return (await parts.answers.get(sweep, "points.csv", make, ("front.json",))).to(request)
+        if format == "ndjson":
+            lines = partial(_lines, parts)
+            return (await parts.answers.get(sweep, "points.ndjson", lines, ("points.jsonl",))).to(request)
+        page = partial(_page, parts, offset, limit)
+        return (await parts.answers.get(sweep, ("points", offset, limit), page, ("points.jsonl",))).to(request)
+
+    @router.get("/{sweep}/front")
+    async def show_front(
+        request: Request, sweep: SweepId, format: FrontFormat = "json", figure: FigureName = None
+    ) -> Response:
+        """Return the front: its points as JSON or CSV, the report as HTML, or a picture; or a figure of the report."""
+        if figure is None and format == "json":
+            return (await parts.answers.get(sweep, "front.json", _front, ("front.json", "ledger.jsonl"))).to(request)
+        if figure is None and format == "csv":
+            table = partial(_table, views.front_csv)
+            return (await parts.answers.get(sweep, "front.csv", table, ("front.json",))).to(request)
+        draw = partial(exports.draw, format_=format, figure=figure)
+        answer = await parts.answers.get(sweep, ("drawn", figure, format), draw, run=turns.run)
+        return answer.to(request, **{"Content-Security-Policy": exports.POLICY})
+
+    @router.get("/{sweep}/pick")
+    async def pick_point(
+        request: Request, sweep: SweepId, max_epsilon: MaxEpsilon = None, minimum: Minimum = None
+    ) -> Response:
+        """Pick the point of best utility within the conditions: the point, its configuration and its card."""
+        picked = await _picked(parts, sweep, max_epsilon, minimum)
+        content = {
+            "trial": picked.trial.id,
+            "epoch": picked.point.epoch,
+            "values": dict(picked.point.values),
+            "test": None if picked.point.test is None else dict(picked.point.test),
+            "config": dict(picked.trial.config),
+            "card": picked.card.to_json(),
+            "model": f"/api/v1/sweeps/{sweep}/models/{picked.trial.id}/{picked.point.epoch}",
+        }
+        return Answer.of(to_text(content).encode(), JSON).to(request)
+
+    @router.get("/{sweep}/card")
+    async def show_card(
+        request: Request,
+        sweep: SweepId,
+        format: Literal["md", "json"] = "md",
+        max_epsilon: MaxEpsilon = None,
+        minimum: Minimum = None,
+    ) -> Response:
+        """Return the privacy card of the point that `pick` picks."""
+        card = (await _picked(parts, sweep, max_epsilon, minimum)).card
+        if format == "json":
+            return Answer.of(to_text(card.to_json(), indent=2).encode(), JSON).to(request)
+        return Answer.of(card.to_markdown().encode(), "text/markdown; charset=utf-8").to(request)
+
+    @router.get("/{sweep}/models/{trial}/{epoch}")
+    def download_model(
+        sweep: SweepId,
+        trial: Annotated[str, Path(max_length=50, pattern="^[A-Za-z0-9]+$")],
+        epoch: Annotated[int, Path(ge=1, le=10**9)],
+    ) -> Download:
+        """Return the model of a point of the front, as safetensors."""
+        folder = parts.catalog.folder(sweep)
+        path = folder.path / folder.model_name(trial, epoch)
+        return Download(path, f"{sweep}-{trial}-{epoch}.safetensors")
+
+    @router.get("/{sweep}/events")
+    async def stream_events(
+        request: Request, sweep: SweepId, last_event_id: Annotated[str | None, Header(max_length=64)] = None
+    ) -> Response:
+        """Stream what happens: points, ends of trials and the status, until the sweep has ended."""
+        position = None if last_event_id is None else Position.parse(last_event_id)
+        standing = await parts.standing.get(sweep)
+        folder = parts.settings.out / sweep
+        if position is not None and standing.state.is_end and await to_thread.run_sync(position.is_last, folder):
+            return Response(None, 204)  # to a browser: do not come back
+
+        def may_read() -> bool:
+            return parts.tokens is None or holder_of(parts.tokens, request.headers) is not None
+
+        content = feeds.stream(sweep, folder, position, may_read)
+        return EventStream(content, parts.streams.one(parts.client(request)))
+
+    return router
+
+
+def _listed(parts: Parts, name: str) -> Mapping[str, Any] | None:
+    try:
+        standing = parts.supervisor.standing(name)
+    except UnknownSweepError:  # deleted meanwhile
+        return None
+    return views.listed(name, parts.settings.out / name, standing, parts.redact)
+
+
+async def _picked(parts: Parts, sweep: str, max_epsilon: float | None, minimum: list[str] | None) -> Picked:
+    folder = parts.catalog.folder(sweep)
+    return await to_thread.run_sync(Sweep(folder.path).pick, max_epsilon, read_minimum(minimum or []))
+
+
+def read_minimum(texts: list[str]) -> dict[str, float]:
+    """Return the conditions of ``min``.
+
+    Raises:
+        PickError: not OBJECTIVE=NUMBER.
+    """
+    found = {}
+    for text in texts:
+        name, _, value = text.rpartition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise PickError("Expected OBJECTIVE=NUMBER such as certified@36/255=0.3 (min)") from None
+    return found
+
+
+def _front(folder: SweepFolder) -> Answer:
+    return Answer.of(to_text(views.front_content(folder)).encode(), JSON)
+
+
+def _lines(parts: Parts, folder: SweepFolder) -> Answer:
+    return Answer.of("".join(f"{to_text(row)}\n" for row in parts.points.rows(folder)).encode(), NDJSON)
+
+
+def _page(parts: Parts, offset: int, limit: int, folder: SweepFolder) -> Answer:
+    rows = parts.points.rows(folder)
+    content = {"points": rows[offset : offset + limit], "total": len(rows), "offset": offset, "limit": limit}
+    return Answer.of(to_text(content).encode(), JSON)
+
+
+def _table(make: Any, folder: SweepFolder) -> Answer:
+    return Answer.of(make(folder).encode(), CSV)

@@ -1,0 +1,94 @@
+"""Routes that change something: submit, stop, resume, extend. They need a token that permits to write."""
+
+from typing import Annotated, Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Body, Header, Path, Request
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import JSONResponse, Response
+
+from sweeper.service.routes.dependencies import Parts, SweepId
+from sweeper.service.security.spec_policy import YAML_TYPES, read_spec
+from sweeper.service.supervision.submissions import hashed
+from sweeper.spec.spec import schema
+
+MAX_TRIALS = 1_000_000
+TrialId = Annotated[str, Path(max_length=50, pattern="^[A-Za-z0-9]+$", description="Id of a trial, such as t0007.")]
+Key = Annotated[
+    str | None, Header(min_length=1, max_length=200, description="The client's own name for this submission.")
+]
+_SPEC_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"type": "object", "description": "A spec, see /api/v1/schema."}},
+            YAML_TYPES[0]: {"schema": {"type": "string", "description": "A spec."}},
+        },
+    }
+}
+
+
+class Extension(BaseModel):
+    """How far a sweep is to go."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    trials: Annotated[int, Body(ge=1, le=MAX_TRIALS, description="How many in all, those that ran included.")]
+
+
+def routes(parts: Parts) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter(prefix="/api/v1", tags=["write"])
+    supervisor = parts.supervisor
+
+    @router.post("/sweeps", status_code=201, openapi_extra=_SPEC_BODY)
+    async def submit_sweep(request: Request, idempotency_key: Key = None) -> Response:
+        """Submit a spec, as YAML or JSON, to be run; the same Idempotency-Key again gives the same sweep."""
+        body = await request.body()
+        kind = request.headers.get("content-type", "")
+
+        def submit() -> Response:
+            spec = read_spec(body, kind, parts.settings, parts.catalog)
+            key = None if idempotency_key is None else hashed(parts.client(request), idempotency_key)
+            submitted = supervisor.submit(spec, key, hashed(kind.partition(";")[0], body))
+            return _said(parts, submitted.name, 201 if submitted.is_new else 200)
+
+        return await to_thread.run_sync(submit)
+
+    @router.post("/sweeps/{sweep}/stop", status_code=202)
+    def stop_sweep(sweep: SweepId) -> Response:
+        """Stop a sweep that waits or runs; its front stays."""
+        supervisor.stop(sweep)
+        return _said(parts, sweep)
+
+    @router.post("/sweeps/{sweep}/trials/{trial}/stop", status_code=202)
+    def stop_trial(sweep: SweepId, trial: TrialId) -> Response:
+        """Stop one running trial after its epoch."""
+        supervisor.stop(sweep, trial)
+        return _said(parts, sweep)
+
+    @router.post("/sweeps/{sweep}/resume", status_code=202)
+    def resume_sweep(sweep: SweepId) -> Response:
+        """Go on with a sweep that was stopped, interrupted or has failed."""
+        supervisor.resume(sweep)
+        return _said(parts, sweep)
+
+    @router.post("/sweeps/{sweep}/extend", status_code=202)
+    def extend_sweep(sweep: SweepId, extension: Extension) -> Response:
+        """Run more trials of a sweep that does not run."""
+        supervisor.resume(sweep, trials=extension.trials)
+        return _said(parts, sweep)
+
+    @router.get("/schema", tags=["read"])
+    def show_schema() -> dict[str, Any]:
+        """Return the JSON schema of a spec."""
+        return schema()
+
+    return router
+
+
+def _said(parts: Parts, name: str, status: int = 202) -> Response:
+    where = f"/api/v1/sweeps/{name}"
+    parts.standing.forget(name)
+    content = {"id": name, "state": parts.supervisor.standing(name).state.value, "url": where}
+    return JSONResponse(content, status, {"Location": where} if status == 201 else None)

@@ -1,0 +1,1 @@
+"""Who may ask for what: tokens, limits, and what a spec from the network may name."""

@@ -1,0 +1,172 @@
+"""Who may do what: the door through which every request passes, closed unless something opens it.
+
+A client shows a token; a browser exchanges one for a signed cookie, which only reads. Where no tokens are kept, which
+only a service of this machine alone may do, everybody here may do everything, and a request must name this machine as
+its host: a page from elsewhere whose name was made to lead here (DNS rebinding) is turned away. A request that changes
+something, or opens a web socket, and comes from a page of another origin is refused everywhere.
+"""
+
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from itsdangerous import BadSignature, TimestampSigner
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection, Request, cookie_parser
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sweeper.errors import RefusalError
+from sweeper.service.problems import id_of, problem
+from sweeper.service.security.rate_limits import Rates
+from sweeper.service.security.tokens import Holder, Role, Tokens
+from sweeper.service.settings import ServiceSettings, is_loopback
+
+LOCAL = Holder("local", Role.WRITE)
+COOKIE = "sweeper_session"
+COOKIE_SECONDS = 12 * 3600
+LOGIN = "/login"
+API = "/api/"
+_SAFE = ("GET", "HEAD", "OPTIONS")
+OPEN = ("/healthz", LOGIN)  # to everybody
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="sweeper"'}
+_NOT_ALLOWED = "Expected a token that permits to write; ask for one made with --role write"
+
+
+class Access:
+    """The door, an ASGI middleware.
+
+    Args:
+        app: what lies behind it.
+        settings: of the service.
+        tokens: that are known, None where none is needed.
+        rates: how much each client asks for.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServiceSettings, tokens: Tokens | None, rates: Rates) -> None:
+        self._app, self._tokens, self._rates = app, tokens, rates
+        self._hosts = _known_hosts(settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through with its holder in its state, or answer why not."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            scope.setdefault("state", {})["holder"] = self._admitted(HTTPConnection(scope))
+        except RefusalError as error:
+            await self._refuse(error, scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _admitted(self, asked: HTTPConnection) -> Holder | None:
+        """Return who asks, None for what is open to everybody.
+
+        Raises:
+            RefusalError: the request may not pass.
+        """
+        path = asked.scope["path"]
+        changes = asked.scope.get("method", "GET") not in _SAFE or asked.scope["type"] == "websocket"
+        self._check_host(asked.headers)
+        if changes:
+            _check_origin(asked.headers)
+        holder = self._holder(asked)
+        self._rates.check(holder.id if holder else _address(asked))
+        if path in OPEN:
+            return holder
+        if holder is None:
+            raise RefusalError("Expected a token: Authorization: Bearer TOKEN", 401, _CHALLENGE)
+        if path.startswith(API) and changes and holder.role is not Role.WRITE:
+            raise RefusalError(_NOT_ALLOWED, 403)
+        return holder
+
+    def _holder(self, asked: HTTPConnection) -> Holder | None:
+        """Return who asks, None if they do not say.
+
+        Raises:
+            RefusalError: a token that is nobody's.
+        """
+        if self._tokens is None:
+            return LOCAL
+        found = holder_of(self._tokens, asked.headers)
+        if found is None and "authorization" in asked.headers:
+            self._rates.check(_address(asked))
+            raise RefusalError("Expected a token that is known and has not expired", 401, _CHALLENGE)
+        return found
+
+    def _check_host(self, headers: Headers) -> None:
+        given = headers.getlist("host")
+        if self._hosts is not None and not (len(given) == 1 and host_of(given[0]) in self._hosts):
+            raise RefusalError("Expected a name of this service as Host, got another one (serve --host-name)", 421)
+
+    async def _refuse(self, error: RefusalError, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        request = Request(scope)
+        answer: Response = problem(error.status, str(error), id_of(request), error.headers)
+        wants_page = "text/html" in request.headers.get("accept", "") and not scope["path"].startswith(API)
+        if error.status == 401 and scope["method"] == "GET" and wants_page:
+            answer = RedirectResponse(LOGIN, 303)
+        await answer(scope, receive, send)
+
+
+def holder_of(tokens: Tokens, headers: Headers) -> Holder | None:
+    """Return whose token or cookie a request shows, None if it is nobody's, or no longer."""
+    given = headers.getlist("authorization")
+    if given:
+        scheme, _, token = given[0].partition(" ")
+        return tokens.find(token.strip()) if len(given) == 1 and scheme.lower() == "bearer" else None
+    cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+    return None if cookie is None else read_cookie(tokens, cookie)
+
+
+def make_cookie(tokens: Tokens, holder: Holder) -> str:
+    """Return the value of a cookie that lets a browser read as long as the token and 12 hours last."""
+    return TimestampSigner(tokens.cookie_key).sign(holder.id).decode()
+
+
+def read_cookie(tokens: Tokens, value: str) -> Holder | None:
+    """Return whose cookie it is, with the role of a reader; None if nobody's, or an old one."""
+    try:
+        id_ = TimestampSigner(tokens.cookie_key).unsign(value, max_age=COOKIE_SECONDS).decode()
+    except (BadSignature, UnicodeError):
+        return None
+    holder = tokens.holder(id_)
+    return None if holder is None else Holder(f"{id_}.browser", Role.READ)
+
+
+def host_of(text: str) -> str:
+    """Return the name in a Host header, without its port; empty if it is odd."""
+    try:
+        return urlsplit(f"//{text}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _known_hosts(settings: ServiceSettings) -> frozenset[str] | None:
+    """Return the names that a request may ask for, None if any."""
+    if not (settings.hosts or is_loopback(settings.host)):
+        return None
+    own: Iterable[str] = (settings.host.strip("[]"), *settings.hosts, "localhost", "127.0.0.1", "::1")
+    return frozenset(name.lower() for name in own)
+
+
+def _check_origin(headers: Headers) -> None:
+    """Refuse what a page of another origin sends."""
+    origins, site = headers.getlist("origin"), headers.get("sec-fetch-site", "same-origin")
+    own = headers.get("host", "").lower()
+    is_own = all(_place(origin) == own for origin in origins) if len(origins) < 2 else False
+    if not is_own or site not in ("same-origin", "none"):
+        raise RefusalError("Expected a request from a page of this service, got one from another origin", 403)
+
+
+def _place(origin: str) -> str | None:
+    """Return host and port of an origin, None if it is odd."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
+
+
+def _address(asked: HTTPConnection) -> str:
+    return asked.client.host if asked.client else "unknown"

@@ -1,0 +1,153 @@
+"""Specs that come over the network: what they may name, and nothing else.
+
+A spec names data, architectures, losses, metrics and samplers that are installed here. A table of one's own must lie in
+the service's data folder and be declared there, an earlier sweep among the service's sweeps. No path leads elsewhere,
+nothing is fetched that the service was not told to fetch, and nothing is imported because a request names it.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from clipless import datasets
+from sweeper.errors import RefusalError, SpecError, UnknownSweepError
+from sweeper.service.catalog import Catalog, is_name
+from sweeper.service.security.declared_tables import find_table
+from sweeper.service.settings import ServiceSettings
+from sweeper.spec.search import MLFLOW, Selection
+from sweeper.spec.spec import Spec
+from sweeper.spec.yaml_file import MAX_DEPTH, parse_mapping
+
+MAX_SPEC_BYTES = 65_536  # of a request to the API: YAML is parsed in time that grows with it
+SOURCE = "the submitted spec"
+YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/plain")
+JSON_TYPES = ("application/json",)
+# Keys of a spec that hold free text, each judged here or harmless: the names of columns, labels and splits.
+FREE_TEXT = frozenset(
+    {"name", "data.name", "data.path", "data.ranges", "data.target", "data.unit", "data.splits.column",
+     "data.splits.salt", "search.warm_start"}
+)  # fmt: skip
+_PLUGIN = "plug-in "  # how the descriptions of data sets begin that may hold private rows
+_FETCHED = "OpenML"  # in the descriptions of data sets that can be fetched
+
+
+def read_spec(body: bytes, media_type: str, settings: ServiceSettings, catalog: Catalog) -> Spec:
+    """Return the spec in a request, with what it names found.
+
+    Args:
+        body: YAML or JSON.
+        media_type: which of them, as the request says.
+        settings: of the service.
+        catalog: of its sweeps.
+
+    Raises:
+        RefusalError: another media type.
+        SpecError: not a spec, or one that names something it may not.
+    """
+    kind = media_type.partition(";")[0].strip().lower()
+    if kind not in (*YAML_TYPES, *JSON_TYPES):
+        raise RefusalError(f"Expected a spec as {JSON_TYPES[0]} or {YAML_TYPES[0]} (Content-Type)", 415)
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise SpecError(f"Expected UTF-8 text as {SOURCE}, got other bytes") from None
+    try:
+        content = _json(text) if kind in JSON_TYPES else parse_mapping(text, SOURCE)
+        "".join(_texts(content)).encode()
+        return _found(Spec.from_mapping(content, SOURCE), settings, catalog)
+    except UnicodeEncodeError:
+        raise SpecError(f"Expected text that can be written as UTF-8 in {SOURCE}, got half of a character") from None
+    except (ArithmeticError, RecursionError):
+        raise SpecError(f"Expected numbers within the range of a computer in {SOURCE}") from None
+
+
+def _json(text: str) -> dict[str, Any]:
+    """Read JSON with the refusals of `yaml_file`: duplicate keys, odd numbers, bottomless nesting."""
+    try:
+        content = json.loads(text, object_pairs_hook=_unique, parse_constant=_odd)
+    except RecursionError:
+        raise SpecError(f"Expected JSON nested at most {MAX_DEPTH} deep as {SOURCE}") from None
+    except ValueError as error:
+        raise SpecError(f"Expected JSON as {SOURCE}, but {str(error)[:200]}") from None
+    if not isinstance(content, dict):
+        raise SpecError(f"Expected a mapping of keys to values as {SOURCE}, got {type(content).__name__}")
+    if _depth(content) > MAX_DEPTH:
+        raise SpecError(f"Expected JSON nested at most {MAX_DEPTH} deep as {SOURCE}")
+    return content
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return made
+
+
+def _odd(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every key and every text."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        if isinstance(value, dict):
+            yield from value
+            value = value.values()
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _found(spec: Spec, settings: ServiceSettings, catalog: Catalog) -> Spec:
+    """Return the spec with the paths of what it names."""
+    if spec.search.selection is Selection.PRIVATE:
+        raise spec.mistaken(
+            "no private selection in a service, where others see how long it takes",
+            "search.selection",
+            spec.search.selection.value,
+            "run it with sweeper run",
+        )
+    content = spec.to_plain()
+    data, search = content["data"], content["search"]
+    if spec.data.name is not None:
+        _check_registered(spec, settings)
+    if spec.data.path is not None:
+        data["path"], data["ranges"] = map(str, find_table(spec, settings.data_dir))
+    if search.get("warm_start") is not None:
+        search["warm_start"] = str(_earlier(spec, catalog))
+    return Spec.from_mapping(content, SOURCE)
+
+
+def _check_registered(spec: Spec, settings: ServiceSettings) -> None:
+    """Refuse a name that is none: it could be read as a path."""
+    name, known = str(spec.data.name), datasets.available()
+    if name not in known:
+        raise spec.mistaken("a data set by its registered name", "data.name", remedy="see sweeper data list")
+    for key in ("evaluation", "splits"):
+        if known[name].startswith(_PLUGIN) and getattr(spec.data, key) is not None:
+            raise spec.mistaken(
+                f"no {key} for the data set of a plug-in, which declares its own", f"data.{key}", remedy="leave it out"
+            )
+    if _FETCHED in known[name] and settings.data_dir is None and not settings.allow_fetch:
+        raise spec.mistaken(
+            f"a data set that the service has; {name} would be fetched from the network",
+            "data.name",
+            remedy="serve with --data-dir or --allow-fetch",
+        )
+
+
+def _earlier(spec: Spec, catalog: Catalog) -> Path:
+    name = str(spec.search.warm_start)
+    if name.startswith(MLFLOW) or not is_name(name):
+        raise spec.mistaken("the name of a sweep of this service", "search.warm_start")
+    try:
+        return catalog.folder(name).path
+    except UnknownSweepError:
+        raise spec.mistaken("the name of a sweep of this service", "search.warm_start") from None

@@ -1,0 +1,1 @@
+"""Drivers of submitted sweeps: their queue, their processes, their states."""

@@ -1,0 +1,54 @@
+"""What can be seen of a sweep: its folder, who drives it, and what the launcher knows of its driver."""
+
+from pathlib import Path
+from typing import Any
+
+from sweeper.driver import failure
+from sweeper.errors import RecordError
+from sweeper.service.supervision import submissions
+from sweeper.service.supervision.launcher import Launcher
+from sweeper.service.supervision.states import Facts
+from sweeper.service.supervision.submissions import Submission, Wish
+from sweeper.store.lock import is_driven
+from sweeper.store.sweep_folder import SweepFolder
+
+
+def facts_of(folder: Path, submission: Submission | None, launcher: Launcher) -> Facts:
+    """Return what can be seen of the sweep in a folder.
+
+    The launcher, which may have to ask another machine, is not asked about a driver whose end was seen.
+
+    Raises:
+        RecordError: the requests to the sweep cannot be read.
+    """
+    job = None if submission is None or submission.wish is Wish.REST else submission.job
+    alive = job is not None and launcher.is_alive(job)
+    driven = is_driven(folder)
+    info, mark = _sweep_file(folder)
+    status = info.get("status")
+    ended = None if alive or driven else job
+    return Facts(
+        driven=driven,
+        alive=alive,
+        status=None if status is None else str(status),
+        mark=mark,
+        points=_size(folder / "points.jsonl"),
+        stopped=ended is not None and submission is not None and submissions.was_stopped(folder, submission.asked),
+        failure="" if ended is None else failure.said(folder),
+    )
+
+
+def _sweep_file(folder: Path) -> tuple[dict[str, Any], int]:
+    """Return ``sweep.json`` and its time; nothing where there is none."""
+    try:
+        mark = (folder / "sweep.json").stat().st_mtime_ns
+        return SweepFolder(folder).read_sweep(), mark
+    except (OSError, RecordError):
+        return {}, 0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,148 @@
+import json
+
+import pytest
+
+from sweeper.spec.spec import Spec
+from sweeper.spec.spec import schema as spec_schema
+from sweeper.store.lock import driving
+from sweeper.store.requests import Requests
+
+from ..conftest import DONE, SPEC, YAML, bearer, is_problem
+
+URL = "/api/v1/sweeps"
+
+
+def submit(client, content=SPEC, **headers):
+    return client.post(URL, content=content, headers=YAML | headers)
+
+
+def test_a_spec_is_submitted_and_its_sweep_can_be_read_at_once(client, launcher, out, supervisor):
+    answer = submit(client)
+    content = answer.json()
+    assert answer.status_code == 201
+    assert answer.headers["location"] == content["url"] == f"{URL}/{content['id']}"
+    assert content["state"] == "queued"
+    assert client.get(content["url"]).json()["state"] in ("queued", "starting")
+    assert [row["id"] for row in client.get(URL).json()["sweeps"]] == [content["id"]]
+    supervisor.tick()
+    (arguments,) = launcher.started
+    assert arguments[:4] == ["run", f"{out}/{content['id']}/spec.yaml", "--into", f"{out}/{content['id']}"]
+    assert Spec.from_yaml(arguments[1]).name == "tiny"
+
+
+def test_a_spec_may_be_json(client, content):
+    answer = client.post(URL, json=content)
+    assert answer.status_code == 201
+    assert answer.json()["id"].startswith("digits-")
+
+
+def test_the_same_key_gives_the_same_sweep_to_the_same_client_only(serve, tokens):
+    client = serve(tokens=tokens[0])
+    mine = bearer(tokens[1]["write"])
+    first = submit(client, **mine, **{"Idempotency-Key": "k"})
+    again = submit(client, **mine, **{"Idempotency-Key": "k"})
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["id"] == again.json()["id"]
+    assert is_problem(submit(client, SPEC + "\n", **mine, **{"Idempotency-Key": "k"}), 422, "Idempotency-Key")
+    from sweeper.service.security.tokens import Role, make_token
+
+    other = bearer(make_token(tokens[0], Role.WRITE, 1))
+    assert submit(client, **other, **{"Idempotency-Key": "k"}).status_code == 201
+    assert is_problem(submit(client, **mine, **{"Idempotency-Key": "k" * 201}), 422)
+    kept = (client.app.state.parts.settings.out / first.json()["id"] / "submission.json").read_text()
+    assert json.loads(kept)["key"] != "k"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ("name: tiny", 422, "(data in the submitted spec)"),
+        (SPEC + "more: 1\n", 422, "more"),
+        (SPEC.replace("digits", "../../etc/passwd"), 422, "registered name"),
+        (SPEC.replace("tiny", "<b>"), 422, "Expected a name"),
+        ("a: &a [*a]", 422, "aliases"),
+        ("x: " + "[" * 1000, 422, "nested"),
+        (b"\xff", 422, "UTF-8"),
+        ("", 422, "got nothing"),
+        ("# " + "x" * 70_000, 413, "at most 65536 bytes"),
+    ],
+)
+def test_a_spec_that_cannot_be_run_is_refused_and_leaves_nothing(body, status, said, client, out):
+    assert is_problem(submit(client, body), status, said)
+    assert [path for path in out.iterdir() if not path.name.startswith(".")] == []
+
+
+def test_a_body_that_does_not_say_how_long_it_is_is_counted(client):
+    def parts():
+        for _ in range(100):
+            yield b"# " + b"x" * 1000 + b"\n"
+
+    assert is_problem(client.post(URL, content=parts(), headers=YAML), 413, "at most 65536 bytes")
+
+
+@pytest.mark.parametrize("length", ["-1", "x", "99999999999999999999", "1e3", "", "70000"])
+def test_a_length_that_is_none_or_too_much_is_refused_before_anything_is_read(length, client):
+    assert is_problem(submit(client, **{"Content-Length": length}), 413)
+
+
+def test_a_spec_of_another_kind_is_refused(client):
+    assert is_problem(client.post(URL, content=SPEC, headers={"Content-Type": "text/html"}), 415, "Content-Type")
+    assert is_problem(client.post(URL, content=SPEC), 415)
+
+
+@pytest.mark.usefixtures("launcher")
+def test_a_sweep_is_stopped_resumed_and_extended(client, make_sweep, supervisor):
+    name = submit(client).json()["id"]
+    assert client.post(f"{URL}/{name}/stop").json()["state"] == "stopping"
+    supervisor.tick()
+    assert client.get(f"{URL}/{name}").json()["state"] == "stopped"
+    assert client.post(f"{URL}/{name}/resume").json() == {"id": name, "state": "queued", "url": f"{URL}/{name}"}
+    make_sweep()
+    answer = client.post(f"{URL}/{DONE}/extend", json={"trials": 5})
+    assert (answer.status_code, answer.json()["state"]) == (202, "queued")
+    assert client.get(f"{URL}/{DONE}").json()["submission"]["trials"] == 5
+    assert is_problem(client.post(f"{URL}/{DONE}/extend", json={"trials": 6}), 409, "is queued")
+
+
+def test_a_running_trial_is_stopped(client, make_sweep):
+    from dataclasses import replace
+
+    from sweeper.records import TrialStatus
+
+    folder = make_sweep(status="running")
+    folder.save_trial(replace(folder.trials()["t0002"], status=TrialStatus.RUNNING))
+    with driving(folder.path):
+        driver = Requests(folder.path)
+        assert client.post(f"{URL}/{DONE}/trials/t0002/stop").status_code == 202
+        assert driver.look().trials == ["t0002"]
+        assert is_problem(client.post(f"{URL}/{DONE}/trials/t0001/stop"), 409, "running: t0002")
+
+
+@pytest.mark.parametrize("body", ["{}", '{"trials": 0}', '{"trials": "5"}', '{"trials": 1.5}', '{"trials": 1e99}', "[]", "x",
+                                  '{"trials": 5, "more": 1}', '{"trials": true}', '{"trials": 1000001}', ""])  # fmt: skip
+def test_an_extension_is_a_number_of_trials(body, client, make_sweep):
+    make_sweep()
+    answer = client.post(f"{URL}/{DONE}/extend", content=body, headers={"Content-Type": "application/json"})
+    assert is_problem(answer, 422)
+
+
+@pytest.mark.parametrize("what", ["stop", "resume", "extend", "trials/t0001/stop"])
+@pytest.mark.parametrize("name", ["none", "%2e%2e", "..%2fout", ".selecting-x", "a%00", "<b>"])
+def test_only_sweeps_of_the_service_can_be_changed(name, what, client, make_sweep):
+    make_sweep(".selecting-x")
+    answer = client.post(f"{URL}/{name}/{what}", json={"trials": 5})
+    assert answer.status_code in (404, 422)
+    assert is_problem(answer, answer.status_code)
+
+
+def test_what_does_not_run_cannot_be_stopped_and_says_no_path(client, make_sweep, out):
+    make_sweep()
+    for what in ("stop", "trials/t0001/stop"):
+        answer = client.post(f"{URL}/{DONE}/{what}")
+        assert is_problem(answer, 409, f"no process drives {DONE}")
+        assert str(out) not in answer.text
+    assert is_problem(client.post(f"{URL}/{DONE}/resume"), 409, "has completed all of them")
+
+
+def test_the_schema_of_a_spec_is_told(client):
+    assert client.get("/api/v1/schema").json() == json.loads(json.dumps(spec_schema()))

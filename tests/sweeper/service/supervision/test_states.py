@@ -1,0 +1,106 @@
+import itertools
+
+import pytest
+
+from sweeper.service.supervision.states import (
+    GIVEN_UP,
+    LONGEST_PAUSE_SECONDS,
+    MOST_DEATHS,
+    NEVER_BEGUN,
+    Facts,
+    State,
+    pause,
+    settled,
+    state_of,
+)
+from sweeper.service.supervision.submissions import Submission, Wish
+
+NEW = Submission(submitted=0.0)
+STARTED = NEW.but(job="job", mark=5)
+
+
+def facts(**changes):
+    return Facts(**{"driven": False, "alive": False, "status": None, "mark": 0} | changes)
+
+
+@pytest.mark.parametrize(
+    ("submission", "seen", "state"),
+    [
+        (NEW, facts(), State.QUEUED),
+        (STARTED, facts(alive=True), State.STARTING),
+        (STARTED, facts(alive=True, status="completed", mark=5), State.STARTING),
+        (STARTED, facts(alive=True, status="running", mark=6), State.RUNNING),
+        (STARTED, facts(driven=True, status="running", mark=6), State.RUNNING),
+        (STARTED.but(wish=Wish.STOP), facts(driven=True, status="running", mark=6), State.STOPPING),
+        (NEW.but(wish=Wish.STOP), facts(), State.STOPPING),
+        (NEW.but(wish=Wish.REST, trouble=NEVER_BEGUN), facts(), State.STOPPED),
+        (STARTED.but(wish=Wish.REST, trouble="no such data"), facts(), State.FAILED),
+        (STARTED.but(wish=Wish.REST), facts(status="completed", mark=6), State.COMPLETED),
+        (STARTED.but(wish=Wish.REST), facts(status="running", mark=6), State.INTERRUPTED),
+        (STARTED.but(wish=Wish.REST), facts(driven=True, status="running", mark=6), State.RUNNING),
+        (None, facts(driven=True, status="running"), State.RUNNING),
+        (None, facts(status="running"), State.LOST),
+        (None, facts(status="stopped"), State.STOPPED),
+        (None, facts(status="failed"), State.FAILED),
+        (None, facts(status="interrupted"), State.INTERRUPTED),
+    ],
+)
+def test_a_sweep_stands_as_what_was_asked_and_what_is_seen_say(submission, seen, state):
+    assert state_of(submission, seen) is state
+
+
+def test_only_ends_are_ends():
+    assert {state for state in State if state.is_end} == {
+        State.COMPLETED, State.STOPPED, State.FAILED, State.INTERRUPTED,
+    }  # fmt: skip
+
+
+def test_a_driver_that_died_is_replaced_after_a_pause_a_bounded_number_of_times():
+    submission, pauses = STARTED, []
+    for _ in range(MOST_DEATHS - 1):
+        submission = settled(submission, facts(status="running", mark=6), 100.0)
+        assert (submission.wish, submission.job) == (Wish.RUN, None)
+        pauses.append(submission.not_before - 100.0)
+        submission = submission.but(job="another")
+    assert pauses == [2.0, 8.0, 32.0, 128.0]
+    assert settled(submission, facts(status="running", mark=6), 0.0).trouble == GIVEN_UP
+    assert pause(99) == pause(100_000) == LONGEST_PAUSE_SECONDS
+
+
+def test_a_driver_that_got_further_is_no_failure_in_a_row():
+    almost = STARTED.but(deaths=MOST_DEATHS - 1, points=10)
+    assert settled(almost, facts(status="running", mark=6, points=11), 0.0).deaths == 1
+    assert settled(almost, facts(status="running", mark=6, points=10), 0.0).wish is Wish.REST
+
+
+@pytest.mark.parametrize("status", ["completed", "stopped", "failed", "interrupted"])
+def test_a_sweep_that_ended_rests(status):
+    assert settled(STARTED, facts(status=status, mark=6), 0.0) == STARTED.but(wish=Wish.REST)
+
+
+def test_an_end_from_before_the_driver_is_not_its_own():
+    assert settled(STARTED, facts(status="completed", mark=5), 0.0).wish is Wish.RUN
+
+
+def test_a_driver_that_says_why_it_cannot_begin_is_believed():
+    said = settled(STARTED.but(mark=0), facts(failure="No such file: x (data.path)"), 0.0)
+    assert (said.wish, said.trouble) == (Wish.REST, "No such file: x (data.path)")
+    assert settled(STARTED, facts(failure="x", status="running", mark=6), 0.0).wish is Wish.RUN
+
+
+def test_no_stop_is_ever_undone():
+    """Whatever else is seen, a sweep that somebody asked to stop is not to be run."""
+    for driven, alive, status, mark, failure in itertools.product(
+        (False, True), (False, True), (None, "running", "stopped", "completed"), (0, 5, 6), ("", "x")
+    ):
+        for job in (None, "job"):
+            for stopped, wish in ((False, Wish.STOP), (False, Wish.REST), (True, Wish.RUN)):
+                if stopped and job is None:
+                    continue
+                before = STARTED.but(job=job, wish=wish)
+                seen = facts(driven=driven, alive=alive, status=status, mark=mark, failure=failure, stopped=stopped)
+                after = settled(before, seen, 0.0)
+                if seen.runs:
+                    assert after == before
+                else:
+                    assert after.wish is Wish.REST
