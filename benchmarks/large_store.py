@@ -25,7 +25,7 @@ from rich.console import Console
 
 from dashboards.data import read
 from dashboards.figures import FIGURES, LIGHT, plotly_js
-from dashboards.report import build_report
+from dashboards.pages.report import build_report
 from sweeper.cli.tables import sweep_view, sweeps_table
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Answer

@@ -2,6 +2,6 @@
 
 from dashboards.data import SweepData, read
 from dashboards.export import Format, export_front
-from dashboards.report import build_report
+from dashboards.pages.report import build_report
 
 __all__ = ["Format", "SweepData", "build_report", "export_front", "read"]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from dashboards.comparison import build_comparison
 from dashboards.data import SweepData
 from dashboards.figures import (
     COMPARISON_FIGURES,
@@ -22,7 +21,8 @@ from dashboards.figures import (
     Rows,
     Theme,
 )
-from dashboards.report import build_page, build_report
+from dashboards.pages.comparison import build_comparison
+from dashboards.pages.report import build_page, build_report
 from sweeper.errors import ExportError, UnknownFigureError
 from sweeper.results.comparison import Comparison
 from sweeper.results.front import csv_text

@@ -12,10 +12,10 @@ from typing import Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, no_update
 
-from dashboards.comparison import PANELS as COMPARED
 from dashboards.live._layout import FIGURES_OF, LARGEST_EPSILON, MINIMUMS, PARTS_OF, SMALLEST_EPSILON, TITLES
 from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._view import PREFIX, Tab, View
+from dashboards.pages.comparison import PANELS as COMPARED
 from dashboards.text import number, radius_of, show
 from sweeper.errors import SweeperError
 

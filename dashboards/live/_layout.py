@@ -7,9 +7,9 @@ from typing import Any
 
 from dash import dcc, html
 
-from dashboards.comparison import PANELS as COMPARED
 from dashboards.live._view import Tab
-from dashboards.report import PANELS, Panel
+from dashboards.pages.comparison import PANELS as COMPARED
+from dashboards.pages.report import PANELS, Panel
 
 TICK_MILLISECONDS = 2000
 MINIMUMS = 3  # sliders for objectives beside epsilon

@@ -1,6 +1,6 @@
 """What the live page says in words and tables, beside what it takes from the report as it is.
 
-Addresses of the service are relative to its root; texts reach the page only through `dashboards._html`.
+Addresses of the service are relative to its root; texts reach the page only through `dashboards.pages._html`.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from datetime import datetime
 from functools import partial
 from urllib.parse import quote, urlsplit
 
-from dashboards._html import Child, Html, each, join, tag
-from dashboards._sections import head
 from dashboards.data import SweepData
 from dashboards.live._snapshots import Listed, Snapshot
 from dashboards.live._view import PREFIX, View
+from dashboards.pages._html import Child, Html, each, join, tag
+from dashboards.pages._sections import head
 from dashboards.text import MISSING, setting, show
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.privacy.card import Card, charged_to, make_card

@@ -15,11 +15,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from dashboards import _sections as sections
-from dashboards import _tables as tables
-from dashboards import comparison as compared
-from dashboards._html import Html, join, tag
-from dashboards._page import untitled
 from dashboards.data import SweepData, finite
 from dashboards.figures import (
     COMPARISON_FIGURES,
@@ -35,6 +30,11 @@ from dashboards.figures import (
 from dashboards.live import _parts as parts
 from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._view import View
+from dashboards.pages import _sections as sections
+from dashboards.pages import _tables as tables
+from dashboards.pages import comparison as compared
+from dashboards.pages._html import Html, join, tag
+from dashboards.pages._page import untitled
 from sweeper.errors import PickError, UnknownSweepError
 from sweeper.results.comparison import Comparison, ComparisonError, compare
 from sweeper.results.pick import meeting

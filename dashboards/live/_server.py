@@ -15,7 +15,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Route
 
-from dashboards._page import variables
 from dashboards.figures import DARK, LIGHT, exchange, plotly_js
 from dashboards.live._backend import Backend, Passed
 from dashboards.live._callbacks import register
@@ -23,6 +22,7 @@ from dashboards.live._layout import layout
 from dashboards.live._resources import KINDS, Resources
 from dashboards.live._snapshots import Catalog, Snapshots
 from dashboards.live._view import PREFIX, View
+from dashboards.pages._page import variables
 
 _PLOTLY = "plotly.js"
 _ASSETS = {

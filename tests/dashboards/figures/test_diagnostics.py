@@ -19,7 +19,6 @@ from clipless.diagnostics import (
 )
 from clipless.plans.method import Method
 from dashboards.commands import export_diagnostics
-from dashboards.diagnostics import PANELS, build_page
 from dashboards.figures import (
     DARK,
     LIGHT,
@@ -34,6 +33,7 @@ from dashboards.figures import (
 )
 from dashboards.figures._common import WATERMARK
 from dashboards.figures.diagnostics import FIGURES
+from dashboards.pages.diagnostics import PANELS, build_page
 from dashboards.pictures import find_browser
 from sweeper.errors import RecordError
 from sweeper.results.diagnosis import Diagnosis, Snapshot

@@ -7,7 +7,7 @@ import pytest
 
 from dashboards.figures import FIGURES, LIGHT, is_empty, temperature
 from dashboards.figures._common import WATERMARK
-from dashboards.report import PANELS, build_report
+from dashboards.pages.report import PANELS, build_report
 from dashboards.text import is_fraction, show, title_of
 from sweeper.records import Direction, Point, Trial, TrialStatus
 

@@ -4,7 +4,7 @@ from dash import no_update
 from dashboards.live._callbacks import CONTROLS, LABELLED, Shown, clicked, controlled, stamp_of, update, values_of
 from dashboards.live._layout import FIGURES_OF, PARTS_OF, layout
 from dashboards.live._view import Tab, View
-from dashboards.report import PANELS
+from dashboards.pages.report import PANELS
 
 from .conftest import ENDED, RUNNING
 

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import floor
 
-from dashboards._html import Html, each, tag
 from dashboards.data import SweepData
+from dashboards.pages._html import Html, each, tag
 from dashboards.summary import BUDGETS, Budget, best_within, budgets
 from dashboards.text import MISSING, delta_text, is_fraction, number, show
 from sweeper.records import Point

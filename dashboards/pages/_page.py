@@ -1,7 +1,7 @@
 """The frame of a page: one HTML document that opens anywhere, offline, on a phone and on paper.
 
 Everything is inside the file, plotly.js included, and its content security policy forbids it to load anything
-else. Text reaches the page only through `dashboards._html`, which escapes it. Figures are drawn once, in the
+else. Text reaches the page only through `dashboards.pages._html`, which escapes it. Figures are drawn once, in the
 light theme, and repainted by the page when the reader's browser prefers dark.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from dashboards._html import Html, json_script, tag
 from dashboards.figures import DARK, FONT, LIGHT, MONOSPACE, Figure, Theme, as_json, exchange, plotly_js
+from dashboards.pages._html import Html, json_script, tag
 
 SCRIPTS = ("figures.js", "tables.js", "report.js")
 COMPLETE = "This page is complete: it loads nothing from elsewhere."

@@ -8,12 +8,13 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from dashboards import _html, build_report
-from dashboards._html import Html, each, json_script, tag
-from dashboards._tables import decisions_table
+from dashboards import build_report
 from dashboards.figures import plotly_js
+from dashboards.pages import _html
+from dashboards.pages._html import Html, each, json_script, tag
+from dashboards.pages._tables import decisions_table
+from dashboards.pages.report import PANELS
 from dashboards.pictures import find_browser
-from dashboards.report import PANELS
 from dashboards.text import MISSING
 from sweeper.records import Point, Trial, TrialStatus
 

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence, Sized
 from typing import Any
 
-from dashboards._html import Html, each, join, tag
 from dashboards.data import SweepData, chosen_trials, evenly
+from dashboards.pages._html import Html, each, join, tag
 from dashboards.summary import front_rows
 from dashboards.text import MISSING, setting, show
 

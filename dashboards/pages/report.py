@@ -1,7 +1,7 @@
 """The report of a sweep: one HTML file that opens anywhere, offline, on a phone and on paper.
 
 Everything is inside the file, plotly.js included, and its content security policy forbids it to load anything
-else. Text reaches the page only through `dashboards._html`, which escapes it. Figures are drawn once, in the
+else. Text reaches the page only through `dashboards.pages._html`, which escapes it. Figures are drawn once, in the
 light theme, and repainted by the page when the reader's browser prefers dark.
 """
 
@@ -9,10 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from html import unescape
 
-from dashboards import _sections as sections
-from dashboards import _tables as tables
-from dashboards._html import Html, tag
-from dashboards._page import COMPLETE, document, panel
 from dashboards.data import SweepData
 from dashboards.figures import (
     FIGURES,
@@ -24,6 +20,10 @@ from dashboards.figures import (
     is_empty,
     trajectories,
 )
+from dashboards.pages import _sections as sections
+from dashboards.pages import _tables as tables
+from dashboards.pages._html import Html, tag
+from dashboards.pages._page import COMPLETE, document, panel
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The page of a comparison: fronts of several sweeps in one plane, and what can be said of their difference."""
 
-from dashboards._html import Html, each, tag
-from dashboards._page import COMPLETE, document, panel
 from dashboards.figures import COMPARISON_FIGURES, LIGHT, is_empty
+from dashboards.pages._html import Html, each, tag
+from dashboards.pages._page import COMPLETE, document, panel
 from sweeper.results.comparison import PRICE, Comparison, Run
 
 PANELS = {

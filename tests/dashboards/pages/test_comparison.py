@@ -9,7 +9,6 @@ from importlib.metadata import entry_points
 import pytest
 
 from dashboards import commands
-from dashboards.comparison import build_comparison
 from dashboards.export import export_comparison
 from dashboards.figures import (
     COMPARISON_FIGURES,
@@ -22,6 +21,7 @@ from dashboards.figures import (
     volumes,
 )
 from dashboards.figures._common import WATERMARK
+from dashboards.pages.comparison import build_comparison
 from sweeper.errors import ExportError
 from sweeper.results.comparison import ONE_RUN, PRICE, compare
 

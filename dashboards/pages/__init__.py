@@ -1,0 +1,1 @@
+"""The report and the other pages: HTML files that open anywhere, offline."""
