@@ -20,8 +20,8 @@ from large_store import write
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from dashboards.data import read
-from dashboards.export import export_front
-from dashboards.pictures import find_browser
+from dashboards.export.files import export_front
+from dashboards.export.pictures import find_browser
 from sweeper.records import Point
 from sweeper.service.app import create_app
 from sweeper.service.settings import Limits, ServiceSettings

@@ -1,7 +1,7 @@
 """Figures, reports and exports of sweeps; reads records, trains nothing."""
 
 from dashboards.data import SweepData, read
-from dashboards.export import Format, export_front
+from dashboards.export.files import Format, export_front
 from dashboards.pages.report import build_report
 
 __all__ = ["Format", "SweepData", "build_report", "export_front", "read"]

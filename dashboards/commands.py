@@ -7,7 +7,7 @@ suffix names; ``comparison`` does so for several sweeps; ``diagnostics`` writes 
 from pathlib import Path
 
 from dashboards.data import read
-from dashboards.export import export_comparison, export_front
+from dashboards.export.files import export_comparison, export_front
 from sweeper.results.comparison import Comparison
 from sweeper.store.jsonl import replace_file
 

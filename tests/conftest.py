@@ -73,7 +73,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("shared") and not data_folder().is_dir():
         _cannot_run(f"no folder {data_folder()}: set {DATA}")
     if item.get_closest_marker("chromium"):
-        from dashboards.pictures import find_browser
+        from dashboards.export.pictures import find_browser
 
         if find_browser() is None:
             _cannot_run("no Chromium or Chrome: install one, or set BROWSER_PATH")

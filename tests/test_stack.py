@@ -19,7 +19,7 @@ from playwright.sync_api import expect, sync_playwright
 
 import clipless
 import sweeper
-from dashboards.pictures import find_browser
+from dashboards.export.pictures import find_browser
 from sweeper.records import TrialStatus
 from sweeper.tracking.tracker import SPOOL_NAME, Tracker, replay_spool
 

@@ -19,6 +19,7 @@ from clipless.diagnostics import (
 )
 from clipless.plans.method import Method
 from dashboards.commands import export_diagnostics
+from dashboards.export.pictures import find_browser
 from dashboards.figures import (
     DARK,
     LIGHT,
@@ -34,7 +35,6 @@ from dashboards.figures import (
 from dashboards.figures._common import WATERMARK
 from dashboards.figures.diagnostics import FIGURES
 from dashboards.pages.diagnostics import PANELS, build_page
-from dashboards.pictures import find_browser
 from sweeper.errors import RecordError
 from sweeper.results.diagnosis import Diagnosis, Snapshot
 

@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 from playwright.sync_api import expect, sync_playwright
 
-from dashboards.pictures import find_browser
+from dashboards.export.pictures import find_browser
 from sweeper.service.app import create_app
 from sweeper.service.security.tokens import Role, make_token
 from sweeper.service.settings import Limits, ServiceSettings

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from dashboards import commands
-from dashboards.export import export_comparison
+from dashboards.export.files import export_comparison
 from dashboards.figures import (
     COMPARISON_FIGURES,
     COMPARISON_NUMBERS,

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from dashboards import build_report
+from dashboards.export.pictures import find_browser
 from dashboards.figures import plotly_js
 from dashboards.pages import _html
 from dashboards.pages._html import Html, each, json_script, tag
 from dashboards.pages._tables import decisions_table
 from dashboards.pages.report import PANELS
-from dashboards.pictures import find_browser
 from dashboards.text import MISSING
 from sweeper.records import Point, Trial, TrialStatus
 

@@ -150,7 +150,7 @@ def _drawn(
         case Format.HTML:
             return build_page(name, draw(LIGHT)).encode()
         case Format.PNG | Format.SVG | Format.PDF as image:
-            from dashboards.pictures import render
+            from dashboards.export.pictures import render
 
             return render(draw(theme), image.value)
 

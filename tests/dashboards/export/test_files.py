@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import dashboards
-from dashboards import commands, pictures
-from dashboards.export import Format, export_front
+from dashboards import commands
+from dashboards.export.files import Format, export_front, pictures
+from dashboards.export.pictures import find_browser
 from dashboards.figures import DARK
-from dashboards.pictures import find_browser
 from sweeper.errors import ExportError
 from sweeper.results.front import read_front
 

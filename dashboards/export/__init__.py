@@ -1,0 +1,1 @@
+"""Fronts and figures as files."""
