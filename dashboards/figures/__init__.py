@@ -11,22 +11,20 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from dashboards.data import SweepData
-from dashboards.figures import (
+from dashboards.figures._common import Rows, linear_epsilon
+from dashboards.figures._theme import DARK, FONT, LIGHT, MONOSPACE, Theme, exchange
+from dashboards.figures.comparison import attainment, hypervolumes, overlay
+from dashboards.figures.sweep import (
     architectures,
-    attainment,
     configurations,
     front,
     front3d,
     hypervolume,
     importances,
-    overlay,
     robustness,
     temperature,
     trajectories,
-    volumes,
 )
-from dashboards.figures._common import Rows, linear_epsilon
-from dashboards.figures._theme import DARK, FONT, LIGHT, MONOSPACE, Theme, exchange
 from sweeper.results.comparison import Comparison
 
 __all__ = [
@@ -77,7 +75,7 @@ _OF_SWEEPS: Mapping[str, tuple[Draw[SweepData], Count[SweepData]]] = {
 _OF_COMPARISONS: Mapping[str, tuple[Draw[Comparison], Count[Comparison]]] = {
     "fronts": _shown(overlay.info, overlay.plot, overlay.rows),
     "attainment": _shown(attainment.info, attainment.plot, attainment.rows),
-    "hypervolumes": _shown(volumes.info, volumes.plot, volumes.rows),
+    "hypervolumes": _shown(hypervolumes.info, hypervolumes.plot, hypervolumes.rows),
 }
 
 FIGURES: Mapping[str, Draw[SweepData]] = {name: draw for name, (draw, _) in _OF_SWEEPS.items()}

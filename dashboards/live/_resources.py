@@ -16,17 +16,8 @@ from functools import partial
 from typing import Any
 
 from dashboards.data import SweepData, finite
-from dashboards.figures import (
-    COMPARISON_FIGURES,
-    FIGURES,
-    LIGHT,
-    Figure,
-    as_json,
-    front,
-    front3d,
-    is_empty,
-    linear_epsilon,
-)
+from dashboards.figures import COMPARISON_FIGURES, FIGURES, LIGHT, Figure, as_json, is_empty, linear_epsilon
+from dashboards.figures.sweep import front, front3d
 from dashboards.live import _parts as parts
 from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._view import View

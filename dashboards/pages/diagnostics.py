@@ -1,7 +1,7 @@
 """The page of a diagnosis: bounds, noise and clipping of one point, before its training and after."""
 
 from dashboards.figures import LIGHT, is_empty
-from dashboards.figures.diagnostics import FIGURES
+from dashboards.figures.diagnosis.figures import FIGURES
 from dashboards.pages._html import Html, each, tag
 from dashboards.pages._page import document, panel
 from dashboards.text import MISSING, number, show

@@ -10,16 +10,8 @@ from dataclasses import dataclass
 from html import unescape
 
 from dashboards.data import SweepData
-from dashboards.figures import (
-    FIGURES,
-    LIGHT,
-    Figure,
-    configurations,
-    front,
-    hypervolume,
-    is_empty,
-    trajectories,
-)
+from dashboards.figures import FIGURES, LIGHT, Figure, is_empty
+from dashboards.figures.sweep import configurations, front, hypervolume, trajectories
 from dashboards.pages import _sections as sections
 from dashboards.pages import _tables as tables
 from dashboards.pages._html import Html, tag

@@ -7,21 +7,9 @@ from math import inf, nan
 
 import pytest
 
-from dashboards.figures import (
-    DARK,
-    FIGURES,
-    LIGHT,
-    NUMBERS,
-    as_json,
-    configurations,
-    exchange,
-    front3d,
-    hypervolume,
-    is_empty,
-    robustness,
-    trajectories,
-)
+from dashboards.figures import DARK, FIGURES, LIGHT, NUMBERS, as_json, exchange, is_empty
 from dashboards.figures._common import WATERMARK, epsilon_axis, log_ticks
+from dashboards.figures.sweep import configurations, front3d, hypervolume, robustness, trajectories
 from dashboards.text import MISSING
 from sweeper.pareto.dominance import dominance
 from sweeper.pareto.dominance import hypervolume as measure

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from dashboards.figures import LIGHT, architectures, importances
+from dashboards.figures import LIGHT
+from dashboards.figures.sweep import architectures, importances
 from sweeper.results.importance import FRONT
 
 

@@ -10,17 +10,9 @@ import pytest
 
 from dashboards import commands
 from dashboards.export.files import export_comparison
-from dashboards.figures import (
-    COMPARISON_FIGURES,
-    COMPARISON_NUMBERS,
-    DARK,
-    LIGHT,
-    as_json,
-    attainment,
-    overlay,
-    volumes,
-)
+from dashboards.figures import COMPARISON_FIGURES, COMPARISON_NUMBERS, DARK, LIGHT, as_json
 from dashboards.figures._common import WATERMARK
+from dashboards.figures.comparison import attainment, hypervolumes, overlay
 from dashboards.pages.comparison import build_comparison
 from sweeper.errors import ExportError
 from sweeper.results.comparison import ONE_RUN, PRICE, compare
@@ -84,7 +76,7 @@ def test_the_repeats_of_a_sweep_are_runs_too(sweep, small):
 
 
 def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
-    runs, mean, *_ = volumes.plot(volumes.info(comparison)).data
+    runs, mean, *_ = hypervolumes.plot(hypervolumes.info(comparison)).data
     assert list(runs.x) == list(comparison.groups[0].volumes)
     assert mean.x == (pytest.approx(sum(runs.x) / 3),)
 
@@ -93,7 +85,7 @@ def test_single_runs_have_no_bands_and_no_ticks(fronts):
     alone = compare([fronts[0], fronts[3]])
     assert attainment.info(alone).bands == ()
     assert [a.text for a in attainment.plot(attainment.info(alone)).layout.annotations] == ["no spec with two runs"]
-    assert len(volumes.plot(volumes.info(alone)).data) == 2
+    assert len(hypervolumes.plot(hypervolumes.info(alone)).data) == 2
     assert ONE_RUN in build_comparison(alone)
 
 

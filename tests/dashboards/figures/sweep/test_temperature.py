@@ -5,8 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from dashboards.figures import FIGURES, LIGHT, is_empty, temperature
+from dashboards.figures import FIGURES, LIGHT, is_empty
 from dashboards.figures._common import WATERMARK
+from dashboards.figures.sweep import temperature
 from dashboards.pages.report import PANELS, build_report
 from dashboards.text import is_fraction, show, title_of
 from sweeper.records import Direction, Point, Trial, TrialStatus

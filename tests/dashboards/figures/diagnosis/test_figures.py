@@ -20,20 +20,10 @@ from clipless.diagnostics import (
 from clipless.plans.method import Method
 from dashboards.commands import export_diagnostics
 from dashboards.export.pictures import find_browser
-from dashboards.figures import (
-    DARK,
-    LIGHT,
-    as_json,
-    clipping,
-    exchange,
-    is_empty,
-    noise,
-    norm_panels,
-    plotly_js,
-    tightness,
-)
+from dashboards.figures import DARK, LIGHT, as_json, exchange, is_empty, plotly_js
 from dashboards.figures._common import WATERMARK
-from dashboards.figures.diagnostics import FIGURES
+from dashboards.figures.diagnosis import clipping, noise, norm_panels, tightness
+from dashboards.figures.diagnosis.figures import FIGURES
 from dashboards.pages.diagnostics import PANELS, build_page
 from sweeper.errors import RecordError
 from sweeper.results.diagnosis import Diagnosis, Snapshot

@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._common import FigureInfo, Rows, epsilon_axis, header, label, new_figure, value_axis
-from dashboards.figures._compared import colors, compared
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.comparison._compared import colors, compared
 from dashboards.text import show
 from sweeper.pareto.attainment import Surface, attainment
 from sweeper.records import Objective, Point

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, evenly, finite, varying
 from dashboards.figures._common import FigureInfo, Rows, header, label, new_figure, short_names
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.front import color_bar
+from dashboards.figures.sweep.front import color_bar
 from dashboards.text import MISSING, is_fraction, number, setting
 from sweeper.records import Point
 

@@ -2,9 +2,9 @@ from math import inf, nan
 
 import pytest
 
-from dashboards.figures import front
 from dashboards.figures._common import WATERMARK, staircase
 from dashboards.figures._theme import DARK, LIGHT
+from dashboards.figures.sweep import front
 from sweeper.records import Direction, Point
 
 

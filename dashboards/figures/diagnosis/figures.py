@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 from plotly.graph_objects import Figure
 
-from dashboards.figures import clipping, noise, norm_panels, tightness
 from dashboards.figures._theme import Theme
+from dashboards.figures.diagnosis import clipping, noise, norm_panels, tightness
 from sweeper.results.diagnosis import Diagnosis
 
 FIGURES: Mapping[str, Callable[[Diagnosis, Theme], Figure]] = {

@@ -13,8 +13,8 @@ import plotly.graph_objects as go
 from clipless.diagnostics import ClippingBias
 from clipless.plans.method import Method
 from dashboards.figures._common import FigureInfo
-from dashboards.figures._diagnosis import axis_name, header, log_axis, moment, panels
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.diagnosis._header import axis_name, header, log_axis, moment, panels
 from dashboards.text import number
 from sweeper.results.diagnosis import Diagnosis
 

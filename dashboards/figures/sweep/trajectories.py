@@ -25,7 +25,7 @@ from dashboards.figures._common import (
     value_axis,
 )
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.front import step_line
+from dashboards.figures.sweep.front import step_line
 from dashboards.text import show
 from sweeper.records import TrialStatus
 

@@ -6,8 +6,8 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._common import SYMBOLS, FigureInfo, Rows, new_figure
-from dashboards.figures._compared import colors, compared
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.comparison._compared import colors, compared
 from dashboards.text import number
 from sweeper.results.comparison import Comparison, Group
 

@@ -17,8 +17,8 @@ from dashboards.figures._common import (
     staircase,
     value_axis,
 )
-from dashboards.figures._compared import colors, compared
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.comparison._compared import colors, compared
 from dashboards.text import show
 from sweeper.results.comparison import Comparison
 

@@ -7,8 +7,8 @@ from math import isfinite
 import plotly.graph_objects as go
 
 from dashboards.figures._common import FigureInfo, new_figure
-from dashboards.figures._diagnosis import header, log_axis, moment
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.diagnosis._header import header, log_axis, moment
 from dashboards.text import number
 from sweeper.results.diagnosis import Diagnosis
 

@@ -6,8 +6,8 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._common import FigureInfo, log_ticks
-from dashboards.figures._diagnosis import axis_name, header, moment, panels
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.diagnosis._header import axis_name, header, moment, panels
 from dashboards.text import number
 from sweeper.results.diagnosis import Diagnosis, Snapshot
 
