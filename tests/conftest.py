@@ -25,8 +25,13 @@ from .caretaker import take_care
 NO_SKIP = "SWEEPER_NO_SKIP"
 DATA = "SWEEPER_TEST_DATA"
 WITH_RAY = tuple(
-    f"tests/sweeper/test_{name}.py"
-    for name in ("engine", "metrics_sweep", "private_run", "private_validation", "runner", "storage", "trainable")
+    f"tests/sweeper/{folder}/test_{name}.py"
+    for folder, names in {
+        "backend": ("storage", "trainable", "tune"),
+        "driver": ("private_run", "runner"),
+        "trials": ("metrics_sweep", "private_validation"),
+    }.items()
+    for name in names
 )  # these files share one Ray, whose start costs as much as most of their tests: they come first and run in one process
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")

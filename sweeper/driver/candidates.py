@@ -20,7 +20,7 @@ from sweeper.privacy.paid_scores import planned_scores
 from sweeper.privacy.pricing import whole_event
 from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection
 from sweeper.records import Point, TrialStatus
-from sweeper.search.optuna_search import space
+from sweeper.search import space
 from sweeper.spec.spec import Spec
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder

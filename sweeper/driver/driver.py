@@ -28,7 +28,8 @@ from sweeper.records import TrialStatus
 from sweeper.results.exporters import exporter
 from sweeper.results.front import Front
 from sweeper.results.sweep import Sweep
-from sweeper.search.optuna_search import Search, space
+from sweeper.search import space
+from sweeper.search.optuna_search import Search
 from sweeper.spec.spec import Spec
 from sweeper.spec.yaml_file import parse_mapping
 from sweeper.store.input_format import DATA_NAME, describe, write_input

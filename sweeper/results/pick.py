@@ -6,7 +6,7 @@ from math import inf, log
 from sweeper.errors import PickError, SpecError
 from sweeper.records import Point
 from sweeper.results.front import Front
-from sweeper.spec.spec import objectives as names
+from sweeper.spec import objectives as names
 
 
 def pick(front: Front, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None) -> Point:

@@ -25,9 +25,9 @@ from sweeper.pareto.dominance import Box, FrontArchive, costs, exclusive
 from sweeper.records import Objective, Point
 from sweeper.search.observation import Observation
 from sweeper.search.space import quiet_optuna
+from sweeper.spec import plugins
 from sweeper.spec.constraints import Constraint
 from sweeper.spec.search import Sampler
-from sweeper.spec.spec import plugins
 from sweeper.store.jsonl import RowFile
 
 Space = Callable[[optuna.Trial], Mapping[str, Any]]

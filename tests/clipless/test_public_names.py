@@ -13,7 +13,7 @@ import clipless
 from clipless import bounds, datasets, layers, losses, projections, zoo
 from clipless.privacy.accounting.claim import claim
 from clipless.testing import SeededSource
-from clipless.training.trainer import trainer
+from clipless.training import trainer
 
 EXPORTED = {
     clipless: """Adam ClassWeighted CrammerSinger Epoch HKR KCosine KR MAE Method MulticlassHinge MultilabelBCE Network

@@ -1,4 +1,4 @@
-"""Bound of the scattering transform: a constant computed from its filters (`clipless.layers._wavelets`), not assumed."""
+"""Bound of the scattering transform: a constant computed from its filters (`clipless.layers._wavelets`)."""
 
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
 from clipless.errors import InvalidBoundError

@@ -83,8 +83,8 @@ def fit(
         micro_batch_size: most rows per forward pass; a batch is accumulated from passes of one size, filled up with
             rows of zeros. Does not change privacy. By default 512 on a CPU, 8192 elsewhere.
         ghost_clipping: how ``dp-sgd`` clips, see `clipless.training.per_example.accumulate_clipped`. Does not change
-        privacy. exact_norms: let the guard take the norm of each contribution on maps and tokens instead of a bound of
-        it, which
+            privacy.
+        exact_norms: let the guard take the norm of each contribution on maps and tokens instead of a bound of it, which
             clips less where ``sensitivity_fraction`` is small and costs time. Does not change privacy.
         augmentation: random copies of each drawn row; does not change privacy. A fixed front is then applied at every
             step.

@@ -7,7 +7,7 @@ import torch
 
 from clipless.bounds import Signal, WeightNorms
 from clipless.bounds.compose import bound_sequence
-from clipless.certificates.certify import induced
+from clipless.certificates import induced
 from clipless.certificates.induced import Reach, follow, induced_gains
 from clipless.layers import (
     Abs,

@@ -36,8 +36,9 @@ from clipless.plans.plan import make_plan
 from clipless.privacy.noisy_counts import release_scores
 from clipless.privacy.sampling import PoissonSampler
 from clipless.testing import RecordingSource, SeededSource
+from clipless.training import per_example
 from clipless.training.optimizers import SGD
-from clipless.training.trainer import PrivateTrainer, per_example, sum_gradients
+from clipless.training.trainer import PrivateTrainer, sum_gradients
 
 CPU = torch.device("cpu")
 ENGINES = [exact_sums._int8, exact_sums._float32_blocks, exact_sums._float64]

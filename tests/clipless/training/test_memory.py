@@ -11,8 +11,8 @@ from clipless.errors import PlanError
 from clipless.layers import ScaleByQuantile, Standardise
 from clipless.network import Network
 from clipless.plans.method import Method
+from clipless.training import memory
 from clipless.training.memory import Room, has_room, is_out_of_memory, memory_class
-from clipless.training.trainer import memory
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from clipless.privacy.accounting.claim import attack_epsilon, claim
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.testing import SeededSource
-from clipless.training.trainer import accumulate_gradients, trainer
+from clipless.training import trainer
+from clipless.training.trainer import accumulate_gradients
 
 NAN, INF = float("nan"), float("inf")
 STILL = SGD(1e-30)  # weights stay where they are

@@ -9,8 +9,8 @@ from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import GroupSort
 from clipless.plans.schedule import Schedule
 from clipless.testing import RecordingSource, SeededSource
+from clipless.training import trainer
 from clipless.training.optimizers import Descent
-from clipless.training.trainer import trainer
 
 STILL = SGD(1e-30)  # weights stay where they are
 

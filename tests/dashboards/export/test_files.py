@@ -9,7 +9,8 @@ import pytest
 
 import dashboards
 from dashboards import commands
-from dashboards.export.files import Format, export_front, pictures
+from dashboards.export import pictures
+from dashboards.export.files import Format, export_front
 from dashboards.export.pictures import find_browser
 from dashboards.figures import DARK
 from sweeper.errors import ExportError

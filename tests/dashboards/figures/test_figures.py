@@ -11,7 +11,7 @@ from dashboards.figures import DARK, FIGURES, LIGHT, NUMBERS, as_json, exchange,
 from dashboards.figures._common import WATERMARK, epsilon_axis, log_ticks
 from dashboards.figures.sweep import configurations, front3d, hypervolume, robustness, trajectories
 from dashboards.text import MISSING
-from sweeper.pareto.dominance import dominance
+from sweeper.pareto import dominance
 from sweeper.pareto.dominance import hypervolume as measure
 from sweeper.records import Point
 

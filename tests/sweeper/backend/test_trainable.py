@@ -14,8 +14,9 @@ from clipless.datasets import HashSplit
 from clipless.errors import PlanError
 from clipless.privacy.randomness import SecureSource
 from clipless.projections import Orthogonal, SpectralBall
+from clipless.training import memory
 from clipless.training.memory import Room
-from clipless.training.trainer import memory, sum_gradients
+from clipless.training.trainer import sum_gradients
 from sweeper.backend import trainable as module
 from sweeper.backend.trainable import CliplessTrial, Rows, place
 from sweeper.errors import SpecError, TrialError
@@ -23,7 +24,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
-from sweeper.trials import trial
+from sweeper.trials import trial as trial_module
 from sweeper.trials.build import initial_seed
 from sweeper.trials.trial import TrialRun
 
@@ -33,7 +34,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot im
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch):
     """No test knows how many rows had room in another one."""
-    monkeypatch.setattr(trial, "_ROOM", Room())
+    monkeypatch.setattr(trial_module, "_ROOM", Room())
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 import ray
-from ray import cloudpickle, tune
+from ray import cloudpickle
 from ray.exceptions import ActorDiedError, AuthenticationError, RayTaskError
+from ray.tune import Trainable
 
 from sweeper.backend import cluster as cluster_module
 from sweeper.backend import interruption, starting, tune
@@ -34,7 +35,7 @@ MOST_RESTARTS = 1  # every process that is started costs seconds
 OBJECTIVES = (Objective.named("epsilon"), Objective.named("certified@1/4"))
 
 
-class Toy(tune.Trainable):
+class Toy(Trainable):
     """Reports its plan, then three epochs; goes wrong in the way its proposal says."""
 
     def setup(self, config):

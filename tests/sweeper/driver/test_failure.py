@@ -61,9 +61,9 @@ def test_of_an_error_about_rows_everybody_is_told_its_kind_and_the_owner_all(kin
     assert drive(folder, rows, data) == 2
     assert failure.said(folder) == f"DataError: {FOR_THE_OWNER}"
     assert quoted in capsys.readouterr().err, "at the console"
-    (failure,) = SweepFolder(folder).failures()
-    assert failure["trial"] is None
-    assert quoted in failure["error"]
+    (noted,) = SweepFolder(folder).failures()
+    assert noted["trial"] is None
+    assert quoted in noted["error"]
     assert (folder / "failures.jsonl").stat().st_mode & 0o777 == 0o600
     for path in folder.rglob("*"):
         assert path.name == "failures.jsonl" or path.is_dir() or quoted not in path.read_text(), path

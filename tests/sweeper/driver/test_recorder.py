@@ -18,7 +18,8 @@ from sweeper.results.front import read_front
 from sweeper.search.optuna_search import Search
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec
-from sweeper.store.sweep_folder import SweepFolder, jsonl
+from sweeper.store import jsonl
+from sweeper.store.sweep_folder import SweepFolder
 
 RDP = [1.0, 2.0, 3.0]
 PLD = [0.9, 1.8, 2.7]

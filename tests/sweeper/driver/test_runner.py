@@ -39,8 +39,9 @@ from sweeper.results.sweep import Sweep
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import suggest
 from sweeper.spec.spec import Spec
+from sweeper.store import jsonl
 from sweeper.store.lock import driving, is_driven
-from sweeper.store.sweep_folder import SweepFolder, jsonl
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.outbox import stored_rows
 
 pytestmark = pytest.mark.slow

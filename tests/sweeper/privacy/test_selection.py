@@ -16,7 +16,7 @@ from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
 from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection, Terms, same_event
 from sweeper.records import Objective, Point
-from sweeper.search.optuna_search import space
+from sweeper.search import space
 from sweeper.spec.constraints import parse_constraint
 from sweeper.spec.spec import Spec
 

@@ -4,7 +4,7 @@ import pytest
 
 from sweeper.errors import SpecError
 from sweeper.records import Direction, Objective
-from sweeper.spec.spec import objectives
+from sweeper.spec import objectives
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,11 @@ from sweeper.errors import SpecError
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.records import Direction, Objective, Point
 from sweeper.search.space import resolve, sample
+from sweeper.spec import plugins
 from sweeper.spec.objectives import metric_list, parse, parse_metric, reads_training_rows
 from sweeper.spec.plugins import METRICS, SAMPLERS, Metric, find_metric, metric, sampler
 from sweeper.spec.search import Sampler, SamplerName
-from sweeper.spec.spec import Spec, plugins
+from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.metrics import TrialMetrics, check_metrics
 from sweeper.trials.scores import scorer

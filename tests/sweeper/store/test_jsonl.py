@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeper.errors import RecordError
+from sweeper.store import jsonl as module
 from sweeper.store.jsonl import RowFile, plain, read_object, replace_file, to_lines, to_text
-from sweeper.store.sweep_folder import jsonl as module
 
 
 @pytest.fixture

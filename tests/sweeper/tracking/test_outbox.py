@@ -5,8 +5,8 @@ import pytest
 
 from sweeper.errors import RecordError
 from sweeper.store.jsonl import RowFile
+from sweeper.tracking import outbox
 from sweeper.tracking.outbox import Left, Outbox, stored_rows
-from sweeper.tracking.tracker import outbox
 
 PATIENCE_SECONDS = 300.0  # ends a test that hangs; no test takes so long
 HEADER = {"op": "sweep", "name": "digits"}

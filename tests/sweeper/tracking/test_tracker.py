@@ -14,8 +14,9 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import TrialStatus
+from sweeper.tracking import outbox
 from sweeper.tracking.outbox import Left, stored_rows
-from sweeper.tracking.tracker import SPOOL_NAME, STORE_NAME, Store, Tracker, how_to_look, outbox, replay_spool
+from sweeper.tracking.tracker import SPOOL_NAME, STORE_NAME, Store, Tracker, how_to_look, replay_spool
 
 NOWHERE = "http://127.0.0.1:9"
 PATIENCE_SECONDS = 300.0  # ends a test that hangs; no test takes so long

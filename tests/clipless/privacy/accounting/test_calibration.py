@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipless.errors import AccountingError
+from clipless.privacy.accounting import calibration
 from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for
-from clipless.privacy.accounting.claim import calibration, claim
+from clipless.privacy.accounting.claim import claim
 from clipless.privacy.events import PoissonGaussian, Relation
 
 ADD, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE
