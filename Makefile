@@ -51,7 +51,7 @@ $(VENV)/.stack: $(VENV)/.runtime
 	@touch $@
 
 stack: $(VENV)/.stack
-	$(BIN)/python -m sweeper.stack --workers $(WORKERS)
+	$(BIN)/python -m tools.stack --workers $(WORKERS)
 
 test: $(VENV)/.dev
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -W error -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "$(MARKS)"

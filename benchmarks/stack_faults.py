@@ -36,8 +36,8 @@ from kills import Campaign
 
 from sweeper.service.client import submit
 from sweeper.service.supervision.states import State
-from sweeper.stack.running import Stack, StackSettings
 from sweeper.tracking.tracker import SPOOL_NAME, replay_spool
+from tools.stack.running import Stack, StackSettings
 
 HERE = Path(__file__).resolve().parent
 PARTS = {"worker": "ray-worker-1", "head": "ray-head", "mlflow": "mlflow", "postgres": "postgres", "service": "sweeper"}

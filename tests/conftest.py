@@ -84,7 +84,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             _cannot_run("no Chromium or Chrome: install one, or set BROWSER_PATH")
     if item.get_closest_marker("postgresql"):
         from sweeper.errors import SweeperError
-        from sweeper.stack.database import programs
+        from tools.stack.database import programs
 
         try:
             programs()

@@ -18,7 +18,7 @@ def nowhere(tmp_path, monkeypatch):
     monkeypatch.setenv("SWEEPER_TEST_DATA", str(tmp_path / "nowhere"))
     monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "nowhere"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("sweeper.stack.database.INSTALLED", tmp_path)
+    monkeypatch.setattr("tools.stack.database.INSTALLED", tmp_path)
 
 
 def set_up(mark):

@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parents[2]
 FAULTS = Path(__file__).with_name("faults.toml")
-SOURCES = ("models", "sweeper", "dashboards")
+SOURCES = ("models", "sweeper", "dashboards", "tools")
 PRELOADED = (
     "autodp.rdp_acct",
     "dp_accounting.pld.privacy_loss_distribution",

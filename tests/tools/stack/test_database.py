@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import SweeperError
-from sweeper.stack import database
-from sweeper.stack.compose import read_compose
-from sweeper.stack.places import SECRETS
+from tools.stack import database
+from tools.stack.compose import read_compose
+from tools.stack.layout import SECRETS
 
 pytestmark = pytest.mark.postgresql
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,4 +1,4 @@
-"""A keeper starts its service again as its policy says, and leaves nothing of it behind."""
+"""A reaper starts its service again as its policy says, and leaves nothing of it behind."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.stack import keeper
+from tools.stack import reaper
 
 PATIENCE_SECONDS = 300.0  # ends a test that hangs; no test takes so long
 
@@ -46,12 +46,12 @@ def settings(folder, script, restart="unless-stopped", grace_seconds=10.0):
 
 
 class Kept:
-    """A keeper of a shell script, in a process of its own."""
+    """A reaper of a shell script, in a process of its own."""
 
     def __init__(self, folder, script, **options):
         self.folder, self.state, self.scratch = folder, folder / "state", folder / "scratch"
         (folder / "settings.json").write_text(json.dumps(settings(folder, script, **options)))
-        self.process = subprocess.Popen([sys.executable, "-I", keeper.__file__, str(folder / "settings.json")])
+        self.process = subprocess.Popen([sys.executable, "-I", reaper.__file__, str(folder / "settings.json")])
 
     def kept(self, starts=1):
         def read():
@@ -131,7 +131,7 @@ def test_scratch_folders_are_empty_at_each_start(keep):
 def test_a_keeper_ends_with_whoever_started_it(tmp_path):
     script = "import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-I', *sys.argv[1:]])\ntime.sleep(600)\n"
     (tmp_path / "settings.json").write_text(json.dumps(settings(tmp_path, "exec sleep 100")))
-    parent = subprocess.Popen([sys.executable, "-c", script, keeper.__file__, str(tmp_path / "settings.json")])
+    parent = subprocess.Popen([sys.executable, "-c", script, reaper.__file__, str(tmp_path / "settings.json")])
     try:
         pid = wait(lambda: (tmp_path / "state").exists() and json.loads((tmp_path / "state").read_text())["pid"])
     finally:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.stack.compose import read_compose
-from sweeper.stack.places import Ground, Places, free_subnet
+from tools.stack.compose import read_compose
+from tools.stack.layout import Ground, Places, free_subnet
 
 FILE = Path(__file__).resolve().parents[3] / "docker-compose.yml"
 

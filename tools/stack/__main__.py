@@ -1,4 +1,4 @@
-"""``python -m sweeper.stack``: run the stack until Ctrl-C or SIGTERM."""
+"""``python -m tools.stack``: run the stack until Ctrl-C or SIGTERM."""
 
 import argparse
 import sys
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from sweeper.backend.interruption import Interruption
 from sweeper.errors import SweeperError
-from sweeper.stack.running import Stack, StackSettings
+from tools.stack.running import Stack, StackSettings
 
 LOOK_SECONDS = 0.5
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the stack and say where it is."""
-    parser = argparse.ArgumentParser(prog="python -m sweeper.stack", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.stack", description=__doc__)
     parser.add_argument("--file", type=Path, default=Path("docker-compose.yml"), help="the compose file")
     parser.add_argument("--state", type=Path, default=Path("sweeps-out/stack"), help="folder of volumes and logs")
     parser.add_argument("--workers", type=int, default=2, help="Ray workers")

@@ -11,8 +11,8 @@ import pytest
 
 from sweeper.backend.interruption import Interruption
 from sweeper.errors import SweeperError
-from sweeper.stack import __main__ as program
-from sweeper.stack.running import Stack, StackSettings
+from tools.stack import __main__ as program
+from tools.stack.running import Stack, StackSettings
 
 PATIENCE_SECONDS = 300.0  # ends a test that hangs; no test takes so long
 SERVICE = """
@@ -110,9 +110,9 @@ def test_two_stacks_do_not_share_a_folder(settings):
 def test_a_keeper_that_dies_is_told(settings):
     with Stack(settings()) as stack:
         stack.check()
-        keeper = Path(f"/proc/{stack.pid('second')}/stat").read_text().rpartition(")")[2].split()[1]
-        os.kill(int(keeper), signal.SIGTERM)
-        process = stack._keepers["second"]
+        reaper = Path(f"/proc/{stack.pid('second')}/stat").read_text().rpartition(")")[2].split()[1]
+        os.kill(int(reaper), signal.SIGTERM)
+        process = stack._reapers["second"]
         process.wait(PATIENCE_SECONDS)
         with pytest.raises(SweeperError, match="Expected second to be well"):
             stack.check()
@@ -164,7 +164,7 @@ def test_a_stack_that_is_killed_takes_its_services_with_it(settings, tmp_path):
     settings()
     script = (
         "import sys, time; from pathlib import Path\n"
-        "from sweeper.stack.running import Stack, StackSettings\n"
+        "from tools.stack.running import Stack, StackSettings\n"
         "with Stack(StackSettings(file=Path(sys.argv[1]), state=Path(sys.argv[2]))) as stack:\n"
         "    print(stack.pid('first'), stack.pid('second'), flush=True)\n"
         "    time.sleep(600)\n"

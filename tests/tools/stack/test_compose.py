@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import SweeperError
-from sweeper.stack.compose import read_compose
+from tools.stack.compose import read_compose
 
 FILE = Path(__file__).resolve().parents[3] / "docker-compose.yml"
 SMALL = """\

@@ -1,6 +1,6 @@
 """Keeps one service, as Docker's engine would: starts it again by its policy, and leaves nothing of it behind.
 
-A program that imports the standard library only, so that it takes neither time nor memory: ``keeper.py SETTINGS``, a
+A program that imports the standard library only, so that it takes neither time nor memory: ``reaper.py SETTINGS``, a
 JSON file of the fields of `Settings`. Whatever the service starts becomes, when its parent has died, a child of this
 process, so that all of it is found and ended with it.
 """
@@ -90,7 +90,7 @@ def end_descendants() -> None:
     _reap()
 
 
-class Keeper:
+class Reaper:
     """Keeps one service until it is told to stop."""
 
     def __init__(self, settings: Settings) -> None:
@@ -202,7 +202,7 @@ def main(path: str) -> int:
     content = json.loads(Path(path).read_text(encoding="utf-8"))
     adopt_orphans(die_with_parent=True)
     content |= {"command": tuple(content["command"]), "scratch": tuple(content["scratch"])}
-    return Keeper(Settings(**content)).run()
+    return Reaper(Settings(**content)).run()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sweeper.stack.compose import Compose, Service
+from tools.stack.compose import Compose, Service
 
 SECRETS = "/run/secrets"
 _HERE = ("127.0.0.1", "localhost")

@@ -17,10 +17,10 @@ from typing import Self
 
 from sweeper.errors import SweeperError
 from sweeper.service.security.tokens import Role, make_token
-from sweeper.stack import keeper
-from sweeper.stack.compose import read_compose
-from sweeper.stack.database import owner, prepare, programs
-from sweeper.stack.places import Ground, Place, Places, free_subnet, search_path
+from tools.stack import reaper
+from tools.stack.compose import read_compose
+from tools.stack.database import owner, prepare, programs
+from tools.stack.layout import Ground, Place, Places, free_subnet, search_path
 
 LOCK = "stack.lock"
 TOKEN = "token"
@@ -68,7 +68,7 @@ class Stack:
             a service that does not get well.
 
     Guarantees:
-        When the block is left, however, no process of the stack is left. When this process is killed, the keepers of
+        When the block is left, however, no process of the stack is left. When this process is killed, the reapers of
         its services end them and themselves.
     """
 
@@ -79,7 +79,7 @@ class Stack:
         self._state = settings.state.resolve()
         if any(character.isspace() for character in str(self._state)):
             raise SweeperError(f"Expected a folder without spaces in its name, got {self._state} (--state)")
-        self._keepers: dict[str, subprocess.Popen[bytes]] = {}
+        self._reapers: dict[str, subprocess.Popen[bytes]] = {}
         self._well: set[str] = set()
         self._stack = ExitStack()
 
@@ -131,7 +131,7 @@ class Stack:
 
     def below(self, name: str) -> list[int]:
         """Return all processes of a service."""
-        return keeper.descendants(self._keepers[name].pid)
+        return reaper.descendants(self._reapers[name].pid)
 
     def environment(self, name: str) -> dict[str, str]:
         """Return the environment of a service, the secrets that it reads from files not among it."""
@@ -166,12 +166,12 @@ class Stack:
                 time.sleep(POLL_SECONDS)
 
     def check(self) -> None:
-        """Find keepers that have died, whose services nobody looks after.
+        """Find reapers that have died, whose services nobody looks after.
 
         Raises:
             SweeperError: one has.
         """
-        for name, process in self._keepers.items():
+        for name, process in self._reapers.items():
             if process.poll() is not None:
                 raise self._ill(name)
 
@@ -204,7 +204,7 @@ class Stack:
             addresses=settings.addresses,
         )
         self._places = Places(compose, ground)
-        for folder in ("logs", "keepers", "secrets"):
+        for folder in ("logs", "reapers", "secrets"):
             (self._state / folder).mkdir(exist_ok=True)
         (self._state / "secrets").chmod(0o700)
         for secret in compose.secrets.values():
@@ -229,38 +229,38 @@ class Stack:
                 if self._well.issuperset(needed):
                     waiting.remove(place)
                     self._keep(place)
-            for name in [name for name in self._keepers if name not in self._well]:
+            for name in [name for name in self._reapers if name not in self._well]:
                 if self.is_well(name):
                     self._well.add(name)
                     self._settings.say(f"{name} is well")
-                elif self._settings.clock() > until or self._keepers[name].poll() is not None:
+                elif self._settings.clock() > until or self._reapers[name].poll() is not None:
                     raise self._ill(name)
             time.sleep(POLL_SECONDS)
 
     def _keep(self, place: Place) -> None:
-        """Start the keeper of one service."""
+        """Start the reaper of one service."""
         service = place.service
-        kept = keeper.Settings(
+        kept = reaper.Settings(
             command=self._places.command(place),
             environment=self.environment(place.name),
             folder=str(self._state),
             log=str(self.log(place.name)),
-            state=str(self._state / "keepers" / f"{place.name}.state"),
+            state=str(self._state / "reapers" / f"{place.name}.state"),
             restart=service.restart,
             stop_signal=service.stop_signal,
             grace_seconds=service.stop_grace_period,
             scratch=tuple(map(str, place.scratch)),
             user=owner() if place.of == "postgres" else None,
         )
-        file = self._state / "keepers" / f"{place.name}.json"
+        file = self._state / "reapers" / f"{place.name}.json"
         file.write_text(json.dumps(asdict(kept)), encoding="utf-8")
-        self._keepers[place.name] = subprocess.Popen(
-            [sys.executable, "-I", keeper.__file__, str(file)], stdin=subprocess.DEVNULL, start_new_session=True
+        self._reapers[place.name] = subprocess.Popen(
+            [sys.executable, "-I", reaper.__file__, str(file)], stdin=subprocess.DEVNULL, start_new_session=True
         )
 
     def _kept(self, name: str) -> dict[str, int]:
         try:
-            content: dict[str, int] = json.loads((self._state / "keepers" / f"{name}.state").read_text())
+            content: dict[str, int] = json.loads((self._state / "reapers" / f"{name}.state").read_text())
         except OSError:
             return {}
         return content
@@ -274,14 +274,14 @@ class Stack:
 
     def _end(self) -> None:
         """End every service, each before those that it depends on."""
-        while self._keepers:
-            needed = {of for place in self.places if place.name in self._keepers for of in place.service.depends_on}
-            last = [place.name for place in self.places if place.name in self._keepers and place.of not in needed]
+        while self._reapers:
+            needed = {of for place in self.places if place.name in self._reapers for of in place.service.depends_on}
+            last = [place.name for place in self.places if place.name in self._reapers and place.of not in needed]
             for name in last:
-                self._keepers[name].terminate()
+                self._reapers[name].terminate()
             for name in last:
-                self._keepers.pop(name).wait()
-        shutil.rmtree(self._state / "keepers", ignore_errors=True)
+                self._reapers.pop(name).wait()
+        shutil.rmtree(self._state / "reapers", ignore_errors=True)
 
 
 def _new_secret(path: Path, text: str) -> None:

@@ -1,0 +1,1 @@
+"""Tools of this repository that are no part of the product."""
