@@ -161,7 +161,7 @@ def loss_types():
 
 
 def loss_contract():
-    cases = tried("test_losses.py", "test_no_logits_exceed_the_constant_and_some_attain_it", "loss")
+    cases = tried("losses/test_losses.py", "test_no_logits_exceed_the_constant_and_some_attain_it", "loss")
     by_type = {type(losses.LOSSES[name]()).__name__: name for name in losses.LOSSES}
     in_a_spec = named_in_a_spec("training", "loss", losses.LOSSES)
     weighted = {"ClassWeighted"} if type(build_loss(weighted_trial())) is losses.ClassWeighted else set()
@@ -214,7 +214,7 @@ def method_contract():
         names,
         {
             "plan": planned_methods(),
-            "adversarial test": {method.value for method in tried("test_methods.py", name, "method")},
+            "adversarial test": {method.value for method in tried("plans/test_method.py", name, "method")},
             "name in a spec": named_in_a_spec("training", "method", names),
             "row in docs/spec.md": first_column("spec.md", "training"),
         },
