@@ -21,7 +21,7 @@ from sweeper.search.observation import Observation
 from sweeper.spec.constraints import Constraint
 from sweeper.spec.fields.ranges import Choices, Range, Scalar
 from sweeper.spec.objectives import same
-from sweeper.spec.parameters import Slot
+from sweeper.spec.dimensions import Slot
 from sweeper.spec.search import MLFLOW
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import TrackedTrial, tracked_trials

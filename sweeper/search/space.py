@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from sweeper.spec.fields.messages import did_you_mean_or_known
 from sweeper.spec.fields.nested import unflatten
 from sweeper.spec.fields.ranges import Choices, Range, Scalar
-from sweeper.spec.parameters import Slot, grid_size
+from sweeper.spec.dimensions import Slot, grid_size
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
 

@@ -15,7 +15,7 @@ from clipless.privacy.events import Relation
 from sweeper.spec.data import DataSettings
 from sweeper.spec.fields.messages import mistake
 from sweeper.spec.objectives import reads_training_rows
-from sweeper.spec.parameters import Slot
+from sweeper.spec.dimensions import Slot
 from sweeper.spec.search import Sampler, Scheduler, SearchSettings
 from sweeper.spec.settings import PrivacySettings
 

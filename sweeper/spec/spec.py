@@ -22,7 +22,7 @@ from sweeper.spec.fields._section import Section, SweepName
 from sweeper.spec.fields.messages import locate, mistake, sentence, show
 from sweeper.spec.fields.ranges import Choices, Range, Scalar, largest
 from sweeper.spec.objectives import needs_two_classes, radii
-from sweeper.spec.parameters import Slot, grid_size, list_slots, proposal
+from sweeper.spec.dimensions import Slot, grid_size, list_slots, proposal
 from sweeper.spec.score_rules import broken_score_rules
 from sweeper.spec.search import Sampler, SearchSettings
 from sweeper.spec.selection_rules import check_private_selection

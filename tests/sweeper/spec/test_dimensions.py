@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeper.spec.fields.ranges import Choices, Range, largest
-from sweeper.spec.parameters import grid_size
+from sweeper.spec.dimensions import grid_size
 from sweeper.spec.spec import Spec
 
 
