@@ -144,7 +144,7 @@ class Recorded:
     def __init__(self, trials: Sequence[Mapping[str, Any]], seed: int = 0) -> None:
         self._trials, self._spec = trials, digits_spec()
         self._left = np.random.default_rng(seed).permutation(len(trials))
-        spaces = {slot.name: slot.space for slot in self._spec.slots if slot.space is not None}
+        spaces = {dimension.name: dimension.space for dimension in self._spec.dimensions if dimension.space is not None}
         self._places = np.array([_place(trial["params"], spaces) for trial in trials])
         self._spaces = spaces
 

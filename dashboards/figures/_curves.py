@@ -15,7 +15,7 @@ from sweeper.records import Point
 
 
 @dataclass(frozen=True, slots=True)
-class Stairs:
+class Staircase:
     """One staircase as it is drawn: its name in the legend, what its values are, and words before each step's text."""
 
     legend: str
@@ -35,7 +35,7 @@ def step_row(step: Step, value: str) -> dict[str, Any]:
 
 
 def draw(
-    info: FigureInfo, theme: Theme, curves: Sequence[Stairs], right_end: float, *, height: int, yaxis: dict[str, Any]
+    info: FigureInfo, theme: Theme, curves: Sequence[Staircase], right_end: float, *, height: int, yaxis: dict[str, Any]
 ) -> go.Figure:
     """Draw staircases over one epsilon axis, told apart by colour, dash and mark."""
     epsilons = [step.epsilon for stairs in curves for step in stairs.steps]
@@ -47,7 +47,7 @@ def draw(
     return figure
 
 
-def _text(stairs: Stairs, step: Step) -> str:
+def _text(stairs: Staircase, step: Step) -> str:
     return (
         f"{stairs.before}{escape(step.trial)}, epoch {step.epoch}<br>epsilon {show('epsilon', step.epsilon)}: "
         f"{label(stairs.value)} {show(stairs.value, step.value)}"

@@ -86,7 +86,7 @@ class Backend(FastAPIDashServer):
             raise RefusalError("Expected a file of the live page, got another one", 404) from None
 
 
-class Passed:
+class PassThrough:
     """Hands requests to the page's own application; what that refuses, the application around it answers.
 
     Args:

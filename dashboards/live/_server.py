@@ -16,7 +16,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Route
 
 from dashboards.figures import DARK, LIGHT, exchange, plotly_js
-from dashboards.live._backend import Backend, Passed
+from dashboards.live._backend import Backend, PassThrough
 from dashboards.live._callbacks import register
 from dashboards.live._layout import layout
 from dashboards.live._resources import KINDS, Resources
@@ -81,9 +81,9 @@ def mount(app: FastAPI, catalog: Catalog, *, tracking: str | None = None) -> Non
     _add_assets(inner)
     inner.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=4)
     register(_page(inner), snapshots)
-    app.router.routes.append(Route("/", Passed(inner, PREFIX), name="live", include_in_schema=False))
+    app.router.routes.append(Route("/", PassThrough(inner, PREFIX), name="live", include_in_schema=False))
     _add_resources(app, Resources(snapshots, tracking))
-    app.router.routes.append(Route(f"{PREFIX}{{path:path}}", Passed(inner), name="live", include_in_schema=False))
+    app.router.routes.append(Route(f"{PREFIX}{{path:path}}", PassThrough(inner), name="live", include_in_schema=False))
 
 
 def _page(inner: FastAPI) -> Dash:

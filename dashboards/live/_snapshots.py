@@ -24,7 +24,7 @@ from sweeper.records import Trial, TrialStatus
 from sweeper.results.front import Front, FrontTrial, read_front, up_to_date
 from sweeper.store.jsonl import read_object
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.store.tail import Follower
+from sweeper.store.tail import SweepTail
 
 T = TypeVar("T")
 PAUSE_SECONDS = 1.0  # between two looks at one sweep, at least;
@@ -80,7 +80,7 @@ class Snapshot:
     trouble: str = ""
     ledger: Path = field(default_factory=Path)
     seconds: float = 0.0
-    _made: dict[Hashable, "_Slot"] = field(default_factory=dict)
+    _made: dict[Hashable, "_CacheEntry"] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -106,7 +106,7 @@ class Snapshot:
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what was made under this key, making it the first time; what is raised is not kept."""
         with self._lock:
-            slot = self._made.setdefault(key, _Slot())
+            slot = self._made.setdefault(key, _CacheEntry())
         with slot.lock:
             if not slot.made:
                 started = time.thread_time()
@@ -118,7 +118,7 @@ class Snapshot:
 
 
 @dataclass
-class _Slot:
+class _CacheEntry:
     """One result, and the lock of whoever makes it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -126,7 +126,7 @@ class _Slot:
     result: object = None
 
 
-class _Watched:
+class _SweepEntry:
     """One sweep: its follower, its last snapshot, what the one before took, and when it was looked at."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class _Watched:
         self.snapshot: Snapshot | None = None
         self.seconds_before = 0.0
         self.looked = 0.0
-        self.follower: Follower | None = None
+        self.follower: SweepTail | None = None
         self.front: tuple[tuple[int, int, int], Front] | None = None
 
     def pause(self) -> float:
@@ -166,7 +166,7 @@ class Snapshots:
 
     def __init__(self, catalog: Catalog, clock: Callable[[], float] = time.monotonic) -> None:
         self._catalog, self._clock = catalog, clock
-        self._watched: OrderedDict[str, _Watched] = OrderedDict()
+        self._watched: OrderedDict[str, _SweepEntry] = OrderedDict()
         self._lock = threading.Lock()
         self._rows: dict[str, _Row] = {}
 
@@ -231,9 +231,9 @@ class Snapshots:
             watched.looked = self._clock()
             return last
 
-    def _of(self, name: str) -> _Watched:
+    def _of(self, name: str) -> _SweepEntry:
         with self._lock:
-            watched = self._watched.setdefault(name, _Watched())
+            watched = self._watched.setdefault(name, _SweepEntry())
             self._watched.move_to_end(name)
             while len(self._watched) > KEPT_SWEEPS:
                 self._watched.popitem(last=False)
@@ -278,7 +278,7 @@ def _written_counts(folder: SweepFolder) -> dict[str, Any]:
         return {}
 
 
-def _take(name: str, token: str, folder: SweepFolder, watched: _Watched) -> Snapshot:
+def _take(name: str, token: str, folder: SweepFolder, watched: _SweepEntry) -> Snapshot:
     started = time.thread_time()
     snapshot = Snapshot(name, token, ledger=folder.ledger)
     try:
@@ -292,12 +292,12 @@ def _take(name: str, token: str, folder: SweepFolder, watched: _Watched) -> Snap
     return snapshot
 
 
-def _read(folder: SweepFolder, watched: _Watched) -> tuple[SweepData, dict[str, Trial]]:
+def _read(folder: SweepFolder, watched: _SweepEntry) -> tuple[SweepData, dict[str, Trial]]:
     sweep = folder.read_sweep()
     if sweep.get("status") != TrialStatus.RUNNING.value:
         watched.follower = watched.front = None
         return replace(read(folder.path), directory=folder.path.name), folder.trials()
-    follower = watched.follower = watched.follower or Follower(folder)
+    follower = watched.follower = watched.follower or SweepTail(folder)
     follower.look()
     data = SweepData(
         result=_live_front(up_to_date(_written_front(folder, watched), folder.ledger), follower),
@@ -308,7 +308,7 @@ def _read(folder: SweepFolder, watched: _Watched) -> tuple[SweepData, dict[str, 
     return data, follower.trials
 
 
-def _written_front(folder: SweepFolder, watched: _Watched) -> Front:
+def _written_front(folder: SweepFolder, watched: _SweepEntry) -> Front:
     """Return ``front.json``, parsed only if it was replaced."""
     try:
         status = folder.front.stat()
@@ -320,7 +320,7 @@ def _written_front(folder: SweepFolder, watched: _Watched) -> Front:
     return watched.front[1]
 
 
-def _live_front(written: Front, follower: Follower) -> Front:
+def _live_front(written: Front, follower: SweepTail) -> Front:
     """Return the front over every row; the claim is that of ``front.json``."""
     points = tuple(point for point in follower.points.values() if point.trial in follower.trials)
     mask = front_mask(points, written.objectives)

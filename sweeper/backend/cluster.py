@@ -18,8 +18,8 @@ import ray
 from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sweeper.backend.nodes import Unlike, facts_of_this_code, node_facts, unlike_nodes
-from sweeper.backend.starting import Starting
+from sweeper.backend.nodes import VersionMismatch, facts_of_this_code, node_facts, unlike_nodes
+from sweeper.backend.starting import ThreadedStart
 from sweeper.errors import SweeperError, one_line
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ def _started(
 def _joined(address: str, threads: int, interrupted: Callable[[], bool]) -> Iterator[tuple[str, ...]]:
     runtime: dict[str, Any] = {"env_vars": worker_environment(threads)}
 
-    def join(is_left: Callable[[], bool]) -> Unlike:
+    def join(is_left: Callable[[], bool]) -> VersionMismatch:
         with environment(_telemetry()):
             try:
                 _join(address, runtime, is_left)
@@ -154,7 +154,7 @@ def _joined(address: str, threads: int, interrupted: Callable[[], bool]) -> Iter
 @contextlib.contextmanager
 def _made(start: Callable[[Callable[[], bool]], T], interrupted: Callable[[], bool]) -> Iterator[T]:
     """What was started or joined, for the time of a ``with`` block."""
-    starting = Starting(start, _leave)
+    starting = ThreadedStart(start, _leave)
     made = starting.wait(interrupted)
     try:
         yield made

@@ -10,7 +10,7 @@ MISSING = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Unlike:
+class VersionMismatch:
     """What is to be done about nodes that have other code.
 
     Attributes:
@@ -56,7 +56,7 @@ def facts_of_this_code() -> dict[str, str]:
     return node_facts()()
 
 
-def unlike_nodes(here: Mapping[str, str], nodes: Mapping[str, Mapping[str, str]]) -> Unlike:
+def unlike_nodes(here: Mapping[str, str], nodes: Mapping[str, Mapping[str, str]]) -> VersionMismatch:
     """Return what is to be done about nodes whose code is not the one here.
 
     Args:
@@ -81,7 +81,7 @@ def unlike_nodes(here: Mapping[str, str], nodes: Mapping[str, Mapping[str, str]]
     if torches:
         sentences.append(f"The cluster's nodes have torch {', '.join(sorted(torches))}, the driver {here['torch']}")
     packages = tuple(here[name] for name in ("clipless", "sweeper", "dashboards")) if others else ()
-    return Unlike(packages, tuple(sentences))
+    return VersionMismatch(packages, tuple(sentences))
 
 
 def version(text: str) -> str:

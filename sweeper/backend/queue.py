@@ -7,7 +7,7 @@ from typing import Any
 from sweeper.search.optuna_search import Proposals
 
 
-class Agenda:
+class TrialQueue:
     """The trials of one run.
 
     Args:

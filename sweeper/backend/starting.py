@@ -24,7 +24,7 @@ class InterruptedStartError(SweeperError):
     """Somebody asked to stop while something started, and did not want to wait for it."""
 
 
-class Starting(Generic[T]):
+class ThreadedStart(Generic[T]):
     """One start, in a thread that lives until `over`: what it starts may die with the thread, as Ray does on Linux.
 
     Args:

@@ -32,7 +32,7 @@ Arrays = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class PlacedDataset:
     """A data set as Ray carries it without copying: arrays and public facts."""
 
     metadata: Metadata
@@ -41,7 +41,7 @@ class Rows:
     test: Arrays
 
     @classmethod
-    def of(cls, data: Dataset) -> "Rows":
+    def of(cls, data: Dataset) -> "PlacedDataset":
         """Return the arrays of a data set, which share its memory."""
         train, validation, test = ((s.x.numpy(), s.y.numpy()) for s in (data.train, data.validation, data.test))
         return cls(metadata=data.metadata, train=train, validation=validation, test=test)
@@ -52,12 +52,14 @@ class Rows:
         return Dataset(metadata=self.metadata, train=train, validation=validation, test=test)
 
 
-_AT_HAND: list[tuple["ray.ObjectRef[Rows] | Rows", Dataset]] = []  # the last one: processes are reused in one sweep
+_AT_HAND: list[
+    tuple["ray.ObjectRef[PlacedDataset] | PlacedDataset", Dataset]
+] = []  # the last one: processes are reused in one sweep
 
 
-def place(data: Dataset) -> "ray.ObjectRef[Rows]":
+def place(data: Dataset) -> "ray.ObjectRef[PlacedDataset]":
     """Put a data set where the trials of a running Ray find it, for as long as the result is kept."""
-    return ray.put(Rows.of(data))
+    return ray.put(PlacedDataset.of(data))
 
 
 class CliplessTrial(tune.Trainable):
@@ -164,7 +166,7 @@ class CliplessTrial(tune.Trainable):
         return None
 
 
-def _at_hand(placed: "ray.ObjectRef[Rows] | Rows") -> Dataset:
+def _at_hand(placed: "ray.ObjectRef[PlacedDataset] | PlacedDataset") -> Dataset:
     if not (_AT_HAND and _AT_HAND[0][0] == placed):
         _AT_HAND.clear()
         _AT_HAND.append((placed, (ray.get(placed) if isinstance(placed, ray.ObjectRef) else placed).dataset()))

@@ -48,8 +48,8 @@ class Hooks:
     on_plan: Callable[[str, Row], str | None] = lambda _trial, _row: None
     on_draw: Callable[[str], None] = lambda _trial: None
     on_epoch: Callable[[str, Row], str | None] = lambda _trial, _row: None
-    on_restart: Callable[[str, int], None] = lambda _trial, _begun: None
-    on_end: Callable[[str, TrialStatus, str, int], None] = lambda _trial, _status, _reason, _begun: None
+    on_restart: Callable[[str, int], None] = lambda _trial, _started: None
+    on_end: Callable[[str, TrialStatus, str, int], None] = lambda _trial, _status, _reason, _started: None
     on_undefined: Callable[[str], None] = lambda _trial: None
     on_failure: Callable[[str, str], None] = lambda _trial, _error: None
 
@@ -67,7 +67,7 @@ class _Entry:
     ended: bool = False
 
 
-class Desk:
+class TrialStates:
     """The trials of one run and how they stand.
 
     Args:
@@ -122,7 +122,7 @@ class Desk:
             return False
         entry.restarts, entry.died_at = restarts + 1, entry.epoch
         entry.running = False
-        self._tell(self._hooks.on_restart, trial, _begun(entry, TrialStatus.FAILED))
+        self._tell(self._hooks.on_restart, trial, _started(entry, TrialStatus.FAILED))
         return True
 
     def end(self, trial: str, status: TrialStatus, reason: str = "") -> None:
@@ -131,7 +131,7 @@ class Desk:
         if not entry.ended:
             entry.ended = True
             status, reason = entry.verdict or (status, reason)
-            self._tell(self._hooks.on_end, trial, status, reason, _begun(entry, status))
+            self._tell(self._hooks.on_end, trial, status, reason, _started(entry, status))
 
     def fail(self, trial: str, error: BaseException | str) -> None:
         """A trial has ended with an error, or for a reason that this program gives."""
@@ -194,7 +194,7 @@ def _attempt(row: Row) -> str:
     return str(row.get("attempt", ""))
 
 
-def _begun(entry: _Entry, status: TrialStatus) -> int:
+def _started(entry: _Entry, status: TrialStatus) -> int:
     """Return an upper bound of the epochs that drew noise: before its plan, or where it waits, a trial draws none."""
     waited = entry.waits or entry.attempt is None or status is TrialStatus.COMPLETED
     return entry.epoch if waited else entry.epoch + 1

@@ -1,7 +1,7 @@
 """The engine: runs trials on Ray Tune.
 
-A trainable is a ``ray.tune.Trainable`` class whose ``step()`` returns the rows that ``desk.py`` describes, of
-plain JSON values. Ray asks a trial for its next row only after the desk has taken the last one, so what
+A trainable is a ``ray.tune.Trainable`` class whose ``step()`` returns the rows that ``states.py`` describes, of
+plain JSON values. Ray asks a trial for its next row only after the trial states has taken the last one, so what
 ``on_plan`` writes is written before the first noise is drawn.
 
 A row travels as one JSON text: Ray flattens nested results on ``/``, which would tear ``certified@36/255``
@@ -31,8 +31,8 @@ from ray.tune.search import Searcher
 
 from sweeper.backend.cluster import environment
 from sweeper.backend.interruption import Interruption
-from sweeper.backend.queue import Agenda
-from sweeper.backend.trial_states import Desk
+from sweeper.backend.queue import TrialQueue
+from sweeper.backend.trial_states import TrialStates
 from sweeper.errors import SweeperError, public_line
 from sweeper.records import TrialStatus
 
@@ -53,7 +53,7 @@ TUNE_ENVIRONMENT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunResult:
     """How a run ended: with a ``reason`` if it ended before its last trial, ``interrupted`` or not.
 
     ``lost`` says that Ray itself died under it: another run can go on where this one ended.
@@ -66,8 +66,8 @@ class Outcome:
 
 def run_trials(
     trainable: type[tune.Trainable],
-    agenda: Agenda,
-    desk: Desk,
+    queue: TrialQueue,
+    states: TrialStates,
     *,
     concurrent: int | None,
     resources: Mapping[str, float],
@@ -77,17 +77,17 @@ def run_trials(
     trial_hours: float | None = None,
     should_stop: Callable[[], str | None] = lambda: None,
     interruption: Interruption | None = None,
-) -> Outcome:
+) -> RunResult:
     """Run trials until there are enough, time is up, or somebody asks to stop.
 
-    A trial whose process dies is started again, ``desk.MOST_RESTARTS`` times without coming further.
+    A trial whose process dies is started again, ``states.MOST_RESTARTS`` times without coming further.
 
     Args:
         trainable: see the module. Its processes are reused: ``reset_config`` starts from nothing and returns
             ``True``. What may fail belongs into ``step``, not into ``setup``. Its configuration holds ``trial``,
             ``proposal``, ``recorded`` (the last epoch that was taken of it) and the constants.
-        agenda: says which trial starts next.
-        desk: takes every start, plan, epoch and end.
+        queue: says which trial starts next.
+        states: takes every start, plan, epoch and end.
         concurrent: how many at a time; as many as the cluster now has resources for if ``None``.
         resources: of one trial, as Ray names them: ``{"CPU": 1, "GPU": 0.25}``.
         storage_dir: ``storage_dir/ray`` holds Ray's state and the traceback of every failed trial.
@@ -99,13 +99,13 @@ def run_trials(
 
     Raises:
         SweeperError: no Ray is running, or it has not what one trial needs.
-        KeyboardInterrupt: on a second Ctrl-C, once the desk has been closed.
+        KeyboardInterrupt: on a second Ctrl-C, once the trial states has been closed.
     """
     room = _places(resources)
     (storage_dir / "ray").mkdir(mode=0o700, parents=True, exist_ok=True)  # tracebacks may quote data
     places = concurrent or room
     with interruption or Interruption() as interruption, _quiet_tune(places):
-        run = _Run(agenda, desk, _endings(desk, interruption, hours, should_stop), trial_hours)
+        run = _Run(queue, states, _endings(states, interruption, hours, should_stop), trial_hours)
         try:
             tune.run(
                 _packing(trainable, resources),
@@ -113,9 +113,9 @@ def run_trials(
                 storage_path=str(storage_dir.resolve()),
                 config=dict(constants or {}),
                 num_samples=-1,
-                search_alg=_Next(run, places),
-                scheduler=_Conductor(run),
-                callbacks=[_Companion(run)],
+                search_alg=_QueueSearcher(run, places),
+                scheduler=_TuneScheduler(run),
+                callbacks=[_TuneCallback(run)],
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 reuse_actors=True,
                 trial_dirname_creator=_trial_id,
@@ -125,12 +125,12 @@ def run_trials(
             )
         except BaseException as error:
             forced = isinstance(error, KeyboardInterrupt)
-            desk.close(TrialStatus.INTERRUPTED if forced else TrialStatus.FAILED, public_line(error))
+            states.close(TrialStatus.INTERRUPTED if forced else TrialStatus.FAILED, public_line(error))
             raise
         finally:
             run.finish()
-    if desk.trouble:
-        raise desk.trouble
+    if states.trouble:
+        raise states.trouble
     return run.outcome
 
 
@@ -152,7 +152,7 @@ Ending = tuple[TrialStatus, str]
 
 
 def _endings(
-    desk: Desk, interruption: Interruption, hours: float | None, should_stop: Callable[[], str | None]
+    states: TrialStates, interruption: Interruption, hours: float | None, should_stop: Callable[[], str | None]
 ) -> Callable[[], Ending | None]:
     """Return what to ask, again and again, for a reason to end the run."""
     deadline = math.inf if hours is None else time.monotonic() + hours * 3600
@@ -160,8 +160,8 @@ def _endings(
     def ending() -> Ending | None:
         if interruption.requested:
             return TrialStatus.INTERRUPTED, "interrupted"
-        if desk.trouble:
-            return TrialStatus.FAILED, public_line(desk.trouble)
+        if states.trouble:
+            return TrialStatus.FAILED, public_line(states.trouble)
         late = f"the {hours:g} hours are used up" if time.monotonic() >= deadline else None
         reason = late or should_stop()
         return (TrialStatus.STOPPED, reason) if reason else None
@@ -173,10 +173,10 @@ class _Run:
     """One run of Tune and how it, or one trial, is ended before its time."""
 
     def __init__(
-        self, agenda: Agenda, desk: Desk, ending: Callable[[], Ending | None], trial_hours: float | None
+        self, queue: TrialQueue, states: TrialStates, ending: Callable[[], Ending | None], trial_hours: float | None
     ) -> None:
-        self.agenda, self.desk = agenda, desk
-        self.outcome = Outcome()
+        self.queue, self.states = queue, states
+        self.outcome = RunResult()
         self.is_ending = False
         self._ending = ending
         self._trial_hours = math.inf if trial_hours is None else trial_hours
@@ -186,7 +186,7 @@ class _Run:
         self._killer = threading.Timer(GRACE_SECONDS, self._kill)
 
     def poll(self, controller: Any) -> None:
-        """If there is a reason to end: close the desk, stop Tune, and leave the trials the grace time."""
+        """If there is a reason to end: close the trial states, stop Tune, and leave the trials the grace time."""
         if self.is_ending:
             return
         self._end_late(controller)
@@ -196,9 +196,9 @@ class _Run:
             return
         status, reason = ending
         self.is_ending = True
-        self.outcome = Outcome(status is TrialStatus.INTERRUPTED, reason, lost)
+        self.outcome = RunResult(status is TrialStatus.INTERRUPTED, reason, lost)
         # a later run may go on with the trials, unless this one has failed
-        self.desk.close(status if status is TrialStatus.FAILED else TrialStatus.INTERRUPTED, reason)
+        self.states.close(status if status is TrialStatus.FAILED else TrialStatus.INTERRUPTED, reason)
         self._actors = [trial.temporary_state.ray_actor for trial in controller.get_live_trials()]
         self._killer.start()
         controller.request_stop_experiment()
@@ -222,7 +222,7 @@ class _Run:
             if self._began.get(trial.trial_id, math.inf) < latest:
                 self._began[trial.trial_id] = math.inf
                 reason = f"it took longer than the {self._trial_hours:g} hours of search.trial_hours"
-                self.desk.overrule(_trial_id(trial), TrialStatus.STOPPED, reason)
+                self.states.overrule(_trial_id(trial), TrialStatus.STOPPED, reason)
                 ray.kill(trial.temporary_state.ray_actor)
 
     def finish(self) -> None:
@@ -238,25 +238,25 @@ class _Run:
                 ray.kill(actor)
 
 
-class _Next(Searcher):
-    """Hands the agenda's trials to Tune, so many at a time."""
+class _QueueSearcher(Searcher):
+    """Hands the queue's trials to Tune, so many at a time."""
 
     def __init__(self, run: _Run, concurrent: int) -> None:
         super().__init__()
         self._run, self._concurrent = run, concurrent
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # type: ignore[override] # noqa: ARG002
-        agenda = self._run.agenda
-        if agenda.finished:
+        queue = self._run.queue
+        if queue.finished:
             return Searcher.FINISHED
-        started = agenda.start() if agenda.running < self._concurrent else None
+        started = queue.start() if queue.running < self._concurrent else None
         if started is None:
             return None
         trial, proposal = started
-        return {"trial": trial, "proposal": proposal, "recorded": self._run.desk.last_epoch(trial)}
+        return {"trial": trial, "proposal": proposal, "recorded": self._run.states.last_epoch(trial)}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """Nothing: the desk hears of it."""
+        """Nothing: the trial states hears of it."""
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: a sweep is resumed from its own records."""
@@ -265,15 +265,15 @@ class _Next(Searcher):
         """Nothing, likewise."""
 
 
-class _Conductor(FIFOScheduler):
-    """Shows the desk every row before Ray may ask the trial for its next."""
+class _TuneScheduler(FIFOScheduler):
+    """Shows the trial states every row before Ray may ask the trial for its next."""
 
     def __init__(self, run: _Run) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._run = run
 
     def on_trial_result(self, tune_controller: Any, trial: RayTrial, result: dict[str, Any]) -> str:  # noqa: ARG002
-        goes_on = self._run.desk.receive(_trial_id(trial), read_row(result))
+        goes_on = self._run.states.receive(_trial_id(trial), read_row(result))
         return TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP
 
     def choose_trial_to_run(self, tune_controller: Any) -> RayTrial | None:
@@ -281,31 +281,31 @@ class _Conductor(FIFOScheduler):
         return None if self._run.is_ending else super().choose_trial_to_run(tune_controller)
 
 
-class _Companion(tune.Callback):
-    """Brings the desk what a scheduler is not told of: starts, last rows and ends."""
+class _TuneCallback(tune.Callback):
+    """Brings the trial states what a scheduler is not told of: starts, last rows and ends."""
 
     def __init__(self, run: _Run) -> None:
-        self._run, self._desk = run, run.desk
+        self._run, self._states = run, run.states
 
     def on_trial_start(self, *, trial: RayTrial, **_info: Any) -> None:  # type: ignore[override]
         self._run.began(trial)
-        self._desk.start(_trial_id(trial), trial.config)
+        self._states.start(_trial_id(trial), trial.config)
 
     def on_trial_result(self, *, trial: RayTrial, result: dict[str, Any], **_info: Any) -> None:  # type: ignore[override]
-        self._desk.receive(_trial_id(trial), read_row(result))
+        self._states.receive(_trial_id(trial), read_row(result))
 
     def on_trial_complete(self, *, trial: RayTrial, **_info: Any) -> None:  # type: ignore[override]
-        self._desk.end(_trial_id(trial), TrialStatus.COMPLETED)
-        self._run.agenda.end(_trial_id(trial))
+        self._states.end(_trial_id(trial), TrialStatus.COMPLETED)
+        self._run.queue.end(_trial_id(trial))
 
     def on_trial_error(self, *, trial: RayTrial, **_info: Any) -> None:  # type: ignore[override]
         name, (died, error) = _trial_id(trial), _failure(trial)
-        self._desk.start(name, trial.config)  # it may have failed before it started
-        if died and not self._run.is_ending and self._desk.restart(name):
-            self._run.agenda.put_back(name)
+        self._states.start(name, trial.config)  # it may have failed before it started
+        if died and not self._run.is_ending and self._states.restart(name):
+            self._run.queue.put_back(name)
         else:
-            self._desk.fail(name, error)
-            self._run.agenda.end(name)
+            self._states.fail(name, error)
+            self._run.queue.end(name)
 
 
 def _packing(trainable: type[tune.Trainable], resources: Mapping[str, float]) -> type[tune.Trainable]:

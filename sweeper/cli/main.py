@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from sweeper.driver.driver import Ended, Options
+    from sweeper.driver.driver import FinishedSweep, Options
     from sweeper.spec.spec import Spec
 
 EXIT_USER_ERROR = 2
@@ -315,7 +315,7 @@ def _resume(
 
 def _drive(
     options: "Options",
-    drive: "Callable[[Options], Ended]",
+    drive: "Callable[[Options], FinishedSweep]",
     webhook: str | None,
     name: str,
     folder: Path | None,

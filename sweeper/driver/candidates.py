@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from clipless.datasets import Dataset
-from sweeper.backend.queue import Agenda
+from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
-from sweeper.backend.trial_states import Desk, Hooks
-from sweeper.backend.tune import Outcome
+from sweeper.backend.trial_states import Hooks, TrialStates
+from sweeper.backend.tune import RunResult
 from sweeper.driver.preview import can_be_planned
 from sweeper.driver.recorder import Recorder
 from sweeper.privacy.claims import Claim
@@ -26,7 +26,7 @@ from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.tracker import Tracker
 
-Train = Callable[[type[CliplessTrial], Agenda, Desk, Callable[[], str | None]], Outcome]
+Train = Callable[[type[CliplessTrial], TrialQueue, TrialStates, Callable[[], str | None]], RunResult]
 
 LOOK_SECONDS = 0.5
 STOPPED_BY_REQUEST = "it was asked to stop"
@@ -113,13 +113,13 @@ class Candidates:
         self._planned: set[str] = set()
         self._undefined: set[str] = set()
 
-    def train(self, train: Train, interrupted: Callable[[], bool]) -> Outcome:
+    def train(self, train: Train, interrupted: Callable[[], bool]) -> RunResult:
         """Train as many as were drawn."""
-        outcome = Outcome()
+        outcome = RunResult()
         try:
             if self.selection.number and not interrupted():
-                agenda = Agenda(self._proposals, self.selection.number)
-                outcome = train(Candidate, agenda, Desk(self._hooks), self._between)
+                queue = TrialQueue(self._proposals, self.selection.number)
+                outcome = train(Candidate, queue, TrialStates(self._hooks), self._between)
         finally:
             self.recorder.close()
         return outcome

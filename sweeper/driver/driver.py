@@ -11,17 +11,17 @@ from typing import Any
 from clipless.datasets import Dataset
 from sweeper.backend.cluster import cluster
 from sweeper.backend.interruption import Interruption
-from sweeper.backend.queue import Agenda
+from sweeper.backend.queue import TrialQueue
 from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.storage import Storage, fetching, of_sweep
 from sweeper.backend.trainable import CliplessTrial, place
-from sweeper.backend.trial_states import Desk
-from sweeper.backend.tune import Outcome, run_trials
+from sweeper.backend.trial_states import TrialStates
+from sweeper.backend.tune import RunResult, run_trials
 from sweeper.driver.candidates import STOPPED_BY_REQUEST
 from sweeper.driver.held_out_scores import score_front
-from sweeper.driver.progress import Progress, Running
+from sweeper.driver.progress import Progress, RunningTrial
 from sweeper.driver.recorder import Recorder
-from sweeper.driver.warm_start import Earlier
+from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
 from sweeper.privacy.claims import Claim
 from sweeper.records import TrialStatus
@@ -37,7 +37,7 @@ from sweeper.store.jsonl import replace_file
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
-from sweeper.tracking.outbox import Left
+from sweeper.tracking.outbox import Undelivered
 from sweeper.tracking.tracker import Tracker, how_to_look
 
 SHOW_SECONDS = 0.5
@@ -71,7 +71,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class FinishedSweep:
     """A sweep that was run, and how that ended.
 
     Attributes:
@@ -87,9 +87,9 @@ class Ended:
 
     sweep: Sweep
     front: Front
-    outcome: Outcome
+    outcome: RunResult
     progress: Progress
-    left: Left
+    left: Undelivered
     look: str
     troubles: tuple[str, ...]
     failures: Mapping[str, str]
@@ -121,10 +121,10 @@ class SweepRun:
         folder: SweepFolder,
         interruption: Interruption,
         *,
-        earlier: Earlier | None = None,
+        earlier: WarmStart | None = None,
         begun: Mapping[str, Any] | None = None,
         rebooted: bool = False,
-        selected: Outcome | None = None,
+        selected: RunResult | None = None,
         troubles: Sequence[str] = (),
     ) -> None:
         self._spec, self._options, self._data, self._folder = spec, options, data, folder
@@ -136,22 +136,22 @@ class SweepRun:
         self._left_early = False  # before Ray had started: who asked to stop waits for no store and no report
         self._troubles = [*troubles, *([] if earlier is None else [earlier.statement])]
 
-    def run(self) -> Ended:
+    def run(self) -> FinishedSweep:
         """Run to the end, or to the first Ctrl-C; whatever happens, write what there is."""
         self._open()
-        status, outcome = TrialStatus.FAILED, Outcome()
+        status, outcome = TrialStatus.FAILED, RunResult()
         try:
             outcome = self._run_trials()
             status = _status(outcome)
         except BaseException as error:
             forced = isinstance(error, KeyboardInterrupt)
             status = TrialStatus.INTERRUPTED if forced else TrialStatus.FAILED
-            outcome = Outcome(forced, INTERRUPTED if forced else public_line(error))
+            outcome = RunResult(forced, INTERRUPTED if forced else public_line(error))
             self._folder.save_failure(one_line(error))
             raise
         finally:
             front, left = self._finish(status, outcome.reason)
-        return Ended(
+        return FinishedSweep(
             sweep=Sweep(self._folder.path),
             front=front,
             outcome=outcome,
@@ -202,21 +202,21 @@ class SweepRun:
             self._recorder.track_ended()
         self._recorder.write_front_now_and_then()
 
-    def _run_trials(self) -> Outcome:
+    def _run_trials(self) -> RunResult:
         """Run the trials, and score the front on the test split."""
         try:
             outcome = self._selected or self._train_on_ray()
         except InterruptedStartError:
             self._left_early = True
-            outcome = Outcome(True, INTERRUPTED)
+            outcome = RunResult(True, INTERRUPTED)
         given = self._spec, self._data, self._folder, self._recorder
         self._troubles += score_front(*given, is_over=self._tests_are_over)
-        return Outcome(True, INTERRUPTED) if self._interruption.requested else outcome
+        return RunResult(True, INTERRUPTED) if self._interruption.requested else outcome
 
-    def _train_on_ray(self) -> Outcome:
+    def _train_on_ray(self) -> RunResult:
         """Train on a Ray, and on another one if it dies; on none if there is nothing to train."""
-        outcome = Outcome()
-        if Agenda(self._search, self._spec.trials, self._recorder.unfinished).finished:
+        outcome = RunResult()
+        if TrialQueue(self._search, self._spec.trials, self._recorder.unfinished).finished:
             self._troubles.append(NOTHING_TO_DO)
             return outcome
         for _ in range(MOST_CLUSTERS):
@@ -239,14 +239,14 @@ class SweepRun:
             interrupted=lambda: self._interruption.requested,
         )
 
-    def _train(self) -> Outcome:
+    def _train(self) -> RunResult:
         unfinished = self._recorder.unfinished
-        agenda = Agenda(self._search, self._spec.trials, unfinished)
+        queue = TrialQueue(self._search, self._spec.trials, unfinished)
         hooks, storage = self._recorder.hooks, of_sweep(self._options.storage, self._folder.path)
         if storage is not None:
             hooks = fetching(hooks, Storage(storage), self._folder.path)
         given = self._spec, self._data, self._folder, self._interruption
-        return trained(CliplessTrial, agenda, Desk(hooks, unfinished), *given, self._between, storage)
+        return trained(CliplessTrial, queue, TrialStates(hooks, unfinished), *given, self._between, storage)
 
     def _propose(self, trial: space.Proposer) -> dict[str, Any]:
         return dict(space.suggest(trial, self._spec))
@@ -271,7 +271,7 @@ class SweepRun:
             self._between()
         return self._interruption.requested
 
-    def _finish(self, status: TrialStatus, reason: str) -> tuple[Front, Left]:
+    def _finish(self, status: TrialStatus, reason: str) -> tuple[Front, Undelivered]:
         """Write everything that there is, after an interruption or an error too."""
         folder, recorder, cut = self._folder, self._recorder, status is TrialStatus.INTERRUPTED
         try:
@@ -318,7 +318,7 @@ class SweepRun:
         trials = self._recorder.trials.values()
         last = {point.trial: point.epoch for point in self._recorder.points.values()}
         running = tuple(
-            Running(trial.id, last.get(trial.id, 0), int((trial.plan or {}).get("epochs", 0)))
+            RunningTrial(trial.id, last.get(trial.id, 0), int((trial.plan or {}).get("epochs", 0)))
             for trial in trials
             if trial.status is TrialStatus.RUNNING
         )
@@ -363,21 +363,21 @@ def described(
 
 def trained(
     trainable: type[CliplessTrial],
-    agenda: Agenda,
-    desk: Desk,
+    queue: TrialQueue,
+    states: TrialStates,
     spec: Spec,
     data: Dataset,
     folder: SweepFolder,
     interruption: Interruption,
     should_stop: Callable[[], str | None],
     storage: str | None = None,
-) -> Outcome:
+) -> RunResult:
     """Run trials as the spec says, on data that are put once into the memory of each node."""
     resources = spec.resources
     return run_trials(
         trainable,
-        agenda,
-        desk,
+        queue,
+        states,
         concurrent=resources.concurrent,
         resources={"CPU": resources.cpus, **({"GPU": resources.gpus} if resources.gpus else {})},
         storage_dir=folder.path,
@@ -405,7 +405,7 @@ def threads_of(spec: Spec) -> int:
     return max(1, int(spec.resources.cpus))
 
 
-def _status(outcome: Outcome) -> TrialStatus:
+def _status(outcome: RunResult) -> TrialStatus:
     if outcome.interrupted:
         return TrialStatus.INTERRUPTED
     return TrialStatus.STOPPED if outcome.reason else TrialStatus.COMPLETED

@@ -17,7 +17,7 @@ from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import SpecError
 from sweeper.privacy.prices import answers, composed
-from sweeper.privacy.pricing import Answer, price, round_up
+from sweeper.privacy.pricing import Price, price, round_up
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.privacy.selection import Terms
 from sweeper.search.space import open_dimensions, resolve, sample
@@ -107,7 +107,7 @@ def can_be_planned(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) ->
     return True
 
 
-def sweep_cost(spec: Spec, previews: Sequence[Preview], noise: ScoreNoise | None = None) -> Answer:
+def sweep_cost(spec: Spec, previews: Sequence[Preview], noise: ScoreNoise | None = None) -> Price:
     """Price all trials of the sweep as if each spent what one of the previewed ones would.
 
     Every trial is taken to spend the event of a previewed configuration in turn; random configurations make

@@ -26,7 +26,7 @@ from typing import Any
 
 from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
-from sweeper.backend.tune import Outcome
+from sweeper.backend.tune import RunResult
 from sweeper.driver.candidates import Candidates, IndependentProposals, Train, Untracked
 from sweeper.driver.preview import first_plan, priced_terms
 from sweeper.driver.recorder import Recorder
@@ -40,7 +40,7 @@ from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.spec.spec import Spec
 from sweeper.store.jsonl import replace_file
-from sweeper.store.lock import driving, is_driven, was_driven_here
+from sweeper.store.lock import driver_lock, is_driven, was_driven_here
 from sweeper.store.sweep_folder import HIDDEN, SELECTING, SweepFolder, hidden_sweeps
 
 DECIDED = "decided"  # the mark of a folder whose winner is written
@@ -132,7 +132,7 @@ def recover(hidden: SweepFolder) -> SweepFolder | None:
         RecordError: it is being driven, cannot be read or written, or is a copy: what it is a copy of may still run, or
             have released its winner at the price of nobody seeing the others.
     """
-    with driving(hidden.path):
+    with driver_lock(hidden.path):
         _check_place(hidden)
         if (hidden.path / DECIDED).exists():
             if (hidden.path / WINNER).exists():
@@ -168,13 +168,13 @@ def recover_all(parent: Path) -> tuple[str, ...]:
     return tuple(said)
 
 
-def outcome_of(folder: SweepFolder, *, interrupted: bool = False) -> Outcome:
+def outcome_of(folder: SweepFolder, *, interrupted: bool = False) -> RunResult:
     """Return how a private selection ended, from the ledger of the folder that it left."""
     terms = Ledger(folder.ledger).selection
     if terms is None or terms.broken:
         broken = "" if terms is None else f": {' '.join(terms.broken)}"
-        return Outcome(interrupted, f"the conditions of private selection did not hold{broken}")
-    return Outcome(reason="" if folder.trials() else NOBODY)
+        return RunResult(interrupted, f"the conditions of private selection did not hold{broken}")
+    return RunResult(reason="" if folder.trials() else NOBODY)
 
 
 def even_times(folder: Path) -> None:

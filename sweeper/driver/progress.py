@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeper.records import Direction, Objective, Point
-from sweeper.tracking.outbox import Left
+from sweeper.tracking.outbox import Undelivered
 
 MAX_ROWS = 8
 MAX_FAILURES = 5
@@ -29,7 +29,7 @@ REFRESH_PER_SECOND = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningTrial:
     """A trial that trains: its id, the epochs done and planned (0 if not known yet)."""
 
     trial: str
@@ -64,7 +64,7 @@ class Progress:
     total: int
     done: int = 0
     failed: int = 0
-    running: tuple[Running, ...] = ()
+    running: tuple[RunningTrial, ...] = ()
     objectives: tuple[Objective, ...] = ()
     front: tuple[Point, ...] = ()
     hypervolume: float | None = None
@@ -193,7 +193,7 @@ def closing_summary(
     look: str | None = None,
     reason: str = "",
     failures: Mapping[str, str] | None = None,
-    left: Left | None = None,
+    left: Undelivered | None = None,
     notes: Sequence[str] = (),
     goes_on: bool = True,
     has_report: bool = True,
@@ -271,7 +271,7 @@ def _times(progress: Progress) -> str:
     return f"{clock(progress.elapsed_seconds)} elapsed{left}"
 
 
-def _running(running: Running) -> str:
+def _running(running: RunningTrial) -> str:
     return f"{running.trial} (epoch {running.epoch} of {running.epochs})" if running.epochs else running.trial
 
 

@@ -71,7 +71,7 @@ class Recorder:
 
     @property
     def hooks(self) -> Hooks:
-        """What the desk calls."""
+        """What the trial states calls."""
         return Hooks(
             on_start=self.on_start,
             on_plan=self.on_plan,

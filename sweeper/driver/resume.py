@@ -41,7 +41,7 @@ def claimed(spec: Spec, data: Dataset, steering: Steering | None = None) -> Clai
     )
 
 
-def claim_as_begun(folder: SweepFolder, spec: Spec, data: Dataset, data_dir: Path | None) -> Claim:
+def claim_at_start(folder: SweepFolder, spec: Spec, data: Dataset, data_dir: Path | None) -> Claim:
     """Return the claim of a sweep that goes on: no mark and no condition of its beginning is lost.
 
     Args:

@@ -12,23 +12,23 @@ import clipless
 from clipless.datasets import Dataset
 from sweeper.backend.cluster import cluster
 from sweeper.backend.interruption import Interruption
-from sweeper.backend.queue import Agenda
+from sweeper.backend.queue import TrialQueue
 from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.trainable import CliplessTrial
-from sweeper.backend.trial_states import Desk
-from sweeper.backend.tune import Outcome
-from sweeper.driver.driver import INTERRUPTED, Ended, Options, SweepRun, described, size_of, threads_of, trained
+from sweeper.backend.trial_states import TrialStates
+from sweeper.backend.tune import RunResult
+from sweeper.driver.driver import INTERRUPTED, FinishedSweep, Options, SweepRun, described, size_of, threads_of, trained
 from sweeper.driver.preview import check_plans, lack_of_gpus
 from sweeper.driver.private_run import even_times, hide, outcome_of, recover, recover_all, select
 from sweeper.driver.progress import Progress
-from sweeper.driver.resume import claim_as_begun, claimed
-from sweeper.driver.warm_start import Earlier, observations
+from sweeper.driver.resume import claim_at_start, claimed
+from sweeper.driver.warm_start import WarmStart, observations
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.claims import Claim
 from sweeper.records import TrialStatus
 from sweeper.results.sweep import Sweep
 from sweeper.spec.spec import Spec
-from sweeper.store.lock import driving
+from sweeper.store.lock import driver_lock
 from sweeper.store.requests import selects_privately
 from sweeper.store.sweep_folder import SweepFolder, is_secret
 
@@ -43,7 +43,7 @@ def run(spec: Spec, options: Options | None = None) -> Sweep:
     return run_sweep(spec, options).sweep
 
 
-def run_sweep(spec: Spec, options: Options | None = None) -> Ended:
+def run_sweep(spec: Spec, options: Options | None = None) -> FinishedSweep:
     """Run a sweep to its end, or to the first Ctrl-C.
 
     Args:
@@ -75,7 +75,7 @@ def run_sweep(spec: Spec, options: Options | None = None) -> Ended:
         folder = _new_folder(spec, options)
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(driving(folder.path))
+                stack.enter_context(driver_lock(folder.path))
             except RecordError:
                 if options.into is None:
                     shutil.rmtree(folder.path, ignore_errors=True)
@@ -111,7 +111,9 @@ def _check_is_new(folder: SweepFolder) -> None:
         raise RecordError(f"Expected a folder in which no sweep has begun, got {folder.path} (--into); resume it")
 
 
-def _select(spec: Spec, options: Options, data: Dataset, interruption: Interruption, troubles: Sequence[str]) -> Ended:
+def _select(
+    spec: Spec, options: Options, data: Dataset, interruption: Interruption, troubles: Sequence[str]
+) -> FinishedSweep:
     """Run candidates where nobody sees them, then write and track what may leave as an ordinary sweep."""
     if options.into is not None:
         raise SweeperError(
@@ -134,18 +136,18 @@ def _select(spec: Spec, options: Options, data: Dataset, interruption: Interrupt
     def interrupted() -> bool:
         return interruption.requested
 
-    with driving(hidden.path):
+    with driver_lock(hidden.path):
         hidden.write_sweep(described(spec, options, claim, hidden, TrialStatus.RUNNING))
 
         def train(
-            kind: type[CliplessTrial], agenda: Agenda, desk: Desk, should_stop: Callable[[], str | None]
-        ) -> Outcome:
+            kind: type[CliplessTrial], queue: TrialQueue, states: TrialStates, should_stop: Callable[[], str | None]
+        ) -> RunResult:
             started = cluster(threads=threads_of(spec), secret=True, rows_bytes=size_of(data), interrupted=interrupted)
             try:
                 with started:
-                    return trained(kind, agenda, desk, spec, data, hidden, interruption, should_stop)
+                    return trained(kind, queue, states, spec, data, hidden, interruption, should_stop)
             except InterruptedStartError:
-                return Outcome(True, INTERRUPTED)
+                return RunResult(True, INTERRUPTED)
 
         folder = select(spec, data, claim, hidden, train, interrupted=interrupted)
     if hidden.path.exists():
@@ -161,22 +163,22 @@ def _conclude(
     folder: SweepFolder,
     interruption: Interruption,
     troubles: Sequence[str] = (),
-) -> Ended:
+) -> FinishedSweep:
     """Write front, report and runs of what a private selection left."""
     outcome = outcome_of(folder, interrupted=interruption.requested)
-    with driving(folder.path):
+    with driver_lock(folder.path):
         ended = SweepRun(spec, options, data, claim, folder, interruption, selected=outcome, troubles=troubles).run()
     even_times(folder.path)
     return ended
 
 
-def _earlier(spec: Spec, options: Options) -> Earlier | None:
+def _earlier(spec: Spec, options: Options) -> WarmStart | None:
     """Return what an earlier sweep teaches, if the spec names one."""
     source = spec.search.warm_start
     if source is None:
         return None
     constraints, near = spec.search.outcomes, spec.source
-    return observations(source, spec.slots, spec.objectives, constraints, beside=near, tracking=options.tracking)
+    return observations(source, spec.dimensions, spec.objectives, constraints, beside=near, tracking=options.tracking)
 
 
 def resume(directory: Path, options: Options | None = None, *, trials: int | None = None) -> Sweep:
@@ -187,7 +189,7 @@ def resume(directory: Path, options: Options | None = None, *, trials: int | Non
     return resume_sweep(directory, options, trials=trials).sweep
 
 
-def resume_sweep(directory: Path, options: Options | None = None, *, trials: int | None = None) -> Ended:
+def resume_sweep(directory: Path, options: Options | None = None, *, trials: int | None = None) -> FinishedSweep:
     """Go on with a sweep that was killed or interrupted, or run more trials of one that ended.
 
     Trials that were running go on from their last epoch; what was decided, proposed and spent stands.
@@ -206,11 +208,11 @@ def resume_sweep(directory: Path, options: Options | None = None, *, trials: int
         SpecError, clipless.errors.DataError: its data cannot be used any more.
     """
     folder = SweepFolder(directory)
-    before = folder.read_begun(secret=True)
+    before = folder.read_manifest(secret=True)
     spec = Spec.from_mapping(before["spec"], before["source"])
     if selects_privately(before) or is_secret(folder.path):
         return _resume_selection(folder, spec, before, options or Options(), trials)
-    options = _as_begun(options or Options(), before)
+    options = _with_recorded(options or Options(), before)
     if trials is not None:
         if trials < spec.trials:
             raise RecordError(f"Expected at least the {spec.trials} trials of {directory}, got trials={trials}")
@@ -221,16 +223,16 @@ def resume_sweep(directory: Path, options: Options | None = None, *, trials: int
             f"Expected the {before.get('population')} training rows that {directory} was begun with, got "
             f"{len(data.train)}; restore the data or start another sweep"
         )
-    claim = claim_as_begun(folder, spec, data, options.data_dir)
+    claim = claim_at_start(folder, spec, data, options.data_dir)
     check_plans(spec, data)
     _check_devices(spec, options)
-    with Interruption() as interruption, driving(folder.path) as rebooted:
+    with Interruption() as interruption, driver_lock(folder.path) as rebooted:
         return SweepRun(spec, options, data, claim, folder, interruption, begun=before, rebooted=rebooted).run()
 
 
 def _resume_selection(
     folder: SweepFolder, spec: Spec, before: Mapping[str, Any], options: Options, trials: int | None
-) -> Ended:
+) -> FinishedSweep:
     """Conclude what a private selection left; the selection itself never goes on."""
     folder = SweepFolder(folder.path.resolve())
     hidden, unfinished = is_secret(folder.path), (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
@@ -239,17 +241,17 @@ def _resume_selection(
             f"Expected a sweep that can go on, but {folder.path} selected privately, from a number of trials that was "
             "drawn once; start another sweep"
         )
-    options = _as_begun(options, before)
+    options = _with_recorded(options, before)
     left = recover(folder) if hidden else folder
     if left is None:
         raise RecordError(f"Expected a selection with a trial, but {folder.path} had begun none and is removed")
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
-    claim = claim_as_begun(left, spec, data, options.data_dir)
+    claim = claim_at_start(left, spec, data, options.data_dir)
     with Interruption() as interruption:
         return _conclude(spec, options, data, claim, left, interruption)
 
 
-def _as_begun(options: Options, before: Mapping[str, Any]) -> Options:
+def _with_recorded(options: Options, before: Mapping[str, Any]) -> Options:
     """Fill in what was left out with what the sweep was begun with."""
     data_dir = options.data_dir or (Path(before["data_dir"]) if before.get("data_dir") else None)
     tracking, cluster_ = options.tracking or before.get("tracking"), options.cluster or before.get("cluster")

@@ -19,12 +19,12 @@ from sweeper.privacy.claims import Steering
 from sweeper.records import Objective, TrialStatus
 from sweeper.search.observation import Observation
 from sweeper.spec.constraints import Constraint
+from sweeper.spec.dimensions import Dimension
 from sweeper.spec.fields.ranges import Choices, Range, Scalar
 from sweeper.spec.objectives import same
-from sweeper.spec.dimensions import Slot
 from sweeper.spec.search import MLFLOW
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking.client import TrackedTrial, tracked_trials
+from sweeper.tracking.client import LoggedTrial, logged_trials
 from sweeper.tracking.names import clean, metric_names
 
 # What a trial may be run with differently and still have the same outcome.
@@ -32,7 +32,7 @@ _NO_MATTER = ("training.micro_batch_size",)
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class WarmStart:
     """What there is to learn from.
 
     Attributes:
@@ -60,13 +60,13 @@ class Earlier:
 
 def observations(
     source: str,
-    slots: Sequence[Slot],
+    dimensions: Sequence[Dimension],
     objectives: Sequence[Objective],
     constraints: Sequence[Constraint] = (),
     *,
     beside: str | Path | None = None,
     tracking: str | None = None,
-) -> Earlier:
+) -> WarmStart:
     """Return what the trials of an earlier sweep teach about this space.
 
     A trial counts with its last epoch on the earlier sweep's front, by these objectives, or with its last one; a trial
@@ -74,7 +74,7 @@ def observations(
 
     Args:
         source: the folder of a sweep, or ``mlflow:NAME``.
-        slots: of this sweep. A trial fits if it has their values where they are fixed, values within their ranges
+        dimensions: of this sweep. A trial fits if it has their values where they are fixed, values within their ranges
             where they are open, and nothing else.
         objectives: of this sweep.
         constraints: of this sweep.
@@ -97,7 +97,7 @@ def observations(
         steering = Steering.by_sweep(source, recorded_claim(folder))
     found, unfit, unscored = [], 0, 0
     for config, values in trials:
-        params = _fit(config, slots)
+        params = _fit(config, dimensions)
         numbers = None if params is None else _numbers(values, objectives)
         if params is None:
             unfit += 1
@@ -106,7 +106,7 @@ def observations(
         else:
             missed = {str(one): one.violation(_spelled(values, [one.name])) for one in constraints}
             found.append(Observation(params, numbers, missed))
-    return Earlier(source, tuple(found), unfit, unscored, steering)
+    return WarmStart(source, tuple(found), unfit, unscored, steering)
 
 
 def _folder(source: str, beside: str | Path | None) -> SweepFolder:
@@ -140,16 +140,16 @@ def _of_folder(
         yield dict(_leaves(trial.config)), told[trial.id, epoch].values if counts else {}
 
 
-def _runs(name: str, tracking: str | None) -> list[TrackedTrial]:
+def _runs(name: str, tracking: str | None) -> list[LoggedTrial]:
     if tracking is None:
         raise RecordError(
             f"Expected the store of the experiment {name} (search.warm_start), got none: name it with --tracking"
         )
-    return tracked_trials(tracking, name)
+    return logged_trials(tracking, name)
 
 
 def _of_runs(
-    runs: Iterable[TrackedTrial], objectives: Sequence[Objective], constraints: Sequence[Constraint]
+    runs: Iterable[LoggedTrial], objectives: Sequence[Objective], constraints: Sequence[Constraint]
 ) -> Iterator[tuple[dict[str, Any], Mapping[str, float]]]:
     wanted = [*(objective.name for objective in objectives), *(constraint.name for constraint in constraints)]
     keys = {name: clean(next(iter(metric_names({name: 0.0})))) for name in wanted}
@@ -173,33 +173,33 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def _fit(config: Mapping[str, Any], slots: Sequence[Slot]) -> dict[str, Scalar] | None:
-    """Return the values of open slots, ``None`` if the configuration is none of this space."""
+def _fit(config: Mapping[str, Any], dimensions: Sequence[Dimension]) -> dict[str, Scalar] | None:
+    """Return the values of open dimensions, ``None`` if the configuration is none of this space."""
     left = {key: value for key, value in config.items() if value is not None and key not in _NO_MATTER}
     chosen: dict[str, Scalar] = {}
     params: dict[str, Scalar] = {}
-    for slot in slots:
-        if slot.key in _NO_MATTER or (slot.when is not None and not slot.when.holds(chosen)):
+    for dimension in dimensions:
+        if dimension.key in _NO_MATTER or (dimension.when is not None and not dimension.when.holds(chosen)):
             continue
-        value = _settled(slot, left.pop(slot.key, None))
+        value = _settled(dimension, left.pop(dimension.key, None))
         if value is None:
             return None
-        chosen[slot.name] = value
-        if slot.space is not None:
-            params[slot.name] = value
+        chosen[dimension.name] = value
+        if dimension.space is not None:
+            params[dimension.name] = value
     return None if left else params
 
 
-def _settled(slot: Slot, value: Any) -> Any:
+def _settled(dimension: Dimension, value: Any) -> Any:
     """Return the value as this space has it, ``None`` if it does not."""
-    space = slot.space
+    space = dimension.space
     if isinstance(space, Choices):
         return next((choice for choice in space.values if _equal(choice, value)), None)
     if isinstance(space, Range):
         if value not in space:
             return None
         return int(value) if space.integer else float(value)
-    return slot.value if _equal(slot.value, value) else None
+    return dimension.value if _equal(dimension.value, value) else None
 
 
 def _equal(own: Any, other: Any) -> bool:

@@ -14,7 +14,7 @@ from sweeper.errors import RecordError
 from sweeper.privacy.card_text import markdown
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.paid_scores import planned_scores
-from sweeper.privacy.pricing import Answer, steps_by, whole_event
+from sweeper.privacy.pricing import Price, steps_by, whole_event
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.store.jsonl import replace_file, to_text
 
@@ -56,7 +56,7 @@ def make_card(
     trial: Trial,
     point: Point,
     claim: Claim,
-    ledger: Mapping[str, Answer],
+    ledger: Mapping[str, Price],
     attempts: "Sequence[Entry]",
     last_epoch: int | None = None,
 ) -> Card:
@@ -144,7 +144,7 @@ def charged_to(trial: str, ledger: Path) -> "tuple[Entry, ...]":
     return tuple(entry for entry in Ledger(ledger).entries() if entry.trial == trial and entry.drawn)
 
 
-def _selected(ledger: Mapping[str, Answer]) -> float | None:
+def _selected(ledger: Mapping[str, Price]) -> float | None:
     """Return the price of a winner that was selected privately, None where everything may leave."""
     return None if all(answer.released for answer in ledger.values()) else ledger["winner"].epsilon
 

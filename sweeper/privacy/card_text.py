@@ -8,7 +8,7 @@ from clipless.plans.method import Method
 from clipless.plans.schedule import Schedule
 from clipless.privacy.events import Relation
 from sweeper.privacy.claims import EXPLORATORY
-from sweeper.privacy.pricing import Answer, round_up
+from sweeper.privacy.pricing import Price, round_up
 from sweeper.spec.fields.nested import flatten
 
 _RELATIONS = {
@@ -125,7 +125,7 @@ def _cost(card: Mapping[str, Any]) -> Iterator[str]:
     rows = [
         (
             _QUESTIONS.get(question, question),
-            round_up(answer["epsilon"]) if Answer(**answer).released else "not released",
+            round_up(answer["epsilon"]) if Price(**answer).released else "not released",
             f"{answer['delta']:g}",
             answer["statement"],
         )

@@ -29,9 +29,9 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
 from sweeper.privacy.paid_scores import PaidScores
 from sweeper.privacy.prices import answers, composed
-from sweeper.privacy.pricing import Answer
+from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import Terms
-from sweeper.store.jsonl import RowFile
+from sweeper.store.jsonl import JsonlFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class Ledger:
         Raises:
             RecordError: the file is broken.
         """
-        self._file = RowFile(Path(path), durable=True)
+        self._file = JsonlFile(Path(path), durable=True)
         self._entries: dict[tuple[str, int], Entry] = {}
         self._tests: list[PaidScores] = []
         self.rows = 0
@@ -262,7 +262,7 @@ class Ledger:
     def _charged_attempts(self, trial: str) -> list[Entry]:
         return [entry for entry in self._attempts(trial) if entry.drawn]
 
-    def answers(self, delta: float, *, tight: bool = False) -> dict[str, Answer]:
+    def answers(self, delta: float, *, tight: bool = False) -> dict[str, Price]:
         """Say what releasing the winner, the front, or everything costs.
 
         Args:

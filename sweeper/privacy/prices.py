@@ -15,7 +15,7 @@ from clipless.privacy.accounting.claim import selection_epsilon
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import epsilon_of_splits, in_one_split
-from sweeper.privacy.pricing import Answer, price, round_up
+from sweeper.privacy.pricing import Price, price, round_up
 from sweeper.privacy.selection import Terms
 
 _EVERY_TRIAL = "The choice looked at every trial and is charged for each"
@@ -39,7 +39,7 @@ def answers(
     validation: Sequence[PoissonGaussian] = (),
     test: Sequence[PoissonGaussian] = (),
     apart: bool = True,
-) -> dict[str, Answer]:
+) -> dict[str, Price]:
     """Say what releasing the winner, the front, or everything costs.
 
     Args:
@@ -71,7 +71,7 @@ def answers(
     return {question: replace(everything, statement=text) for question, text in statements.items()}
 
 
-def _selected(selection: Terms, test: Sequence[PoissonGaussian], delta: float) -> dict[str, Answer]:
+def _selected(selection: Terms, test: Sequence[PoissonGaussian], delta: float) -> dict[str, Price]:
     epsilon = max(
         selection_epsilon(selection.priced, selection.repetitions, delta),
         0.0 if selection.scores is None else selection_epsilon(selection.scores, selection.repetitions, delta),
@@ -85,9 +85,9 @@ def _selected(selection: Terms, test: Sequence[PoissonGaussian], delta: float) -
         "refuse to show a selection that runs, and its owner sees to it that nobody opens its files otherwise "
         "(Papernot and Steinke 2022, arXiv 2110.03620)."
     )
-    unpriced = Answer(epsilon=math.inf, delta=delta, events=0)
+    unpriced = Price(epsilon=math.inf, delta=delta, events=0)
     return {
-        "winner": Answer(epsilon=epsilon, delta=delta, events=1, statement=winner),
+        "winner": Price(epsilon=epsilon, delta=delta, events=1, statement=winner),
         "front": replace(unpriced, statement=f"The front {_UNPRICED}"),
         "everything": replace(unpriced, statement=f"Everything else {_UNPRICED}"),
     }
@@ -95,7 +95,7 @@ def _selected(selection: Terms, test: Sequence[PoissonGaussian], delta: float) -
 
 def composed(
     splits: Sequence[Sequence[PoissonGaussian]], delta: float, *, tight: bool = False, apart: bool = True
-) -> Answer:
+) -> Price:
     """Price what was spent on training, validation and test rows together.
 
     Args:
@@ -105,7 +105,7 @@ def composed(
         apart: as ``answers`` takes it.
     """
     epsilon = epsilon_of_splits(splits, lambda events: price(events, delta, tight=tight).epsilon, apart=apart)
-    return Answer(epsilon=epsilon, delta=delta, events=len(splits[0]))
+    return Price(epsilon=epsilon, delta=delta, events=len(splits[0]))
 
 
 def _with_scores(scores: Sequence[PoissonGaussian], apart: bool) -> str:

@@ -10,7 +10,7 @@ from clipless.privacy.events import Composed, PoissonGaussian, Relation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Price:
     """What releasing something costs.
 
     Attributes:
@@ -88,7 +88,7 @@ def steps_by(plan: Mapping[str, Any], epoch: int) -> int:
     return int(plan["preliminary_steps"]) + epoch * int(plan["steps_per_epoch"])
 
 
-def price(events: Sequence[PoissonGaussian], delta: float, *, tight: bool = False) -> Answer:
+def price(events: Sequence[PoissonGaussian], delta: float, *, tight: bool = False) -> Price:
     """Price the composition of all events.
 
     A single event costs what is claimed for it. Several are priced by RDP, whose composition is a sum: milliseconds.
@@ -96,7 +96,7 @@ def price(events: Sequence[PoissonGaussian], delta: float, *, tight: bool = Fals
     and PLD: seconds for dozens of trials.
     """
     if not events:
-        return Answer(epsilon=0.0, delta=delta, events=0)
+        return Price(epsilon=0.0, delta=delta, events=0)
     from clipless.privacy.accounting.claim import (  # takes seconds, and what shows a sweep prices nothing
         claim,
         rdp_epsilon,
@@ -107,4 +107,4 @@ def price(events: Sequence[PoissonGaussian], delta: float, *, tight: bool = Fals
         epsilon = claim(composed, delta).epsilon
     else:
         epsilon = rdp_epsilon(composed, delta)
-    return Answer(epsilon=epsilon, delta=delta, events=len(events))
+    return Price(epsilon=epsilon, delta=delta, events=len(events))

@@ -24,7 +24,7 @@ EXPORTER = "diagnostics"  # a function of (diagnostics.json, page to write)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class SavedDiagnosis:
     """Where a diagnosis is, and what it says."""
 
     diagnosis: Diagnosis
@@ -59,7 +59,7 @@ def diagnose_sweep(
     recorded = sweep.folder.trials().get(point.trial)
     if recorded is None or recorded.plan is None:
         raise RecordError(f"Expected trial {point.trial} with its plan in {sweep.directory / 'trials.jsonl'}, got none")
-    info = sweep.folder.read_begun()
+    info = sweep.folder.read_manifest()
     spec = Spec.from_mapping(info["spec"], source=info["source"])
     data = clipless.datasets.load(**spec.data_options(data_dir))
     validation = public_rows(data)
@@ -93,7 +93,7 @@ def diagnose_sweep(
     )
 
 
-def write_diagnosis(diagnosis: Diagnosis, page: Path) -> Written:
+def write_diagnosis(diagnosis: Diagnosis, page: Path) -> SavedDiagnosis:
     """Write the page, by the installed exporter, and beside it the record.
 
     Raises:
@@ -104,7 +104,7 @@ def write_diagnosis(diagnosis: Diagnosis, page: Path) -> Written:
     draw = exporter(EXPORTER)
     record = diagnosis.write(page.with_suffix(".json"))
     draw(record, page)
-    return Written(diagnosis=diagnosis, record=record, page=page)
+    return SavedDiagnosis(diagnosis=diagnosis, record=record, page=page)
 
 
 def find_point(sweep: Sweep, trial: str | None, epoch: int | None) -> Point:

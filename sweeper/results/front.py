@@ -19,7 +19,7 @@ from sweeper.errors import RecordError
 from sweeper.pareto.dominance import Box, box_from_json, front_mask, hypervolume
 from sweeper.pareto.knee import knee
 from sweeper.privacy.claims import Claim
-from sweeper.privacy.pricing import Answer
+from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point, Trial
 from sweeper.spec.fields.nested import flatten
 from sweeper.store.jsonl import read_object, replace_file, to_lines
@@ -92,7 +92,7 @@ class Front:
     on_front: frozenset[tuple[str, int]]
     hypervolume: float
     box: Box
-    ledger: Mapping[str, Answer]
+    ledger: Mapping[str, Price]
     claim: Claim
     ledger_rows: int | None = None
 
@@ -178,7 +178,7 @@ def build_front(
     objectives: Iterable[Objective],
     trials: Iterable[Trial],
     points: Iterable[Point],
-    ledger: Mapping[str, Answer],
+    ledger: Mapping[str, Price],
     claim: Claim,
     ledger_rows: int | None = None,
     box: Box | None = None,
@@ -208,7 +208,7 @@ class _Content(BaseModel):
     objectives: tuple[Objective, ...]
     trials: dict[str, FrontTrial]
     points: tuple[Point, ...]
-    ledger: dict[str, Answer]
+    ledger: dict[str, Price]
     claim: Claim
     ledger_rows: int | None = None
 
@@ -270,7 +270,7 @@ def up_to_date(front: Front, ledger: Path) -> Front:
     return front if newer is None else replace(front, ledger=newer)
 
 
-def newer_prices(ledger: Path, rows: int | None, delta: float) -> Mapping[str, Answer] | None:
+def newer_prices(ledger: Path, rows: int | None, delta: float) -> Mapping[str, Price] | None:
     """Return the prices of a ledger as it is now, ``None`` if it is as far as a front says.
 
     Args:
@@ -293,7 +293,7 @@ def newer_prices(ledger: Path, rows: int | None, delta: float) -> Mapping[str, A
 
 
 @lru_cache(maxsize=32)
-def _prices(ledger: Path, _version: tuple[int, ...], delta: float) -> Mapping[str, Answer]:
+def _prices(ledger: Path, _version: tuple[int, ...], delta: float) -> Mapping[str, Price]:
     from sweeper.privacy.ledger import Ledger  # its accounting takes seconds to import, and few fronts are behind
 
     return Ledger(ledger).answers(delta)

@@ -106,7 +106,7 @@ def delete_sweep(folder: Path, *, runs: bool = False, forget: bool = False) -> D
     """
     folder = Path(folder).absolute()
     info = check_not_running(folder)
-    with _nobody_driving(folder):
+    with _unlocked(folder):
         kept = None if forget else _keep(folder)
         try:
             deleted = delete_runs(destination_of(folder, info)) if runs and info.get("tracking") else 0
@@ -157,7 +157,7 @@ def remove(found: list[Removable]) -> int:
 
 
 @contextlib.contextmanager
-def _nobody_driving(folder: Path) -> Iterator[None]:
+def _unlocked(folder: Path) -> Iterator[None]:
     """Keep drivers out meanwhile, and leave the record of the last one as it is: resuming goes by it."""
     try:
         handle = os.open(folder / DRIVER_NAME, os.O_RDONLY | os.O_CLOEXEC)

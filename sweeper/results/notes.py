@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sweeper.errors import RecordError, SweeperError
-from sweeper.store.jsonl import RowFile, append_alone
+from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import NOTE_TAG, destination_of, set_tags
 
@@ -45,7 +45,7 @@ def read_notes(folder: Path) -> dict[str, Notes]:
     """
     texts: dict[str, list[str]] = {}
     tags: dict[str, dict[str, str]] = {}
-    for row in RowFile(folder / NOTES_NAME).read():
+    for row in JsonlFile(folder / NOTES_NAME).read():
         trial = str(row.get("trial"))
         if "note" in row:
             texts.setdefault(trial, []).append(str(row["note"]))

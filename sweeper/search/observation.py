@@ -11,7 +11,7 @@ class Observation:
     """One earlier trial, as a sampler may be told of it.
 
     Attributes:
-        params: values of this sweep's open slots by name.
+        params: values of this sweep's open dimensions by name.
         values: one for each objective, in their order; finite.
         violations: by how much each constraint is missed.
     """

@@ -28,7 +28,7 @@ from sweeper.search.space import quiet_optuna
 from sweeper.spec import plugins
 from sweeper.spec.constraints import Constraint
 from sweeper.spec.search import Sampler
-from sweeper.store.jsonl import RowFile
+from sweeper.store.jsonl import JsonlFile
 
 Space = Callable[[optuna.Trial], Mapping[str, Any]]
 
@@ -152,7 +152,7 @@ class Search:
             self.study = optuna.create_study(directions=[objective.direction.value for objective in self._objectives])
         self._journal = None
         if journal is not None:
-            file = RowFile(journal, patient=True)
+            file = JsonlFile(journal, patient=True)
             for row in file.read():
                 self._replay(row)
             self.asked = self._numbered

@@ -1,7 +1,7 @@
 """Spec -> search space, defined by running: what Optuna is asked for, and what becomes of its answers.
 
 A parameter exists only where it means something: the temperature of a loss is asked for when that loss was
-chosen. Parameter names are those of ``slots.py`` and stay the same when choices are added.
+chosen. Parameter names are those of ``dimensions.py`` and stay the same when choices are added.
 """
 
 import contextlib
@@ -9,10 +9,10 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from sweeper.spec.dimensions import Dimension, grid_size
 from sweeper.spec.fields.messages import did_you_mean_or_known
 from sweeper.spec.fields.nested import unflatten
 from sweeper.spec.fields.ranges import Choices, Range, Scalar
-from sweeper.spec.dimensions import Slot, grid_size
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
 
@@ -34,16 +34,16 @@ class Proposer(Protocol):
 
 
 def suggest(trial: Proposer, spec: Spec) -> dict[str, Scalar]:
-    """Ask for every open value of the spec, each under its slot's name."""
+    """Ask for every open value of the spec, each under its dimension's name."""
     suggested: dict[str, Scalar] = {}
     chosen: dict[str, Scalar] = {}
-    for slot in spec.slots:
-        if slot.when is not None and not slot.when.holds(chosen):
+    for dimension in spec.dimensions:
+        if dimension.when is not None and not dimension.when.holds(chosen):
             continue
-        if slot.space is not None:
-            suggested[slot.name] = chosen[slot.name] = _ask(trial, slot.name, slot.space)
+        if dimension.space is not None:
+            suggested[dimension.name] = chosen[dimension.name] = _ask(trial, dimension.name, dimension.space)
         else:
-            chosen[slot.name] = slot.value  # type: ignore[assignment]
+            chosen[dimension.name] = dimension.value  # type: ignore[assignment]
     return suggested
 
 
@@ -56,12 +56,12 @@ def resolve(spec: Spec, suggested: Mapping[str, Scalar]) -> TrialConfig:
     left = dict(suggested)
     chosen: dict[str, Scalar] = {}
     flat: dict[str, Scalar] = {}
-    for slot in spec.slots:
-        if slot.when is None or slot.when.holds(chosen):
-            chosen[slot.name] = flat[slot.key] = _settled(spec, slot, left)
+    for dimension in spec.dimensions:
+        if dimension.when is None or dimension.when.holds(chosen):
+            chosen[dimension.name] = flat[dimension.key] = _settled(spec, dimension, left)
     if left:
         name, value = next(iter(left.items()))
-        known = [slot.name for slot in spec.slots if slot.space is not None]
+        known = [dimension.name for dimension in spec.dimensions if dimension.space is not None]
         raise spec.mistaken("an open hyperparameter", name, value, did_you_mean_or_known(name, known))
     return TrialConfig.from_json(unflatten(flat))
 
@@ -79,12 +79,12 @@ def sample(spec: Spec, count: int) -> list[dict[str, Scalar]]:
 
 def open_dimensions(spec: Spec) -> int:
     """Return the number of open values, conditional ones included."""
-    return sum(slot.space is not None for slot in spec.slots)
+    return sum(dimension.space is not None for dimension in spec.dimensions)
 
 
 def configurations(spec: Spec) -> int | None:
     """Return the number of configurations in the space, ``None`` when there is no end of them."""
-    return grid_size(spec.slots)
+    return grid_size(spec.dimensions)
 
 
 @contextlib.contextmanager
@@ -108,12 +108,12 @@ def _ask(trial: Proposer, name: str, space: Range | Choices) -> Scalar:
     return trial.suggest_float(name, space.low, space.high, step=space.step, log=space.log)
 
 
-def _settled(spec: Spec, slot: Slot, left: dict[str, Scalar]) -> Scalar:
-    if slot.space is None:
-        return slot.value  # type: ignore[return-value]
-    if slot.name not in left:
-        raise spec.mistaken("a suggested value, got none", slot.name)
-    value = left.pop(slot.name)
-    if value not in slot.space:
-        raise spec.mistaken(f"a value within {slot.space.to_plain()}", slot.name, value)
+def _settled(spec: Spec, dimension: Dimension, left: dict[str, Scalar]) -> Scalar:
+    if dimension.space is None:
+        return dimension.value  # type: ignore[return-value]
+    if dimension.name not in left:
+        raise spec.mistaken("a suggested value, got none", dimension.name)
+    value = left.pop(dimension.name)
+    if value not in dimension.space:
+        raise spec.mistaken(f"a value within {dimension.space.to_plain()}", dimension.name, value)
     return value

@@ -12,13 +12,13 @@ from sweeper.service.catalog import Catalog
 from sweeper.service.problems import add_handlers
 from sweeper.service.responses.events import Feeds
 from sweeper.service.routes import public, read, write
-from sweeper.service.routes.dependencies import Parts
-from sweeper.service.security.access import API, LOGIN, Access
-from sweeper.service.security.body_limit import Bodies
+from sweeper.service.routes.dependencies import Dependencies
+from sweeper.service.security.access import API, LOGIN, AccessMiddleware
+from sweeper.service.security.body_limit import BodyLimitMiddleware
 from sweeper.service.security.spec_policy import MAX_SPEC_BYTES
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision.launcher import Launcher, ProcessLauncher
-from sweeper.service.telemetry import Observing
+from sweeper.service.telemetry import TelemetryMiddleware
 
 PAGES = "sweeper.pages"
 LIVE = "live"
@@ -42,7 +42,7 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
     settings.check()
     data_dir = None if settings.data_dir is None else settings.data_dir.resolve()
     settings = replace(settings, out=settings.out.resolve(), data_dir=data_dir)
-    parts = Parts.of(settings, launcher or ProcessLauncher())
+    parts = Dependencies.of(settings, launcher or ProcessLauncher())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -68,9 +68,9 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
     add_handlers(app, parts.redact)
     mount_pages(app, parts.catalog, settings.tracking_page)
     least = {API: MAX_SPEC_BYTES, LOGIN: public.MAX_FORM_BYTES}
-    app.add_middleware(Bodies, most=settings.limits.body_bytes, most_below=least)
-    app.add_middleware(Access, settings=settings, tokens=parts.tokens, rates=parts.rates)
-    app.add_middleware(Observing, metrics=parts.metrics)  # added last, it is the outermost
+    app.add_middleware(BodyLimitMiddleware, most=settings.limits.body_bytes, most_below=least)
+    app.add_middleware(AccessMiddleware, settings=settings, tokens=parts.tokens, rates=parts.rates)
+    app.add_middleware(TelemetryMiddleware, metrics=parts.metrics)  # added last, it is the outermost
     return app
 
 

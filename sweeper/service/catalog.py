@@ -33,7 +33,7 @@ _STARTED = re.compile(r"-(\d{8}-\d{6})(?:-(\d{1,3}))?$")
 
 
 @dataclass
-class _Slot:
+class _CacheEntry:
     """One result, and the lock of whoever makes it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -50,7 +50,7 @@ class Catalog:
 
     def __init__(self, out: Path) -> None:
         self.out = Path(out)
-        self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
+        self._slots: OrderedDict[Hashable, _CacheEntry] = OrderedDict()
         self._lock = threading.Lock()
 
     def names(self) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ class Catalog:
             UnknownSweepError: no sweep of that name; and whatever ``make`` raises, which is not kept.
         """
         folder = self.folder(name)
-        slot = self._slot((name, what))
+        slot = self._entry((name, what))
         with slot.lock:
             version = version_of(folder.path, files)
             if slot.version != version:
@@ -104,10 +104,10 @@ class Catalog:
     def _is_shown(path: Path) -> bool:
         return not (path.is_symlink() or is_secret(path))
 
-    def _slot(self, key: Hashable) -> _Slot:
+    def _entry(self, key: Hashable) -> _CacheEntry:
         """Return the place of a result; of too many, the one that was not asked for longest goes."""
         with self._lock:
-            slot = self._slots.setdefault(key, _Slot())
+            slot = self._slots.setdefault(key, _CacheEntry())
             self._slots.move_to_end(key)
             while len(self._slots) > KEPT_RESULTS:
                 self._slots.popitem(last=False)

@@ -57,7 +57,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
 
 
-class Observing:
+class TelemetryMiddleware:
     """The outermost middleware: ids, log, counts, headers, and an answer where everything else failed."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

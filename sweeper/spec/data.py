@@ -6,15 +6,15 @@ from pydantic import model_validator
 
 from clipless.datasets import ColourSpace, ColumnSplit, Evaluation, HashSplit, Preparation
 from sweeper.spec.fields._section import Section
-from sweeper.spec.fields.fields import Domain, Name, Number
-from sweeper.spec.fields.messages import mistake
+from sweeper.spec.fields.fields import FieldType, Name, Number
+from sweeper.spec.fields.messages import bad_value
 
 _SHARE = Number(above=0, below=1, fixed=True)
 # Constants beyond which float32 norms could overflow or vanish, for some rows and not for others.
 SMALLEST, LARGEST = 1e-6, 1e6
 
 
-class Classes(Domain):
+class Classes(FieldType):
     """The labels in order; numbers count as their text."""
 
     def parse(self, value: Any) -> tuple[str, ...]:
@@ -22,7 +22,7 @@ class Classes(Domain):
         labels = isinstance(value, list | tuple) and all(type(label) in (str, int) for label in value)
         texts = tuple(map(str, value)) if labels else ()
         if not len(set(texts)) == len(texts) >= 2:
-            raise mistake("two or more distinct labels, texts or whole numbers")
+            raise bad_value("two or more distinct labels, texts or whole numbers")
         return texts
 
     def json_schema(self) -> dict[str, Any]:
@@ -30,7 +30,7 @@ class Classes(Domain):
         return {"type": "array", "items": {"type": ["string", "integer"]}, "minItems": 2, "uniqueItems": True}
 
 
-class Centre(Domain):
+class Centre(FieldType):
     """One number, or one for each channel."""
 
     def parse(self, value: Any) -> tuple[float, ...]:
@@ -38,7 +38,7 @@ class Centre(Domain):
         numbers = value if isinstance(value, list | tuple) else [value]
         if not numbers or not all(type(number) in (int, float) and abs(number) <= LARGEST for number in numbers):
             expected = "a number to subtract, or a list with one for each channel"
-            raise mistake(f"{expected}, within {LARGEST:g} of 0")
+            raise bad_value(f"{expected}, within {LARGEST:g} of 0")
         return tuple(map(float, numbers))
 
     def json_schema(self) -> dict[str, Any]:
@@ -47,14 +47,14 @@ class Centre(Domain):
         return {"anyOf": [number, {"type": "array", "items": number, "minItems": 1}]}
 
 
-class SplitShare(Domain):
+class SplitShare(FieldType):
     """A fraction of the rows, or the values of the split column that mark them."""
 
     def parse(self, value: Any) -> float | tuple[str, ...]:
         """Return the fraction, or the values."""
         if isinstance(value, list | tuple):
             if not (value and all(isinstance(text, str) for text in value)):
-                raise mistake("one or more texts that mark a split")
+                raise bad_value("one or more texts that mark a split")
             return tuple(value)
         return float(_SHARE.one(value))
 
@@ -78,19 +78,21 @@ class SplitSettings(Section):
         if self.column is not None:
             for part, values in parts.items():
                 if not isinstance(values, tuple):
-                    raise mistake(f"the values of column {self.column!r} that mark {part} rows", path=part, got=values)
+                    raise bad_value(
+                        f"the values of column {self.column!r} that mark {part} rows", path=part, got=values
+                    )
             if self.salt is not None:
-                raise mistake("no salt for a declared split", path="salt", got=self.salt, remedy="leave it out")
+                raise bad_value("no salt for a declared split", path="salt", got=self.salt, remedy="leave it out")
             marks = [mark for values in parts.values() if isinstance(values, tuple) for mark in values]
             if len(set(marks)) < len(marks):
-                raise mistake("each value in one split only", got=marks)
+                raise bad_value("each value in one split only", got=marks)
             return self
         for part, values in parts.items():
             if isinstance(values, tuple) or (part == "train" and values is not None):
                 remedy = "name the column, or give fractions for validation and test"
-                raise mistake("splits.column for declared values", path=part, got=values, remedy=remedy)
+                raise bad_value("splits.column for declared values", path=part, got=values, remedy=remedy)
         if not sum(share for share in (self.validation, self.test) if isinstance(share, float)) < 1:
-            raise mistake("validation + test < 1", got=[self.validation, self.test])
+            raise bad_value("validation + test < 1", got=[self.validation, self.test])
         return self
 
     def splitting(self) -> HashSplit | ColumnSplit:
@@ -125,12 +127,12 @@ class DataSettings(Section):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.name is None) == (self.path is None):
-            raise mistake("exactly one of name and path", got=[self.name, self.path])
+            raise bad_value("exactly one of name and path", got=[self.name, self.path])
         own = {"target": self.target, "unit": self.unit, "ranges": self.ranges, "classes": self.classes}
         given = [key for key, value in own.items() if value is not None and value != "row"]
         if self.path is None and given:
             expected = f"no {{name}} for the bundled data set {self.name}, which declares its own"
-            raise mistake(expected, path=given[0], got=own[given[0]], remedy="leave it out")
+            raise bad_value(expected, path=given[0], got=own[given[0]], remedy="leave it out")
         if self.path is not None and self.evaluation is None:
-            raise mistake("{name} to say what the rows held back are", path="evaluation", got=None, remedy="add it")
+            raise bad_value("{name} to say what the rows held back are", path="evaluation", got=None, remedy="add it")
         return self

@@ -1,10 +1,10 @@
-"""Every value that a trial needs, as a flat list of named slots, fixed or open.
+"""Every value that a trial needs, as a flat list of named dimensions, fixed or open.
 
-A slot's name is the dotted path in the spec and never changes with the number of choices:
+A dimension's name is the dotted path in the spec and never changes with the number of choices:
 ``training.learning_rate``, ``training.loss`` (which one), ``training.loss.tau-cce.temperature`` (a parameter
 of that choice). ``key`` is where the chosen value stands in the trial's configuration:
-``training.loss.name``, ``training.loss.temperature``. A slot with a condition exists only for some values of
-another slot.
+``training.loss.name``, ``training.loss.temperature``. A dimension with a condition exists only for some values of
+another dimension.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from typing import Any
 
 from clipless.plans.method import Method
 from sweeper.spec.fields.choices import ARCHITECTURES, DEFAULT_PARAMETERS, LOSSES
-from sweeper.spec.fields.messages import did_you_mean_or_known, mistake
+from sweeper.spec.fields.messages import bad_value, did_you_mean_or_known
 from sweeper.spec.fields.ranges import Choices, Open, Range, Scalar
 from sweeper.spec.settings import (
     ADAPTIVE,
@@ -32,7 +32,7 @@ _OPTIONS = frozenset(option for options in ARCHITECTURES.values() for option in 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """The slot ``parent`` holds one of ``values``."""
+    """The dimension ``parent`` holds one of ``values``."""
 
     parent: str
     values: frozenset[str]
@@ -63,7 +63,7 @@ _BY_METHOD = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Dimension:
     """One value that a trial needs."""
 
     name: str
@@ -77,51 +77,59 @@ class Slot:
         return self.value if isinstance(self.value, Range | Choices) else None
 
 
-def list_slots(model: ModelSettings, training: TrainingSettings, privacy: PrivacySettings) -> tuple[Slot, ...]:
-    """Return the slots, each after the one that its condition names."""
+def list_dimensions(
+    model: ModelSettings, training: TrainingSettings, privacy: PrivacySettings
+) -> tuple[Dimension, ...]:
+    """Return the dimensions, each after the one that its condition names."""
     every = [*_model(model), *_training(training), *_privacy(privacy)]
-    fixed = {slot.name: slot.value for slot in every if slot.space is None and slot.when is None}
-    return tuple(slot for slot in (_settle(slot, fixed) for slot in every) if slot is not None)
+    fixed = {
+        dimension.name: dimension.value for dimension in every if dimension.space is None and dimension.when is None
+    }
+    return tuple(dimension for dimension in (_settle(dimension, fixed) for dimension in every) if dimension is not None)
 
 
-def grid_size(slots: Sequence[Slot]) -> int | None:
+def grid_size(dimensions: Sequence[Dimension]) -> int | None:
     """Return the number of configurations, ``None`` when there is no end of them."""
-    return _product(_size(slot, slots) for slot in slots if slot.when is None)
+    return _product(_size(dimension, dimensions) for dimension in dimensions if dimension.when is None)
 
 
-def _size(slot: Slot, slots: Sequence[Slot]) -> int | None:
-    """Return the number of values of a slot, each with all those of the slots that depend on it."""
-    if isinstance(slot.space, Range):
-        return slot.space.size()
-    below = [(s.when.values, _size(s, slots)) for s in slots if s.when is not None and s.when.parent == slot.name]
-    values = slot.space.values if slot.space is not None else (slot.value,)
+def _size(dimension: Dimension, dimensions: Sequence[Dimension]) -> int | None:
+    """Return the number of values of a dimension, each with all those of the dimensions that depend on it."""
+    if isinstance(dimension.space, Range):
+        return dimension.space.size()
+    below = [
+        (s.when.values, _size(s, dimensions))
+        for s in dimensions
+        if s.when is not None and s.when.parent == dimension.name
+    ]
+    values = dimension.space.values if dimension.space is not None else (dimension.value,)
     branches = [_product(size for wanted, size in below if value in wanted) for value in values]
     return None if None in branches else sum(size for size in branches if size)
 
 
-def proposal(slots: Sequence[Slot], partial: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Turn a partial configuration, written as in the spec, into values of open slots by name.
+def proposal(dimensions: Sequence[Dimension], partial: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Turn a partial configuration, written as in the spec, into values of open dimensions by name.
 
     Raises:
-        PydanticCustomError: a key that is no slot, or a value that the spec does not allow.
+        PydanticCustomError: a key that is no dimension, or a value that the spec does not allow.
     """
-    by_name = {slot.name: slot for slot in slots}
+    by_name = {dimension.name: dimension for dimension in dimensions}
     result: dict[str, Scalar] = {}
     for name, value in _flatten(partial):
-        slot = by_name.get(name)
-        if slot is None:
-            raise mistake(
+        dimension = by_name.get(name)
+        if dimension is None:
+            raise bad_value(
                 "a hyperparameter of this spec",
                 path=name,
                 got=value,
                 remedy=did_you_mean_or_known(name, by_name),
             )
-        if slot.space is None:
-            if value != (list(slot.value) if isinstance(slot.value, tuple) else slot.value):
-                raise mistake(f"{slot.value!r}, which the spec fixes", path=name, got=value)
+        if dimension.space is None:
+            if value != (list(dimension.value) if isinstance(dimension.value, tuple) else dimension.value):
+                raise bad_value(f"{dimension.value!r}, which the spec fixes", path=name, got=value)
             continue
-        if value not in slot.space:
-            raise mistake(f"a value within {slot.space.to_plain()}", path=name, got=value)
+        if value not in dimension.space:
+            raise bad_value(f"a value within {dimension.space.to_plain()}", path=name, got=value)
         result[name] = value
     return result
 
@@ -144,24 +152,28 @@ def _product(sizes: Iterable[int | None]) -> int | None:
     return None if None in known else prod(size for size in known if size)
 
 
-def _settle(slot: Slot, fixed: Mapping[str, Open]) -> Slot | None:
-    """Drop a condition on a fixed slot; ``None`` when it can never hold."""
-    if slot.when is None or slot.when.parent not in fixed:
-        return slot
-    return Slot(slot.name, slot.key, slot.value) if fixed[slot.when.parent] in slot.when.values else None
+def _settle(dimension: Dimension, fixed: Mapping[str, Open]) -> Dimension | None:
+    """Drop a condition on a fixed dimension; ``None`` when it can never hold."""
+    if dimension.when is None or dimension.when.parent not in fixed:
+        return dimension
+    return (
+        Dimension(dimension.name, dimension.key, dimension.value)
+        if fixed[dimension.when.parent] in dimension.when.values
+        else None
+    )
 
 
-def _plain(section: str, settings: Any, leave_out: tuple[str, ...] = ()) -> Iterator[Slot]:
+def _plain(section: str, settings: Any, leave_out: tuple[str, ...] = ()) -> Iterator[Dimension]:
     for field in type(settings).model_fields:
         value = getattr(settings, field)
         if value is not None and field not in leave_out:
             name = f"{section}.{field}"
-            yield Slot(name, name, value.value if isinstance(value, Enum) else value)
+            yield Dimension(name, name, value.value if isinstance(value, Enum) else value)
 
 
-def _privacy(privacy: PrivacySettings) -> Iterator[Slot]:
-    for slot in _plain("privacy", privacy, leave_out=("sweep_epsilon", "score_noise")):
-        yield replace(slot, when=_BY_METHOD.get(slot.name))
+def _privacy(privacy: PrivacySettings) -> Iterator[Dimension]:
+    for dimension in _plain("privacy", privacy, leave_out=("sweep_epsilon", "score_noise")):
+        yield replace(dimension, when=_BY_METHOD.get(dimension.name))
 
 
 def _names(values: Sequence[Any]) -> Open:
@@ -169,34 +181,36 @@ def _names(values: Sequence[Any]) -> Open:
     return names[0] if len(names) == 1 else Choices(names)
 
 
-def _model(model: ModelSettings) -> Iterator[Slot]:
-    yield Slot("model.architecture", "model.architecture", _names(model.architecture))
-    for slot in _plain("model", model, leave_out=("architecture",)):
-        field = slot.name.rpartition(".")[2]
+def _model(model: ModelSettings) -> Iterator[Dimension]:
+    yield Dimension("model.architecture", "model.architecture", _names(model.architecture))
+    for dimension in _plain("model", model, leave_out=("architecture",)):
+        field = dimension.name.rpartition(".")[2]
         if field == "weight_norm":
-            yield replace(slot, when=Condition("model.constraint", frozenset(WITH_RADIUS)))
+            yield replace(dimension, when=Condition("model.constraint", frozenset(WITH_RADIUS)))
             continue
         if field not in _OPTIONS:
-            yield slot
+            yield dimension
             continue
         takers = (v.name for v in model.architecture if field in ARCHITECTURES[v.name] and field not in v.parameters)
-        yield Slot(slot.name, slot.key, slot.value, Condition("model.architecture", frozenset(takers)))
+        yield Dimension(
+            dimension.name, dimension.key, dimension.value, Condition("model.architecture", frozenset(takers))
+        )
     for variant in model.architecture:
         when = Condition("model.architecture", frozenset({variant.name}))
         for field, value in variant.parameters.items():
-            yield Slot(f"model.architecture.{variant.name}.{field}", f"model.{field}", value, when)
+            yield Dimension(f"model.architecture.{variant.name}.{field}", f"model.{field}", value, when)
 
 
-def _training(training: TrainingSettings) -> Iterator[Slot]:
-    for slot in _plain("training", training, leave_out=("momentum", "loss", "class_weights")):
-        yield replace(slot, when=_BY_METHOD.get(slot.name))
+def _training(training: TrainingSettings) -> Iterator[Dimension]:
+    for dimension in _plain("training", training, leave_out=("momentum", "loss", "class_weights")):
+        yield replace(dimension, when=_BY_METHOD.get(dimension.name))
     sgd = Condition("training.optimizer", frozenset({Optimizer.SGD.value}))
-    yield Slot("training.momentum", "training.momentum", training.momentum, sgd)
-    yield Slot("training.loss", "training.loss.name", _names(training.loss))
+    yield Dimension("training.momentum", "training.momentum", training.momentum, sgd)
+    yield Dimension("training.loss", "training.loss.name", _names(training.loss))
     if training.class_weights is not None:
-        yield Slot("training.class_weights", "training.loss.class_weights", training.class_weights)
+        yield Dimension("training.class_weights", "training.loss.class_weights", training.class_weights)
     for variant in training.loss:
         when = Condition("training.loss", frozenset({variant.name}))
         defaults = {field: DEFAULT_PARAMETERS[field] for field in LOSSES[variant.name] if field in DEFAULT_PARAMETERS}
         for field, value in (defaults | dict(variant.parameters)).items():
-            yield Slot(f"training.loss.{variant.name}.{field}", f"training.loss.{field}", value, when)
+            yield Dimension(f"training.loss.{variant.name}.{field}", f"training.loss.{field}", value, when)

@@ -18,7 +18,7 @@ from typing import Any
 
 from sweeper.errors import SpecError
 from sweeper.records import MEMBERSHIP, Objective
-from sweeper.spec.fields.messages import mistake
+from sweeper.spec.fields.messages import bad_value
 from sweeper.spec.plugins import find_metric, installed_metrics, is_metric, reading_metrics
 
 MOST = 64  # objectives, metrics or constraints of a spec
@@ -174,10 +174,10 @@ def radii(objectives: Iterable[Objective]) -> tuple[str, ...]:
 def objective_list(value: Any) -> tuple[str, ...]:
     """Validate ``search.objectives``."""
     if not value:
-        raise mistake("a list of objectives such as [epsilon, accuracy, certified@36/255]")
+        raise bad_value("a list of objectives such as [epsilon, accuracy, certified@36/255]")
     names = _list(value, parse, "objective")
     if all(name == "epsilon" for name in names):
-        raise mistake("an objective beside epsilon", remedy="add accuracy")
+        raise bad_value("an objective beside epsilon", remedy="add accuracy")
     return names
 
 
@@ -189,18 +189,18 @@ def metric_list(value: Any) -> tuple[str, ...]:
 def _list(value: Any, parse_one: Callable[[str], Objective], kind: str) -> tuple[str, ...]:
     if not (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)):
         examples = {"objective": "epsilon, accuracy, certified@36/255", "metric": "attacked@36/255, membership-auroc"}
-        raise mistake(f"a list of {kind}s such as [{examples[kind]}]")
+        raise bad_value(f"a list of {kind}s such as [{examples[kind]}]")
     if len(value) > MOST:
-        raise mistake(f"at most {MOST} {kind}s", got=None)
+        raise bad_value(f"at most {MOST} {kind}s", got=None)
     seen = set()
     for i, name in enumerate(value):
         try:
             parse_one(name)
         except SpecError as error:
             expected = str(error).removeprefix("Expected ").partition(", got ")[0]
-            raise mistake(expected, path=str(i), got=name) from None
+            raise bad_value(expected, path=str(i), got=name) from None
         if meaning(name) in seen:
-            raise mistake(f"each {kind} once", path=str(i), got=name)
+            raise bad_value(f"each {kind} once", path=str(i), got=name)
         seen.add(meaning(name))
     return tuple(value)
 

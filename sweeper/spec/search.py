@@ -16,8 +16,8 @@ from clipless.privacy.accounting.private_selection import (
 from sweeper.errors import SpecError
 from sweeper.spec.constraints import Constraint, parse_constraint
 from sweeper.spec.fields._section import ONE_COUNT, ONE_POSITIVE, Section
-from sweeper.spec.fields.fields import Domain, Name, Number
-from sweeper.spec.fields.messages import mistake
+from sweeper.spec.fields.fields import FieldType, Name, Number
+from sweeper.spec.fields.messages import bad_value
 from sweeper.spec.objectives import MOST, meaning, metric_list, objective_list
 from sweeper.spec.plugins import BUILT_IN_SAMPLERS, SAMPLERS, check_sampler, installed
 
@@ -55,7 +55,7 @@ class Selection(enum.Enum):
 _ADAPTIVE = (Sampler.TPE, Sampler.GP, Sampler.NSGA2, Sampler.NSGA3)
 
 
-class SamplerName(Domain):
+class SamplerName(FieldType):
     """A sampler of this package, or the name of an installed plug-in."""
 
     own = Name(names=Sampler, fixed=True)
@@ -68,9 +68,9 @@ class SamplerName(Domain):
             except SpecError as error:
                 expected, _, remedy = str(error).removeprefix("Expected ").partition("; ")
                 if value in plugins:
-                    raise mistake(expected.partition(", got ")[0], remedy=remedy) from None
+                    raise bad_value(expected.partition(", got ")[0], remedy=remedy) from None
                 known = " or ".join(BUILT_IN_SAMPLERS)
-                raise mistake(f"{{name}} {known}, or a plug-in", remedy=remedy) from None
+                raise bad_value(f"{{name}} {known}, or a plug-in", remedy=remedy) from None
         chosen = self.own.parse(value)
         return chosen if isinstance(chosen, Sampler) else str(chosen)
 
@@ -79,14 +79,14 @@ class SamplerName(Domain):
         return {"enum": [*self.own.known(), *installed(SAMPLERS)]}
 
 
-class EarlierSweep(Domain):
+class EarlierSweep(FieldType):
     """The folder of a sweep, or ``mlflow:NAME``, an experiment in the store that tracks this sweep."""
 
     def parse(self, value: Any) -> str:
         """Return the text."""
         if isinstance(value, str) and value.removeprefix(MLFLOW).strip():
             return value
-        raise mistake(f"the folder of an earlier sweep, or {MLFLOW}NAME of an MLflow experiment")
+        raise bad_value(f"the folder of an earlier sweep, or {MLFLOW}NAME of an MLflow experiment")
 
     def json_schema(self) -> dict[str, Any]:
         """A text."""
@@ -121,14 +121,14 @@ class SearchSettings(Section):
         objectives = {meaning(name) for name in self.objectives}
         for i, name in enumerate(self.metrics):
             if meaning(name) in objectives:
-                raise mistake("no metric that is an objective", path=f"metrics.{i}", got=name, remedy="leave it out")
+                raise bad_value("no metric that is an objective", path=f"metrics.{i}", got=name, remedy="leave it out")
         return self
 
     @model_validator(mode="after")
     def _warm_start_for_a_sampler_that_learns(self) -> Self:
         if self.warm_start is not None and isinstance(self.sampler, Sampler) and self.sampler not in _ADAPTIVE:
             expected = f"a sampler that learns from outcomes, which {self.sampler.value} does not"
-            raise mistake(expected, path="warm_start", got=self.warm_start, remedy="leave it out or use tpe")
+            raise bad_value(expected, path="warm_start", got=self.warm_start, remedy="leave it out or use tpe")
         return self
 
     @property
@@ -143,13 +143,13 @@ class SearchSettings(Section):
     @model_validator(mode="after")
     def _constraints_that_can_be_read(self) -> Self:
         if len(self.constraints) > MOST:
-            raise mistake(f"at most {MOST} constraints", path="constraints", got=None)
+            raise bad_value(f"at most {MOST} constraints", path="constraints", got=None)
         for i, text in enumerate(self.constraints):
             try:
                 parse_constraint(text, self._recorded)
             except SpecError as error:
                 expected = str(error).removeprefix("Expected ").partition(", got ")[0]
-                raise mistake(expected, path=f"constraints.{i}", got=text) from None
+                raise bad_value(expected, path=f"constraints.{i}", got=text) from None
         return self
 
     @property
@@ -169,12 +169,12 @@ class SearchSettings(Section):
             given = getattr(self, name)
             if given is not None and self.selection is not Selection.PRIVATE:
                 shown = given.value if isinstance(given, Distribution) else given
-                raise mistake("no {name} without selection: private", path=name, got=shown)
+                raise bad_value("no {name} without selection: private", path=name, got=shown)
         shaped = self.selection_distribution is Distribution.NEGATIVE_BINOMIAL
         if shaped and self.selection_shape is None:
             expected = "selection_shape with selection_distribution: negative-binomial"
-            raise mistake(expected, path="selection_shape", got=None, remedy="add it; 0.5 lies between the others")
+            raise bad_value(expected, path="selection_shape", got=None, remedy="add it; 0.5 lies between the others")
         if not shaped and self.selection_shape is not None:
             expected = "no {name} without selection_distribution: negative-binomial"
-            raise mistake(expected, path="selection_shape", got=self.selection_shape)
+            raise bad_value(expected, path="selection_shape", got=self.selection_shape)
         return self

@@ -13,9 +13,9 @@ from clipless.datasets import Evaluation
 from clipless.plans.method import Method
 from clipless.privacy.events import Relation
 from sweeper.spec.data import DataSettings
-from sweeper.spec.fields.messages import mistake
+from sweeper.spec.dimensions import Dimension
+from sweeper.spec.fields.messages import bad_value
 from sweeper.spec.objectives import reads_training_rows
-from sweeper.spec.dimensions import Slot
 from sweeper.spec.search import Sampler, Scheduler, SearchSettings
 from sweeper.spec.settings import PrivacySettings
 
@@ -35,7 +35,7 @@ _Rule = tuple[str, Any, str, str]  # field, value, what is expected, remedy
 
 
 def check_private_selection(
-    search: SearchSettings, privacy: PrivacySettings, data: DataSettings, slots: Sequence[Slot]
+    search: SearchSettings, privacy: PrivacySettings, data: DataSettings, dimensions: Sequence[Dimension]
 ) -> None:
     """Refuse what private selection cannot price; without ``selection: private`` nothing is refused.
 
@@ -44,8 +44,12 @@ def check_private_selection(
     """
     if search.repetitions is None:
         return
-    for field, got, expected, remedy in (*_of_search(search), *_of_events(privacy, slots), *_of_scores(search, data)):
-        raise mistake(expected, path=field, got=got, remedy=remedy)
+    for field, got, expected, remedy in (
+        *_of_search(search),
+        *_of_events(privacy, dimensions),
+        *_of_scores(search, data),
+    ):
+        raise bad_value(expected, path=field, got=got, remedy=remedy)
 
 
 def _of_search(search: SearchSettings) -> Iterator[_Rule]:
@@ -74,19 +78,19 @@ def _of_search(search: SearchSettings) -> Iterator[_Rule]:
         yield "search.seed", search.seed, expected, "leave it out"
 
 
-def _of_events(privacy: PrivacySettings, slots: Sequence[Slot]) -> Iterator[_Rule]:
+def _of_events(privacy: PrivacySettings, dimensions: Sequence[Dimension]) -> Iterator[_Rule]:
     if privacy.sweep_epsilon is not None:
         expected = f"no {{name}} {_UNDER}: a budget would end the sweep, and the price is known before it begins"
         yield "privacy.sweep_epsilon", privacy.sweep_epsilon, expected, "leave it out"
     if privacy.relation is not Relation.ADD_OR_REMOVE_ONE:
         expected = f"relation add-or-remove-one {_UNDER}, which RDP prices: it has no bound for another"
         yield "privacy.relation", privacy.relation.value, expected, "leave it out"
-    for slot in slots:
-        if slot.name in EVENT_SLOTS and slot.space is not None:
+    for dimension in dimensions:
+        if dimension.name in EVENT_SLOTS and dimension.space is not None:
             expected = f"one value for {{name}} {_UNDER}, whose candidates all spend the same"
-            yield slot.name, slot.space.to_plain(), expected, "give one value"
-        elif slot.value == Method.NON_PRIVATE.value and slot.name == "training.method":
-            yield slot.name, slot.value, f"a private method {_UNDER}", "use clipless, lip-dp-sgd or dp-sgd"
+            yield dimension.name, dimension.space.to_plain(), expected, "give one value"
+        elif dimension.value == Method.NON_PRIVATE.value and dimension.name == "training.method":
+            yield dimension.name, dimension.value, f"a private method {_UNDER}", "use clipless, lip-dp-sgd or dp-sgd"
 
 
 def _of_scores(search: SearchSettings, data: DataSettings) -> Iterator[_Rule]:

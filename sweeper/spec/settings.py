@@ -28,7 +28,7 @@ from sweeper.spec.fields.choices import (
     SKIP,
 )
 from sweeper.spec.fields.fields import ClassWeights, Flag, Name, Number, Variant, Variants
-from sweeper.spec.fields.messages import mistake
+from sweeper.spec.fields.messages import bad_value
 from sweeper.spec.fields.ranges import Choices, Open
 
 
@@ -80,13 +80,13 @@ class ModelSettings(Section):
             given = getattr(self, option)
             if given is not None and not any(option in ARCHITECTURES[v.name] for v in self.architecture):
                 takers = [name for name, options in ARCHITECTURES.items() if option in options]
-                raise mistake(
+                raise bad_value(
                     f"no {{name}} without an architecture that takes it ({', '.join(takers)})",
                     path=option,
                     got=given,
                 )
         if self.weight_norm is not None and not any(name in WITH_RADIUS for name in _values(self.constraint)):
-            raise mistake(
+            raise bad_value(
                 f"no {{name}} without a constraint that has one ({', '.join(WITH_RADIUS)})",
                 path="weight_norm",
                 got=self.weight_norm,
@@ -100,9 +100,9 @@ class ModelSettings(Section):
             norm = variant.parameters.get("bias_norm")
             if norm is not None and not biased[variant.name]:
                 path = f"architecture.{variant.name}.bias_norm"
-                raise mistake("no {name} without bias: true", path=path, got=norm)
+                raise bad_value("no {name} without bias: true", path=path, got=norm)
         if self.bias_norm is not None and not any(biased.values()):
-            raise mistake("no {name} without bias: true", path="bias_norm", got=self.bias_norm)
+            raise bad_value("no {name} without bias: true", path="bias_norm", got=self.bias_norm)
 
 
 def _values(value: Open | None) -> tuple[Any, ...]:
@@ -141,23 +141,23 @@ class TrainingSettings(Section):
     def _layers_and_when(self) -> Self:
         if self.freeze_layers is not None and self.freeze_after is None:
             expected = "no {name} without freeze_after, the share of the steps before it"
-            raise mistake(expected, path="freeze_layers", got=self.freeze_layers)
+            raise bad_value(expected, path="freeze_layers", got=self.freeze_layers)
         return self
 
     @model_validator(mode="after")
     def _copies_that_differ(self) -> Self:
         if self.copies is not None and not (self.flip or self.shift):
-            raise mistake("no {name} without flip or shift: all would be the same", path="copies", got=self.copies)
+            raise bad_value("no {name} without flip or shift: all would be the same", path="copies", got=self.copies)
         return self
 
     @model_validator(mode="after")
     def _a_norm_to_move(self) -> Self:
         if self.gradient_clip_schedule is not None and self.gradient_clip is None:
             expected = "no {name} without gradient_clip, the norm that it starts from"
-            raise mistake(expected, path="gradient_clip_schedule", got=self.gradient_clip_schedule)
+            raise bad_value(expected, path="gradient_clip_schedule", got=self.gradient_clip_schedule)
         if self.clip_quantile is not None and ADAPTIVE not in _values(self.gradient_clip_schedule):
             expected = f"no {{name}} without gradient_clip_schedule: {ADAPTIVE}"
-            raise mistake(expected, path="clip_quantile", got=self.clip_quantile)
+            raise bad_value(expected, path="clip_quantile", got=self.clip_quantile)
         return self
 
 
@@ -185,5 +185,5 @@ class ResourceSettings(Section):
     def _one_device(self) -> Self:
         if self.gpus > 1:
             remedy = "set it to 1, or to a part of one: further GPUs train more trials at a time"
-            raise mistake("{name} <= 1, for a trial trains on one device", path="gpus", got=self.gpus, remedy=remedy)
+            raise bad_value("{name} <= 1, for a trial trains on one device", path="gpus", got=self.gpus, remedy=remedy)
         return self

@@ -18,11 +18,11 @@ from clipless.plans.method import Method
 from sweeper.errors import SpecError
 from sweeper.records import Objective
 from sweeper.spec.data import DataSettings
+from sweeper.spec.dimensions import Dimension, grid_size, list_dimensions, proposal
 from sweeper.spec.fields._section import Section, SweepName
-from sweeper.spec.fields.messages import locate, mistake, sentence, show
+from sweeper.spec.fields.messages import bad_value, locate, sentence, show
 from sweeper.spec.fields.ranges import Choices, Range, Scalar, largest
 from sweeper.spec.objectives import needs_two_classes, radii
-from sweeper.spec.dimensions import Slot, grid_size, list_slots, proposal
 from sweeper.spec.score_rules import broken_score_rules
 from sweeper.spec.search import Sampler, SearchSettings
 from sweeper.spec.selection_rules import check_private_selection
@@ -76,7 +76,7 @@ class Spec(Section):
         if len(given) != 2:
             expected = f"exactly two of {', '.join(_COUPLED[:2])} and {_COUPLED[2]}, which give the third"
             remedy = f"leave one of {', '.join(given)} out" if len(given) > 2 else "add " + _missing(given)
-            raise mistake(f"{expected}; got {', '.join(given) or 'none of them'}", got=None, remedy=remedy)
+            raise bad_value(f"{expected}; got {', '.join(given) or 'none of them'}", got=None, remedy=remedy)
         return self
 
     @model_validator(mode="after")
@@ -85,50 +85,55 @@ class Spec(Section):
         methods = method.values if isinstance(method, Choices) else (method,)
         if Method.NON_PRIVATE.value in methods and self.training.epochs is None:
             expected = "{name} where a trial may be non-private: no budget ends it"
-            raise mistake(expected, path="training.epochs", got=None, remedy="add it")
+            raise bad_value(expected, path="training.epochs", got=None, remedy="add it")
         return self
 
     @model_validator(mode="after")
     def _conditions_of_private_selection(self) -> Self:
-        check_private_selection(self.search, self.privacy, self.data, self.slots)
+        check_private_selection(self.search, self.privacy, self.data, self.dimensions)
         return self
 
     @model_validator(mode="after")
     def _scores_that_can_be_paid(self) -> Self:
         if self.data.evaluation is not None:  # left out, the data set says it
             for field, got, expected, remedy in broken_score_rules(self.search, self.privacy, self.data.evaluation):
-                raise mistake(expected, path=field, got=got, remedy=remedy)
+                raise bad_value(expected, path=field, got=got, remedy=remedy)
         return self
 
     @model_validator(mode="after")
     def _enough_to_try(self) -> Self:
-        trials, size = self.search.trials, grid_size(self.slots)
+        trials, size = self.search.trials, grid_size(self.dimensions)
         if trials is not None and size is not None and trials > size:
             remedy = "lower it or open a hyperparameter: the same configuration twice costs privacy twice"
             expected = f"trials <= {size}, the number of configurations in the search space"
-            raise mistake(expected, path="search.trials", got=trials, remedy=remedy)
+            raise bad_value(expected, path="search.trials", got=trials, remedy=remedy)
         if self.search.sampler is Sampler.GRID and size is None:
             remedy = "list its values, or use quasi-random"
-            ranges = [slot.name for slot in self.slots if isinstance(slot.space, Range) and slot.space.size() is None]
+            ranges = [
+                dimension.name
+                for dimension in self.dimensions
+                if isinstance(dimension.space, Range) and dimension.space.size() is None
+            ]
             expected = "a list or whole numbers for every open hyperparameter of a grid"
-            raise mistake(expected, path=ranges[0], got=None, remedy=remedy)
+            raise bad_value(expected, path=ranges[0], got=None, remedy=remedy)
         if len(self.search.first) > self.trials:
             expected = f"at most {self.trials} configurations, the number of trials"
-            raise mistake(expected, path="search.first", got=len(self.search.first))
+            raise bad_value(expected, path="search.first", got=len(self.search.first))
         locate(lambda _: self.first, None, "search.first")
         return self
 
     @property
-    def slots(self) -> tuple[Slot, ...]:
+    def dimensions(self) -> tuple[Dimension, ...]:
         """Every value that a trial needs, fixed or open."""
-        return list_slots(self.model, self.training, self.privacy)
+        return list_dimensions(self.model, self.training, self.privacy)
 
     @property
     def first(self) -> tuple[dict[str, Scalar], ...]:
         """The configurations to try first, as values of open slots by name."""
-        slots = self.slots
+        dimensions = self.dimensions
         return tuple(
-            locate(lambda one: proposal(slots, one), partial, str(i)) for i, partial in enumerate(self.search.first)
+            locate(lambda one: proposal(dimensions, one), partial, str(i))
+            for i, partial in enumerate(self.search.first)
         )
 
     @property
@@ -153,7 +158,7 @@ class Spec(Section):
             return ceil(self.search.repetitions.mean)
         if self.search.trials is not None:
             return self.search.trials
-        size = grid_size(self.slots)
+        size = grid_size(self.dimensions)
         return DEFAULT_TRIALS if size is None else min(DEFAULT_TRIALS, size)
 
     def data_options(self, data_dir: Path | None = None) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def _items(value: Any) -> str:
     return to_text(value)
 
 
-class RowFile:
+class JsonlFile:
     """One append-only file with one writer; where there may be more, see `append_alone`.
 
     Args:
@@ -155,7 +155,7 @@ def append_alone(path: Path, row: Mapping[str, Any], *, durable: bool = False, m
         RecordError: it could not be written.
     """
     with _alone(path, mode):
-        RowFile(path, durable=durable).append(row)
+        JsonlFile(path, durable=durable).append(row)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @contextlib.contextmanager
-def driving(folder: Path) -> Iterator[bool]:
+def driver_lock(folder: Path) -> Iterator[bool]:
     """Drive the sweep in ``folder`` inside the block; a killed process lets go by itself.
 
     Yields:

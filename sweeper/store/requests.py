@@ -12,7 +12,7 @@ from typing import Any
 from sweeper.errors import RecordError
 from sweeper.spec.search import Selection
 from sweeper.spec.spec import Spec
-from sweeper.store.jsonl import RowFile, append_alone
+from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -52,7 +52,7 @@ class Requests:
             return news
         if size == self._size:
             return news
-        rows = RowFile(self._path).read()
+        rows = JsonlFile(self._path).read()
         for row in rows[self._rows :]:
             if "try" in row:
                 news.configurations.append(dict(row["try"]))
@@ -106,7 +106,7 @@ def enqueue(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
         SpecError: not values of this sweep's open hyperparameters.
         RecordError: not the folder of a sweep, or not written.
     """
-    content = SweepFolder(folder).read_begun()
+    content = SweepFolder(folder).read_manifest()
     if selects_privately(content):
         raise RecordError(
             f"Expected a sweep that tries what it is given, but {folder} selects privately from one prior"

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sweeper.errors import FAILURES_NAME, RecordError
 from sweeper.records import Point, Trial
-from sweeper.store.jsonl import RowFile, append_alone, read_object, replace_file, to_text
+from sweeper.store.jsonl import JsonlFile, append_alone, read_object, replace_file, to_text
 
 OWNER_ALONE = 0o600  # permissions of files that may quote data
 HIDDEN = ".selecting-"  # how the names of folders begin in which a private selection runs
@@ -47,9 +47,9 @@ class SweepFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._trials = RowFile(self.path / "trials.jsonl", patient=True)
-        self._points = RowFile(self.path / "points.jsonl", patient=True)
-        self._decisions = RowFile(self.path / "decisions.jsonl", patient=True)
+        self._trials = JsonlFile(self.path / "trials.jsonl", patient=True)
+        self._points = JsonlFile(self.path / "points.jsonl", patient=True)
+        self._decisions = JsonlFile(self.path / "decisions.jsonl", patient=True)
 
     @classmethod
     def create(cls, parent: str | Path, name: str, started: datetime) -> "SweepFolder":
@@ -141,7 +141,7 @@ class SweepFolder:
         Raises:
             RecordError: the file cannot be read.
         """
-        return RowFile(self.path / FAILURES_NAME).read()
+        return JsonlFile(self.path / FAILURES_NAME).read()
 
     def flush(self) -> None:
         """Try again to write the rows that wait."""
@@ -182,7 +182,7 @@ class SweepFolder:
             check_may_be_seen(self.path)
         return read_object(self.path / "sweep.json")
 
-    def read_begun(self, *, secret: bool = False) -> dict[str, Any]:
+    def read_manifest(self, *, secret: bool = False) -> dict[str, Any]:
         """Return ``sweep.json`` of a sweep that is to go on, with the ``spec`` and its ``source``.
 
         Args:

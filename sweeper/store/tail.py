@@ -18,7 +18,7 @@ Row = dict[str, Any]
 T = TypeVar("T")
 
 
-class RowTail:
+class JsonlTail:
     """What is new in one file of rows.
 
     Args:
@@ -66,7 +66,7 @@ class RowTail:
         return made, fresh
 
 
-class Follower:
+class SweepTail:
     """Trials, points and decisions of one sweep, as far as `look` has read them.
 
     Args:
@@ -80,7 +80,7 @@ class Follower:
 
     def __init__(self, folder: SweepFolder) -> None:
         names = ("trials", "points", "decisions")
-        self._trials, self._points, self._decisions = (RowTail(folder.path / f"{name}.jsonl") for name in names)
+        self._trials, self._points, self._decisions = (JsonlTail(folder.path / f"{name}.jsonl") for name in names)
         self.trials: dict[str, Trial] = {}
         self.points: dict[tuple[str, int], Point] = {}
         self.decisions: list[dict[str, Any]] = []

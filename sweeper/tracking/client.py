@@ -31,7 +31,7 @@ def destination_of(folder: Path, info: Mapping[str, Any]) -> Destination:
 
 
 @dataclass(frozen=True, slots=True)
-class TrackedTrial:
+class LoggedTrial:
     """What a store knows of one trial.
 
     Attributes:
@@ -61,7 +61,7 @@ def _client(uri: str) -> Iterator["MlflowClient"]:
         raise SweeperError(f"Cannot use the store {uri}: {one_line(error)}; is it up?") from error
 
 
-def tracked_trials(uri: str, experiment: str) -> list[TrackedTrial]:
+def logged_trials(uri: str, experiment: str) -> list[LoggedTrial]:
     """Return every trial of an experiment, the earliest first.
 
     Raises:
@@ -76,9 +76,9 @@ def tracked_trials(uri: str, experiment: str) -> list[TrackedTrial]:
     return [_trial(run.data) for run in runs]
 
 
-def _trial(data: Any) -> TrackedTrial:
+def _trial(data: Any) -> LoggedTrial:
     exploratory = data.tags.get(EXPLORATORY_TAG) == "true"
-    return TrackedTrial(dict(data.params), dict(data.metrics), data.tags.get(SWEEP_TAG, ""), exploratory)
+    return LoggedTrial(dict(data.params), dict(data.metrics), data.tags.get(SWEEP_TAG, ""), exploratory)
 
 
 def find_runs(client: "MlflowClient", wanted: Destination) -> dict[str | None, str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import one_line
-from sweeper.store.jsonl import RowFile
+from sweeper.store.jsonl import JsonlFile
 
 FLUSH_SECONDS = 3.0  # between two deliveries: the store takes many rows at hardly more than the cost of one
 FIRST_PAUSE_SECONDS = 2.0
@@ -25,7 +25,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Undelivered:
     """What was not delivered when an outbox was closed: how many rows, where they wait, and why."""
 
     rows: int = 0
@@ -54,12 +54,12 @@ class Outbox:
         self._path = path
         self._header = header
         self._clock = clock
-        self._file = RowFile(path, patient=True)
+        self._file = JsonlFile(path, patient=True)
         self._waiting = len(stored_rows(path))  # rows in the file
         self._in_hand: Rows = ()  # rows that are in neither the queue nor the file
         self._queue: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
         self._ahead_path = path.with_name(f"{path.stem}-ahead{path.suffix}")
-        self._ahead = RowFile(self._ahead_path, patient=True)
+        self._ahead = JsonlFile(self._ahead_path, patient=True)
         for row in self._ahead.read():
             self._queue.put(row)
         self._putting = threading.Lock()
@@ -84,7 +84,7 @@ class Outbox:
             self._ahead.append(row)
             self._queue.put(row)
 
-    def close(self, timeout_seconds: float) -> Left:
+    def close(self, timeout_seconds: float) -> Undelivered:
         """Deliver what is left, for no longer than the timeout; put the rest into the file, all if it never began."""
         self._closing.set()
         if self._begun:
@@ -96,7 +96,7 @@ class Outbox:
                 self._trouble = self._trouble or silent
                 self._keep([*self._in_hand, *self._drain()])
                 self._forget_ahead()
-            return Left(self._waiting, self._path, self._trouble) if self._waiting else Left()
+            return Undelivered(self._waiting, self._path, self._trouble) if self._waiting else Undelivered()
 
     def _work(self) -> None:
         closing = False
@@ -159,16 +159,16 @@ class Outbox:
         with self._putting:
             if self._queue.empty() and not self._file.pending:
                 self._ahead_path.unlink(missing_ok=True)
-                self._ahead = RowFile(self._ahead_path, patient=True)
+                self._ahead = JsonlFile(self._ahead_path, patient=True)
 
     def _forget(self) -> None:
         if self._waiting:
             self._path.unlink(missing_ok=True)
-            self._file = RowFile(self._path, patient=True)
+            self._file = JsonlFile(self._path, patient=True)
         self._waiting = 0
         self._pause_seconds = FIRST_PAUSE_SECONDS
 
 
 def stored_rows(path: Path) -> Rows:
     """Return the rows that wait in a file, without its header."""
-    return RowFile(path).read()[1:]
+    return JsonlFile(path).read()[1:]

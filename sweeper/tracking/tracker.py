@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.records import TrialStatus
-from sweeper.store.jsonl import RowFile
+from sweeper.store.jsonl import JsonlFile
 from sweeper.tracking.names import MAX_TAG_LENGTH, RUN_STATUS, clean, flatten
-from sweeper.tracking.outbox import Left, Outbox, Rows
+from sweeper.tracking.outbox import Outbox, Rows, Undelivered
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -143,7 +143,7 @@ class Tracker:
 
     def close(
         self, status: TrialStatus = TrialStatus.COMPLETED, reason: str = "", *, timeout_seconds: float = 30.0
-    ) -> Left:
+    ) -> Undelivered:
         """End every run, trials that still run as killed; return what the store has not taken."""
         for trial in list(self._running):
             self.end_trial(trial, TrialStatus.RUNNING, "the sweep ended")
@@ -287,7 +287,7 @@ def replay_spool(path: Path, uri: str | None = None) -> int:
         RecordError: no file, or not a spool.
         SweeperError: the store does not take the rows; the file is untouched.
     """
-    header, *rows = RowFile(path).read() or [{}]
+    header, *rows = JsonlFile(path).read() or [{}]
     if header.pop("op", None) != "sweep":
         raise RecordError(f"Expected the rows of a sweep in {path}, got none; is it a tracking spool?")
     destination = Destination(**(header | ({"uri": uri, "artifacts": artifacts_beside(uri)} if uri else {})))

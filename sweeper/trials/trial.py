@@ -24,7 +24,7 @@ from clipless.plans.plan import Plan
 from clipless.privacy.accounting.claim import Claim
 from clipless.privacy.randomness import RandomSource
 from clipless.training.checkpoint import load_state
-from clipless.training.memory import Room, has_room, memory_class
+from clipless.training.memory import PassSizes, has_room, memory_class
 from clipless.training.trainer import Epoch, default_micro_batch, even_size
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.paid_scores import scored_by
@@ -38,7 +38,7 @@ from sweeper.trials.build import build_augmentation, build_loss, build_model, bu
 from sweeper.trials.metrics import TrialMetrics
 from sweeper.trials.scores import Scorer, scorer
 
-_ROOM = Room()  # of this process: what one trial has found out, those like it need not
+_ROOM = PassSizes()  # of this process: what one trial has found out, those like it need not
 
 
 class Repeat:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._common import FigureInfo, Rows, Step, header, staircase, value_axis
-from dashboards.figures._curves import Stairs, draw, last_epsilon, step_row
+from dashboards.figures._curves import Staircase, draw, last_epsilon, step_row
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import setting
 from sweeper.records import Point
@@ -82,7 +82,7 @@ def rows(info: ArchitecturesInfo) -> Rows:
 def plot(info: ArchitecturesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the architectures figure."""
     curves = [
-        Stairs(f"{escape(kind.name)} ({kind.trials} trials)", info.utility, kind.steps, f"{escape(kind.name)}: ")
+        Staircase(f"{escape(kind.name)} ({kind.trials} trials)", info.utility, kind.steps, f"{escape(kind.name)}: ")
         for kind in info.kinds
     ]
     return draw(info, theme, curves, info.right_end, height=440, yaxis=value_axis(info.utility))

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._common import FigureInfo, Rows, Step, header, label, staircase, value_axis
-from dashboards.figures._curves import Stairs, draw, last_epsilon, step_row
+from dashboards.figures._curves import Staircase, draw, last_epsilon, step_row
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
 from sweeper.records import Direction
@@ -63,7 +63,7 @@ def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the robustness figure."""
     clean = info.curves[0].name if info.curves else "accuracy"
     yaxis = {**value_axis(clean), "title": {"text": label(clean)}}
-    curves = [Stairs(_legend(curve.name), curve.name, curve.steps) for curve in info.curves]
+    curves = [Staircase(_legend(curve.name), curve.name, curve.steps) for curve in info.curves]
     return draw(info, theme, curves, info.right_end, height=460, yaxis=yaxis)
 
 

@@ -23,7 +23,7 @@ from clipless.training.trainer import sum_gradients
 _STATE = 10
 
 
-class Room:
+class PassSizes:
     """How many rows had room for what, and how many had not; nothing is tried twice."""
 
     def __init__(self) -> None:

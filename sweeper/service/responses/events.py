@@ -22,7 +22,7 @@ from sweeper.errors import RefusalError, SweeperError
 from sweeper.service.responses.views import has_ended
 from sweeper.service.supervision.states import State
 from sweeper.store.jsonl import to_text
-from sweeper.store.tail import RowTail
+from sweeper.store.tail import JsonlTail
 
 LOOK_SECONDS = 1.0
 PING_SECONDS = 15.0
@@ -230,7 +230,7 @@ class _Rows:
         return _News([to_text(row) for row in points], [_end(row) for row in trials], is_fresh, bool(trials or points))
 
     def _open(self) -> None:
-        self._points, self._trials = RowTail(self._folder / "points.jsonl"), RowTail(self._folder / "trials.jsonl")
+        self._points, self._trials = JsonlTail(self._folder / "points.jsonl"), JsonlTail(self._folder / "trials.jsonl")
 
 
 def _end(row: Mapping[str, Any]) -> str | None:

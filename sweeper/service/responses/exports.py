@@ -9,7 +9,7 @@ from anyio import CapacityLimiter, to_thread
 
 from sweeper.errors import RefusalError, UnknownSweepError
 from sweeper.results.exporters import exporter
-from sweeper.service.responses.rendered import Answer
+from sweeper.service.responses.rendered import RenderedResponse
 from sweeper.service.responses.views import NO_FRONT
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -32,7 +32,7 @@ POLICY = (
 )
 
 
-class Turns:
+class SerialExecutor:
     """One thread for what takes long; who waits for it holds none of those that everything else needs.
 
     For one event loop.
@@ -58,7 +58,7 @@ class Turns:
             self._asked -= 1
 
 
-def draw(folder: SweepFolder, format_: str, figure: str | None = None) -> Answer:
+def draw(folder: SweepFolder, format_: str, figure: str | None = None) -> RenderedResponse:
     """Return the report of a sweep, a picture of its front, or one of its figures: a page, a picture or its numbers.
 
     Raises:
@@ -72,4 +72,4 @@ def draw(folder: SweepFolder, format_: str, figure: str | None = None) -> Answer
     with tempfile.TemporaryDirectory(prefix="sweeper-") as place:
         path = exporter("front")(folder.path, Path(place) / f"front.{format_}", figure)
         content = path.read_bytes()
-    return Answer.of(content, MEDIA_TYPES[format_], pack=format_ not in ("png", "pdf"))
+    return RenderedResponse.of(content, MEDIA_TYPES[format_], pack=format_ not in ("png", "pdf"))

@@ -26,7 +26,7 @@ _WORTH_PACKING = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RenderedResponse:
     """What is sent.
 
     Attributes:
@@ -42,7 +42,7 @@ class Answer:
     media_type: str
 
     @classmethod
-    def of(cls, content: bytes, media_type: str, *, pack: bool = True) -> "Answer":
+    def of(cls, content: bytes, media_type: str, *, pack: bool = True) -> "RenderedResponse":
         """Pack and tag bytes."""
         packed = gzip.compress(content, 4, mtime=0) if pack and len(content) > _WORTH_PACKING else None
         return cls(content, packed, f'W/"{hashlib.sha256(content).hexdigest()[:24]}"', media_type)
@@ -63,7 +63,7 @@ class Answer:
         return Response(self.content, 200, given, self.media_type)
 
 
-class Answers:
+class ResponseCache:
     """Keeps answers; for one event loop.
 
     Args:
@@ -72,19 +72,19 @@ class Answers:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._kept: OrderedDict[Hashable, tuple[str, Answer]] = OrderedDict()
-        self._making: dict[Hashable, asyncio.Task[Answer]] = {}
+        self._kept: OrderedDict[Hashable, tuple[str, RenderedResponse]] = OrderedDict()
+        self._making: dict[Hashable, asyncio.Task[RenderedResponse]] = {}
         self._bytes = 0
 
     async def get(
         self,
         name: str,
         what: Hashable,
-        make: Callable[[SweepFolder], Answer],
+        make: Callable[[SweepFolder], RenderedResponse],
         files: tuple[str, ...] = SHOWN_FILES,
         more: str = "",
         run: Run = to_thread.run_sync,
-    ) -> Answer:
+    ) -> RenderedResponse:
         """Return what ``make`` makes of a sweep, in a thread, when one of the files has changed.
 
         Args:
@@ -111,7 +111,9 @@ class Answers:
             self._making[key, version] = making
         return await asyncio.shield(making)
 
-    async def _make(self, key: Hashable, version: str, make: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _make(
+        self, key: Hashable, version: str, make: Callable[[], Awaitable[RenderedResponse]]
+    ) -> RenderedResponse:
         try:
             made = await make()
         finally:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 PATIENCE = 4.0  # where the loop is busy, a look takes several rounds, each as long as all who ask
 
 
-class Recent(Generic[T]):
+class TtlCache(Generic[T]):
     """Looks things up in a thread and keeps them for a moment; for one event loop.
 
     Args:

@@ -13,7 +13,7 @@ from sweeper.service.problems import Redactor
 from sweeper.service.supervision.supervisor import Standing
 from sweeper.store.jsonl import read_object
 from sweeper.store.sweep_folder import SweepFolder, point_to_json
-from sweeper.store.tail import Follower
+from sweeper.store.tail import SweepTail
 
 KEPT_FOLLOWERS = 16
 NO_FRONT = "Expected a sweep that has a front, but this one has none yet; let a trial finish its first epoch"
@@ -123,7 +123,7 @@ class Points:
     """The points of sweeps, followed as they grow; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._followers: OrderedDict[Path, tuple[threading.Lock, Follower]] = OrderedDict()
+        self._followers: OrderedDict[Path, tuple[threading.Lock, SweepTail]] = OrderedDict()
         self._lock = threading.Lock()
 
     def rows(self, folder: SweepFolder) -> list[dict[str, Any]]:
@@ -133,7 +133,7 @@ class Points:
             RecordError: they cannot be read.
         """
         with self._lock:
-            kept = self._followers.setdefault(folder.path, (threading.Lock(), Follower(folder)))
+            kept = self._followers.setdefault(folder.path, (threading.Lock(), SweepTail(folder)))
             self._followers.move_to_end(folder.path)
             while len(self._followers) > KEPT_FOLLOWERS:
                 self._followers.popitem(last=False)

@@ -11,9 +11,9 @@ from sweeper.service.catalog import Catalog
 from sweeper.service.problems import Redactor
 from sweeper.service.responses import views
 from sweeper.service.responses.events import as_line
-from sweeper.service.responses.rendered import Answer, Answers
-from sweeper.service.responses.ttl_cache import Recent
-from sweeper.service.security.rate_limits import Rates, Streams
+from sweeper.service.responses.rendered import RenderedResponse, ResponseCache
+from sweeper.service.responses.ttl_cache import TtlCache
+from sweeper.service.security.rate_limits import RateLimiter, StreamLimiter
 from sweeper.service.security.tokens import Tokens
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision.launcher import Launcher
@@ -28,23 +28,23 @@ SweepId = Annotated[str, Path(max_length=150, pattern="^[A-Za-z0-9][A-Za-z0-9._-
 
 
 @dataclass(frozen=True)
-class Parts:
+class Dependencies:
     """The parts of one service."""
 
     settings: ServiceSettings
     catalog: Catalog
     supervisor: Supervisor
-    standing: Recent[Standing]
-    answers: Answers
+    standing: TtlCache[Standing]
+    answers: ResponseCache
     points: views.Points
-    streams: Streams
-    rates: Rates
+    streams: StreamLimiter
+    rates: RateLimiter
     metrics: Metrics
     redact: Redactor
     tokens: Tokens | None
 
     @classmethod
-    def of(cls, settings: ServiceSettings, launcher: Launcher) -> "Parts":
+    def of(cls, settings: ServiceSettings, launcher: Launcher) -> "Dependencies":
         """Make them.
 
         Raises:
@@ -57,17 +57,17 @@ class Parts:
             settings=settings,
             catalog=catalog,
             supervisor=supervisor,
-            standing=Recent(supervisor.standing, LOOK_SECONDS),
-            answers=Answers(catalog),
+            standing=TtlCache(supervisor.standing, LOOK_SECONDS),
+            answers=ResponseCache(catalog),
             points=views.Points(),
-            streams=Streams(settings.limits),
-            rates=Rates(settings.limits),
+            streams=StreamLimiter(settings.limits),
+            rates=RateLimiter(settings.limits),
             metrics=metrics,
             redact=Redactor(*roots),
             tokens=None if settings.tokens is None else Tokens(settings.tokens),
         )
 
-    async def status(self, name: str) -> Answer:
+    async def status(self, name: str) -> RenderedResponse:
         """Return how a sweep stands, as JSON.
 
         Raises:
@@ -82,12 +82,12 @@ class Parts:
             "trouble": self.redact(standing.trouble),
             "submission": None if asked is None else {"submitted": asked.submitted, "trials": asked.trials},
         }
-        if not standing.has_begun:
-            return Answer.of(as_line({**more, "status": None, "front": None}), JSON)
+        if not standing.has_started:
+            return RenderedResponse.of(as_line({**more, "status": None, "front": None}), JSON)
 
-        def make(folder: SweepFolder) -> Answer:
+        def make(folder: SweepFolder) -> RenderedResponse:
             summary = self.catalog.shared(name, "summary", views.summary, files=("front.json", "ledger.jsonl"))
-            return Answer.of(as_line({**more, **views.status(folder, summary, self.redact)}), JSON)
+            return RenderedResponse.of(as_line({**more, **views.status(folder, summary, self.redact)}), JSON)
 
         return await self.answers.get(
             name, "status", make, ("sweep.json", "front.json", "ledger.jsonl"), more=repr(more)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from sweeper.service.routes.dependencies import Parts
+from sweeper.service.routes.dependencies import Dependencies
 from sweeper.service.security.access import COOKIE, COOKIE_SECONDS, LOGIN, make_cookie
 
 MAX_FORM_BYTES = 2000
@@ -26,7 +26,7 @@ form{{display:grid;gap:.75rem;width:min(24rem,100%)}}input,button{{font:inherit;
 _WRONG = '<p role="alert">Expected a token that is known and has not expired.</p>'
 
 
-def routes(parts: Parts) -> APIRouter:
+def routes(parts: Dependencies) -> APIRouter:
     """Return the routes."""
     router = APIRouter()
     own = CapacityLimiter(1)  # a thread that nothing else can take

@@ -14,8 +14,8 @@ from sweeper.service.catalog import by_age
 from sweeper.service.responses import exports, views
 from sweeper.service.responses.downloads import Download
 from sweeper.service.responses.events import EventStream, Feeds, Position
-from sweeper.service.responses.rendered import Answer
-from sweeper.service.routes.dependencies import JSON, Parts, SweepId
+from sweeper.service.responses.rendered import RenderedResponse
+from sweeper.service.routes.dependencies import JSON, Dependencies, SweepId
 from sweeper.service.security.access import holder_of
 from sweeper.store.jsonl import to_text
 from sweeper.store.sweep_folder import SweepFolder
@@ -34,11 +34,11 @@ NDJSON = "application/x-ndjson"
 CSV = "text/csv"
 
 
-def routes(parts: Parts, feeds: Feeds) -> APIRouter:
+def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
     """Return the routes."""
     router = APIRouter(prefix="/api/v1/sweeps", tags=["read"])
     most = parts.settings.limits.page
-    turns = exports.Turns()
+    turns = exports.SerialExecutor()
     few, many = min(50, most), min(500, most)
     Limit = Annotated[int, Query(ge=1, le=most, description="Rows of a page, at most.")]
 
@@ -101,7 +101,7 @@ def routes(parts: Parts, feeds: Feeds) -> APIRouter:
             "card": picked.card.to_json(),
             "model": f"/api/v1/sweeps/{sweep}/models/{picked.trial.id}/{picked.point.epoch}",
         }
-        return Answer.of(to_text(content).encode(), JSON).to(request)
+        return RenderedResponse.of(to_text(content).encode(), JSON).to(request)
 
     @router.get("/{sweep}/card")
     async def show_card(
@@ -114,8 +114,8 @@ def routes(parts: Parts, feeds: Feeds) -> APIRouter:
         """Return the privacy card of the point that `pick` picks."""
         card = (await _picked(parts, sweep, max_epsilon, minimum)).card
         if format == "json":
-            return Answer.of(to_text(card.to_json(), indent=2).encode(), JSON).to(request)
-        return Answer.of(card.to_markdown().encode(), "text/markdown; charset=utf-8").to(request)
+            return RenderedResponse.of(to_text(card.to_json(), indent=2).encode(), JSON).to(request)
+        return RenderedResponse.of(card.to_markdown().encode(), "text/markdown; charset=utf-8").to(request)
 
     @router.get("/{sweep}/models/{trial}/{epoch}")
     def download_model(
@@ -148,7 +148,7 @@ def routes(parts: Parts, feeds: Feeds) -> APIRouter:
     return router
 
 
-def _listed(parts: Parts, name: str) -> Mapping[str, Any] | None:
+def _listed(parts: Dependencies, name: str) -> Mapping[str, Any] | None:
     try:
         standing = parts.supervisor.standing(name)
     except UnknownSweepError:  # deleted meanwhile
@@ -156,7 +156,7 @@ def _listed(parts: Parts, name: str) -> Mapping[str, Any] | None:
     return views.listed(name, parts.settings.out / name, standing, parts.redact)
 
 
-async def _picked(parts: Parts, sweep: str, max_epsilon: float | None, minimum: list[str] | None) -> Picked:
+async def _picked(parts: Dependencies, sweep: str, max_epsilon: float | None, minimum: list[str] | None) -> Picked:
     folder = parts.catalog.folder(sweep)
     return await to_thread.run_sync(Sweep(folder.path).pick, max_epsilon, read_minimum(minimum or []))
 
@@ -177,19 +177,19 @@ def read_minimum(texts: list[str]) -> dict[str, float]:
     return found
 
 
-def _front(folder: SweepFolder) -> Answer:
-    return Answer.of(to_text(views.front_content(folder)).encode(), JSON)
+def _front(folder: SweepFolder) -> RenderedResponse:
+    return RenderedResponse.of(to_text(views.front_content(folder)).encode(), JSON)
 
 
-def _lines(parts: Parts, folder: SweepFolder) -> Answer:
-    return Answer.of("".join(f"{to_text(row)}\n" for row in parts.points.rows(folder)).encode(), NDJSON)
+def _lines(parts: Dependencies, folder: SweepFolder) -> RenderedResponse:
+    return RenderedResponse.of("".join(f"{to_text(row)}\n" for row in parts.points.rows(folder)).encode(), NDJSON)
 
 
-def _page(parts: Parts, offset: int, limit: int, folder: SweepFolder) -> Answer:
+def _page(parts: Dependencies, offset: int, limit: int, folder: SweepFolder) -> RenderedResponse:
     rows = parts.points.rows(folder)
     content = {"points": rows[offset : offset + limit], "total": len(rows), "offset": offset, "limit": limit}
-    return Answer.of(to_text(content).encode(), JSON)
+    return RenderedResponse.of(to_text(content).encode(), JSON)
 
 
-def _table(make: Any, folder: SweepFolder) -> Answer:
-    return Answer.of(make(folder).encode(), CSV)
+def _table(make: Any, folder: SweepFolder) -> RenderedResponse:
+    return RenderedResponse.of(make(folder).encode(), CSV)

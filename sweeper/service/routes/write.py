@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body, Header, Path, Request
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, Response
 
-from sweeper.service.routes.dependencies import Parts, SweepId
+from sweeper.service.routes.dependencies import Dependencies, SweepId
 from sweeper.service.security.spec_policy import YAML_TYPES, read_spec
 from sweeper.service.supervision.submissions import hashed
 from sweeper.spec.spec import schema
@@ -36,7 +36,7 @@ class Extension(BaseModel):
     trials: Annotated[int, Body(ge=1, le=MAX_TRIALS, description="How many in all, those that ran included.")]
 
 
-def routes(parts: Parts) -> APIRouter:
+def routes(parts: Dependencies) -> APIRouter:
     """Return the routes."""
     router = APIRouter(prefix="/api/v1", tags=["write"])
     supervisor = parts.supervisor
@@ -87,7 +87,7 @@ def routes(parts: Parts) -> APIRouter:
     return router
 
 
-def _said(parts: Parts, name: str, status: int = 202) -> Response:
+def _said(parts: Dependencies, name: str, status: int = 202) -> Response:
     where = f"/api/v1/sweeps/{name}"
     parts.standing.forget(name)
     content = {"id": name, "state": parts.supervisor.standing(name).state.value, "url": where}

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sweeper.errors import RefusalError
 from sweeper.service.problems import id_of, problem
-from sweeper.service.security.rate_limits import Rates
+from sweeper.service.security.rate_limits import RateLimiter
 from sweeper.service.security.tokens import Holder, Role, Tokens
 from sweeper.service.settings import ServiceSettings, is_loopback
 
@@ -32,7 +32,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="sweeper"'}
 _NOT_ALLOWED = "Expected a token that permits to write; ask for one made with --role write"
 
 
-class Access:
+class AccessMiddleware:
     """The door, an ASGI middleware.
 
     Args:
@@ -42,7 +42,7 @@ class Access:
         rates: how much each client asks for.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServiceSettings, tokens: Tokens | None, rates: Rates) -> None:
+    def __init__(self, app: ASGIApp, settings: ServiceSettings, tokens: Tokens | None, rates: RateLimiter) -> None:
         self._app, self._tokens, self._rates = app, tokens, rates
         self._hosts = _known_hosts(settings)
 

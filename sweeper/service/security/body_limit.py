@@ -8,7 +8,7 @@ from sweeper.errors import RefusalError
 from sweeper.service.problems import id_of, problem
 
 
-class Bodies:
+class BodyLimitMiddleware:
     """Refuses long bodies before anything parses them; an ASGI middleware.
 
     Args:

@@ -12,7 +12,7 @@ from sweeper.service.settings import Limits
 KEPT_CLIENTS = 10_000
 
 
-class Rates:
+class RateLimiter:
     """Counts requests of each client.
 
     Args:
@@ -44,7 +44,7 @@ class Rates:
             raise RefusalError("Expected fewer requests at a time; try again later", 429, {"Retry-After": wait})
 
 
-class Streams:
+class StreamLimiter:
     """Counts open streams."""
 
     def __init__(self, limits: Limits) -> None:

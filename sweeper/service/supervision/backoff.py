@@ -7,7 +7,7 @@ from sweeper.service.supervision.states import pause
 LONGEST_DELAY_SECONDS = 60.0
 
 
-class Delays:
+class Backoff:
     """When each of several things may be tried again.
 
     Args:

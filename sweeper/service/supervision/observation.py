@@ -8,7 +8,7 @@ from sweeper.errors import RecordError
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.launcher import Launcher
 from sweeper.service.supervision.states import Facts
-from sweeper.service.supervision.submissions import Submission, Wish
+from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -21,7 +21,7 @@ def facts_of(folder: Path, submission: Submission | None, launcher: Launcher) ->
     Raises:
         RecordError: the requests to the sweep cannot be read.
     """
-    job = None if submission is None or submission.wish is Wish.REST else submission.job
+    job = None if submission is None or submission.wish is Intent.REST else submission.job
     alive = job is not None and launcher.is_alive(job)
     driven = is_driven(folder)
     info, mark = _sweep_file(folder)

@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 
 from sweeper.records import TrialStatus
-from sweeper.service.supervision.submissions import Submission, Wish
+from sweeper.service.supervision.submissions import Intent, Submission
 
 MOST_DEATHS = 5
 FIRST_PAUSE_SECONDS = 2.0
@@ -65,7 +65,7 @@ class Facts:
 
 def state_of(submission: Submission | None, facts: Facts) -> State:
     """Return how a sweep stands."""
-    if submission is not None and (facts.runs or submission.wish is not Wish.REST):
+    if submission is not None and (facts.runs or submission.wish is not Intent.REST):
         return _asked(submission, facts)
     if facts.runs:
         return State.RUNNING
@@ -78,11 +78,11 @@ def state_of(submission: Submission | None, facts: Facts) -> State:
 
 def _asked(submission: Submission, facts: Facts) -> State:
     if not facts.runs:
-        return State.QUEUED if submission.wish is Wish.RUN else State.STOPPING
-    if submission.wish is Wish.STOP:
+        return State.QUEUED if submission.wish is Intent.RUN else State.STOPPING
+    if submission.wish is Intent.STOP:
         return State.STOPPING
     begun = facts.status is not None and facts.mark != submission.mark
-    return State.RUNNING if begun or submission.wish is Wish.REST else State.STARTING
+    return State.RUNNING if begun or submission.wish is Intent.REST else State.STARTING
 
 
 def settled(submission: Submission, facts: Facts, now: float) -> Submission:
@@ -92,15 +92,15 @@ def settled(submission: Submission, facts: Facts, now: float) -> Submission:
         A sweep that somebody asked to stop, or interrupted, is never to be run; one whose driver died without having
         ended is, after a pause, a bounded number of times without progress.
     """
-    if facts.runs or submission.wish is Wish.REST:
+    if facts.runs or submission.wish is Intent.REST:
         return submission
     if submission.job is None:
-        return submission if submission.wish is Wish.RUN else _resting(submission, facts)
+        return submission if submission.wish is Intent.RUN else _resting(submission, facts)
     begun = facts.mark != submission.mark
-    if submission.wish is Wish.STOP or facts.stopped or (begun and facts.status in _ENDS):
+    if submission.wish is Intent.STOP or facts.stopped or (begun and facts.status in _ENDS):
         return _resting(submission, facts)
     if not begun and facts.failure:
-        return submission.but(wish=Wish.REST, trouble=facts.failure)
+        return submission.but(wish=Intent.REST, trouble=facts.failure)
     return died(submission, facts, now)
 
 
@@ -108,7 +108,7 @@ def died(submission: Submission, facts: Facts, now: float) -> Submission:
     """Return what is to be done about a sweep whose driver has died."""
     deaths = 1 if facts.points > submission.points else submission.deaths + 1
     if deaths >= MOST_DEATHS:
-        return submission.but(wish=Wish.REST, deaths=deaths, trouble=GIVEN_UP)
+        return submission.but(wish=Intent.REST, deaths=deaths, trouble=GIVEN_UP)
     return submission.but(job=None, deaths=deaths, not_before=now + pause(deaths))
 
 
@@ -118,4 +118,4 @@ def pause(deaths: int) -> float:
 
 
 def _resting(submission: Submission, facts: Facts) -> Submission:
-    return submission.but(wish=Wish.REST, trouble=NEVER_BEGUN if facts.status is None else "")
+    return submission.but(wish=Intent.REST, trouble=NEVER_BEGUN if facts.status is None else "")

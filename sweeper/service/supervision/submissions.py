@@ -16,7 +16,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sweeper.errors import RecordError
-from sweeper.store.jsonl import RowFile, read_object, replace_file, to_text
+from sweeper.store.jsonl import JsonlFile, read_object, replace_file, to_text
 from sweeper.store.requests import NAME as REQUESTS_NAME
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -25,7 +25,7 @@ MAKING = ".submitting-"  # how the names of folders begin that are not whole yet
 MOST_IN_A_SECOND = 1000
 
 
-class Wish(enum.Enum):
+class Intent(enum.Enum):
     """What the service is to do about a sweep."""
 
     RUN = "run"
@@ -57,7 +57,7 @@ class Submission(BaseModel):
     submitted: float
     key: str | None = None
     digest: str | None = None
-    wish: Wish = Wish.RUN
+    wish: Intent = Intent.RUN
     trials: int | None = None
     job: str | None = None
     mark: int = 0
@@ -146,12 +146,12 @@ def hashed(*texts: str | bytes) -> str:
 
 def was_stopped(folder: Path, since: int) -> bool:
     """Return whether somebody asked the sweep to stop, after the first so many rows of requests."""
-    return any(row.get("stop") is True for row in RowFile(folder / REQUESTS_NAME).read()[since:])
+    return any(row.get("stop") is True for row in JsonlFile(folder / REQUESTS_NAME).read()[since:])
 
 
 def count_requests(folder: Path) -> int:
     """Return how many rows of requests there are."""
-    return len(RowFile(folder / REQUESTS_NAME).read())
+    return len(JsonlFile(folder / REQUESTS_NAME).read())
 
 
 def _places(out: Path, stem: str) -> Iterator[Path]:

@@ -19,11 +19,11 @@ from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweep
 from sweeper.service.catalog import Catalog
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision import submissions
-from sweeper.service.supervision.backoff import Delays
+from sweeper.service.supervision.backoff import Backoff
 from sweeper.service.supervision.launcher import Launcher
 from sweeper.service.supervision.observation import facts_of
 from sweeper.service.supervision.states import Facts, State, settled, state_of
-from sweeper.service.supervision.submissions import Submission, Wish
+from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, Metrics, where
 from sweeper.spec.spec import Spec
 from sweeper.store.requests import ask_to_stop, selects_privately
@@ -48,7 +48,7 @@ class Standing:
 
     state: State
     submission: Submission | None
-    has_begun: bool
+    has_started: bool
 
     @property
     def trouble(self) -> str:
@@ -93,7 +93,7 @@ class Supervisor:
         self._all: dict[str, Submission] = {}
         self._unwritten: set[str] = set()
         self._asked_at: dict[str, float] = {}
-        self._delays, self._launch_after = Delays(clock), 0.0
+        self._delays, self._launch_after = Backoff(clock), 0.0
         self._lock = threading.RLock()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -149,7 +149,7 @@ class Supervisor:
                         raise RefusalError("Expected another Idempotency-Key: this one came with another spec", 422)
                     return Submitted(name, is_new=False)
             if (
-                sum(one.wish is Wish.RUN and one.job is None for one in self._all.values())
+                sum(one.wish is Intent.RUN and one.job is None for one in self._all.values())
                 >= self._settings.limits.queued
             ):
                 raise RefusalError("Expected fewer sweeps that wait; try again later", 429, {"Retry-After": "60"})
@@ -168,12 +168,12 @@ class Supervisor:
         """
         with self._lock:
             folder, submission, facts = self._seen(name)
-            runs = facts.runs or (submission is not None and submission.wish is Wish.RUN)
+            runs = facts.runs or (submission is not None and submission.wish is Intent.RUN)
             if trial is not None or not runs:
                 ask_to_stop(folder, trial, driven=facts.runs)
                 return
             if submission is not None:
-                self._keep(name, submission.but(wish=Wish.STOP))
+                self._keep(name, submission.but(wish=Intent.STOP))
             if facts.driven or (facts.runs and facts.status is not None):
                 with suppress(RecordError):  # it has ended meanwhile, or is asked again soon
                     ask_to_stop(folder, driven=True)
@@ -198,12 +198,12 @@ class Supervisor:
             self._check_can_go_on(name, folder, state, trials)
             before = submission or Submission(submitted=self._clock())
             self._delays.forget(name)
-            self._keep(name, before.but(wish=Wish.RUN, trials=trials, job=None, deaths=0, not_before=0.0, trouble=""))
+            self._keep(name, before.but(wish=Intent.RUN, trials=trials, job=None, deaths=0, not_before=0.0, trouble=""))
 
     def names(self) -> tuple[str, ...]:
         """Return the names of submissions whose sweep has not begun."""
         known = tuple(self._all)  # whoever asks does not wait for what is being done
-        return tuple(name for name in known if self._is_there(name) and not self._has_begun(name))
+        return tuple(name for name in known if self._is_there(name) and not self._has_started(name))
 
     def standing(self, name: str) -> Standing:
         """Return how a sweep stands.
@@ -212,13 +212,13 @@ class Supervisor:
             UnknownSweepError: no such sweep.
         """
         _, submission, facts = self._seen(name)  # nor do they here
-        return Standing(state_of(submission, facts), submission, self._has_begun(name))
+        return Standing(state_of(submission, facts), submission, self._has_started(name))
 
     def tick(self) -> None:
         """Look after every submission once, and start what may be started."""
         with self._lock:
             running = 0
-            for name in [name for name, one in self._all.items() if one.wish is not Wish.REST]:
+            for name in [name for name, one in self._all.items() if one.wish is not Intent.REST]:
                 try:
                     running += self._look_after(name)
                 except (SweeperError, OSError) as error:
@@ -227,7 +227,7 @@ class Supervisor:
                 if running < self._settings.drivers and self._clock() >= self._launch_after:
                     running += self._start(name)
             self._metrics.drivers.set(running)
-            self._metrics.waiting.set(sum(one.wish is Wish.RUN and one.job is None for one in self._all.values()))
+            self._metrics.waiting.set(sum(one.wish is Intent.RUN and one.job is None for one in self._all.values()))
 
     def _due(self) -> list[str]:
         """Return the sweeps that a driver may be started for, those that came first first."""
@@ -235,7 +235,7 @@ class Supervisor:
         waiting = [
             (one.submitted, name)
             for name, one in self._all.items()
-            if one.wish is Wish.RUN and one.job is None and one.not_before <= now and not self._delays.hold(name)
+            if one.wish is Intent.RUN and one.job is None and one.not_before <= now and not self._delays.hold(name)
         ]
         return [name for _, name in sorted(waiting) if not self._facts(name, self._all[name]).runs]
 
@@ -250,7 +250,7 @@ class Supervisor:
             self._remember(name, submission)
         facts = self._facts(name, submission)
         if facts.runs:
-            if submission.wish is Wish.STOP:
+            if submission.wish is Intent.STOP:
                 self._press(folder, submission, facts)
             return True
         changed = settled(submission, facts, self._clock())
@@ -353,7 +353,7 @@ class Supervisor:
     def _facts(self, name: str, submission: Submission | None) -> Facts:
         return facts_of(self._catalog.out / name, submission, self._launcher)
 
-    def _has_begun(self, name: str) -> bool:
+    def _has_started(self, name: str) -> bool:
         return (self._catalog.out / name / "sweep.json").is_file()
 
     def _is_there(self, name: str) -> bool:
@@ -361,9 +361,9 @@ class Supervisor:
         return (self._catalog.out / name / submissions.NAME).is_file()
 
     def _check_can_go_on(self, name: str, folder: Path, state: State, trials: int | None) -> None:
-        if not self._has_begun(name):
+        if not self._has_started(name):
             return  # it never began: it is begun once more
-        content = SweepFolder(folder).read_begun()
+        content = SweepFolder(folder).read_manifest()
         if selects_privately(content):
             raise RecordError(f"Expected a sweep that can go on, but {name} selected privately; submit another one")
         spec = Spec.from_mapping(content["spec"], name)

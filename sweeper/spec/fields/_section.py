@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from sweeper.spec.fields.choices import COUNT, POSITIVE
-from sweeper.spec.fields.fields import Domain, Number
-from sweeper.spec.fields.messages import mistake
+from sweeper.spec.fields.fields import FieldType, Number
+from sweeper.spec.fields.messages import bad_value
 
 
 class Section(BaseModel):
@@ -28,14 +28,14 @@ ONE_POSITIVE = fixed_number(POSITIVE)
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-class SweepName(Domain):
+class SweepName(FieldType):
     """A name that can be a folder and an experiment."""
 
     def parse(self, value: Any) -> str:
         """Return the name."""
         if isinstance(value, str) and _FILE_NAME.fullmatch(value):
             return value
-        raise mistake("a {name} of up to 100 letters, digits, '.', '_' and '-', a letter or digit first")
+        raise bad_value("a {name} of up to 100 letters, digits, '.', '_' and '-', a letter or digit first")
 
     def json_schema(self) -> dict[str, Any]:
         """Text of that pattern."""

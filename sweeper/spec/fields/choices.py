@@ -4,33 +4,35 @@ from types import MappingProxyType
 
 from clipless.projections import CONSTRAINTS
 from clipless.zoo import ACTIVATIONS, POOLINGS
-from sweeper.spec.fields.fields import Domain, Flag, Name, Number, Priors
+from sweeper.spec.fields.fields import FieldType, Flag, Name, Number, Priors
 
 COUNT = Number(integer=True, at_least=1)
 POSITIVE = Number(above=0)
 EVEN = Number(integer=True, at_least=2, multiple_of=2)
-_TEMPERATURE: MappingProxyType[str, Domain] = MappingProxyType({"temperature": POSITIVE})
-_REDUCTION: MappingProxyType[str, Domain] = MappingProxyType({"reduction": Name(names=("sum", "mean"))})
-_HINGE: MappingProxyType[str, Domain] = MappingProxyType({"margin": POSITIVE, **_REDUCTION})
+_TEMPERATURE: MappingProxyType[str, FieldType] = MappingProxyType({"temperature": POSITIVE})
+_REDUCTION: MappingProxyType[str, FieldType] = MappingProxyType({"reduction": Name(names=("sum", "mean"))})
+_HINGE: MappingProxyType[str, FieldType] = MappingProxyType({"margin": POSITIVE, **_REDUCTION})
 CONSTRAINT = Name(names=tuple(CONSTRAINTS))
 ACTIVATION, POOLING = Name(names=tuple(ACTIVATIONS)), Name(names=tuple(POOLINGS))
 SKIP = Number(at_least=0, below=1)
-_COMMON: MappingProxyType[str, Domain] = MappingProxyType(
+_COMMON: MappingProxyType[str, FieldType] = MappingProxyType(
     {"activation": ACTIVATION, "bias": Flag(), "bias_norm": POSITIVE, "constraint": CONSTRAINT}
 )
-_MLP: MappingProxyType[str, Domain] = MappingProxyType({"width": EVEN, "depth": COUNT, **_COMMON})
-_CONVNET: MappingProxyType[str, Domain] = MappingProxyType({**_MLP, "hidden": EVEN, "pooling": POOLING})
-_PATCH_NET: MappingProxyType[str, Domain] = MappingProxyType(
+_MLP: MappingProxyType[str, FieldType] = MappingProxyType({"width": EVEN, "depth": COUNT, **_COMMON})
+_CONVNET: MappingProxyType[str, FieldType] = MappingProxyType({**_MLP, "hidden": EVEN, "pooling": POOLING})
+_PATCH_NET: MappingProxyType[str, FieldType] = MappingProxyType(
     {"width": EVEN, "depth": COUNT, "hidden": EVEN, "patch": COUNT, "pooling": POOLING, **_COMMON}
 )
-_LENET: MappingProxyType[str, Domain] = MappingProxyType({"width": EVEN, "hidden": EVEN, "pooling": POOLING, **_COMMON})
-_VGG: MappingProxyType[str, Domain] = MappingProxyType({**_CONVNET, "convolutions": COUNT})
-_RESNET: MappingProxyType[str, Domain] = MappingProxyType(
+_LENET: MappingProxyType[str, FieldType] = MappingProxyType(
+    {"width": EVEN, "hidden": EVEN, "pooling": POOLING, **_COMMON}
+)
+_VGG: MappingProxyType[str, FieldType] = MappingProxyType({**_CONVNET, "convolutions": COUNT})
+_RESNET: MappingProxyType[str, FieldType] = MappingProxyType(
     {**_MLP, "blocks": COUNT, "skip": SKIP, "learned_skip": Flag()}
 )
-_WIDE_RESNET: MappingProxyType[str, Domain] = MappingProxyType({**_RESNET, "widening": COUNT})
-_MIXER: MappingProxyType[str, Domain] = MappingProxyType({"patch": COUNT, "depth": COUNT, "skip": SKIP, **_COMMON})
-_SCATTERING: MappingProxyType[str, Domain] = MappingProxyType(
+_WIDE_RESNET: MappingProxyType[str, FieldType] = MappingProxyType({**_RESNET, "widening": COUNT})
+_MIXER: MappingProxyType[str, FieldType] = MappingProxyType({"patch": COUNT, "depth": COUNT, "skip": SKIP, **_COMMON})
+_SCATTERING: MappingProxyType[str, FieldType] = MappingProxyType(
     {
         "scales": Number(integer=True, at_least=1, at_most=4),
         "orientations": Number(integer=True, at_least=1, at_most=32),
@@ -43,7 +45,7 @@ _SCATTERING: MappingProxyType[str, Domain] = MappingProxyType(
     }
 )
 
-ARCHITECTURES: MappingProxyType[str, MappingProxyType[str, Domain]] = MappingProxyType(
+ARCHITECTURES: MappingProxyType[str, MappingProxyType[str, FieldType]] = MappingProxyType(
     {
         "mlp": _MLP,
         "convnet": _CONVNET,
@@ -56,7 +58,7 @@ ARCHITECTURES: MappingProxyType[str, MappingProxyType[str, Domain]] = MappingPro
         "scattering": _SCATTERING,
     }
 )
-LOSSES: MappingProxyType[str, MappingProxyType[str, Domain]] = MappingProxyType(
+LOSSES: MappingProxyType[str, MappingProxyType[str, FieldType]] = MappingProxyType(
     {
         "tau-cce": _TEMPERATURE,
         "tau-bce": _TEMPERATURE,

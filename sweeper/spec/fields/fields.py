@@ -15,14 +15,14 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from sweeper.spec.fields.messages import did_you_mean, did_you_mean_or_known, locate, mistake
+from sweeper.spec.fields.messages import bad_value, did_you_mean, did_you_mean_or_known, locate
 from sweeper.spec.fields.ranges import Choices, Open, Range, Scalar, to_plain
 
 _LARGEST_INTEGER = 2**53
 _SCALES = {"uniform": (False, False), "log": (True, False), "int": (False, True), "log_int": (True, True)}
 
 
-class Domain(ABC):
+class FieldType(ABC):
     """Base: subclasses say how to parse a value and how an editor may check it."""
 
     @abstractmethod
@@ -42,7 +42,7 @@ class Domain(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Number(Domain):
+class Number(FieldType):
     """Numbers from a lower end on, up to an upper one if given; multiples of ``multiple_of`` if given."""
 
     integer: bool = False
@@ -65,13 +65,13 @@ class Number(Domain):
         """Return one number."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             more = "" if self.fixed else ", a list of them or a range such as {log: [a, b]}"
-            raise mistake(f"a number, {self._text()}{more}")
+            raise bad_value(f"a number, {self._text()}{more}")
         if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
-            raise mistake(f"{{name}} <= {_LARGEST_INTEGER}")
+            raise bad_value(f"{{name}} <= {_LARGEST_INTEGER}")
         whole = not self.integer or value == value // 1
         multiple = self.multiple_of is None or value % self.multiple_of == 0
         if not (isfinite(value) and whole and multiple and self._inside(value)):  # NaN fails too
-            raise mistake(self._text())
+            raise bad_value(self._text())
         return int(value) if self.integer else float(value)
 
     def _inside(self, value: float) -> bool:
@@ -94,21 +94,23 @@ class Number(Domain):
     def _range(self, value: dict[str, Any]) -> Range:
         kinds = [key for key in value if key in _SCALES]
         if len(kinds) != 1 or set(value) - {kinds[0], "step"}:
-            raise mistake("a range {log: [a, b]}, {uniform: [a, b]}, {int: [a, b]} or {log_int: [a, b]}")
+            raise bad_value("a range {log: [a, b]}, {uniform: [a, b]}, {int: [a, b]} or {log_int: [a, b]}")
         log, integer = _SCALES[kinds[0]]
         ends = value[kinds[0]]
         if not (isinstance(ends, list) and len(ends) == 2):
-            raise mistake("two ends [low, high]", path=kinds[0], got=ends)
+            raise bad_value("two ends [low, high]", path=kinds[0], got=ends)
         low, high = (locate(self.one, end, kinds[0]) for end in ends)
         if not low < high:
-            raise mistake("low < high", path=kinds[0], got=ends, remedy="give one value if nothing is to be searched")
+            raise bad_value("low < high", path=kinds[0], got=ends, remedy="give one value if nothing is to be searched")
         if log and not low > 0:
-            raise mistake("low > 0 on a logarithmic scale", path=kinds[0], got=ends)
+            raise bad_value("low > 0 on a logarithmic scale", path=kinds[0], got=ends)
         integer = integer or self.integer
         if integer and not (low == int(low) and high == int(high)):
-            raise mistake("whole ends", path=kinds[0], got=ends)
+            raise bad_value("whole ends", path=kinds[0], got=ends)
         if self.multiple_of is not None and log:
-            raise mistake(f"multiples of {self.multiple_of}", path=kinds[0], got=ends, remedy="list the values instead")
+            raise bad_value(
+                f"multiples of {self.multiple_of}", path=kinds[0], got=ends, remedy="list the values instead"
+            )
         given = value.get("step", self.multiple_of)
         step = None if given is None else self._step(given, high - low, log=log, integer=integer)
         ends_of_kind = (int(low), int(high)) if integer else (float(low), float(high))
@@ -116,11 +118,11 @@ class Number(Domain):
 
     def _step(self, step: Any, width: float, *, log: bool, integer: bool) -> float:
         if log:
-            raise mistake("no step on a logarithmic scale", path="step", got=step, remedy="list the values instead")
+            raise bad_value("no step on a logarithmic scale", path="step", got=step, remedy="list the values instead")
         multiple_of = self.multiple_of if integer else None
         step = locate(Number(integer=integer, above=0, multiple_of=multiple_of, fixed=True).one, step, "step")
         if not step <= width:
-            raise mistake(f"step <= {width:g}, the width of the range", path="step", got=step)
+            raise bad_value(f"step <= {width:g}, the width of the range", path="step", got=step)
         return float(step) if not integer else int(step)
 
     def json_schema(self) -> JsonSchemaValue:
@@ -146,7 +148,7 @@ class Number(Domain):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Name(Domain):
+class Name(FieldType):
     """Names out of a list.
 
     Attributes:
@@ -173,7 +175,7 @@ class Name(Domain):
         if isinstance(value, str) and value in known:
             return value
         expected = f"{{name}} {' or '.join(known)}"
-        raise mistake(expected, got=value, remedy=did_you_mean(value, known))
+        raise bad_value(expected, got=value, remedy=did_you_mean(value, known))
 
     def known(self) -> tuple[str, ...]:
         """Return the names."""
@@ -186,7 +188,7 @@ class Name(Domain):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flag(Domain):
+class Flag(FieldType):
     """True or false, or a list of both."""
 
     def parse(self, value: Any) -> Open:
@@ -196,7 +198,7 @@ class Flag(Domain):
     def one(self, value: Any) -> bool:
         """Return one truth value."""
         if not isinstance(value, bool):
-            raise mistake("{name} true or false", got=value)
+            raise bad_value("{name} true or false", got=value)
         return value
 
     def json_schema(self) -> JsonSchemaValue:
@@ -220,14 +222,14 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variants(Domain):
+class Variants(FieldType):
     """One or several names, each alone or with parameters of its own: ``{name: tau-cce, temperature: 2}``.
 
     Attributes:
         table: by name, the parameters and what each may hold.
     """
 
-    table: Mapping[str, Mapping[str, Domain]]
+    table: Mapping[str, Mapping[str, FieldType]]
     fixed: ClassVar[bool] = False
 
     def parse(self, value: Any) -> tuple[Variant, ...]:
@@ -236,12 +238,12 @@ class Variants(Domain):
             return value
         items = value if isinstance(value, list) else [value]
         if not items:
-            raise mistake("at least one name")
+            raise bad_value("at least one name")
         many = isinstance(value, list)
         variants = tuple(locate(self.one, item, str(i) if many else "") for i, item in enumerate(items))
         names = [variant.name for variant in variants]
         if len(set(names)) < len(names):
-            raise mistake("each name once in a list", remedy="give one entry and open its parameters")
+            raise bad_value("each name once in a list", remedy="give one entry and open its parameters")
         return variants
 
     def one(self, value: Any) -> Variant:
@@ -250,7 +252,7 @@ class Variants(Domain):
         if not isinstance(value, dict):
             return Variant(names.one(value))
         if "name" not in value:
-            raise mistake("a mapping with the key 'name'", got=value)
+            raise bad_value("a mapping with the key 'name'", got=value)
         name = locate(names.one, value["name"], "name")
         known = self.table[name]
         parameters = {}
@@ -258,7 +260,7 @@ class Variants(Domain):
             if key == "name":
                 continue
             if key not in known:
-                raise mistake(f"parameters of {name}", path=key, got=given, remedy=did_you_mean_or_known(key, known))
+                raise bad_value(f"parameters of {name}", path=key, got=given, remedy=did_you_mean_or_known(key, known))
             parameters[key] = locate(known[key].parse, given, key)
         return Variant(name, parameters)
 
@@ -280,7 +282,7 @@ class Variants(Domain):
         return {"anyOf": [*one["anyOf"], {"type": "array", "items": one, "minItems": 1}]}
 
 
-class PublicNumbers(Domain):
+class PublicNumbers(FieldType):
     """One public number for each class, declared by the user and never computed from the training rows."""
 
     expected: ClassVar[str]
@@ -289,7 +291,7 @@ class PublicNumbers(Domain):
         """Return the numbers, at least two."""
         several = isinstance(value, list | tuple) and len(value) >= 2
         if not (several and all(type(n) in (int, float) and isfinite(n) for n in value) and self.fits(value)):
-            raise mistake(self.expected)
+            raise bad_value(self.expected)
         return tuple(map(float, value))
 
     @abstractmethod
@@ -323,10 +325,10 @@ class Priors(PublicNumbers):
 
 def _choices(domain: Number | Name | Flag, values: list[Any]) -> Choices:
     if not values:
-        raise mistake("at least one value in a list")
+        raise bad_value("at least one value in a list")
     parsed: list[Scalar] = [locate(domain.one, value, str(i)) for i, value in enumerate(values)]
     if len(set(parsed)) < len(parsed):
-        raise mistake("each value once in a list")
+        raise bad_value("each value once in a list")
     return Choices(tuple(parsed))
 
 

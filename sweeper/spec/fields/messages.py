@@ -12,7 +12,7 @@ _KINDS = ("uniform", "log", "int", "log_int")
 R = TypeVar("R")
 
 
-def mistake(expected: str, *, path: str = "", remedy: str = "", **got: Any) -> PydanticCustomError:
+def bad_value(expected: str, *, path: str = "", remedy: str = "", **got: Any) -> PydanticCustomError:
     """Return the error that a validator raises.
 
     Args:
@@ -31,7 +31,7 @@ def locate(parse: Callable[[Any], R], value: Any, path: str) -> R:
     except PydanticCustomError as error:
         context = {"got": value, **(error.context or {})}
         below = ".".join(filter(None, [path, context.pop("path", "")]))
-        raise mistake(path=below, **context) from None
+        raise bad_value(path=below, **context) from None
 
 
 def sentence(error: ValidationError, source: str, model: type[BaseModel]) -> str:

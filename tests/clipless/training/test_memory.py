@@ -12,7 +12,7 @@ from clipless.layers import ScaleByQuantile, Standardise
 from clipless.network import Network
 from clipless.plans.method import Method
 from clipless.training import memory
-from clipless.training.memory import Room, has_room, is_out_of_memory, memory_class
+from clipless.training.memory import PassSizes, has_room, is_out_of_memory, memory_class
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_pass_takes_as_many_rows_as_are_asked_for_and_only_a_lack_of_memory_is
 
 
 def test_rows_are_halved_until_they_have_room_and_nothing_is_tried_twice():
-    room, tried = Room(), []
+    room, tried = PassSizes(), []
 
     def fits(rows):
         tried.append(rows)
@@ -93,7 +93,7 @@ def test_rows_are_halved_until_they_have_room_and_nothing_is_tried_twice():
 
 
 def test_there_has_to_be_room_for_one_row():
-    room = Room()
+    room = PassSizes()
     for _ in range(2):
         with pytest.raises(PlanError, match="Out of memory with micro-batches of one row"):
             room.rows("a", 8, lambda _: False)

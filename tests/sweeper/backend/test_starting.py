@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from sweeper.backend import starting
-from sweeper.backend.starting import PATIENCE_SECONDS, InterruptedStartError, Starting, leave
+from sweeper.backend.starting import PATIENCE_SECONDS, InterruptedStartError, ThreadedStart, leave
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def never():
 
 def test_what_was_started_is_returned_and_its_thread_lives_until_it_is_over():
     """The processes of Ray die with the thread that started them."""
-    made = Starting(lambda _: threading.current_thread(), pytest.fail)
+    made = ThreadedStart(lambda _: threading.current_thread(), pytest.fail)
     thread = made.wait(lambda: False)
     assert thread.is_alive()
     made.over()
@@ -45,14 +45,14 @@ def test_an_error_of_the_start_is_raised():
         raise OSError("no room")
 
     with pytest.raises(OSError, match="no room"):
-        Starting(broken, pytest.fail).wait(lambda: False)
+        ThreadedStart(broken, pytest.fail).wait(lambda: False)
     assert starting._LEFT_BEHIND == []
 
 
 def test_a_start_that_never_ends_is_left_behind_after_the_patience_and_not_before(never):
     seconds = itertools.count()
     looked = []
-    made = Starting(never, lambda: None)
+    made = ThreadedStart(never, lambda: None)
     with pytest.raises(InterruptedStartError, match="interrupted while Ray started"):
         made.wait(lambda: looked.append(None) or len(looked) > 5, lambda: next(seconds))
     assert len(looked) > 5
@@ -67,7 +67,7 @@ def test_the_patience_leaves_room_for_what_a_sweep_writes_within_ten_seconds():
 def test_a_start_that_ends_when_nobody_waits_any_more_is_told_and_undone(never):
     undone = threading.Event()
     with pytest.raises(InterruptedStartError):
-        Starting(never, undone.set).wait(lambda: True, itertools.count().__next__)
+        ThreadedStart(never, undone.set).wait(lambda: True, itertools.count().__next__)
     never.end.set()
     assert undone.wait(60)
     assert never.told == [True]
@@ -77,7 +77,7 @@ def test_a_second_ctrl_c_does_not_wait_at_all(never):
     def twice():
         raise KeyboardInterrupt
 
-    made = Starting(never, lambda: None)
+    made = ThreadedStart(never, lambda: None)
     with pytest.raises(KeyboardInterrupt):
         made.wait(twice)
     assert [made] == starting._LEFT_BEHIND

@@ -15,10 +15,10 @@ from clipless.errors import PlanError
 from clipless.privacy.randomness import SecureSource
 from clipless.projections import Orthogonal, SpectralBall
 from clipless.training import memory
-from clipless.training.memory import Room
+from clipless.training.memory import PassSizes
 from clipless.training.trainer import sum_gradients
 from sweeper.backend import trainable as module
-from sweeper.backend.trainable import CliplessTrial, Rows, place
+from sweeper.backend.trainable import CliplessTrial, PlacedDataset, place
 from sweeper.errors import SpecError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
@@ -34,7 +34,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot im
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch):
     """No test knows how many rows had room in another one."""
-    monkeypatch.setattr(trial_module, "_ROOM", Room())
+    monkeypatch.setattr(trial_module, "_ROOM", PassSizes())
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def config(content, tmp_path):
         "spec": Spec.from_mapping(content).to_plain(),
         "source": str(tmp_path / "digits.yaml"),
         "folder": str(tmp_path),
-        "data": Rows.of(clipless.datasets.load("digits")),
+        "data": PlacedDataset.of(clipless.datasets.load("digits")),
     }
 
 
@@ -170,7 +170,9 @@ def test_rows_are_unpacked_once_per_process_and_forgotten_for_others(trial, conf
     for _ in range(2):
         trial.reset_config(config)
         trial.step()
-    trial.reset_config(config | {"data": Rows.of(clipless.datasets.load("digits", splits=HashSplit(salt="another")))})
+    trial.reset_config(
+        config | {"data": PlacedDataset.of(clipless.datasets.load("digits", splits=HashSplit(salt="another")))}
+    )
     trial.step()
     first, second, other = (options["data"] for options, *_ in built)
     assert first is second is not other
@@ -179,7 +181,7 @@ def test_rows_are_unpacked_once_per_process_and_forgotten_for_others(trial, conf
 
 def test_a_trial_sees_the_rows_and_has_no_copy_of_them():
     data = clipless.datasets.load("digits")
-    rows = Rows.of(data)
+    rows = PlacedDataset.of(data)
     for array in (*rows.train, *rows.validation, *rows.test):
         array.flags.writeable = False  # as Ray hands them over
     seen = rows.dataset()
@@ -311,7 +313,7 @@ def test_a_lack_of_memory_is_found_before_the_plan_and_costs_nothing(trial, conf
     prices = []
     for most in (1000, 200, 25):
         with monkeypatch.context() as patch:
-            patch.setattr(trial, "_ROOM", Room())
+            patch.setattr(trial, "_ROOM", PassSizes())
             seen = short_of_memory(patch, most)
             trial.reset_config(config)
             rows = [trial.step() for _ in range(4)]

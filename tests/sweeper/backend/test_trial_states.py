@@ -7,7 +7,7 @@ import pytest
 
 from sweeper.backend import interruption
 from sweeper.backend.interruption import Interruption
-from sweeper.backend.trial_states import MOST_RESTARTS, Desk, Hooks
+from sweeper.backend.trial_states import MOST_RESTARTS, Hooks, TrialStates
 from sweeper.errors import FOR_THE_OWNER, MAX_REASON_LENGTH, TrialError, one_line
 from sweeper.records import TrialStatus
 
@@ -48,16 +48,16 @@ class Book:
 
 def opened(**answers):
     book = Book(**answers)
-    desk = Desk(book.hooks())
-    desk.start("t0001", {"trial": "t0001"})
-    return desk, book
+    states = TrialStates(book.hooks())
+    states.start("t0001", {"trial": "t0001"})
+    return states, book
 
 
 def test_hooks_are_told_in_order():
-    desk, book = opened()
-    assert desk.receive("t0001", PLAN)
-    assert desk.receive("t0001", epoch(1))
-    desk.end("t0001", TrialStatus.COMPLETED)
+    states, book = opened()
+    assert states.receive("t0001", PLAN)
+    assert states.receive("t0001", epoch(1))
+    states.end("t0001", TrialStatus.COMPLETED)
     assert book.told == [
         ("on_start", "t0001", {"trial": "t0001"}),
         ("on_plan", "t0001", PLAN),
@@ -67,18 +67,18 @@ def test_hooks_are_told_in_order():
 
 
 def test_a_repeated_row_is_taken_once():
-    desk, book = opened()
+    states, book = opened()
     for row in (PLAN, PLAN, epoch(1), PLAN, epoch(1), epoch(2)):
-        assert desk.receive("t0001", row)
+        assert states.receive("t0001", row)
     assert [told[2] for told in book.told[1:]] == [PLAN, epoch(1), epoch(2)]
 
 
 def test_a_trial_starts_and_ends_once():
-    desk, book = opened()
-    desk.start("t0001", {})
-    desk.end("t0001", TrialStatus.COMPLETED)
-    desk.end("t0001", TrialStatus.FAILED, "late")
-    desk.close(TrialStatus.INTERRUPTED, "late")
+    states, book = opened()
+    states.start("t0001", {})
+    states.end("t0001", TrialStatus.COMPLETED)
+    states.end("t0001", TrialStatus.FAILED, "late")
+    states.close(TrialStatus.INTERRUPTED, "late")
     assert book.ends == [("t0001", TrialStatus.COMPLETED, "", 0)]
 
 
@@ -101,12 +101,12 @@ def test_a_trial_starts_and_ends_once():
     ],
 )
 def test_a_verdict_ends_the_trial_and_explains_its_end(answers, rows, status, reason, begun):
-    desk, book = opened(**answers)
+    states, book = opened(**answers)
     *before, last = rows
-    assert all(desk.receive("t0001", row) for row in before)
-    assert not desk.receive("t0001", last)
-    assert not desk.receive("t0001", epoch(9))
-    desk.end("t0001", TrialStatus.COMPLETED)
+    assert all(states.receive("t0001", row) for row in before)
+    assert not states.receive("t0001", last)
+    assert not states.receive("t0001", epoch(9))
+    states.end("t0001", TrialStatus.COMPLETED)
     assert book.ends == [("t0001", status, reason, begun)]
 
 
@@ -123,47 +123,47 @@ def test_a_verdict_ends_the_trial_and_explains_its_end(answers, rows, status, re
     ],
 )
 def test_an_epoch_that_may_have_been_begun_is_counted(status, rows, begun):
-    desk, book = opened()
+    states, book = opened()
     for row in rows:
-        desk.receive("t0001", row)
-    desk.end("t0001", status)
+        states.receive("t0001", row)
+    states.end("t0001", status)
     assert book.ends == [("t0001", status, "", begun)]
 
 
 def test_no_hook_sees_a_nan():
-    desk, book = opened()
-    desk.receive("t0001", PLAN)
-    desk.receive("t0001", epoch(1, values={"accuracy": math.nan}))
+    states, book = opened()
+    states.receive("t0001", PLAN)
+    states.receive("t0001", epoch(1, values={"accuracy": math.nan}))
     assert "on_epoch" not in [told[0] for told in book.told]
 
 
 def test_a_value_that_was_not_computed_is_no_failure():
-    desk, _ = opened()
-    desk.receive("t0001", PLAN)
-    assert desk.receive("t0001", epoch(1, values={"accuracy": 0.5, "certified@1": None}))
+    states, _ = opened()
+    states.receive("t0001", PLAN)
+    assert states.receive("t0001", epoch(1, values={"accuracy": 0.5, "certified@1": None}))
 
 
 def test_a_trial_stopped_at_its_last_epoch_is_complete():
-    desk, book = opened(on_epoch="no hope")
-    desk.receive("t0001", PLAN)
-    desk.receive("t0001", epoch(1, done=True))
-    desk.end("t0001", TrialStatus.COMPLETED)
+    states, book = opened(on_epoch="no hope")
+    states.receive("t0001", PLAN)
+    states.receive("t0001", epoch(1, done=True))
+    states.end("t0001", TrialStatus.COMPLETED)
     assert book.ends == [("t0001", TrialStatus.COMPLETED, "", 1)]
 
 
 @pytest.mark.parametrize("hook", ["on_start", "on_end"])
 def test_trouble_in_a_hook_that_has_no_say_is_kept(hook):
-    desk, _ = opened(**{hook: OSError("disk full")})
-    desk.end("t0001", TrialStatus.COMPLETED)
-    assert str(desk.trouble) == "disk full"
+    states, _ = opened(**{hook: OSError("disk full")})
+    states.end("t0001", TrialStatus.COMPLETED)
+    assert str(states.trouble) == "disk full"
 
 
 def test_closing_ends_what_is_open():
-    desk, book = opened()
-    desk.start("t0002", {})
-    desk.end("t0001", TrialStatus.COMPLETED)
-    desk.close(TrialStatus.INTERRUPTED, "interrupted")
-    assert not desk.receive("t0002", PLAN)
+    states, book = opened()
+    states.start("t0002", {})
+    states.end("t0001", TrialStatus.COMPLETED)
+    states.close(TrialStatus.INTERRUPTED, "interrupted")
+    assert not states.receive("t0002", PLAN)
     assert book.ends[1:] == [("t0002", TrialStatus.INTERRUPTED, "interrupted", 0)]
 
 
@@ -173,30 +173,30 @@ def again(attempt="again"):
 
 def test_a_trial_of_an_earlier_run_drops_the_epochs_that_were_taken():
     book = Book()
-    desk = Desk(book.hooks(), {"t0001": 2})
-    assert desk.last_epoch("t0001") == 2
-    assert desk.last_epoch("t0002") == 0
-    desk.start("t0001", {})
+    states = TrialStates(book.hooks(), {"t0001": 2})
+    assert states.last_epoch("t0001") == 2
+    assert states.last_epoch("t0002") == 0
+    states.start("t0001", {})
     for row in (again(), epoch(1), epoch(2), epoch(3)):
-        assert desk.receive("t0001", row)
+        assert states.receive("t0001", row)
     assert book.told[1:] == [("on_plan", "t0001", again()), ("on_epoch", "t0001", epoch(3))]
 
 
 def test_a_trial_of_an_earlier_run_that_does_not_begin_is_left_alone():
     book = Book()
-    Desk(book.hooks(), {"t0001": 2}).close(TrialStatus.INTERRUPTED, "interrupted")
+    TrialStates(book.hooks(), {"t0001": 2}).close(TrialStatus.INTERRUPTED, "interrupted")
     assert book.told == []
 
 
 def test_a_trial_that_lost_its_process_starts_again_and_is_planned_again():
-    desk, book = opened()
+    states, book = opened()
     for row in (again("first"), epoch(1)):
-        desk.receive("t0001", row)
-    assert desk.restart("t0001")
-    desk.start("t0001", {"trial": "t0001"})
+        states.receive("t0001", row)
+    assert states.restart("t0001")
+    states.start("t0001", {"trial": "t0001"})
     for row in (again("second"), again("second"), epoch(1), epoch(2)):
-        assert desk.receive("t0001", row)
-    desk.end("t0001", TrialStatus.COMPLETED)
+        assert states.receive("t0001", row)
+    states.end("t0001", TrialStatus.COMPLETED)
     assert [told[0] for told in book.told] == [
         *("on_start", "on_plan", "on_epoch"),
         *("on_restart", "on_start", "on_plan", "on_epoch", "on_end"),
@@ -206,51 +206,51 @@ def test_a_trial_that_lost_its_process_starts_again_and_is_planned_again():
 
 
 def test_a_trial_starts_again_only_so_often_and_never_after_a_verdict():
-    desk, _ = opened()
-    assert [desk.restart("t0001") for _ in range(MOST_RESTARTS + 1)] == [True] * MOST_RESTARTS + [False]
-    desk, _ = opened(on_epoch="no hope")
+    states, _ = opened()
+    assert [states.restart("t0001") for _ in range(MOST_RESTARTS + 1)] == [True] * MOST_RESTARTS + [False]
+    states, _ = opened(on_epoch="no hope")
     for row in (PLAN, epoch(1)):
-        desk.receive("t0001", row)
-    assert not desk.restart("t0001")
-    desk.end("t0001", TrialStatus.FAILED, "its process died")
-    assert not desk.restart("t0001")
+        states.receive("t0001", row)
+    assert not states.restart("t0001")
+    states.end("t0001", TrialStatus.FAILED, "its process died")
+    assert not states.restart("t0001")
 
 
 def test_a_trial_that_comes_further_between_its_deaths_is_started_again():
-    desk, _ = opened()
-    desk.receive("t0001", PLAN)
+    states, _ = opened()
+    states.receive("t0001", PLAN)
     for number in range(1, MOST_RESTARTS + 3):
-        desk.receive("t0001", epoch(number))
-        assert desk.restart("t0001")
-    assert [desk.restart("t0001") for _ in range(MOST_RESTARTS)] == [True] * (MOST_RESTARTS - 1) + [False]
+        states.receive("t0001", epoch(number))
+        assert states.restart("t0001")
+    assert [states.restart("t0001") for _ in range(MOST_RESTARTS)] == [True] * (MOST_RESTARTS - 1) + [False]
 
 
 def test_a_trial_waiting_to_start_again_is_closed_too():
-    desk, book = opened()
-    desk.receive("t0001", PLAN)
-    desk.restart("t0001")
-    desk.close(TrialStatus.INTERRUPTED, "interrupted")
+    states, book = opened()
+    states.receive("t0001", PLAN)
+    states.restart("t0001")
+    states.close(TrialStatus.INTERRUPTED, "interrupted")
     assert book.ends == [("t0001", TrialStatus.INTERRUPTED, "interrupted", 1)]
 
 
 def test_a_trial_that_is_killed_on_purpose_ends_as_it_was_said_it_would():
-    desk, book = opened()
+    states, book = opened()
     for row in (PLAN, epoch(1)):
-        desk.receive("t0001", row)
-    desk.overrule("t0001", TrialStatus.STOPPED, "too long")
-    assert not desk.restart("t0001")
-    desk.end("t0001", TrialStatus.FAILED, "its process died")
-    desk.overrule("t0001", TrialStatus.FAILED, "late")
+        states.receive("t0001", row)
+    states.overrule("t0001", TrialStatus.STOPPED, "too long")
+    assert not states.restart("t0001")
+    states.end("t0001", TrialStatus.FAILED, "its process died")
+    states.overrule("t0001", TrialStatus.FAILED, "late")
     assert book.ends == [("t0001", TrialStatus.STOPPED, "too long", 2)]  # in the middle of its second epoch
 
 
 def test_hooks_may_be_left_out():
-    desk = Desk(Hooks())
-    desk.start("t0001", {})
-    assert desk.receive("t0001", PLAN)
-    assert desk.receive("t0001", epoch(1))
-    desk.close(TrialStatus.STOPPED, "enough")
-    assert desk.trouble is None
+    states = TrialStates(Hooks())
+    states.start("t0001", {})
+    assert states.receive("t0001", PLAN)
+    assert states.receive("t0001", epoch(1))
+    states.close(TrialStatus.STOPPED, "enough")
+    assert states.trouble is None
 
 
 def test_an_error_becomes_one_line():
@@ -294,37 +294,37 @@ def test_outside_the_main_thread_it_is_only_a_flag():
 
 
 def test_a_trial_whose_process_comes_up_when_the_run_is_ending_has_not_begun():
-    desk, book = opened()
-    desk.close(TrialStatus.INTERRUPTED, "interrupted")
+    states, book = opened()
+    states.close(TrialStatus.INTERRUPTED, "interrupted")
     told = len(book.told)
-    desk.start("t0002", {})
-    assert not desk.receive("t0002", PLAN)
-    desk.end("t0002", TrialStatus.COMPLETED)
+    states.start("t0002", {})
+    assert not states.receive("t0002", PLAN)
+    states.end("t0002", TrialStatus.COMPLETED)
     assert len(book.told) == told
 
 
 def test_noise_is_announced_once_for_each_plan_and_after_it():
-    desk, book = opened()
-    assert desk.receive("t0001", PLAN)
+    states, book = opened()
+    assert states.receive("t0001", PLAN)
     for _ in range(2):  # Ray shows every row twice
-        assert desk.receive("t0001", {"kind": "draw", "epoch": 0})
+        assert states.receive("t0001", {"kind": "draw", "epoch": 0})
     assert [told for told in book.told if told[0] == "on_draw"] == [("on_draw", "t0001")]
-    assert desk.receive("t0001", PLAN | {"attempt": "another"})
-    assert desk.receive("t0001", {"kind": "draw", "epoch": 0})
+    assert states.receive("t0001", PLAN | {"attempt": "another"})
+    assert states.receive("t0001", {"kind": "draw", "epoch": 0})
     assert [told for told in book.told if told[0] == "on_draw"] == [("on_draw", "t0001")] * 2
 
 
 def test_a_trial_whose_mark_cannot_be_written_draws_nothing():
-    desk, book = opened(on_draw=OSError("disk full"))
-    desk.receive("t0001", PLAN)
-    assert not desk.receive("t0001", {"kind": "draw", "epoch": 0})
-    desk.end("t0001", TrialStatus.COMPLETED)
+    states, book = opened(on_draw=OSError("disk full"))
+    states.receive("t0001", PLAN)
+    assert not states.receive("t0001", {"kind": "draw", "epoch": 0})
+    states.end("t0001", TrialStatus.COMPLETED)
     ((_, status, reason, begun),) = book.ends
     assert (status, reason.startswith("OSError"), begun) == (TrialStatus.FAILED, True, 0)
 
 
 def test_noise_before_a_plan_is_a_failure():
-    desk, book = opened()
-    assert not desk.receive("t0001", {"kind": "draw", "epoch": 0})
-    desk.end("t0001", TrialStatus.COMPLETED)
+    states, book = opened()
+    assert not states.receive("t0001", {"kind": "draw", "epoch": 0})
+    states.end("t0001", TrialStatus.COMPLETED)
     assert book.ends[0][1:3] == (TrialStatus.FAILED, "reported a draw before its plan")

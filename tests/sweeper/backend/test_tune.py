@@ -19,10 +19,10 @@ from sweeper.backend import interruption, starting, tune
 from sweeper.backend import trial_states as desk_module
 from sweeper.backend.cluster import cluster, worker_environment
 from sweeper.backend.interruption import Interruption
-from sweeper.backend.queue import Agenda
+from sweeper.backend.queue import TrialQueue
 from sweeper.backend.starting import InterruptedStartError
-from sweeper.backend.trial_states import Desk, Hooks
-from sweeper.backend.tune import TUNE_ENVIRONMENT, Outcome, _endings, _failure, run_trials
+from sweeper.backend.trial_states import Hooks, TrialStates
+from sweeper.backend.tune import TUNE_ENVIRONMENT, RunResult, _endings, _failure, run_trials
 from sweeper.errors import FOR_THE_OWNER, SweeperError, one_line
 from sweeper.records import Objective, TrialStatus
 from sweeper.search.optuna_search import Search
@@ -127,8 +127,8 @@ def make_search(ways):
 
 def run(folder, ways, hooks, *, recorded=None, **more):
     settings = {"concurrent": 2, "resources": {"CPU": 1, "GPU": 0}, "constants": {"folder": str(folder)}}
-    agenda = Agenda(make_search(ways), len(ways))
-    return run_trials(Toy, agenda, Desk(hooks, recorded), storage_dir=folder, **(settings | more))
+    queue = TrialQueue(make_search(ways), len(ways))
+    return run_trials(Toy, queue, TrialStates(hooks, recorded), storage_dir=folder, **(settings | more))
 
 
 WAYS = {
@@ -261,7 +261,7 @@ def test_whoever_is_asked_may_end_a_run_in_any_thread(tmp_path):
     thread.start()
     thread.join(timeout=300)
     (outcome,) = done
-    assert outcome == Outcome(interrupted=False, reason=reason)
+    assert outcome == RunResult(interrupted=False, reason=reason)
     assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, reason, 1)}  # a later run may go on with it
 
 
@@ -269,12 +269,12 @@ def test_a_ray_that_dies_ends_a_run_whose_trials_may_go_on(tmp_path, monkeypatch
     driver, nodes = Driver(tmp_path), ray.nodes
     monkeypatch.setattr(tune, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(tune.ray, "nodes", lambda: [n | {"Alive": not driver.plans} for n in nodes()])
-    assert run(tmp_path, ["hang"] * 2, driver.hooks(), concurrent=1) == Outcome(False, tune.RAY_DIED, lost=True)
+    assert run(tmp_path, ["hang"] * 2, driver.hooks(), concurrent=1) == RunResult(False, tune.RAY_DIED, lost=True)
     assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, tune.RAY_DIED, 1)}
 
 
 def test_time_ends_a_run():
-    ask = {"desk": Desk(Hooks()), "interruption": Interruption(), "should_stop": lambda: None}
+    ask = {"desk": TrialStates(Hooks()), "interruption": Interruption(), "should_stop": lambda: None}
     assert _endings(**ask, hours=None)() is None
     assert _endings(**ask, hours=1)() is None
     assert _endings(**ask, hours=0)() == (TrialStatus.STOPPED, "the 0 hours are used up")
@@ -289,10 +289,10 @@ def test_a_hook_in_trouble_ends_the_run_and_raises(tmp_path):
 
 
 def test_trouble_that_ends_a_run_is_told_by_its_kind():
-    desk = Desk(Hooks(on_end=lambda *_: (_ for _ in ()).throw(ValueError("Name-042450"))))
-    desk.start("t0001", {})
-    desk.end("t0001", TrialStatus.COMPLETED)
-    ask = {"desk": desk, "interruption": Interruption(), "should_stop": lambda: None, "hours": None}
+    states = TrialStates(Hooks(on_end=lambda *_: (_ for _ in ()).throw(ValueError("Name-042450"))))
+    states.start("t0001", {})
+    states.end("t0001", TrialStatus.COMPLETED)
+    ask = {"desk": states, "interruption": Interruption(), "should_stop": lambda: None, "hours": None}
     assert _endings(**ask)() == (TrialStatus.FAILED, f"ValueError: {FOR_THE_OWNER}")
 
 
@@ -303,8 +303,8 @@ def test_a_space_that_raises_ends_the_run_with_its_error(tmp_path):
     with pytest.raises(ValueError, match="no such choice"):
         run_trials(
             Toy,
-            Agenda(Search(broken, OBJECTIVES, seed=0), 1),
-            Desk(Hooks()),
+            TrialQueue(Search(broken, OBJECTIVES, seed=0), 1),
+            TrialStates(Hooks()),
             concurrent=1,
             resources={"CPU": 1},
             storage_dir=tmp_path,
@@ -321,7 +321,7 @@ def test_a_trial_that_hangs_is_stopped_when_its_time_is_up(tmp_path, monkeypatch
         return time.monotonic() + max(passed, default=0)
 
     monkeypatch.setattr(tune, "time", SimpleNamespace(monotonic=clock))
-    assert run(tmp_path, ["hang", "well"], driver.hooks(), trial_hours=1.0) == Outcome()
+    assert run(tmp_path, ["hang", "well"], driver.hooks(), trial_hours=1.0) == RunResult()
     reason = "it took longer than the 1 hours of search.trial_hours"
     assert driver.ends["t0001"] == (TrialStatus.STOPPED, reason, 1)
     assert driver.ends["t0002"] == (TrialStatus.COMPLETED, "", 3)
@@ -332,9 +332,9 @@ def test_trials_of_an_earlier_run_come_first_and_go_on(tmp_path):
     driver, search = Driver(tmp_path), make_search(["well", "well again", "well"])
     search.ask()
     search.ask()
-    agenda = Agenda(search, 3, ["t0002", "t0001"])
+    queue = TrialQueue(search, 3, ["t0002", "t0001"])
     settings = {"concurrent": 1, "resources": {"CPU": 1}, "constants": {"folder": str(tmp_path)}}
-    run_trials(Toy, agenda, Desk(driver.hooks(), {"t0001": 0, "t0002": 2}), storage_dir=tmp_path, **settings)
+    run_trials(Toy, queue, TrialStates(driver.hooks(), {"t0001": 0, "t0002": 2}), storage_dir=tmp_path, **settings)
     started = [(trial, config["proposal"]["way"], config["recorded"]) for trial, config in driver.config.items()]
     assert started == [("t0002", "well again", 2), ("t0001", "well", 0), ("t0003", "well", 0)]
     assert [epoch for trial, epoch, _ in driver.epochs if trial == "t0002"] == [3]

@@ -23,7 +23,7 @@ from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
 from sweeper.backend import cluster
 from sweeper.backend.trainable import CliplessTrial
-from sweeper.backend.tune import Outcome
+from sweeper.backend.tune import RunResult
 from sweeper.cli.main import main
 from sweeper.cli.tables import sweep_view, sweeps_table
 from sweeper.driver import candidates, driver, private_run, runner
@@ -43,7 +43,7 @@ from sweeper.results.sweep import Sweep
 from sweeper.search.space import resolve
 from sweeper.service.catalog import Catalog
 from sweeper.spec.spec import Spec
-from sweeper.store.lock import driving
+from sweeper.store.lock import driver_lock
 from sweeper.store.requests import ask_to_stop, enqueue
 from sweeper.store.sweep_folder import HIDDEN, SELECTING, SweepFolder, hidden_sweeps, list_sweeps
 from sweeper.trials.build import build_loss, build_model
@@ -115,62 +115,62 @@ class Play:
     folder: SweepFolder | None = None
     asked: list = field(default_factory=list)
 
-    def __call__(self, kind, agenda, desk, should_stop):
+    def __call__(self, kind, queue, states, should_stop):
         assert kind is Candidate
-        while (started := agenda.start()) is not None:
+        while (started := queue.start()) is not None:
             trial, proposal = started
             self.asked.append((trial, proposal))
-            self.run(desk, trial, {"trial": trial, "proposal": proposal, "recorded": 0})
-            agenda.end(trial)
+            self.run(states, trial, {"trial": trial, "proposal": proposal, "recorded": 0})
+            queue.end(trial)
             if reason := should_stop():
-                desk.close(TrialStatus.INTERRUPTED, reason)
-                return Outcome(False, reason)
-        return Outcome()
+                states.close(TrialStatus.INTERRUPTED, reason)
+                return RunResult(False, reason)
+        return RunResult()
 
-    def run(self, desk, trial, config):
+    def run(self, states, trial, config):
         does = self.does.get(trial, "ends well")
         if callable(does):
-            does(self, desk, trial)
+            does(self, states, trial)
             does = "ends well"
-        desk.start(trial, config)
+        states.start(trial, config)
         if does == "is refused":
-            return desk.end(trial, TrialStatus.FAILED, "SpecError: no such thing")
+            return states.end(trial, TrialStatus.FAILED, "SpecError: no such thing")
         plan = self.plan
         if does == "plans another event":
             plan = plan | {"event": plan["event"] | {"steps": plan["event"]["steps"] - 1}}
-        self.report_plan(desk, trial, plan)
+        self.report_plan(states, trial, plan)
         for epoch, accuracy in enumerate(self.accuracies[int(trial[1:]) - 1], start=1):
             if does == "crashes":
-                return desk.end(trial, TrialStatus.FAILED, "its process died")
+                return states.end(trial, TrialStatus.FAILED, "its process died")
             if does == "runs out of memory" and epoch == 2:
-                self.report_plan(desk, trial, plan)
+                self.report_plan(states, trial, plan)
             if does == "restarts" and epoch == 2:
-                assert desk.restart(trial)
-                return self.run_again(desk, trial, config)
+                assert states.restart(trial)
+                return self.run_again(states, trial, config)
             if does == "is interrupted" and epoch == 2:
-                return desk.end(trial, TrialStatus.INTERRUPTED, "interrupted")
+                return states.end(trial, TrialStatus.INTERRUPTED, "interrupted")
             if does == "is stopped":
-                desk.overrule(trial, TrialStatus.STOPPED, "asked to")
-                return desk.end(trial, TrialStatus.COMPLETED)
+                states.overrule(trial, TrialStatus.STOPPED, "asked to")
+                return states.end(trial, TrialStatus.COMPLETED)
             if does == "ends too soon" and epoch == 2:
                 break
-            self.report(desk, trial, epoch, float("nan") if does == "is undefined" else accuracy)
-        return desk.end(trial, TrialStatus.COMPLETED)
+            self.report(states, trial, epoch, float("nan") if does == "is undefined" else accuracy)
+        return states.end(trial, TrialStatus.COMPLETED)
 
-    def run_again(self, desk, trial, config):
+    def run_again(self, states, trial, config):
         self.does = {name: what for name, what in self.does.items() if name != trial}
-        self.run(desk, trial, config)
+        self.run(states, trial, config)
 
-    def report_plan(self, desk, trial, plan):
-        desk.receive(trial, {"kind": "plan", "epoch": 0, "attempt": uuid4().hex, "plan": plan, "kept": 0})
-        desk.receive(trial, {"kind": "draw", "epoch": 0})
+    def report_plan(self, states, trial, plan):
+        states.receive(trial, {"kind": "plan", "epoch": 0, "attempt": uuid4().hex, "plan": plan, "kept": 0})
+        states.receive(trial, {"kind": "draw", "epoch": 0})
 
-    def report(self, desk, trial, epoch, accuracy):
+    def report(self, states, trial, epoch, accuracy):
         name = SweepFolder.model_name(trial, epoch)
         (self.folder.path / name).write_bytes(self.weights)
         values = {"epsilon": self.plan["epsilon_curve"][epoch - 1], "accuracy": accuracy}
         row = {"kind": "epoch", "epoch": epoch, "values": values, "repeats": {}, "model": name, "done": epoch == 2}
-        desk.receive(trial, row)
+        states.receive(trial, row)
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def play(plan, weights, data, tmp_path):
         hidden.write_sweep({"name": "small", "spec": spec.to_plain(), "source": "the spec", "status": "running"})
         engine = Play(plan, weights, accuracies, does or {}, hidden)
         claim = Claim.about(data.metadata, len(data.train), delta=DELTA)
-        with driving(hidden.path):
+        with driver_lock(hidden.path):
             folder = select(spec, data, claim, hidden, engine, source=source or Bytes())
         return SimpleNamespace(folder=folder, engine=engine, spec=spec, hidden=hidden, out=tmp_path / "out")
 
@@ -243,7 +243,7 @@ def test_the_ledger_has_one_row_which_prices_the_winner_and_nothing_else(play):
     answers, event = Ledger(ran.folder.ledger).answers(DELTA), PoissonGaussian.from_json(ran.engine.plan["event"])
     assert answers["winner"].epsilon == pytest.approx(selection_epsilon(event, ran.spec.search.repetitions, DELTA))
     assert [answers[question].released for question in ("winner", "front", "everything")] == [True, False, False]
-    assert outcome_of(ran.folder) == Outcome()
+    assert outcome_of(ran.folder) == RunResult()
 
 
 def test_models_of_the_winner_survive_those_that_were_better_while_it_trained(play):
@@ -265,7 +265,7 @@ def test_an_epoch_off_the_winners_own_front_has_no_model(play):
 def test_while_it_runs_only_its_owner_can_read_it_and_no_list_shows_it(play):
     seen = []
 
-    def look(engine, _desk, _trial):
+    def look(engine, _states, _trial):
         seen.append(stat.S_IMODE(engine.folder.path.stat().st_mode))
         assert list_sweeps(engine.folder.path.parent) == []
         assert hidden_sweeps(engine.folder.path.parent)[0].path == engine.folder.path
@@ -393,9 +393,9 @@ def test_what_a_candidate_spends_is_on_the_disk_before_it_may_draw_noise(play):
     rows = []
 
     class Watched(Play):
-        def report(self, desk, trial, epoch, accuracy):
+        def report(self, states, trial, epoch, accuracy):
             rows.append(sum(entry.trial == trial for entry in Ledger(self.folder.ledger).entries()))
-            super().report(desk, trial, epoch, accuracy)
+            super().report(states, trial, epoch, accuracy)
 
     def watch(engine, *_):
         engine.__class__ = Watched
@@ -456,13 +456,13 @@ def test_a_generator_that_is_not_the_secure_one_breaks_the_conditions(play):
 
 
 def test_a_request_to_stop_ends_it_and_gives_the_price_up(play):
-    ran = play({"t0002": lambda engine, _desk, _trial: ask_to_stop(engine.folder.path)})
+    ran = play({"t0002": lambda engine, _states, _trial: ask_to_stop(engine.folder.path)})
     assert len(ran.engine.asked) == 2
     assert "4 candidates were drawn, but 2 began and 2 ended." in said(ran.folder)
 
 
 def test_one_candidate_can_neither_be_stopped_nor_added(play):
-    def refuse(engine, _desk, _trial):
+    def refuse(engine, _states, _trial):
         with pytest.raises(RecordError, match="nobody may know of its trials"):
             ask_to_stop(engine.folder.path, "t0001")
         with pytest.raises(RecordError, match="nobody may see more than the winner"):
@@ -533,8 +533,8 @@ def test_a_trial_that_was_training_when_the_driver_died_is_charged_in_full(play,
     kill, copy = killed(tmp_path)
 
     class Dying(Play):
-        def report(self, desk, trial, epoch, accuracy):
-            super().report(desk, trial, epoch, accuracy)
+        def report(self, states, trial, epoch, accuracy):
+            super().report(states, trial, epoch, accuracy)
             if (trial, epoch) == ("t0002", 1):
                 kill(self)
 
@@ -655,9 +655,9 @@ def whole(monkeypatch, plan, weights):
     """Whole sweeps by `run_sweep`, with played candidates and a tracker that remembers."""
     engine = Play(plan, weights, FOUR)
 
-    def run_trials(kind, agenda, desk, **options):
+    def run_trials(kind, queue, states, **options):
         engine.folder = SweepFolder(options["storage_dir"])
-        return engine(kind, agenda, desk, options["should_stop"])
+        return engine(kind, queue, states, options["should_stop"])
 
     for module in (runner, driver):
         monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext())
@@ -678,7 +678,7 @@ def test_a_whole_sweep_tells_and_writes_of_the_winner_alone(whole, tmp_path):
     assert [call[1] for call in Calls.told if call[0] == "start_trial"] == ["t0001"]
     assert sum(call[0] == "log" and call[1:3] == ("t0001", 2) for call in Calls.told) == 1
     assert ended.sweep.info()["status"] == "completed"
-    assert ended.outcome == Outcome()
+    assert ended.outcome == RunResult()
     assert all(point.test is not None for point in ended.front.front_points)
     assert not (folder / "proposals.jsonl").exists()
     assert {progress.note for progress in shown} <= {"selecting privately", "one trial, selected privately"}

@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 
 from sweeper.driver import progress as module
-from sweeper.driver.progress import Display, Progress, Running, clock, closing_summary, line, render, spread
+from sweeper.driver.progress import Display, Progress, RunningTrial, clock, closing_summary, line, render, spread
 from sweeper.records import Objective, Point
-from sweeper.tracking.outbox import Left
+from sweeper.tracking.outbox import Undelivered
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
 
@@ -26,7 +26,7 @@ def state(**more):
                 "total": 16,
                 "done": 3,
                 "failed": 1,
-                "running": (Running("t0005", 5, 10), Running("t0006")),
+                "running": (RunningTrial("t0005", 5, 10), RunningTrial("t0006")),
                 "objectives": OBJECTIVES,
                 "front": (point("t0002", 3.0, 0.9), point("t0001", 1.0, 0.7)),
                 "hypervolume": 0.5,
@@ -80,7 +80,7 @@ def test_a_long_front_is_thinned_out_and_keeps_its_ends():
         ({"done": 4, "failed": 4, "running": ()}, 90.0),
         ({"done": 0, "failed": 0, "running": ()}, None),
         ({"done": 16, "failed": 0, "running": ()}, 0.0),
-        ({"done": 0, "failed": 0, "running": (Running("t0001", 4, 10),), "total": 1}, 135.0),
+        ({"done": 0, "failed": 0, "running": (RunningTrial("t0001", 4, 10),), "total": 1}, 135.0),
         ({"done": 4, "failed": 4, "running": (), "limit_seconds": 100.0}, 10.0),
         ({"done": 4, "failed": 4, "running": (), "limit_seconds": 50.0}, 0.0),
     ],
@@ -135,7 +135,7 @@ def test_the_closing_summary_says_where_to_look():
         look="mlflow ui --backend-store-uri sqlite:///out/mlflow.db",
         reason="interrupted",
         failures={"t0003": "ValueError: it broke"},
-        left=Left(5, Path("out/tracking-spool.jsonl"), "no answer"),
+        left=Undelivered(5, Path("out/tracking-spool.jsonl"), "no answer"),
         notes=("The split is not covered.",),
     )
     assert text.splitlines() == [

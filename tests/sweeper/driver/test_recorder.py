@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from clipless.privacy.events import PoissonGaussian
-from sweeper.backend.trial_states import Desk
+from sweeper.backend.trial_states import TrialStates
 from sweeper.driver import recorder as module
 from sweeper.driver.recorder import Recorder
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
@@ -121,12 +121,12 @@ def test_a_trial_whose_plan_cannot_be_written_down_never_trains(kept, plan_row, 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    desk = Desk(kept.recorder.hooks)
-    desk.start("t0001", {"trial": "t0001", "proposal": {}})
+    states = TrialStates(kept.recorder.hooks)
+    states.start("t0001", {"trial": "t0001", "proposal": {}})
     monkeypatch.setattr(jsonl, "_write_at", full)
-    assert desk.receive("t0001", plan_row) is False
+    assert states.receive("t0001", plan_row) is False
     monkeypatch.undo()
-    desk.end("t0001", TrialStatus.COMPLETED)
+    states.end("t0001", TrialStatus.COMPLETED)
     trial = kept.folder.trials()["t0001"]
     assert (trial.status, trial.plan) == (TrialStatus.FAILED, None)
     assert "No space left on device" in trial.reason
@@ -149,10 +149,10 @@ def test_a_trial_starts_with_its_configuration_and_ends_with_its_reason(kept, pl
 
 
 def test_the_whole_error_of_a_trial_is_kept_for_the_owner_of_the_data_alone(kept, plan_row):
-    desk = Desk(kept.recorder.hooks)
-    desk.start("t0001", {"trial": "t0001"})
-    desk.receive("t0001", plan_row)
-    desk.fail("t0001", ValueError("could not convert Name-042450 to float"))
+    states = TrialStates(kept.recorder.hooks)
+    states.start("t0001", {"trial": "t0001"})
+    states.receive("t0001", plan_row)
+    states.fail("t0001", ValueError("could not convert Name-042450 to float"))
     assert kept.folder.failures() == [{"trial": "t0001", "error": "ValueError: could not convert Name-042450 to float"}]
     assert (kept.folder.path / FAILURES_NAME).stat().st_mode & 0o777 == 0o600
     said = f"ValueError: {FOR_THE_OWNER}"

@@ -11,7 +11,7 @@ import yaml
 import clipless
 from clipless.datasets.tables.declarations import UNPAID_SOURCE
 from sweeper.driver.driver import Options, described
-from sweeper.driver.resume import claim_as_begun, claimed, recorded_claim
+from sweeper.driver.resume import claim_at_start, claimed, recorded_claim
 from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError
 from sweeper.privacy.claims import STEERED, Steering
@@ -120,13 +120,13 @@ def test_another_order_of_columns_is_refused(begin, tmp_path):
 def test_the_same_data_go_on_with_the_same_claim(begin):
     begun = begin(RANGES)
     assert recorded_claim(begun.folder) == begun.claim
-    assert claim_as_begun(begun.folder, begun.spec, begun.data, None) == begun.claim
+    assert claim_at_start(begun.folder, begun.spec, begun.data, None) == begun.claim
 
 
 def test_what_steered_the_beginning_is_still_said_when_its_source_is_gone(begin):
     steering = Steering((f"{STEERED} unpaid scores.",), exploratory=True)
     begun = begin(RANGES, steering, sampler="tpe", warm_start="gone-1")
-    claim = claim_as_begun(begun.folder, begun.spec, begun.data, None)
+    claim = claim_at_start(begun.folder, begun.spec, begun.data, None)
     assert claim.exploratory
     assert set(claim.conditions) == set(begun.claim.conditions)
 
@@ -136,13 +136,13 @@ def test_a_sweep_without_a_record_goes_on_with_what_its_front_claims_or_with_its
     without_record(begun, front=False)
     (begun.folder.path / DATA_NAME).unlink()
     assert recorded_claim(begun.folder) is None
-    claim = claim_as_begun(begun.folder, begun.spec, begun.data, None)
+    claim = claim_at_start(begun.folder, begun.spec, begun.data, None)
     assert not claim.exploratory
     assert [one for one in claim.conditions if one.startswith(STEERED) and "gone-1" in one]
     without = begun.folder.read_sweep()
     begun.folder.write_sweep(without | {"claim": begun.claim.to_json()})
     without_record(begun, front=True)
-    assert claim_as_begun(begun.folder, begun.spec, begun.data, None).exploratory
+    assert claim_at_start(begun.folder, begun.spec, begun.data, None).exploratory
 
 
 def test_a_selection_that_was_cut_off_is_not_concluded_on_other_declarations(begin):

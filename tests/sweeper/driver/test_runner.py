@@ -25,7 +25,7 @@ import clipless
 from clipless.privacy.accounting.claim import claim
 from sweeper.backend import tune
 from sweeper.backend.starting import InterruptedStartError
-from sweeper.backend.tune import Outcome
+from sweeper.backend.tune import RunResult
 from sweeper.cli.main import main
 from sweeper.driver import driver
 from sweeper.driver.driver import Options
@@ -40,7 +40,7 @@ from sweeper.search.optuna_search import Search
 from sweeper.search.space import suggest
 from sweeper.spec.spec import Spec
 from sweeper.store import jsonl
-from sweeper.store.lock import driving, is_driven
+from sweeper.store.lock import driver_lock, is_driven
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.outbox import stored_rows
 
@@ -507,7 +507,7 @@ def test_a_sweep_is_begun_in_a_folder_that_was_made_for_it_once(tmp_path, monkey
     run_sweep(small(), options)
     assert began == [into]
     assert (into / "models").is_dir()
-    with driving(into), pytest.raises(RecordError, match="drives"):
+    with driver_lock(into), pytest.raises(RecordError, match="drives"):
         run_sweep(small(), options)
     (into / "sweep.json").write_text("{}")
     with pytest.raises(RecordError, match=r"Expected a folder in which no sweep has begun, .*; resume it"):
@@ -532,7 +532,7 @@ def test_a_look_at_the_lock_does_not_keep_a_driver_out(tmp_path, monkeypatch):
     fcntl.flock(handle, fcntl.LOCK_EX)
     looking = [handle]
     monkeypatch.setattr("sweeper.store.lock.time", SimpleNamespace(sleep=lambda _: os.close(looking.pop())))
-    with driving(tmp_path):
+    with driver_lock(tmp_path):
         assert is_driven(tmp_path)
     assert not looking
 
@@ -540,9 +540,9 @@ def test_a_look_at_the_lock_does_not_keep_a_driver_out(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("outcome", "status"),
     [
-        (driver.Outcome(), TrialStatus.COMPLETED),
-        (driver.Outcome(False, "time"), TrialStatus.STOPPED),
-        (driver.Outcome(True, "interrupted"), TrialStatus.INTERRUPTED),
+        (driver.RunResult(), TrialStatus.COMPLETED),
+        (driver.RunResult(False, "time"), TrialStatus.STOPPED),
+        (driver.RunResult(True, "interrupted"), TrialStatus.INTERRUPTED),
     ],
 )
 def test_how_a_sweep_ended_is_recorded_with_its_reason(outcome, status):
@@ -580,7 +580,7 @@ def test_what_cannot_be_resumed_is_said_and_left_alone(spoil, trials, said, ende
 
 
 def test_a_sweep_has_one_driver_at_a_time(ended):
-    with driving(ended) as rebooted:
+    with driver_lock(ended) as rebooted:
         assert rebooted is False  # it ran on this machine, which was not started again since
         assert is_driven(ended)
         with pytest.raises(RecordError, match=r"not running, but process \d+ on .* drives .*; wait or stop it"):
@@ -588,9 +588,9 @@ def test_a_sweep_has_one_driver_at_a_time(ended):
     assert not is_driven(ended)
     record = json.loads((ended / "driver.json").read_text())
     (ended / "driver.json").write_text(json.dumps(record | {"boot": "another"}))
-    with driving(ended) as rebooted:
+    with driver_lock(ended) as rebooted:
         assert rebooted is True
-    with driving(ended) as rebooted:
+    with driver_lock(ended) as rebooted:
         assert rebooted is False
     assert not is_driven(ended / "nowhere")
 
@@ -598,24 +598,24 @@ def test_a_sweep_has_one_driver_at_a_time(ended):
 @pytest.mark.parametrize("before", [{"boot": "another"}, None, "{torn"])
 def test_a_reboot_is_not_forgotten_by_a_driver_that_is_killed_too(before, tmp_path):
     """It may have died before it charged for the rows that were lost."""
-    with driving(tmp_path) as rebooted:
+    with driver_lock(tmp_path) as rebooted:
         assert rebooted is False
         record = json.loads((tmp_path / "driver.json").read_text())
     text = json.dumps(record | before) if isinstance(before, dict) else before or ""
     (tmp_path / "driver.json").write_text(text)
-    with contextlib.suppress(Signalled), driving(tmp_path) as rebooted:
+    with contextlib.suppress(Signalled), driver_lock(tmp_path) as rebooted:
         assert rebooted is True
         raise Signalled  # as little is written as after kill -9
-    with driving(tmp_path) as rebooted:
+    with driver_lock(tmp_path) as rebooted:
         assert rebooted is True
-    with driving(tmp_path) as rebooted:
+    with driver_lock(tmp_path) as rebooted:
         assert rebooted is False
 
 
 def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     """Nothing is left to run: no Ray is started to find that out, and no trial is asked for."""
     agendas = []
-    monkeypatch.setattr(driver, "run_trials", lambda _kind, agenda, *_, **__: agendas.append(agenda) or Outcome())
+    monkeypatch.setattr(driver, "run_trials", lambda _kind, queue, *_, **__: agendas.append(queue) or RunResult())
     before = read_front(ended / "front.json")
     with monkeypatch.context() as patch:
         patch.setattr(driver, "cluster", lambda *_, **__: pytest.fail("started"))
@@ -635,7 +635,7 @@ def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
 @pytest.mark.parametrize(("deaths", "status"), [(1, "completed"), (driver.MOST_CLUSTERS, "stopped")])
 def test_a_sweep_goes_on_with_another_ray_when_one_dies(deaths, status, ended, monkeypatch):
     monkeypatch.setattr(driver, "cluster", no_cluster)
-    outcomes = [Outcome(False, tune.RAY_DIED, lost=True)] * deaths + [Outcome()]
+    outcomes = [RunResult(False, tune.RAY_DIED, lost=True)] * deaths + [RunResult()]
     monkeypatch.setattr(driver, "run_trials", lambda *_, **__: outcomes.pop(0))
     assert resume(ended, trials=5).info()["status"] == status
     assert len(outcomes) == (0 if status == "completed" else 1)
@@ -647,7 +647,7 @@ def test_a_sweep_that_is_interrupted_while_ray_starts_ends_as_any_other(tmp_path
 
     monkeypatch.setattr(driver, "cluster", never)
     ended = run_sweep(small(), Options(out=tmp_path))
-    assert ended.outcome == Outcome(True, "interrupted")
+    assert ended.outcome == RunResult(True, "interrupted")
     assert ended.sweep.info()["status"] == "interrupted"
     assert not (ended.sweep.directory / "front.html").exists()
 

@@ -20,7 +20,7 @@ from sweeper.spec.constraints import parse_constraint
 from sweeper.spec.fields.nested import unflatten
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking.client import TrackedTrial
+from sweeper.tracking.client import LoggedTrial
 from sweeper.tracking.names import flatten, metric_names
 
 SPEC = {
@@ -84,7 +84,7 @@ def earlier(tmp_path):
 
 def told(path, spec, *constraints, **options):
     made = [parse_constraint(text, spec.search.objectives) for text in constraints]
-    return observations(str(path), spec.slots, spec.objectives, made, **options)
+    return observations(str(path), spec.dimensions, spec.objectives, made, **options)
 
 
 def config(spec, proposal, **changes):
@@ -131,7 +131,8 @@ def test_a_configuration_of_this_space_always_fits(width, rate, temperature, eps
     }
     for text in (lambda c: c, lambda c: json.loads(json.dumps(c))):
         assert (
-            warm_start._fit(dict(warm_start._leaves(text(resolve(spec, proposal).to_json()))), spec.slots) == proposal
+            warm_start._fit(dict(warm_start._leaves(text(resolve(spec, proposal).to_json()))), spec.dimensions)
+            == proposal
         )
 
 
@@ -225,14 +226,14 @@ def test_a_folder_beside_the_spec_comes_first(spec, earlier, tmp_path, monkeypat
 
 def tracked(config, sweep="before-1", *, exploratory=False):
     values = {"epsilon": 2.0, "accuracy": 0.5, "certified@1/4": 0.25}
-    return TrackedTrial(flatten(config), metric_names(values), sweep, exploratory)
+    return LoggedTrial(flatten(config), metric_names(values), sweep, exploratory)
 
 
 def test_an_experiment_teaches_the_same_as_the_folder(spec, earlier, monkeypatch):
     configs = [config(spec, proposal) for proposal in PROPOSALS]
     folder = told(earlier(*((one, [VALUES | {"certified@1/4": 0.25}]) for one in configs)), spec, "epsilon <= 1")
     runs = [tracked(one) for one in configs]
-    asked, other = [], TrackedTrial({}, {}, "before-1", exploratory=False)
+    asked, other = [], LoggedTrial({}, {}, "before-1", exploratory=False)
     monkeypatch.setattr(warm_start, "tracked_trials", lambda *where: asked.append(where) or [*runs, other])
     found = told("mlflow: before ", spec, "epsilon <= 1", tracking="http://store")
     assert asked == [("http://store", "before")]

@@ -11,11 +11,11 @@ from sweeper.privacy.card import charged_to
 from sweeper.privacy.card import make_card as _make_card
 from sweeper.privacy.ledger import Entry, Ledger
 from sweeper.privacy.paid_scores import planned_scores
-from sweeper.privacy.pricing import Answer, round_up, whole_event
+from sweeper.privacy.pricing import Price, round_up, whole_event
 from sweeper.records import TrialStatus
 
 LEDGER = {
-    q: Answer(epsilon=9.5, delta=1e-4, events=2, statement=f"{q} | twice.") for q in ("winner", "front", "everything")
+    q: Price(epsilon=9.5, delta=1e-4, events=2, statement=f"{q} | twice.") for q in ("winner", "front", "everything")
 }
 
 

@@ -9,12 +9,12 @@ import pytest
 from sweeper.errors import RecordError
 from sweeper.pareto.dominance import hypervolume
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import Answer
+from sweeper.privacy.pricing import Price
 from sweeper.records import Trial, TrialStatus
 from sweeper.results.front import build_front, read_front
 from sweeper.store.sweep_folder import HIDDEN
 
-LEDGER = {q: Answer(epsilon=9.5, delta=1e-4, events=2, statement=f"{q}.") for q in ("winner", "front", "everything")}
+LEDGER = {q: Price(epsilon=9.5, delta=1e-4, events=2, statement=f"{q}.") for q in ("winner", "front", "everything")}
 
 
 @pytest.fixture

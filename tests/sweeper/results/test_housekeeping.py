@@ -19,7 +19,7 @@ from sweeper.records import TrialStatus
 from sweeper.results import housekeeping
 from sweeper.results.front import read_front
 from sweeper.results.housekeeping import SPENT_NAME, check_not_running, delete_sweep, garbage, remove
-from sweeper.store.lock import driving
+from sweeper.store.lock import driver_lock
 from sweeper.store.sweep_folder import SweepFolder
 
 
@@ -98,7 +98,7 @@ def test_a_sweep_that_spent_nothing_leaves_nothing(folder):
 
 
 def test_a_driven_sweep_is_not_deleted_whatever_it_says(folder):
-    with driving(folder), pytest.raises(RecordError, match="a process drives"):
+    with driver_lock(folder), pytest.raises(RecordError, match="a process drives"):
         delete_sweep(folder)
     assert (folder / "ledger.jsonl").is_file()
     delete_sweep(folder)
@@ -106,7 +106,7 @@ def test_a_driven_sweep_is_not_deleted_whatever_it_says(folder):
 
 def test_a_driver_that_comes_between_is_not_run_over(folder, monkeypatch):
     monkeypatch.setattr(housekeeping, "is_driven", lambda _: False)
-    with driving(folder), pytest.raises(RecordError, match="a process drives"):
+    with driver_lock(folder), pytest.raises(RecordError, match="a process drives"):
         delete_sweep(folder)
     assert (folder / "ledger.jsonl").is_file()
 
@@ -259,7 +259,7 @@ def test_models_stay_that_points_name_where_a_full_disk_refused_the_front(folder
 
 @pytest.mark.usefixtures("littered")
 def test_a_sweep_that_runs_or_may_is_left_alone(folder):
-    with driving(folder):
+    with driver_lock(folder):
         assert not garbage(folder.parent)
     (folder / "driver.json").unlink()
     mark(folder, status="running")

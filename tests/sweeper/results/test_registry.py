@@ -22,7 +22,7 @@ from sweeper.results.registry import ARTIFACT, _signature, register, served_mode
 from sweeper.results.sweep import load
 from sweeper.store.input_format import write_input
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking.client import delete_runs, destination_of, find_runs, set_tags, tracked_trials
+from sweeper.tracking.client import delete_runs, destination_of, find_runs, logged_trials, set_tags
 from sweeper.tracking.tracker import STORE_NAME
 
 # What MLflow imports.
@@ -166,13 +166,13 @@ def test_notes_and_tags_reach_the_runs(registered, tracked, client):
 
 def test_the_trials_of_an_experiment_are_those_of_the_sweep(tracked, where):
     trials = SweepFolder(tracked.directory).trials()
-    found = tracked_trials(where.uri, "tiny")
+    found = logged_trials(where.uri, "tiny")
     rates = [float(trial.params["training.learning_rate"]) for trial in found]
     assert sorted(rates) == sorted(trial.config["training"]["learning_rate"] for trial in trials.values())
     assert all({"epsilon", "val/accuracy", "val/certified/0.25"} <= set(trial.metrics) for trial in found)
     assert {(trial.sweep, trial.exploratory) for trial in found} == {(tracked.directory.name, False)}
     with pytest.raises(SweeperError, match=r"Expected the experiment 'tinny' in .*, found none"):
-        tracked_trials(where.uri, "tinny")
+        logged_trials(where.uri, "tinny")
 
 
 def test_a_trial_without_a_run_and_a_store_that_is_not_there_are_errors(where, tmp_path):

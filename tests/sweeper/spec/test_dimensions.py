@@ -2,15 +2,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeper.spec.fields.ranges import Choices, Range, largest
 from sweeper.spec.dimensions import grid_size
+from sweeper.spec.fields.ranges import Choices, Range, largest
 from sweeper.spec.spec import Spec
 
 
 def slots_of(content, **changes):
     for section, values in changes.items():
         content[section] = content.get(section, {}) | values
-    return {slot.name: slot for slot in Spec.from_mapping(content).slots}
+    return {dimension.name: dimension for dimension in Spec.from_mapping(content).dimensions}
 
 
 def test_a_choice_carries_its_own_parameters(content):
@@ -18,19 +18,23 @@ def test_a_choice_carries_its_own_parameters(content):
         {"name": "tau-cce", "temperature": {"log": [0.1, 10]}},
         {"name": "tau-bce", "temperature": [1, 2]},
     ]
-    slots = slots_of(content, training={"loss": loss})
-    assert slots["training.loss"].space == Choices(("tau-cce", "tau-bce"))
+    dimensions = slots_of(content, training={"loss": loss})
+    assert dimensions["training.loss"].space == Choices(("tau-cce", "tau-bce"))
     for name, space in (("tau-cce", Range(low=0.1, high=10.0, log=True)), ("tau-bce", Choices((1.0, 2.0)))):
-        slot = slots[f"training.loss.{name}.temperature"]
-        assert slot.space == space
-        assert slot.key == "training.loss.temperature"
-        assert slot.when.values == {name}
+        dimension = dimensions[f"training.loss.{name}.temperature"]
+        assert dimension.space == space
+        assert dimension.key == "training.loss.temperature"
+        assert dimension.when.values == {name}
 
 
 def test_every_loss_has_its_parameters_or_their_defaults(content):
     loss = ["hinge", "kr", {"name": "hkr", "alpha": {"log": [0.01, 2000]}, "reduction": ["sum", "mean"]}, "k-cosine"]
-    slots = slots_of(content, training={"loss": loss})
-    of_losses = {name.removeprefix("training.loss."): slot.value for name, slot in slots.items() if ".loss." in name}
+    dimensions = slots_of(content, training={"loss": loss})
+    of_losses = {
+        name.removeprefix("training.loss."): dimension.value
+        for name, dimension in dimensions.items()
+        if ".loss." in name
+    }
     assert of_losses == {
         "hinge.margin": 1.0,
         "hinge.reduction": "mean",
@@ -43,15 +47,15 @@ def test_every_loss_has_its_parameters_or_their_defaults(content):
 
 
 def test_names_stay_when_there_is_one_choice_only(content):
-    slots = slots_of(content, training={"loss": {"name": "tau-cce", "temperature": {"log": [0.1, 10]}}})
-    assert slots["training.loss.tau-cce.temperature"].when is None
-    assert slots["training.loss"].space is None
+    dimensions = slots_of(content, training={"loss": {"name": "tau-cce", "temperature": {"log": [0.1, 10]}}})
+    assert dimensions["training.loss.tau-cce.temperature"].when is None
+    assert dimensions["training.loss"].space is None
 
 
 def test_the_quantile_belongs_to_the_adaptive_norm(content):
     training = {"gradient_clip": 1.0, "clip_quantile": {"uniform": [0.5, 0.95]}}
-    slots = slots_of(content, training=training | {"gradient_clip_schedule": ["constant", "adaptive"]})
-    assert slots["training.clip_quantile"].when.values == {"adaptive"}
+    dimensions = slots_of(content, training=training | {"gradient_clip_schedule": ["constant", "adaptive"]})
+    assert dimensions["training.clip_quantile"].when.values == {"adaptive"}
     assert "training.gradient_clip_schedule" not in slots_of(content, training={"method": "dp-sgd"})
 
 
@@ -64,19 +68,19 @@ def test_momentum_belongs_to_sgd(content):
 
 def test_an_option_belongs_to_the_architectures_that_take_it(content):
     architecture = ["mlp", "convnet", {"name": "patch-net", "hidden": [64, 128]}]
-    slots = slots_of(
+    dimensions = slots_of(
         content, model={"architecture": architecture, "hidden": [32, 64], "patch": [2, 4], "width": [16, 32]}
     )
-    assert slots["model.width"].when.values == {"mlp", "convnet", "patch-net"}
-    assert slots["model.hidden"].when.values == {"convnet"}
-    assert slots["model.patch"].when.values == {"patch-net"}
-    assert slots["model.architecture.patch-net.hidden"].key == "model.hidden"
+    assert dimensions["model.width"].when.values == {"mlp", "convnet", "patch-net"}
+    assert dimensions["model.hidden"].when.values == {"convnet"}
+    assert dimensions["model.patch"].when.values == {"patch-net"}
+    assert dimensions["model.architecture.patch-net.hidden"].key == "model.hidden"
 
 
 def test_an_option_that_every_architecture_overrides_is_no_slot(content):
-    slots = slots_of(content, model={"architecture": {"name": "mlp", "width": 32}, "width": [16, 64]})
-    assert "model.width" not in slots
-    assert slots["model.architecture.mlp.width"].value == 32
+    dimensions = slots_of(content, model={"architecture": {"name": "mlp", "width": 32}, "width": [16, 64]})
+    assert "model.width" not in dimensions
+    assert dimensions["model.architecture.mlp.width"].value == 32
 
 
 @pytest.mark.parametrize(
@@ -98,7 +102,7 @@ def test_an_option_that_every_architecture_overrides_is_no_slot(content):
 )
 def test_the_size_of_the_space_counts_each_configuration_once(content, training, size):
     content["training"] |= training
-    assert grid_size(Spec.from_mapping(content).slots) == size
+    assert grid_size(Spec.from_mapping(content).dimensions) == size
 
 
 @settings(deadline=None)

@@ -69,4 +69,4 @@ def test_options_that_mean_nothing_are_refused(content, model, sentence):
 )
 def test_biases_may_be_searched_with_their_radius(content, model):
     content["model"] = model
-    assert Spec.from_mapping(content).slots
+    assert Spec.from_mapping(content).dimensions

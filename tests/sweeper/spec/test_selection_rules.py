@@ -26,7 +26,7 @@ def set_key(content, path, value):
         content[key] = value
 
 
-def mistake(content, path, value):
+def bad_value(content, path, value):
     set_key(content, path, value)
     with pytest.raises(SpecError) as caught:
         Spec.from_mapping(content, FILE)
@@ -101,12 +101,12 @@ UNDER = "under selection: private"
 )  # fmt: skip
 def test_every_condition_is_refused_by_name_when_it_is_broken(private, path, value, sentence):
     Spec.from_mapping(private)
-    assert mistake(private, path, value).endswith(sentence)
+    assert bad_value(private, path, value).endswith(sentence)
 
 
 def test_a_method_without_privacy_cannot_be_selected_privately(private):
     set_key(private, "privacy", {"delta": 1e-4, "noise_multiplier": 1.0})
-    said = mistake(private, "training.method", "non-private")
+    said = bad_value(private, "training.method", "non-private")
     assert said.startswith(f"Expected a private method {UNDER}, got method='non-private' (training.method in {FILE})")
 
 
@@ -115,7 +115,7 @@ def test_a_method_without_privacy_cannot_be_selected_privately(private):
     [("selection_mean", 20), ("selection_distribution", "poisson"), ("selection_shape", 0.5)],
 )
 def test_no_law_of_a_number_without_private_selection(content, key, value):
-    said = mistake(content, f"search.{key}", value)
+    said = bad_value(content, f"search.{key}", value)
     assert said.startswith(f"Expected no {key} without selection: private, got {key}=")
 
 

@@ -29,7 +29,7 @@ def set_key(content, path, value):
         content[key] = value
 
 
-def mistake(content, path, value):
+def bad_value(content, path, value):
     set_key(content, path, value)
     with pytest.raises(SpecError) as caught:
         Spec.from_mapping(content, FILE)
@@ -135,11 +135,11 @@ def test_a_small_spec_has_sensible_defaults(content):
     ],
 )  # fmt: skip
 def test_every_mistake_is_one_sentence_with_field_value_and_remedy(content, path, value, sentence):
-    assert mistake(content, path, value) == sentence
+    assert bad_value(content, path, value) == sentence
 
 
 def test_a_section_that_is_no_mapping_is_refused(content):
-    assert "privacy=3 (privacy in mnist.yaml)" in mistake(content, "privacy", 3)
+    assert "privacy=3 (privacy in mnist.yaml)" in bad_value(content, "privacy", 3)
 
 
 @pytest.mark.parametrize(
@@ -163,12 +163,12 @@ def test_two_of_epsilon_noise_and_epochs_give_the_third(content, changes, said):
 
 def test_a_misspelled_key_explains_the_missing_one(content):
     content["privacy"] = {"epsilon": 1.0, "delat": 1e-5}
-    assert mistake(content, "name", "x").startswith("Unknown key 'delat'")
+    assert bad_value(content, "name", "x").startswith("Unknown key 'delat'")
 
 
 def test_more_trials_than_configurations_are_refused(content):
     content["training"]["batch_size"] = [64, 128]
-    sentence = mistake(content, "search.trials", 3)
+    sentence = bad_value(content, "search.trials", 3)
     assert sentence.startswith("Expected trials <= 2, the number of configurations in the search space, got trials=3")
     set_key(content, "search.trials", 2)
     assert Spec.from_mapping(content).trials == 2
@@ -206,13 +206,13 @@ def test_first_configurations_are_checked(content):
 )  # fmt: skip
 def test_a_wrong_first_configuration_is_named(content, first, said):
     content["training"]["learning_rate"] = {"log": [1e-3, 1]}
-    assert said in mistake(content, "search.first", [first])
+    assert said in bad_value(content, "search.first", [first])
 
 
 def test_more_first_configurations_than_trials_are_refused(content):
     content["training"]["learning_rate"] = {"log": [1e-3, 1]}
     content["search"] = {"trials": 1}
-    assert "at most 1 configurations, the number of trials, got first=2" in mistake(content, "search.first", [{}, {}])
+    assert "at most 1 configurations, the number of trials, got first=2" in bad_value(content, "search.first", [{}, {}])
 
 
 def test_delta_must_be_below_one_over_n_unless_accepted(content):
@@ -443,7 +443,7 @@ def test_architectures_have_options_of_their_own(content):
         "patch": 4,
     }
     spec = Spec.from_mapping(content)
-    names = {slot.name for slot in spec.slots}
+    names = {dimension.name for dimension in spec.dimensions}
     assert {"model.architecture.resnet.skip", "model.architecture.resnet.learned_skip", "model.bias"} <= names
     jsonschema = pytest.importorskip("jsonschema")
     assert jsonschema.Draft202012Validator(schema()).is_valid(content)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sweeper.errors import RecordError
 from sweeper.store import jsonl as module
-from sweeper.store.jsonl import RowFile, plain, read_object, replace_file, to_lines, to_text
+from sweeper.store.jsonl import JsonlFile, plain, read_object, replace_file, to_lines, to_text
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def full_disk(monkeypatch):
 
 
 def test_rows_come_back_in_order(tmp_path):
-    file = RowFile(tmp_path / "a.jsonl")
+    file = JsonlFile(tmp_path / "a.jsonl")
     assert file.read() == []
     for n in range(3):
         file.append({"n": n, "text": "ä\n"})
@@ -50,30 +50,30 @@ def test_json_stays_standard():
 @given(cut=st.integers(0, 60))
 def test_a_crash_at_any_byte_loses_at_most_the_row_being_written(tmp_path_factory, cut):
     path = tmp_path_factory.mktemp("rows") / "a.jsonl"
-    writer = RowFile(path)
+    writer = JsonlFile(path)
     for n in range(4):
         writer.append({"row": n})
     whole = path.read_bytes()
     path.write_bytes(whole[:cut])
-    survivors = RowFile(path).read()
+    survivors = JsonlFile(path).read()
     assert survivors == [{"row": n} for n in range(len(survivors))]
     assert len(survivors) >= whole[:cut].count(b"\n")
-    RowFile(path).append({"row": "next"})
-    assert RowFile(path).read() == [*survivors, {"row": "next"}]
+    JsonlFile(path).append({"row": "next"})
+    assert JsonlFile(path).read() == [*survivors, {"row": "next"}]
 
 
 def test_a_row_that_lacks_only_its_line_end_is_kept(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\n{"a": 2}')
-    assert RowFile(path).read() == [{"a": 1}, {"a": 2}]
-    RowFile(path).append({"a": 3})
+    assert JsonlFile(path).read() == [{"a": 1}, {"a": 2}]
+    JsonlFile(path).append({"a": 3})
     assert path.read_bytes() == b'{"a": 1}\n{"a": 2}\n{"a": 3}\n'
 
 
 def test_a_torn_tail_leaves_nothing_behind_a_shorter_row(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\n{"a": "' + b"x" * 500)
-    RowFile(path).append({"a": 2})
+    JsonlFile(path).append({"a": 2})
     assert path.read_bytes() == b'{"a": 1}\n{"a": 2}\n'
 
 
@@ -82,18 +82,18 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path, broken):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\n' + broken + b'\n{"a": 2}\n')
     with pytest.raises(RecordError, match=r"JSON object on line 2 of .*a\.jsonl"):
-        RowFile(path).read()
+        JsonlFile(path).read()
     with pytest.raises(RecordError, match="line 2"):
-        RowFile(path).append({"a": 3})
+        JsonlFile(path).append({"a": 3})
 
 
 def test_an_unreadable_file_is_named(tmp_path):
     with pytest.raises(RecordError, match="Cannot read"):
-        RowFile(tmp_path).read()
+        JsonlFile(tmp_path).read()
 
 
 def test_a_full_disk_leaves_no_part_of_a_row(tmp_path, full_disk):
-    file = RowFile(tmp_path / "a.jsonl", durable=True)
+    file = JsonlFile(tmp_path / "a.jsonl", durable=True)
     file.append({"a": 1})
     full_disk["bytes"] = 5
     with pytest.raises(RecordError, match=r"Cannot write .*a\.jsonl: No space left on device; free space"):
@@ -106,7 +106,7 @@ def test_a_full_disk_leaves_no_part_of_a_row(tmp_path, full_disk):
 
 
 def test_a_patient_file_writes_later_what_the_disk_refused(tmp_path, full_disk):
-    file = RowFile(tmp_path / "a.jsonl", patient=True)
+    file = JsonlFile(tmp_path / "a.jsonl", patient=True)
     full_disk["bytes"] = 12
     for n in range(3):
         file.append({"a": n})
@@ -121,7 +121,7 @@ def test_a_patient_file_writes_later_what_the_disk_refused(tmp_path, full_disk):
 
 def test_a_folder_that_is_gone_is_named(tmp_path):
     with pytest.raises(RecordError, match=r"Cannot write .*No such file"):
-        RowFile(tmp_path / "gone" / "a.jsonl").append({})
+        JsonlFile(tmp_path / "gone" / "a.jsonl").append({})
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):

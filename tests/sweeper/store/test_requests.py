@@ -13,7 +13,7 @@ from sweeper.errors import RecordError, SpecError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.paid_scores import PaidScores
 from sweeper.results.trial_log import trial_log
-from sweeper.store.lock import driving
+from sweeper.store.lock import driver_lock
 from sweeper.store.requests import News, Requests, ask_to_stop, enqueue
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -32,7 +32,7 @@ def folder(ran, tmp_path):
 def test_requests_are_taken_once_and_in_order(folder):
     requests = Requests(folder)
     assert requests.look() == News()
-    with driving(folder):
+    with driver_lock(folder):
         ask_to_stop(folder, "t0003")
         enqueue(folder, {"training.learning_rate": 0.05})
         assert requests.look() == News(trials=["t0003"], configurations=[{"training.learning_rate": 0.05}])
@@ -42,7 +42,7 @@ def test_requests_are_taken_once_and_in_order(folder):
 
 
 def test_a_later_run_tries_what_waits_and_has_not_to_stop(folder):
-    with driving(folder):
+    with driver_lock(folder):
         ask_to_stop(folder)
     enqueue(folder, {"training": {"learning_rate": 0.05}})
     later = Requests(folder)
@@ -69,7 +69,7 @@ def test_several_people_may_ask_at_once(folder):
 def test_only_what_runs_can_be_stopped(folder, tmp_path):
     with pytest.raises(RecordError, match="a sweep that runs on this machine, but no process drives"):
         ask_to_stop(folder)
-    with driving(folder), pytest.raises(RecordError, match=r"a running trial of .*, got 't0001'; running: t0003"):
+    with driver_lock(folder), pytest.raises(RecordError, match=r"a running trial of .*, got 't0001'; running: t0003"):
         ask_to_stop(folder, "t0001")
     with pytest.raises(RecordError, match="is it the folder of a sweep"):
         ask_to_stop(tmp_path)
@@ -107,7 +107,7 @@ def test_the_commands_ask(folder, capsys):
             main(arguments)
         assert ended.value.code == 2
         assert said in capsys.readouterr().err
-    with driving(folder):
+    with driver_lock(folder):
         with pytest.raises(SystemExit):
             main(["stop", str(folder), "t0003"])
         assert capsys.readouterr().out == "asked to stop: t0003\n"

@@ -93,7 +93,7 @@ BEGUN = {"spec": {"name": "x"}, "source": "x.yaml", "status": "stopped"}
 
 def test_how_a_sweep_was_begun_is_read_whole(folder):
     folder.write_sweep(BEGUN)
-    assert folder.read_begun() == BEGUN
+    assert folder.read_manifest() == BEGUN
 
 
 @pytest.mark.parametrize("key", ["spec", "source"])
@@ -101,4 +101,4 @@ def test_how_a_sweep_was_begun_is_read_whole(folder):
 def test_what_is_missing_for_a_sweep_to_go_on_is_named(key, value, folder):
     folder.write_sweep(BEGUN | {key: value})
     with pytest.raises(RecordError, match=f"Expected {key} in .*sweep.json, got none that can be used; restore it"):
-        folder.read_begun()
+        folder.read_manifest()

@@ -5,7 +5,7 @@ import pytest
 from sweeper.errors import RecordError
 from sweeper.records import Point, Trial
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.store.tail import Follower, RowTail
+from sweeper.store.tail import JsonlTail, SweepTail
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def point(epoch, accuracy=0.5):
 
 
 def test_what_a_follower_has_seen_is_what_the_folder_holds(folder):
-    follower = Follower(folder)
+    follower = SweepTail(folder)
     follower.look()
     assert (follower.trials, follower.points, follower.decisions) == ({}, {}, [])
     for epoch in range(1, 4):
@@ -38,7 +38,7 @@ def test_a_row_is_read_once(folder, monkeypatch):
     parsed = []
     original = json.loads
     monkeypatch.setattr("sweeper.store.jsonl.json.loads", lambda text: parsed.append(text) or original(text))
-    follower = Follower(folder)
+    follower = SweepTail(folder)
     for epoch in range(1, 6):
         folder.save_point(point(epoch))
         follower.look()
@@ -48,7 +48,7 @@ def test_a_row_is_read_once(folder, monkeypatch):
 
 def test_half_a_row_waits_for_its_end(tmp_path):
     path = tmp_path / "points.jsonl"
-    tail = RowTail(path)
+    tail = JsonlTail(path)
     path.write_text('{"a": 1}\n{"a"')
     assert tail.read() == ([{"a": 1}], False)
     with path.open("a") as file:
@@ -59,7 +59,7 @@ def test_half_a_row_waits_for_its_end(tmp_path):
 
 def test_a_file_that_was_cut_or_replaced_or_removed_is_read_again(tmp_path):
     path = tmp_path / "points.jsonl"
-    tail = RowTail(path)
+    tail = JsonlTail(path)
     path.write_text('{"a": 1}\n{"a": 2}\n')
     tail.read()
     path.write_text('{"a": 3}\n')
@@ -74,7 +74,7 @@ def test_a_file_that_was_cut_or_replaced_or_removed_is_read_again(tmp_path):
 
 
 def test_what_is_gone_from_a_replaced_file_is_gone(folder):
-    follower = Follower(folder)
+    follower = SweepTail(folder)
     folder.save_trial(Trial(id="t0001", config={}))
     folder.save_point(point(1))
     folder.save_decision({"trial": "t0001", "epoch": 1})
@@ -89,7 +89,7 @@ def test_what_is_gone_from_a_replaced_file_is_gone(folder):
     ("text", "said"), [("[]\n", "Expected a JSON object on line 2"), ('{"trial": 7}\n', "on line 2")]
 )
 def test_a_broken_row_is_named_by_its_line(folder, text, said):
-    follower = Follower(folder)
+    follower = SweepTail(folder)
     folder.save_point(point(1))
     follower.look()
     with (folder.path / "points.jsonl").open("a") as file:
@@ -100,7 +100,7 @@ def test_a_broken_row_is_named_by_its_line(folder, text, said):
 
 @pytest.mark.parametrize("file", ["points", "trials", "decisions"])
 def test_a_broken_row_is_read_again_until_it_is_mended_and_those_around_it_are_not_lost(folder, file):
-    follower = Follower(folder)
+    follower = SweepTail(folder)
     folder.save_trial(Trial(id="t0001", config={}))
     folder.save_point(point(1))
     follower.look()
@@ -118,7 +118,7 @@ def test_a_broken_row_is_read_again_until_it_is_mended_and_those_around_it_are_n
 
 
 def test_rows_before_a_broken_file_took_their_place_no_longer_count_once_it_is_mended(folder):
-    follower = Follower(folder)
+    follower = SweepTail(folder)
     for epoch in (1, 2):
         folder.save_point(point(epoch))
     follower.look()
@@ -136,4 +136,4 @@ def test_rows_before_a_broken_file_took_their_place_no_longer_count_once_it_is_m
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     (tmp_path / "points.jsonl").mkdir()
     with pytest.raises(RecordError, match="Cannot read"):
-        RowTail(tmp_path / "points.jsonl").read()
+        JsonlTail(tmp_path / "points.jsonl").read()

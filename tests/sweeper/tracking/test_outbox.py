@@ -4,9 +4,9 @@ import time
 import pytest
 
 from sweeper.errors import RecordError
-from sweeper.store.jsonl import RowFile
+from sweeper.store.jsonl import JsonlFile
 from sweeper.tracking import outbox
-from sweeper.tracking.outbox import Left, Outbox, stored_rows
+from sweeper.tracking.outbox import Outbox, Undelivered, stored_rows
 
 PATIENCE_SECONDS = 300.0  # ends a test that hangs; no test takes so long
 HEADER = {"op": "sweep", "name": "digits"}
@@ -59,7 +59,7 @@ def test_rows_arrive_in_order_and_no_file_is_left(tmp_path):
     receiver = Receiver()
     box = opened(receiver, tmp_path / "spool.jsonl")
     put(box, rows(0, 100))
-    assert box.close(PATIENCE_SECONDS) == Left()
+    assert box.close(PATIENCE_SECONDS) == Undelivered()
     assert receiver.rows == rows(0, 100)
     assert list(tmp_path.iterdir()) == []
 
@@ -68,8 +68,8 @@ def test_rows_that_nobody_takes_wait_in_a_file(tmp_path):
     path = tmp_path / "spool.jsonl"
     box = opened(Receiver(down=True), path)
     put(box, rows(0, 3))
-    assert box.close(PATIENCE_SECONDS) == Left(3, path, "ConnectionError: nobody there")
-    assert RowFile(path).read() == [HEADER, *rows(0, 3)]
+    assert box.close(PATIENCE_SECONDS) == Undelivered(3, path, "ConnectionError: nobody there")
+    assert JsonlFile(path).read() == [HEADER, *rows(0, 3)]
     assert stored_rows(path) == rows(0, 3)
 
 
@@ -83,7 +83,7 @@ def test_when_the_receiver_comes_back_everything_arrives_in_order(tmp_path):
     receiver.down = False
     wait_for(lambda: len(receiver.rows) == 6)
     put(box, rows(6, 9))
-    assert box.close(PATIENCE_SECONDS) == Left()
+    assert box.close(PATIENCE_SECONDS) == Undelivered()
     assert receiver.rows == rows(0, 9)
     assert not path.exists()
 
@@ -119,7 +119,7 @@ def test_closing_is_one_more_try_without_a_pause(tmp_path, monkeypatch):
     put(box, rows(0, 3))
     wait_for(lambda: receiver.calls == 1)
     receiver.down = False
-    assert box.close(PATIENCE_SECONDS) == Left()
+    assert box.close(PATIENCE_SECONDS) == Undelivered()
     assert receiver.rows == rows(0, 3)
 
 
@@ -131,7 +131,7 @@ def test_rows_left_by_an_earlier_run_are_delivered_first(tmp_path):
     receiver = Receiver()
     again = opened(receiver, path)
     put(again, rows(3, 5))
-    assert again.close(PATIENCE_SECONDS) == Left()
+    assert again.close(PATIENCE_SECONDS) == Undelivered()
     assert receiver.rows == rows(0, 5)
 
 
@@ -148,7 +148,7 @@ def test_a_receiver_that_hangs_holds_nobody_up_and_loses_nothing(tmp_path):
     box.start()
     assert hanging.wait(PATIENCE_SECONDS)
     put(box, rows(1, 3))
-    assert box.close(0.05) == Left(3, path, "no answer within 0.05 seconds")
+    assert box.close(0.05) == Undelivered(3, path, "no answer within 0.05 seconds")
     release.set()
     wait_for(lambda: not box._thread.is_alive())
     assert stored_rows(path) == rows(0, 3)
@@ -185,7 +185,7 @@ def test_with_a_full_disk_rows_wait_in_memory(tmp_path):
     put(box, rows(3, 4))
     path.parent.mkdir()  # there is room again
     put(box, rows(4, 5))
-    assert box.close(PATIENCE_SECONDS) == Left()
+    assert box.close(PATIENCE_SECONDS) == Undelivered()
     assert receiver.rows == rows(0, 5)
 
 
@@ -216,7 +216,7 @@ def test_rows_of_a_process_that_was_killed_are_delivered_by_the_next(tmp_path):
     put(killed, rows(3, 5))
     box = opened(receiver, tmp_path / "spool.jsonl")  # kill -9: nobody closed the first one
     put(box, rows(5, 7))
-    assert box.close(PATIENCE_SECONDS) == Left()
+    assert box.close(PATIENCE_SECONDS) == Undelivered()
     assert receiver.rows == rows(0, 7)
     assert list(tmp_path.iterdir()) == []
     killed._abandoned = True
@@ -229,18 +229,18 @@ def test_rows_that_were_delivered_are_not_delivered_again(tmp_path):
     put(box, rows(0, 3))
     wait_for(lambda: first.rows == rows(0, 3) and not list(tmp_path.iterdir()))
     again = opened(second, tmp_path / "spool.jsonl")
-    assert again.close(PATIENCE_SECONDS) == Left()
+    assert again.close(PATIENCE_SECONDS) == Undelivered()
     assert second.rows == []
-    assert box.close(PATIENCE_SECONDS) == Left()
+    assert box.close(PATIENCE_SECONDS) == Undelivered()
 
 
 def test_rows_of_an_outbox_that_was_never_started_wait_in_the_file(tmp_path):
     receiver = Receiver()
     box = Outbox(receiver.deliver, tmp_path / "spool.jsonl", HEADER)
     put(box, rows(0, 3))
-    assert box.close(0) == Left(3, tmp_path / "spool.jsonl", "the store was not asked")
+    assert box.close(0) == Undelivered(3, tmp_path / "spool.jsonl", "the store was not asked")
     assert (receiver.calls, stored_rows(tmp_path / "spool.jsonl")) == (0, rows(0, 3))
     again = opened(receiver, tmp_path / "spool.jsonl")
     again.start()
-    assert again.close(PATIENCE_SECONDS) == Left()
+    assert again.close(PATIENCE_SECONDS) == Undelivered()
     assert receiver.rows == rows(0, 3)

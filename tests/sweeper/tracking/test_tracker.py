@@ -15,7 +15,7 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import TrialStatus
 from sweeper.tracking import outbox
-from sweeper.tracking.outbox import Left, stored_rows
+from sweeper.tracking.outbox import Undelivered, stored_rows
 from sweeper.tracking.tracker import SPOOL_NAME, STORE_NAME, Store, Tracker, how_to_look, replay_spool
 
 NOWHERE = "http://127.0.0.1:9"
@@ -101,7 +101,7 @@ def runs_of(folder, experiment="digits", sweep=None):
 
 def test_the_driver_does_not_wait_for_the_store_and_hears_nothing_of_it(first_sweep):
     *_, left, said = first_sweep
-    assert left == Left()
+    assert left == Undelivered()
     assert said == ""
 
 
@@ -240,7 +240,7 @@ def test_a_store_that_fails_in_the_middle_gets_everything_once_it_works_again(fo
             time.sleep(0.01)
     tracker.end_trial("t0001", TrialStatus.COMPLETED)
     tracker_done.append(1)
-    assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Left()
+    assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
     client, runs = runs_of(folder)
     assert {trial: run.info.status for trial, run in runs.items()} == {
         None: "FINISHED",
@@ -258,7 +258,7 @@ def test_a_resumed_sweep_finds_its_runs(folder):
         tracker.start_trial("t0001", {"a": 1}, {})
         tracker.log("t0001", 1, {"epsilon": 1.0})
         tracker.tag("t0001", {"note": "x" * 9000})
-        assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Left()
+        assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
     experiment = MlflowClient(tracking_uri=tracker.destination.uri).get_experiment_by_name("digits").experiment_id
     client, _ = runs_of(folder)
     runs = client.search_runs([experiment], f"tags.`sweeper.sweep` = '{folder.name}'")
@@ -271,7 +271,7 @@ def test_what_the_store_refuses_for_good_is_noted_and_nothing_waits_for_it(folde
     tracker.start_trial("t0001", {"a": 1}, {})
     tracker.start_trial("t0001", {"a": 2}, {})
     tracker.log("t0001", 1, {"epsilon": 1.0})
-    assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Left()
+    assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
     assert any("a" in refusal for refusal in tracker.refused)
     assert runs_of(folder)[1]["t0001"].data.metrics == {"epsilon": 1.0}
 
@@ -290,7 +290,7 @@ def test_a_refused_tag_costs_no_metric_and_a_refused_metric_no_tag(refused, fold
     tracker.start_trial("t0001", {}, {})
     tracker.log("t0001", 1, {"epsilon": 1.0})
     tracker.tag("t0001", {"note": "seen"})
-    assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Left()
+    assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
     data = runs_of(folder)[1]["t0001"].data
     assert data.metrics == ({} if refused == "metrics" else {"epsilon": 1.0})
     assert data.tags.get("note") == (None if refused == "tags" else "seen")
@@ -308,7 +308,7 @@ def test_many_metrics_are_split_into_batches(folder, monkeypatch):
     tracker = Tracker(folder, "digits", params={f"p{i}": i for i in range(250)})
     for epoch in range(1, 26):
         tracker.log(None, epoch, {f"m{i}": i for i in range(100)})
-    assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Left()
+    assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
     assert max(sizes) <= 1000
     assert sum(sizes) == 2500 + 2500
 
@@ -325,7 +325,7 @@ def test_two_sweeps_of_one_name_share_an_experiment_and_no_runs(folder):
     for each in (folder, other):
         tracker = Tracker(each, "digits", uri=uri)
         tracker.start_trial("t0001", {}, {})
-        assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Left()
+        assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
     mine, others = (runs_of(folder, sweep=Path(each).name)[1] for each in (folder, other))
     assert mine["t0001"].info.experiment_id == others["t0001"].info.experiment_id
     assert mine["t0001"].info.run_id != others["t0001"].info.run_id

@@ -11,7 +11,7 @@ from sweeper.records import TrialStatus
 from sweeper.service.responses import events
 from sweeper.service.responses.events import Feeds, Position
 from sweeper.service.security.access import COOKIE
-from sweeper.service.security.rate_limits import Streams
+from sweeper.service.security.rate_limits import StreamLimiter
 from sweeper.service.security.tokens import revoke_token
 from sweeper.service.settings import Limits
 from sweeper.service.supervision.states import State
@@ -254,7 +254,7 @@ def test_an_open_stream_does_not_outlive_its_token(shown, make_sweep, serve, tok
 
 
 def test_streams_are_counted_by_client_and_together():
-    streams = Streams(Limits(streams=3, streams_per_client=2))
+    streams = StreamLimiter(Limits(streams=3, streams_per_client=2))
     with streams.one("a"), streams.one("a"):
         with (
             pytest.raises(RefusalError, match="at most 2 streams of one client and 3 of all") as refused,

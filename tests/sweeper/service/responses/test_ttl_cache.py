@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from sweeper.errors import UnknownSweepError
-from sweeper.service.responses.ttl_cache import PATIENCE, Recent
+from sweeper.service.responses.ttl_cache import PATIENCE, TtlCache
 
 SECONDS = 10.0
 
@@ -49,7 +49,7 @@ async def _settled(kept, name):
 
 def test_all_who_ask_at_the_same_time_share_one_look(clock):
     looks = Looks()
-    kept = Recent(looks, SECONDS, clock)
+    kept = TtlCache(looks, SECONDS, clock)
 
     async def ask():
         return await asyncio.gather(*(kept.get("a") for _ in range(50)))
@@ -59,7 +59,7 @@ def test_all_who_ask_at_the_same_time_share_one_look(clock):
 
 def test_what_is_kept_is_told_while_it_is_looked_up_anew(clock):
     looks = Looks()
-    kept = Recent(looks, SECONDS, clock)
+    kept = TtlCache(looks, SECONDS, clock)
 
     async def ask():
         first = await kept.get("a")
@@ -74,7 +74,7 @@ def test_what_is_kept_is_told_while_it_is_looked_up_anew(clock):
 
 
 def test_what_is_too_old_is_not_told(clock):
-    kept = Recent(Looks(), SECONDS, clock)
+    kept = TtlCache(Looks(), SECONDS, clock)
 
     async def ask():
         await kept.get("a")
@@ -87,7 +87,7 @@ def test_what_is_too_old_is_not_told(clock):
 @pytest.mark.parametrize("asked_meanwhile", [False, True])
 def test_nothing_of_a_look_that_began_before_a_change_is_kept(asked_meanwhile, clock):
     looks = Looks()
-    kept = Recent(looks, SECONDS, clock)
+    kept = TtlCache(looks, SECONDS, clock)
 
     async def ask():
         looks.gate.clear()
@@ -106,7 +106,7 @@ def test_nothing_of_a_look_that_began_before_a_change_is_kept(asked_meanwhile, c
 
 def test_what_a_look_raises_is_raised_and_not_kept(clock):
     looks = Looks()
-    kept = Recent(looks, SECONDS, clock)
+    kept = TtlCache(looks, SECONDS, clock)
 
     async def ask():
         await kept.get("a")
@@ -124,7 +124,7 @@ def test_what_a_look_raises_is_raised_and_not_kept(clock):
 
 
 def test_names_that_nobody_asks_for_any_more_are_not_kept(clock):
-    kept = Recent(Looks(), SECONDS, clock)
+    kept = TtlCache(Looks(), SECONDS, clock)
 
     async def ask():
         await kept.get("a")

@@ -45,15 +45,15 @@ def test_no_request_makes_an_internal_error(bench, out, make_sweep, monkeypatch)
 
 
 def test_the_fuzzer_ends_at_an_internal_error_and_at_an_error_of_another_shape(bench):
-    class Answer:
+    class RenderedResponse:
         status_code, text = 500, "Internal Server Error"
 
         def json(self):
             return {"detail": "Not Found"}
 
     with pytest.raises(SystemExit, match="500 Internal"):
-        bench.check("GET /", Answer)
-    answer = Answer()
+        bench.check("GET /", RenderedResponse)
+    answer = RenderedResponse()
     answer.status_code = 404
     with pytest.raises(SystemExit, match="404"):
         bench.check("GET /", answer)

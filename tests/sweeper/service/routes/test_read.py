@@ -18,7 +18,7 @@ from sweeper.records import TrialStatus
 from sweeper.results.front import read_front
 from sweeper.service.catalog import Catalog
 from sweeper.service.responses import exports
-from sweeper.service.responses.rendered import KEPT_BYTES, Answer, Answers
+from sweeper.service.responses.rendered import KEPT_BYTES, RenderedResponse, ResponseCache
 from sweeper.service.routes import read
 from sweeper.service.settings import Limits
 from sweeper.store.sweep_folder import point_to_json
@@ -349,11 +349,11 @@ def test_answers_are_packed_for_who_can_unpack_them(client):
 def test_an_answer_is_made_once_for_all_who_wait_and_what_is_kept_is_bounded(out, monkeypatch):
     import asyncio
 
-    answers, made = Answers(Catalog(out)), []
+    answers, made = ResponseCache(Catalog(out)), []
 
     def make(found):
         made.append(found)
-        return Answer.of(b"x" * 5000, "text/plain")
+        return RenderedResponse.of(b"x" * 5000, "text/plain")
 
     async def ask():
         return await asyncio.gather(*(answers.get(DONE, "what", make) for _ in range(50)))
@@ -379,7 +379,7 @@ def test_an_answer_is_made_once_for_all_who_wait_and_what_is_kept_is_bounded(out
     asyncio.run(many())
     assert answers._bytes == sum(answer.size for _, answer in answers._kept.values()) <= 20_000
     assert len(answers._kept) == 3
-    assert gzip.decompress(Answer.of(b"x" * 5000, "").packed) == b"x" * 5000
+    assert gzip.decompress(RenderedResponse.of(b"x" * 5000, "").packed) == b"x" * 5000
 
 
 @pytest.mark.usefixtures("folder")

@@ -4,7 +4,7 @@ import pytest
 
 from sweeper.spec.spec import Spec
 from sweeper.spec.spec import schema as spec_schema
-from sweeper.store.lock import driving
+from sweeper.store.lock import driver_lock
 from sweeper.store.requests import Requests
 
 from ..conftest import DONE, SPEC, YAML, bearer, is_problem
@@ -111,7 +111,7 @@ def test_a_running_trial_is_stopped(client, make_sweep):
 
     folder = make_sweep(status="running")
     folder.save_trial(replace(folder.trials()["t0002"], status=TrialStatus.RUNNING))
-    with driving(folder.path):
+    with driver_lock(folder.path):
         driver = Requests(folder.path)
         assert client.post(f"{URL}/{DONE}/trials/t0002/stop").status_code == 202
         assert driver.look().trials == ["t0002"]

@@ -2,7 +2,7 @@ import pytest
 
 from sweeper.errors import RefusalError
 from sweeper.service.security import rate_limits as rates_module
-from sweeper.service.security.rate_limits import Rates
+from sweeper.service.security.rate_limits import RateLimiter
 from sweeper.service.settings import Limits
 
 from ..conftest import is_problem
@@ -10,7 +10,7 @@ from ..conftest import is_problem
 
 def test_a_client_has_a_burst_and_then_a_rate_and_others_are_not_held_up():
     now = [0.0]
-    rates = Rates(Limits(requests_per_second=2.0, burst=3), clock=lambda: now[0])
+    rates = RateLimiter(Limits(requests_per_second=2.0, burst=3), clock=lambda: now[0])
     for _ in range(3):
         rates.check("a")
     with pytest.raises(RefusalError, match="Expected fewer requests") as refused:
@@ -29,14 +29,14 @@ def test_a_client_has_a_burst_and_then_a_rate_and_others_are_not_held_up():
 
 
 def test_no_rate_is_no_limit():
-    rates = Rates(Limits(requests_per_second=0, burst=1))
+    rates = RateLimiter(Limits(requests_per_second=0, burst=1))
     for _ in range(100):
         rates.check("a")
 
 
 def test_clients_that_are_kept_are_bounded(monkeypatch):
     monkeypatch.setattr(rates_module, "KEPT_CLIENTS", 5)
-    rates = Rates(Limits(), clock=lambda: 0.0)
+    rates = RateLimiter(Limits(), clock=lambda: 0.0)
     for i in range(100):
         rates.check(str(i))
     assert len(rates._buckets) == 5

@@ -2,12 +2,12 @@
 
 import pytest
 
-from sweeper.service.supervision.backoff import LONGEST_DELAY_SECONDS, Delays
+from sweeper.service.supervision.backoff import LONGEST_DELAY_SECONDS, Backoff
 
 
 def test_each_thing_is_tried_again_after_pauses_that_grow_up_to_a_limit():
     now = [100.0]
-    delays, pauses = Delays(lambda: now[0]), []
+    delays, pauses = Backoff(lambda: now[0]), []
     assert not delays.hold("a")
     for _ in range(2000):
         delays.add("a")
@@ -24,7 +24,7 @@ def test_each_thing_is_tried_again_after_pauses_that_grow_up_to_a_limit():
 @pytest.mark.parametrize("times", [1, 5])
 def test_what_was_done_begins_with_the_shortest_pause(times):
     now = [0.0]
-    delays = Delays(lambda: now[0])
+    delays = Backoff(lambda: now[0])
     for _ in range(times):
         delays.add("a")
     delays.forget("a")

@@ -13,7 +13,7 @@ from sweeper.service.supervision.states import (
     settled,
     state_of,
 )
-from sweeper.service.supervision.submissions import Submission, Wish
+from sweeper.service.supervision.submissions import Intent, Submission
 
 NEW = Submission(submitted=0.0)
 STARTED = NEW.but(job="job", mark=5)
@@ -31,13 +31,13 @@ def facts(**changes):
         (STARTED, facts(alive=True, status="completed", mark=5), State.STARTING),
         (STARTED, facts(alive=True, status="running", mark=6), State.RUNNING),
         (STARTED, facts(driven=True, status="running", mark=6), State.RUNNING),
-        (STARTED.but(wish=Wish.STOP), facts(driven=True, status="running", mark=6), State.STOPPING),
-        (NEW.but(wish=Wish.STOP), facts(), State.STOPPING),
-        (NEW.but(wish=Wish.REST, trouble=NEVER_BEGUN), facts(), State.STOPPED),
-        (STARTED.but(wish=Wish.REST, trouble="no such data"), facts(), State.FAILED),
-        (STARTED.but(wish=Wish.REST), facts(status="completed", mark=6), State.COMPLETED),
-        (STARTED.but(wish=Wish.REST), facts(status="running", mark=6), State.INTERRUPTED),
-        (STARTED.but(wish=Wish.REST), facts(driven=True, status="running", mark=6), State.RUNNING),
+        (STARTED.but(wish=Intent.STOP), facts(driven=True, status="running", mark=6), State.STOPPING),
+        (NEW.but(wish=Intent.STOP), facts(), State.STOPPING),
+        (NEW.but(wish=Intent.REST, trouble=NEVER_BEGUN), facts(), State.STOPPED),
+        (STARTED.but(wish=Intent.REST, trouble="no such data"), facts(), State.FAILED),
+        (STARTED.but(wish=Intent.REST), facts(status="completed", mark=6), State.COMPLETED),
+        (STARTED.but(wish=Intent.REST), facts(status="running", mark=6), State.INTERRUPTED),
+        (STARTED.but(wish=Intent.REST), facts(driven=True, status="running", mark=6), State.RUNNING),
         (None, facts(driven=True, status="running"), State.RUNNING),
         (None, facts(status="running"), State.LOST),
         (None, facts(status="stopped"), State.STOPPED),
@@ -59,7 +59,7 @@ def test_a_driver_that_died_is_replaced_after_a_pause_a_bounded_number_of_times(
     submission, pauses = STARTED, []
     for _ in range(MOST_DEATHS - 1):
         submission = settled(submission, facts(status="running", mark=6), 100.0)
-        assert (submission.wish, submission.job) == (Wish.RUN, None)
+        assert (submission.wish, submission.job) == (Intent.RUN, None)
         pauses.append(submission.not_before - 100.0)
         submission = submission.but(job="another")
     assert pauses == [2.0, 8.0, 32.0, 128.0]
@@ -70,22 +70,22 @@ def test_a_driver_that_died_is_replaced_after_a_pause_a_bounded_number_of_times(
 def test_a_driver_that_got_further_is_no_failure_in_a_row():
     almost = STARTED.but(deaths=MOST_DEATHS - 1, points=10)
     assert settled(almost, facts(status="running", mark=6, points=11), 0.0).deaths == 1
-    assert settled(almost, facts(status="running", mark=6, points=10), 0.0).wish is Wish.REST
+    assert settled(almost, facts(status="running", mark=6, points=10), 0.0).wish is Intent.REST
 
 
 @pytest.mark.parametrize("status", ["completed", "stopped", "failed", "interrupted"])
 def test_a_sweep_that_ended_rests(status):
-    assert settled(STARTED, facts(status=status, mark=6), 0.0) == STARTED.but(wish=Wish.REST)
+    assert settled(STARTED, facts(status=status, mark=6), 0.0) == STARTED.but(wish=Intent.REST)
 
 
 def test_an_end_from_before_the_driver_is_not_its_own():
-    assert settled(STARTED, facts(status="completed", mark=5), 0.0).wish is Wish.RUN
+    assert settled(STARTED, facts(status="completed", mark=5), 0.0).wish is Intent.RUN
 
 
 def test_a_driver_that_says_why_it_cannot_begin_is_believed():
     said = settled(STARTED.but(mark=0), facts(failure="No such file: x (data.path)"), 0.0)
-    assert (said.wish, said.trouble) == (Wish.REST, "No such file: x (data.path)")
-    assert settled(STARTED, facts(failure="x", status="running", mark=6), 0.0).wish is Wish.RUN
+    assert (said.wish, said.trouble) == (Intent.REST, "No such file: x (data.path)")
+    assert settled(STARTED, facts(failure="x", status="running", mark=6), 0.0).wish is Intent.RUN
 
 
 def test_no_stop_is_ever_undone():
@@ -94,7 +94,7 @@ def test_no_stop_is_ever_undone():
         (False, True), (False, True), (None, "running", "stopped", "completed"), (0, 5, 6), ("", "x")
     ):
         for job in (None, "job"):
-            for stopped, wish in ((False, Wish.STOP), (False, Wish.REST), (True, Wish.RUN)):
+            for stopped, wish in ((False, Intent.STOP), (False, Intent.REST), (True, Intent.RUN)):
                 if stopped and job is None:
                     continue
                 before = STARTED.but(job=job, wish=wish)
@@ -103,4 +103,4 @@ def test_no_stop_is_ever_undone():
                 if seen.runs:
                     assert after == before
                 else:
-                    assert after.wish is Wish.REST
+                    assert after.wish is Intent.REST

@@ -13,11 +13,11 @@ from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.backoff import LONGEST_DELAY_SECONDS
 from sweeper.service.supervision.states import GIVEN_UP, MOST_DEATHS, NEVER_BEGUN, State
-from sweeper.service.supervision.submissions import NAME, Wish
+from sweeper.service.supervision.submissions import NAME, Intent
 from sweeper.service.supervision.supervisor import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS, NO_DATA, Supervisor
 from sweeper.service.telemetry import Metrics
 from sweeper.spec.spec import Spec
-from sweeper.store.lock import driving
+from sweeper.store.lock import driver_lock
 from sweeper.store.requests import Requests, ask_to_stop
 
 from ..conftest import DONE
@@ -79,7 +79,7 @@ def test_a_sweep_is_known_before_its_driver_is_started(supervise, spec, out, lau
     assert made.name.startswith("digits-2025")
     assert Spec.from_yaml(folder / "spec.yaml").digest() == spec.digest()
     assert (folder / "models").is_dir()
-    assert submissions.read(folder).wish is Wish.RUN
+    assert submissions.read(folder).wish is Intent.RUN
     assert [path.name for path in out.iterdir()] == [made.name]
     assert launcher.started == []
 
@@ -197,7 +197,7 @@ def test_a_service_that_was_killed_finds_its_sweeps_again(supervise, spec, launc
     second = supervise(drivers=5)
     assert [state(second, name) for name in (waiting, running)] == [State.QUEUED, State.RUNNING]
     begin(out / orphan)
-    with driving(out / orphan):
+    with driver_lock(out / orphan):
         second.tick()
         assert state(second, orphan) is State.RUNNING, "found by its lock"
     assert Path(launcher.started[-1][3]).name == waiting
@@ -372,7 +372,7 @@ def test_a_spec_that_does_not_fit_its_data_fails_with_the_drivers_own_sentence(s
     (out / name / "failure.json").write_text('{"said": "Expected batch_size <= N"}')
     supervisor.tick()
     standing = supervisor.standing(name)
-    assert (standing.state, standing.trouble, standing.has_begun) == (State.FAILED, "Expected batch_size <= N", False)
+    assert (standing.state, standing.trouble, standing.has_started) == (State.FAILED, "Expected batch_size <= N", False)
     supervisor.resume(name)
     supervisor.tick()
     launcher.alive.clear()
@@ -451,7 +451,7 @@ def test_a_stop_is_not_undone_by_a_death_or_a_restart(how, restart, supervise, s
 def test_a_sweep_that_somebody_else_drives_is_stopped_by_asking(supervise, make_sweep):
     folder, supervisor = make_sweep(status="running"), supervise()
     assert state(supervisor, DONE) is State.LOST
-    with driving(folder.path):
+    with driver_lock(folder.path):
         assert state(supervisor, DONE) is State.RUNNING
         driver = Requests(folder.path)
         supervisor.stop(DONE)
@@ -462,7 +462,7 @@ def test_a_sweep_that_somebody_else_drives_is_stopped_by_asking(supervise, make_
 
 def test_one_trial_is_stopped_if_it_runs(supervise, make_sweep):
     folder, supervisor = make_sweep(status="running"), supervise()
-    with driving(folder.path), pytest.raises(RecordError, match="Expected a running trial"):
+    with driver_lock(folder.path), pytest.raises(RecordError, match="Expected a running trial"):
         supervisor.stop(DONE, "t0001")
 
 
