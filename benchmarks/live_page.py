@@ -22,9 +22,10 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from dashboards.data import read
 from dashboards.export.files import export_front
 from dashboards.export.pictures import find_browser
-from sweeper.records import Point
+from sweeper.records import Point, TrialStatus
 from sweeper.service.app import create_app
 from sweeper.service.settings import Limits, ServiceSettings
+from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
 NAME = "imagined-20260101-120000"
@@ -97,7 +98,7 @@ def first_figure(context: BrowserContext, url: str, drawn: str = DRAWN) -> str:
 
 def many(browser: Browser, url: str, folder: SweepFolder, count: int, seconds: int) -> None:
     """Let a sweep run on under the eyes of several browsers, and see how late they are and what they cost."""
-    folder.write_sweep({"status": "running"})
+    folder.write_manifest(Manifest(name=NAME, status=TrialStatus.RUNNING, spec={}, source="spec.yaml"))
     context = browser.new_context()
     pages = [context.new_page() for _ in range(count)]
     for page in pages:

@@ -4,7 +4,7 @@ Nothing here writes, trains, or imports Plotly.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite, nan
 from pathlib import Path
@@ -14,10 +14,10 @@ from sweeper.records import Direction, Objective, Point, TrialStatus
 from sweeper.results.front import Front, FrontTrial, read_front
 from sweeper.spec.fields.nested import flatten
 from sweeper.spec.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
+from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
 T = TypeVar("T")
-_ENDED = {status.value for status in TrialStatus} - {TrialStatus.RUNNING.value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +29,13 @@ class SweepData:
 
     Attributes:
         result: the contents of ``front.json``, completed by newer rows of the folder.
-        sweep: the contents of ``sweep.json`` (resolved spec, versions, status), empty if there is none.
+        manifest: the contents of ``sweep.json`` (resolved spec, versions, status), ``None`` if there is none.
         directory: the sweep folder, for the commands that the report shows.
         decisions: what a scheduler decided about trials, in that order; rows of ``decisions.jsonl``.
     """
 
     result: Front
-    sweep: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Manifest | None = None
     directory: str = ""
     decisions: tuple[Mapping[str, Any], ...] = ()
 
@@ -115,9 +115,11 @@ def read(directory: str | Path) -> SweepData:
     """
     folder = SweepFolder(directory)
     front = read_front(folder.front)
-    sweep = folder.read_sweep() if (folder.path / "sweep.json").exists() else {}
-    data = SweepData(result=front, sweep=sweep, directory=str(directory), decisions=tuple(folder.decisions()))
-    return data if sweep.get("status") in _ENDED else _with_newer_rows(data, folder)
+    manifest = folder.read_manifest() if (folder.path / MANIFEST_NAME).exists() else None
+    data = SweepData(result=front, manifest=manifest, directory=str(directory), decisions=tuple(folder.decisions()))
+    return (
+        data if manifest is not None and manifest.status is not TrialStatus.RUNNING else _with_newer_rows(data, folder)
+    )
 
 
 def _with_newer_rows(data: SweepData, folder: SweepFolder) -> SweepData:

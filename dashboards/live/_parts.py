@@ -104,7 +104,7 @@ def sweep_head(snapshot: Snapshot) -> Html:
     """Name, status and terms of a sweep."""
     if snapshot.data is None:
         return tag("header", tag("p", "Sweep", class_="eyebrow"), tag("h1", snapshot.name), tag("p", snapshot.trouble))
-    reason = str(snapshot.data.sweep.get("reason") or "")
+    reason = "" if snapshot.data.manifest is None else snapshot.data.manifest.reason
     words = join(
         [status(snapshot.status), f": {reason}" if reason else None, tag("span", snapshot.name, class_="folder")]
     )
@@ -220,7 +220,7 @@ def tracking_address(data: SweepData, own: str | None) -> str | None:
 
     Name and password in an address are left out.
     """
-    parts = urlsplit(own or str(data.sweep.get("tracking") or ""))
+    parts = urlsplit(own or ("" if data.manifest is None else data.manifest.tracking or ""))
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return None
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"

@@ -23,6 +23,7 @@ from sweeper.pareto.dominance import front_mask, hypervolume
 from sweeper.records import Trial, TrialStatus
 from sweeper.results.front import Front, FrontTrial, read_front, up_to_date
 from sweeper.store.jsonl import read_object
+from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.store.tail import SweepTail
 
@@ -91,7 +92,7 @@ class Snapshot:
     @property
     def status(self) -> str:
         """How the sweep stands, as it says itself."""
-        return "" if self.data is None else str(self.data.sweep.get("status", ""))
+        return "" if self.data is None or self.data.manifest is None else self.data.manifest.status.value
 
     def sweep(self) -> SweepData:
         """Return the data.
@@ -193,23 +194,23 @@ class Snapshots:
             return known.listed
         folder = self._catalog.folder(name)
         try:
-            sweep = folder.read_sweep()
+            manifest = folder.read_manifest()
         except RecordError:
             return Listed(name=name, status="unreadable")
-        if sweep.get("status") != TrialStatus.RUNNING.value:
-            row = _Row(token, _summary(name, sweep, _written_counts(folder)))
+        if manifest.status is not TrialStatus.RUNNING:
+            row = _Row(token, _summary(name, manifest, _written_counts(folder)))
         elif known is not None and known.until > self._clock():
             return known.listed
         else:
-            row = self._live_row(name, sweep, 0.0 if known is None else known.seconds)
+            row = self._live_row(name, manifest, 0.0 if known is None else known.seconds)
         self._rows[name] = row
         return row.listed
 
-    def _live_row(self, name: str, sweep: Mapping[str, Any], seconds_before: float) -> "_Row":
+    def _live_row(self, name: str, manifest: Manifest, seconds_before: float) -> "_Row":
         started = time.thread_time()
         snapshot = self.get(name)
         seconds = time.thread_time() - started
-        listed = _summary(name, sweep, _live_counts(snapshot.data))
+        listed = _summary(name, manifest, _live_counts(snapshot.data))
         return _Row(snapshot.token, listed, seconds, self._clock() + _pause(seconds, seconds_before))
 
     def get(self, name: str) -> Snapshot:
@@ -248,9 +249,9 @@ def _token(version: str) -> str:
     return sha256(version.encode()).hexdigest()[:16]
 
 
-def _summary(name: str, sweep: Mapping[str, Any], counts: Mapping[str, Any]) -> Listed:
+def _summary(name: str, manifest: Manifest, counts: Mapping[str, Any]) -> Listed:
     started = _STARTED.search(name)
-    return Listed(name=name, status=str(sweep.get("status", "")), started=started.group(1) if started else "", **counts)
+    return Listed(name=name, status=manifest.status.value, started=started.group(1) if started else "", **counts)
 
 
 def _live_counts(data: SweepData | None) -> dict[str, Any]:
@@ -293,15 +294,15 @@ def _take(name: str, token: str, folder: SweepFolder, watched: _SweepEntry) -> S
 
 
 def _read(folder: SweepFolder, watched: _SweepEntry) -> tuple[SweepData, dict[str, Trial]]:
-    sweep = folder.read_sweep()
-    if sweep.get("status") != TrialStatus.RUNNING.value:
+    manifest = folder.read_manifest()
+    if manifest.status is not TrialStatus.RUNNING:
         watched.follower = watched.front = None
         return replace(read(folder.path), directory=folder.path.name), folder.trials()
     follower = watched.follower = watched.follower or SweepTail(folder)
     follower.look()
     data = SweepData(
         result=_live_front(up_to_date(_written_front(folder, watched), folder.ledger), follower),
-        sweep=sweep,
+        manifest=manifest,
         directory=folder.path.name,
         decisions=tuple(follower.decisions),
     )

@@ -218,7 +218,7 @@ def how_to_pick(data: SweepData) -> Html:
 
 def versions(data: SweepData) -> Html | None:
     """What the sweep ran on, if it was recorded."""
-    found = data.sweep.get("versions")
+    found = None if data.manifest is None else data.manifest.versions
     if not isinstance(found, Mapping) or not found:
         return None
     text = ", ".join(f"{name} {version}" for name, version in found.items())

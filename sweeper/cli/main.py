@@ -325,7 +325,6 @@ def _drive(
     from sweeper.driver.progress import Display, closing_summary
     from sweeper.driver.webhook import announce, failure, summary
     from sweeper.spec.addresses import check_url
-    from sweeper.store.requests import selects_privately
 
     if webhook is not None:
         check_url(webhook)
@@ -341,15 +340,15 @@ def _drive(
     failures |= ended.failures
     priced = "everything" if front.ledger["everything"].released else "winner"
     notes = [front.ledger[priced].statement, *ended.troubles]
-    info = ended.sweep.info()
-    selects = selects_privately(info)
+    manifest = ended.sweep.manifest()
+    selects = manifest.selects_privately
     if front.claim.exploratory:
         notes.insert(0, "Exploratory: no guarantee. See the claim's conditions in the report.")
     if webhook is not None:
         told = summary(
             front,
-            status=info["status"],
-            reason=info.get("reason", ""),
+            status=manifest.status.value,
+            reason=manifest.reason,
             folder=ended.sweep.directory,
             winner_only=selects,
         )

@@ -29,9 +29,9 @@ def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
         table.add_column(column, justify="left" if column in ("sweep", "status") else "right", overflow="fold")
     for folder in folders:
         try:
-            status, front = str(folder.read_sweep()["status"]), Sweep(folder.path).front()
+            status, front = folder.read_manifest().status.value, Sweep(folder.path).front()
             cells = (status, str(len(front.trials)), str(len(front.on_front)), f"{front.hypervolume:.3f}")
-        except (RecordError, KeyError) as error:
+        except RecordError as error:
             cells = (f"unreadable: {error}", "", "", "")
         table.add_row(str(folder.path), *cells)
     return table
@@ -39,8 +39,8 @@ def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
 
 def sweep_view(sweep: Sweep) -> RenderableType:
     """Return a sweep's state, front, trials and cost."""
-    front, info = sweep.front(), sweep.info()
-    parts: list[RenderableType] = [Text(f"{front.sweep}: {info['status']} {info.get('reason', '')}".rstrip())]
+    front, manifest = sweep.front(), sweep.manifest()
+    parts: list[RenderableType] = [Text(f"{front.sweep}: {manifest.status.value} {manifest.reason}".rstrip())]
     if front.claim.exploratory:
         parts.append(Text("exploratory: no guarantee", style="bold red"))
     ends = Counter(trial.status for trial in front.trials.values())

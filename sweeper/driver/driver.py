@@ -34,6 +34,7 @@ from sweeper.spec.spec import Spec
 from sweeper.spec.yaml_file import parse_mapping
 from sweeper.store.input_format import DATA_NAME, describe, write_input
 from sweeper.store.jsonl import replace_file
+from sweeper.store.manifest import Manifest
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
@@ -106,7 +107,7 @@ class SweepRun:
         folder: of the sweep, which this process drives.
         interruption: where Ctrl-C is noted.
         earlier: what an earlier sweep teaches a new one.
-        begun: ``sweep.json`` of a sweep that is gone on with.
+        resumed: whether the sweep has run before.
         rebooted: see `Recorder`.
         selected: how a private selection ended, which has trained what there is.
         troubles: what else there is to say at the end.
@@ -122,13 +123,13 @@ class SweepRun:
         interruption: Interruption,
         *,
         earlier: WarmStart | None = None,
-        begun: Mapping[str, Any] | None = None,
+        resumed: bool = False,
         rebooted: bool = False,
         selected: RunResult | None = None,
         troubles: Sequence[str] = (),
     ) -> None:
         self._spec, self._options, self._data, self._folder = spec, options, data, folder
-        self._interruption, self._begun, self._rebooted = interruption, begun, rebooted
+        self._interruption, self._resumed, self._rebooted = interruption, resumed, rebooted
         self._selected = selected
         self._claim = claim
         self._started = self._shown_at = time.monotonic()
@@ -166,12 +167,12 @@ class SweepRun:
         """Write what the sweep is; a new folder that does not even take that is removed again."""
         try:
             self._describe(TrialStatus.RUNNING)
-            if self._begun is None:
+            if not self._resumed:
                 replace_file(self._folder.spec, _as_given(self._spec))
-            if self._begun is None or not (self._folder.path / DATA_NAME).is_file():
+            if not self._resumed or not (self._folder.path / DATA_NAME).is_file():
                 write_input(self._folder.path, describe(self._spec, self._options.data_dir))
         except RecordError:
-            if self._begun is None and self._selected is None and self._options.into is None:
+            if not self._resumed and self._selected is None and self._options.into is None:
                 shutil.rmtree(self._folder.path, ignore_errors=True)
             raise
         tags = version_tags() | {"sweeper.exploratory": str(self._claim.exploratory).lower()}
@@ -179,7 +180,7 @@ class SweepRun:
             self._folder.path,
             self._spec.name,
             uri=self._options.tracking,
-            params=self._spec.to_plain() if self._begun is None else {},
+            params=self._spec.to_plain() if not self._resumed else {},
             tags=tags | {"sweeper.spec_hash": self._spec.digest()},
             waits=True,
         )
@@ -312,7 +313,7 @@ class SweepRun:
     def _describe(self, status: TrialStatus, reason: str = "") -> None:
         """Replace ``sweep.json``."""
         folder = self._folder
-        folder.write_sweep(described(self._spec, self._options, self._claim, folder, status, reason))
+        folder.write_manifest(manifest_of(self._spec, self._options, self._claim, folder, status, reason))
 
     def _progress(self) -> Progress:
         trials = self._recorder.trials.values()
@@ -339,26 +340,26 @@ class SweepRun:
         )
 
 
-def described(
+def manifest_of(
     spec: Spec, options: Options, claim: Claim, folder: SweepFolder, status: TrialStatus, reason: str = ""
-) -> dict[str, Any]:
-    """Return the content of ``sweep.json``."""
-    return {
-        "name": spec.name,
-        "status": status.value,
-        "reason": reason,
-        "spec": spec.to_plain(),
-        "spec_hash": spec.digest(),
-        "source": str(Path(spec.source).resolve()),
-        "versions": version_tags(),
-        "started": folder.path.name.removeprefix(f"{spec.name}-"),
-        "population": claim.population,
-        "claim": claim.to_json(),
-        "data_dir": None if options.data_dir is None else str(options.data_dir.resolve()),
-        "tracking": options.tracking,
-        "cluster": options.cluster,
-        "storage": options.storage,
-    }
+) -> Manifest:
+    """Return what ``sweep.json`` says of a run."""
+    return Manifest(
+        name=spec.name,
+        status=status,
+        reason=reason,
+        spec=spec.to_plain(),
+        spec_hash=spec.digest(),
+        source=str(Path(spec.source).resolve()),
+        versions=version_tags(),
+        started=folder.path.name.removeprefix(f"{spec.name}-"),
+        population=claim.population,
+        claim=claim.to_json(),
+        data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
+        tracking=options.tracking,
+        cluster=options.cluster,
+        storage=options.storage,
+    )
 
 
 def trained(

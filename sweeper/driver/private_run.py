@@ -22,7 +22,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
@@ -41,7 +40,8 @@ from sweeper.results.front import build_front
 from sweeper.spec.spec import Spec
 from sweeper.store.jsonl import replace_file
 from sweeper.store.lock import driver_lock, is_driven, was_driven_here
-from sweeper.store.sweep_folder import HIDDEN, SELECTING, SweepFolder, hidden_sweeps
+from sweeper.store.manifest import MANIFEST_NAME, Manifest
+from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps
 
 DECIDED = "decided"  # the mark of a folder whose winner is written
 WINNER = "winner"  # where, until it moves out
@@ -110,8 +110,8 @@ def select(
     )
     ledger = Ledger(hidden.ledger)
     ledger.select(replace(selection.terms, broken=(UNDECIDED,)))
-    content = hidden.read_sweep(secret=True)
-    hidden.write_sweep({**content, "claim": claim.to_json(), SELECTING: str(hidden.path.resolve())})
+    manifest = hidden.read_manifest(secret=True)
+    hidden.write_manifest(replace(manifest, claim=claim.to_json(), selecting=str(hidden.path.resolve())))
     candidates = Candidates(spec, data, hidden, claim, selection)
     try:
         outcome = candidates.train(train, interrupted)
@@ -145,8 +145,8 @@ def recover(hidden: SweepFolder) -> SweepFolder | None:
 
 def _check_place(hidden: SweepFolder) -> None:
     """Refuse a selection that is not where it was made; one that was killed before it had begun does not say."""
-    begun = (hidden.path / "sweep.json").exists()
-    place = hidden.read_sweep(secret=True).get(SELECTING) if begun else None
+    has_manifest = (hidden.path / MANIFEST_NAME).exists()
+    place = hidden.read_manifest(secret=True).selecting if has_manifest else None
     whole = hidden.path.resolve()
     if not whole.name.startswith(HIDDEN) or place not in (None, str(whole)):
         raise RecordError(
@@ -208,7 +208,7 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, spec: Spec, claim
     (made.path / "models").mkdir(parents=True)
     ledger = Ledger(made.ledger)
     ledger.select(terms)
-    made.write_sweep(_unmarked(hidden))
+    made.write_manifest(_unmarked(hidden))
     trial, points = None, []
     if best is not None:
         recorder = candidates.recorder
@@ -238,17 +238,17 @@ def _as_winner(point: Point, hidden: SweepFolder, made: SweepFolder, *, keep: bo
 def _release(hidden: SweepFolder) -> SweepFolder:
     """Move the winner out of a decided folder, and remove the rest."""
     winner = SweepFolder(hidden.path / WINNER)
-    folder = _moved(winner.path, hidden.path.parent, str(winner.read_sweep(secret=True)["name"]))
+    folder = _moved(winner.path, hidden.path.parent, winner.read_manifest(secret=True).name)
     _remove(hidden.path)
     return folder
 
 
 def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -> SweepFolder:
     """Make an ordinary sweep of everything, at the price of everything."""
-    ledger, content = Ledger(hidden.ledger), _unmarked(hidden)
+    ledger, manifest = Ledger(hidden.ledger), _unmarked(hidden)
     if ledger.selection is not None and broken:
         ledger.select(replace(ledger.selection, broken=broken))
-    spec = Spec.from_mapping(content["spec"], str(content["source"]))
+    spec = manifest.read_spec()
     for trial in hidden.trials().values():
         if trial.status in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED):
             hidden.save_trial(replace(trial, status=TrialStatus.FAILED, reason=CUT))
@@ -268,13 +268,13 @@ def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -
         recorder.close()
     for name in ("checkpoints", WINNER):
         shutil.rmtree(hidden.path / name, ignore_errors=True)
-    hidden.write_sweep({**content, "status": TrialStatus.INTERRUPTED.value, "reason": reason or CUT})
+    hidden.write_manifest(replace(manifest, status=TrialStatus.INTERRUPTED, reason=reason or CUT))
     return _moved(hidden.path, hidden.path.parent, spec.name)
 
 
-def _unmarked(hidden: SweepFolder) -> dict[str, Any]:
-    """Return ``sweep.json`` as it may be seen, once the selection has ended."""
-    return {key: value for key, value in hidden.read_sweep(secret=True).items() if key != SELECTING}
+def _unmarked(hidden: SweepFolder) -> Manifest:
+    """Return the manifest as it may be seen, once the selection has ended."""
+    return replace(hidden.read_manifest(secret=True), selecting=None)
 
 
 def _moved(path: Path, parent: Path, name: str) -> SweepFolder:
@@ -287,7 +287,7 @@ def _moved(path: Path, parent: Path, name: str) -> SweepFolder:
         folder.path.chmod(mode)
     except OSError as error:
         raise RecordError(f"Cannot move {path} to {folder.path}: {error.strerror or error}") from error
-    folder.write_sweep({**folder.read_sweep(), "started": folder.path.name.removeprefix(f"{name}-")})
+    folder.write_manifest(replace(folder.read_manifest(), started=folder.path.name.removeprefix(f"{name}-")))
     return folder
 
 

@@ -16,6 +16,7 @@ from sweeper.spec.search import Scheduler
 from sweeper.spec.spec import Spec
 from sweeper.store.input_format import DATA_NAME, describe, read_input
 from sweeper.store.jsonl import plain, to_text
+from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.sweep_folder import SweepFolder
 
 FACTS = ("data", "population", "unit", "evaluation", "radius_unit", "public")
@@ -70,7 +71,7 @@ def recorded_claim(folder: SweepFolder) -> Claim | None:
     Raises:
         RecordError: a file that cannot be read.
     """
-    content = folder.read_sweep(secret=True).get("claim")  # public: it says nothing of a candidate
+    content = folder.read_manifest(secret=True).claim  # public: it says nothing of a candidate
     if content is None:
         return read_front(folder.front).claim if folder.front.is_file() else None
     try:
@@ -78,7 +79,7 @@ def recorded_claim(folder: SweepFolder) -> Claim | None:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, ("claim", *first["loc"])))
-        raise RecordError(f"{first['msg']} ({field} in {folder.path / 'sweep.json'}); restore the file") from None
+        raise RecordError(f"{first['msg']} ({field} in {folder.path / MANIFEST_NAME}); restore the file") from None
 
 
 def _check_claim(folder: SweepFolder, begun: Claim, now: Claim) -> None:

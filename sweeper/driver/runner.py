@@ -3,10 +3,9 @@
 import contextlib
 import datetime
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import clipless
 from clipless.datasets import Dataset
@@ -17,7 +16,16 @@ from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.tune import RunResult
-from sweeper.driver.driver import INTERRUPTED, FinishedSweep, Options, SweepRun, described, size_of, threads_of, trained
+from sweeper.driver.driver import (
+    INTERRUPTED,
+    FinishedSweep,
+    Options,
+    SweepRun,
+    manifest_of,
+    size_of,
+    threads_of,
+    trained,
+)
 from sweeper.driver.preview import check_plans, lack_of_gpus
 from sweeper.driver.private_run import even_times, hide, outcome_of, recover, recover_all, select
 from sweeper.driver.progress import Progress
@@ -29,7 +37,7 @@ from sweeper.records import TrialStatus
 from sweeper.results.sweep import Sweep
 from sweeper.spec.spec import Spec
 from sweeper.store.lock import driver_lock
-from sweeper.store.requests import selects_privately
+from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, is_secret
 
 SELECTING = "selecting privately"
@@ -107,7 +115,7 @@ def _new_folder(spec: Spec, options: Options) -> SweepFolder:
 
 def _check_is_new(folder: SweepFolder) -> None:
     """Refuse a folder in which a sweep has begun, once nobody else can begin one there."""
-    if (folder.path / "sweep.json").exists():
+    if (folder.path / MANIFEST_NAME).exists():
         raise RecordError(f"Expected a folder in which no sweep has begun, got {folder.path} (--into); resume it")
 
 
@@ -137,7 +145,7 @@ def _select(
         return interruption.requested
 
     with driver_lock(hidden.path):
-        hidden.write_sweep(described(spec, options, claim, hidden, TrialStatus.RUNNING))
+        hidden.write_manifest(manifest_of(spec, options, claim, hidden, TrialStatus.RUNNING))
 
         def train(
             kind: type[CliplessTrial], queue: TrialQueue, states: TrialStates, should_stop: Callable[[], str | None]
@@ -208,40 +216,40 @@ def resume_sweep(directory: Path, options: Options | None = None, *, trials: int
         SpecError, clipless.errors.DataError: its data cannot be used any more.
     """
     folder = SweepFolder(directory)
-    before = folder.read_manifest(secret=True)
-    spec = Spec.from_mapping(before["spec"], before["source"])
-    if selects_privately(before) or is_secret(folder.path):
-        return _resume_selection(folder, spec, before, options or Options(), trials)
-    options = _with_recorded(options or Options(), before)
+    manifest = folder.read_manifest(secret=True)
+    spec = manifest.read_spec()
+    if manifest.selects_privately or is_secret(folder.path):
+        return _resume_selection(folder, spec, manifest, options or Options(), trials)
+    options = _with_recorded(options or Options(), manifest)
     if trials is not None:
         if trials < spec.trials:
             raise RecordError(f"Expected at least the {spec.trials} trials of {directory}, got trials={trials}")
         spec = spec.with_search(trials=trials)
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
-    if len(data.train) != before.get("population"):
+    if len(data.train) != manifest.population:
         raise RecordError(
-            f"Expected the {before.get('population')} training rows that {directory} was begun with, got "
+            f"Expected the {manifest.population} training rows that {directory} was begun with, got "
             f"{len(data.train)}; restore the data or start another sweep"
         )
     claim = claim_at_start(folder, spec, data, options.data_dir)
     check_plans(spec, data)
     _check_devices(spec, options)
     with Interruption() as interruption, driver_lock(folder.path) as rebooted:
-        return SweepRun(spec, options, data, claim, folder, interruption, begun=before, rebooted=rebooted).run()
+        return SweepRun(spec, options, data, claim, folder, interruption, resumed=True, rebooted=rebooted).run()
 
 
 def _resume_selection(
-    folder: SweepFolder, spec: Spec, before: Mapping[str, Any], options: Options, trials: int | None
+    folder: SweepFolder, spec: Spec, manifest: Manifest, options: Options, trials: int | None
 ) -> FinishedSweep:
     """Conclude what a private selection left; the selection itself never goes on."""
     folder = SweepFolder(folder.path.resolve())
     hidden, unfinished = is_secret(folder.path), (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
-    if trials is not None or not (hidden or TrialStatus(before["status"]) in unfinished):
+    if trials is not None or not (hidden or manifest.status in unfinished):
         raise RecordError(
             f"Expected a sweep that can go on, but {folder.path} selected privately, from a number of trials that was "
             "drawn once; start another sweep"
         )
-    options = _with_recorded(options, before)
+    options = _with_recorded(options, manifest)
     left = recover(folder) if hidden else folder
     if left is None:
         raise RecordError(f"Expected a selection with a trial, but {folder.path} had begun none and is removed")
@@ -251,9 +259,12 @@ def _resume_selection(
         return _conclude(spec, options, data, claim, left, interruption)
 
 
-def _with_recorded(options: Options, before: Mapping[str, Any]) -> Options:
-    """Fill in what was left out with what the sweep was begun with."""
-    data_dir = options.data_dir or (Path(before["data_dir"]) if before.get("data_dir") else None)
-    tracking, cluster_ = options.tracking or before.get("tracking"), options.cluster or before.get("cluster")
-    storage = options.storage or before.get("storage")
-    return replace(options, data_dir=data_dir, tracking=tracking, cluster=cluster_, storage=storage)
+def _with_recorded(options: Options, manifest: Manifest) -> Options:
+    """Give options that the user omits the values that the sweep was started with."""
+    return replace(
+        options,
+        data_dir=options.data_dir or (Path(manifest.data_dir) if manifest.data_dir else None),
+        tracking=options.tracking or manifest.tracking,
+        cluster=options.cluster or manifest.cluster,
+        storage=options.storage or manifest.storage,
+    )

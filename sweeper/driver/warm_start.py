@@ -23,6 +23,7 @@ from sweeper.spec.dimensions import Dimension
 from sweeper.spec.fields.ranges import Choices, Range, Scalar
 from sweeper.spec.objectives import same
 from sweeper.spec.search import MLFLOW
+from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import LoggedTrial, logged_trials
 from sweeper.tracking.names import clean, metric_names
@@ -111,9 +112,9 @@ def observations(
 
 def _folder(source: str, beside: str | Path | None) -> SweepFolder:
     near = None if beside is None else Path(beside).parent / source
-    path = near if near is not None and (near / "sweep.json").is_file() else Path(source)
+    path = near if near is not None and (near / MANIFEST_NAME).is_file() else Path(source)
     folder = SweepFolder(path)
-    folder.read_sweep()
+    folder.read_manifest()
     return folder
 
 

@@ -59,8 +59,7 @@ def diagnose_sweep(
     recorded = sweep.folder.trials().get(point.trial)
     if recorded is None or recorded.plan is None:
         raise RecordError(f"Expected trial {point.trial} with its plan in {sweep.directory / 'trials.jsonl'}, got none")
-    info = sweep.folder.read_manifest()
-    spec = Spec.from_mapping(info["spec"], source=info["source"])
+    spec = sweep.manifest().read_spec()
     data = clipless.datasets.load(**spec.data_options(data_dir))
     validation = public_rows(data)
     config = TrialConfig.from_json(recorded.config)

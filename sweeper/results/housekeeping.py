@@ -21,6 +21,7 @@ from sweeper.results.front import Front, read_front
 from sweeper.store.jsonl import read_object, replace_file, to_text
 from sweeper.store.lock import NAME as DRIVER_NAME
 from sweeper.store.lock import is_driven
+from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, list_sweeps
 from sweeper.tracking.client import delete_runs, destination_of
 
@@ -30,7 +31,7 @@ STATEMENT_NAME = "statement.json"
 _UNFINISHED = ("*.partial", ".*.tmp")
 _SURELY_DEAD_SECONDS = 3600.0  # nothing takes so long to write
 # Sweeps that will not go on by themselves.
-_ENDED = (TrialStatus.COMPLETED.value, TrialStatus.STOPPED.value)
+_ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED)
 _UNENDED = (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
 
 
@@ -64,20 +65,18 @@ class Removable:
     why: str
 
 
-def check_not_running(folder: Path) -> dict[str, Any]:
-    """Return the ``sweep.json`` of a sweep that no process drives.
+def check_not_running(folder: Path) -> Manifest:
+    """Return the manifest of a sweep that no process drives.
 
     Raises:
         RecordError: no sweep, or one that is running, or may be on another machine.
     """
     if folder.is_symlink():
         raise RecordError(f"Expected the folder of a sweep itself, got a link to one, {folder}; name the folder")
-    info = SweepFolder(folder).read_sweep()
-    if not {"name", "status", "spec"} <= set(info):
-        raise RecordError(f"Expected name, status and spec in {folder / 'sweep.json'}; is it the folder of a sweep?")
+    manifest = SweepFolder(folder).read_manifest()
     if is_driven(folder):
         raise RecordError(f"Expected a sweep that is not running, but a process drives {folder}; wait or stop it")
-    if info["status"] == TrialStatus.RUNNING.value:
+    if manifest.status is TrialStatus.RUNNING:
         driver = folder / DRIVER_NAME
         host = read_object(driver).get("host") if driver.is_file() else None
         if host != socket.gethostname():
@@ -86,7 +85,7 @@ def check_not_running(folder: Path) -> dict[str, Any]:
                 f"Expected a sweep that is not running, but {folder} says that it is, {where}; end it there, or resume "
                 f"it here and stop it with Ctrl-C"
             )
-    return info
+    return manifest
 
 
 def delete_sweep(folder: Path, *, runs: bool = False, forget: bool = False) -> Deleted:
@@ -105,16 +104,16 @@ def delete_sweep(folder: Path, *, runs: bool = False, forget: bool = False) -> D
         Unless ``forget`` is true, the ledger is whole on the disk in ``spent`` before the first file is deleted.
     """
     folder = Path(folder).absolute()
-    info = check_not_running(folder)
+    manifest = check_not_running(folder)
     with _unlocked(folder):
         kept = None if forget else _keep(folder)
         try:
-            deleted = delete_runs(destination_of(folder, info)) if runs and info.get("tracking") else 0
+            deleted = delete_runs(destination_of(folder, manifest)) if runs and manifest.tracking else 0
         except SweeperError:
             if kept is not None:
                 shutil.rmtree(kept)
             raise
-        last = folder / "sweep.json"  # so that what could not be deleted is still a sweep, and can be deleted again
+        last = folder / MANIFEST_NAME  # so that what could not be deleted is still a sweep, and can be deleted again
         try:
             for path in [*(path for path in folder.iterdir() if path != last), last]:
                 _remove(path)
@@ -176,10 +175,10 @@ def _unlocked(folder: Path) -> Iterator[None]:
 
 def _garbage_of(folder: Path) -> Iterator[Removable]:
     try:
-        info = check_not_running(folder)
+        manifest = check_not_running(folder)
     except RecordError:
         return
-    if info["status"] in _ENDED:
+    if manifest.status in _ENDED:
         yield from _models(folder)
         yield from _states(folder)
     old = time.time() - _SURELY_DEAD_SECONDS

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sweeper.errors import RecordError, SweeperError
 from sweeper.store.jsonl import JsonlFile, append_alone
+from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import NOTE_TAG, destination_of, set_tags
 
@@ -74,8 +75,8 @@ def add_note(folder: Path, trial: str, text: str) -> str | None:
     said = " ".join(text.split())
     if not 0 < len(said) <= MAX_LENGTH:
         raise RecordError(f"Expected a note of 1 to {MAX_LENGTH} characters, got {len(said)}")
-    info = _append(folder, trial, {"note": said})
-    return _send(folder, info, trial, {NOTE_TAG: "\n\n".join(read_notes(folder)[trial].texts)})
+    manifest = _append(folder, trial, {"note": said})
+    return _send(folder, manifest, trial, {NOTE_TAG: "\n\n".join(read_notes(folder)[trial].texts)})
 
 
 def add_tag(folder: Path, trial: str, key: str, value: str) -> str | None:
@@ -100,25 +101,25 @@ def add_tag(folder: Path, trial: str, key: str, value: str) -> str | None:
         )
     if len(value) > MAX_LENGTH:
         raise RecordError(f"Expected a value of at most {MAX_LENGTH} characters, got {len(value)}")
-    info = _append(folder, trial, {"key": key, "value": value})
-    return _send(folder, info, trial, {key: value})
+    manifest = _append(folder, trial, {"key": key, "value": value})
+    return _send(folder, manifest, trial, {key: value})
 
 
-def _append(folder: Path, trial: str, content: dict[str, str]) -> dict[str, object]:
+def _append(folder: Path, trial: str, content: dict[str, str]) -> Manifest:
     sweep = SweepFolder(folder)
-    info = sweep.read_sweep()
+    manifest = sweep.read_manifest()
     trials = sweep.trials()
     if trial not in trials:
         known = f"{next(iter(trials))} to {list(trials)[-1]}" if trials else "none yet"
         raise RecordError(f"Expected a trial of {folder}, got {trial!r}; it has {known}")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     append_alone(folder / NOTES_NAME, {"trial": trial, "at": now, **content}, durable=True)
-    return info
+    return manifest
 
 
-def _send(folder: Path, info: dict[str, object], trial: str, tags: dict[str, str]) -> str | None:
+def _send(folder: Path, manifest: Manifest, trial: str, tags: dict[str, str]) -> str | None:
     try:
-        set_tags(destination_of(folder, info), trial, tags)
+        set_tags(destination_of(folder, manifest), trial, tags)
     except SweeperError as error:
         return str(error)
     return None

@@ -21,13 +21,13 @@ from sweeper.errors import RecordError
 from sweeper.results.sweep import load
 from sweeper.store.input_format import read_input
 from sweeper.store.jsonl import read_object
+from sweeper.store.manifest import MANIFEST_NAME
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MODEL_NAME = "model.safetensors"
 CARD_NAME = "card.json"
-SWEEP_NAME = "sweep.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def load_predictor(
         clipless.errors.CliplessError: the model or its ``data.json`` cannot be read.
     """
     path = Path(source)
-    if (path / SWEEP_NAME).is_file():
+    if (path / MANIFEST_NAME).is_file():
         sweep = load(path)
         picked = sweep.pick(max_epsilon, minimum)
         exploratory = bool(picked.card.to_json()["exploratory"])

@@ -8,7 +8,7 @@ import contextlib
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +68,8 @@ def register(picked: Picked, name: str, *, tracking: str | None = None, data_dir
     Raises:
         SweeperError: nothing to encode rows by, or the store does not take the model.
     """
-    info = picked.sweep.info()
-    wanted = destination_of(picked.sweep.directory, {**info, **({"tracking": tracking} if tracking else {})})
+    manifest = picked.sweep.manifest()
+    wanted = destination_of(picked.sweep.directory, replace(manifest, tracking=tracking or manifest.tracking))
     form = picked.sweep.input_format(data_dir)
     with tempfile.TemporaryDirectory() as folder:
         files, code = Path(folder) / ARTIFACT, Path(folder) / CODE_NAME

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clipless.errors import CliplessError
 from sweeper.errors import RecordError, SweeperError
@@ -13,6 +13,7 @@ from sweeper.records import Point, Trial
 from sweeper.results.front import Front, read_front
 from sweeper.results.pick import pick
 from sweeper.store.jsonl import replace_file, to_text
+from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
@@ -91,13 +92,13 @@ class Sweep:
         """The folder."""
         return self.folder.path
 
-    def info(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         """Return ``sweep.json``: the resolved spec, versions and status.
 
         Raises:
-            RecordError: not the folder of a sweep.
+            RecordError: not the folder of a sweep, or one of another format.
         """
-        return self.folder.read_sweep()
+        return self.folder.read_manifest()
 
     def input_format(self, data_dir: Path | None = None) -> "InputFormat":
         """Return how new rows become the input of this sweep's models.
@@ -107,7 +108,7 @@ class Sweep:
         """
         from sweeper.store.input_format import input_of_sweep
 
-        return input_of_sweep(self.directory, self.info(), data_dir)
+        return input_of_sweep(self.directory, self.manifest(), data_dir)
 
     def front(self) -> Front:
         """Return the front.
@@ -154,5 +155,5 @@ def load(directory: str | Path) -> Sweep:
         RecordError: not the folder of a sweep.
     """
     sweep = Sweep(directory)
-    sweep.info()
+    sweep.manifest()
     return sweep

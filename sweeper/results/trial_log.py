@@ -20,7 +20,7 @@ def trial_log(folder: Path, trial: str) -> str:
         RecordError: not the folder of a sweep, or no such trial.
     """
     sweep = SweepFolder(folder)
-    sweep.read_sweep()
+    sweep.read_manifest()
     trials = sweep.trials()
     if trial not in trials:
         raise RecordError(

@@ -5,13 +5,13 @@ schema of the data; what `sweeper pick` writes carries a copy.
 """
 
 from pathlib import Path
-from typing import Any
 
 from clipless.datasets import InputFormat, input_format
 from clipless.errors import CliplessError, DataError
-from sweeper.errors import RecordError, SweeperError
+from sweeper.errors import RecordError
 from sweeper.spec.spec import Spec
 from sweeper.store.jsonl import read_object, replace_file, to_text
+from sweeper.store.manifest import Manifest
 
 DATA_NAME = "data.json"
 _UNKNOWN = "Cannot find how the rows of {} are encoded"
@@ -51,12 +51,12 @@ def read_input(folder: Path) -> InputFormat:
     return InputFormat.from_json(read_object(path), str(path))
 
 
-def input_of_sweep(folder: Path, info: dict[str, Any], data_dir: Path | None = None) -> InputFormat:
+def input_of_sweep(folder: Path, manifest: Manifest, data_dir: Path | None = None) -> InputFormat:
     """Return the input format of a sweep: the one in its folder, or that of the data its spec names.
 
     Args:
         folder: of the sweep.
-        info: its ``sweep.json``.
+        manifest: of the sweep.
         data_dir: local copies of data sets; of a table of one's own with its ranges file.
 
     Raises:
@@ -66,11 +66,7 @@ def input_of_sweep(folder: Path, info: dict[str, Any], data_dir: Path | None = N
     if (folder / DATA_NAME).is_file():
         return read_input(folder)
     try:
-        begun = info.get("data_dir")
-        beside = info["source"] if data_dir is None else data_dir / "spec.yaml"
-        spec = Spec.from_mapping(info["spec"], source=str(beside))
-        return describe(spec, data_dir or (Path(begun) if begun else None))
+        spec = manifest.read_spec(None if data_dir is None else str(data_dir / "spec.yaml"))
+        return describe(spec, data_dir or (Path(manifest.data_dir) if manifest.data_dir else None))
     except CliplessError as error:  # it may quote data
         raise DataError(f"{_UNKNOWN.format(folder)}: {error}; {_REMEDY}") from None
-    except KeyError as error:
-        raise SweeperError(f"{_UNKNOWN.format(folder)}: {error}; {_REMEDY}") from None

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError
-from sweeper.spec.search import Selection
-from sweeper.spec.spec import Spec
 from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
@@ -76,10 +74,10 @@ def ask_to_stop(folder: Path, trial: str | None = None, *, driven: bool | None =
         RecordError: no driver, or no such trial that is running.
     """
     sweep = SweepFolder(folder)
-    content = sweep.read_sweep(secret=True)  # nothing of it is told; to stop one gives its price up
+    manifest = sweep.read_manifest(secret=True)  # nothing of it is told; to stop one gives its price up
     if not (is_driven(folder) if driven is None else driven):
         raise RecordError(f"Expected a sweep that runs on this machine, but no process drives {folder}")
-    if trial is not None and selects_privately(content):
+    if trial is not None and manifest.selects_privately:
         raise RecordError(
             f"Expected to stop the whole of {folder}: it selects privately, and nobody may know of its trials; "
             "stopping it gives up the price of its winner"
@@ -106,22 +104,15 @@ def enqueue(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
         SpecError: not values of this sweep's open hyperparameters.
         RecordError: not the folder of a sweep, or not written.
     """
-    content = SweepFolder(folder).read_manifest()
-    if selects_privately(content):
+    manifest = SweepFolder(folder).read_manifest()
+    if manifest.selects_privately:
         raise RecordError(
             f"Expected a sweep that tries what it is given, but {folder} selects privately from one prior"
         )
-    spec = Spec.from_mapping(content["spec"], str(content["source"]))
+    spec = manifest.read_spec()
     chosen = dict(spec.with_search(first=[dict(values)], trials=spec.trials).first[-1])
     _append(folder, {"try": chosen})
     return chosen
-
-
-def selects_privately(content: Mapping[str, Any]) -> bool:
-    """Whether a sweep selects privately, as its ``sweep.json`` says."""
-    spec = content.get("spec")
-    search = spec.get("search") if isinstance(spec, Mapping) else None
-    return isinstance(search, Mapping) and search.get("selection") == Selection.PRIVATE.value
 
 
 def _append(folder: Path, row: Mapping[str, Any]) -> None:

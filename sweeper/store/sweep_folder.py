@@ -21,11 +21,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from sweeper.errors import FAILURES_NAME, RecordError
 from sweeper.records import Point, Trial
-from sweeper.store.jsonl import JsonlFile, append_alone, read_object, replace_file, to_text
+from sweeper.store.jsonl import JsonlFile, append_alone
+from sweeper.store.manifest import MANIFEST_NAME, Manifest, is_marked, read_manifest, write_manifest
 
 OWNER_ALONE = 0o600  # permissions of files that may quote data
 HIDDEN = ".selecting-"  # how the names of folders begin in which a private selection runs
-SELECTING = "selecting"  # the mark of a private selection that has not ended: where its folder was made
 
 R = TypeVar("R", Trial, Point)
 _TRIAL = TypeAdapter(Trial)
@@ -165,37 +165,22 @@ class SweepFolder:
         """
         return {point.key: point for point in points_of(self._points.read(), self._points.path)}
 
-    def write_sweep(self, content: Mapping[str, Any]) -> None:
+    def write_manifest(self, manifest: Manifest) -> None:
         """Replace ``sweep.json``."""
-        replace_file(self.path / "sweep.json", to_text(content, indent=2) + "\n")
+        write_manifest(self.path, manifest)
 
-    def read_sweep(self, *, secret: bool = False) -> dict[str, Any]:
+    def read_manifest(self, *, secret: bool = False) -> Manifest:
         """Return ``sweep.json``.
 
         Args:
             secret: of a private selection that has not ended too: for its driver, and for what ends it.
 
         Raises:
-            RecordError: it cannot be read, or nobody may see the sweep yet.
+            RecordError: it cannot be read, is of another format, or the sweep may not be seen yet.
         """
         if not secret:
             check_may_be_seen(self.path)
-        return read_object(self.path / "sweep.json")
-
-    def read_manifest(self, *, secret: bool = False) -> dict[str, Any]:
-        """Return ``sweep.json`` of a sweep that is to go on, with the ``spec`` and its ``source``.
-
-        Args:
-            secret: as for `read_sweep`.
-
-        Raises:
-            RecordError: it cannot be read, has no spec, or nobody may see the sweep yet.
-        """
-        content = self.read_sweep(secret=secret)
-        for key, kind in (("spec", dict), ("source", str)):
-            if not isinstance(content.get(key), kind):
-                raise RecordError(f"Expected {key} in {self.path}/sweep.json, got none that can be used; restore it")
-        return content
+        return read_manifest(self.path)
 
 
 def check_may_be_seen(folder: Path) -> None:
@@ -218,7 +203,7 @@ def is_secret(folder: Path) -> bool:
     if any(part.startswith(HIDDEN) for part in whole.parts):
         return True
     try:
-        status = (whole / "sweep.json").stat()
+        status = (whole / MANIFEST_NAME).stat()
     except OSError:
         return False
     return _is_marked(whole, (status.st_mtime_ns, status.st_size, status.st_ino))
@@ -226,10 +211,7 @@ def is_secret(folder: Path) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_marked(folder: Path, _version: tuple[int, ...]) -> bool:
-    try:
-        return SELECTING in read_object(folder / "sweep.json")
-    except RecordError:
-        return False
+    return is_marked(folder)
 
 
 def trials_of(rows: Iterable[Mapping[str, Any]], path: Path, first: int = 1) -> list[Trial]:
@@ -265,7 +247,7 @@ def _records(rows: Iterable[Mapping[str, Any]], adapter: TypeAdapter[R], path: P
 
 def list_sweeps(parent: str | Path) -> list[SweepFolder]:
     """Return the sweeps in a folder, oldest first by name, without private selections that have not ended."""
-    found = sorted(Path(parent).glob("*/sweep.json"))
+    found = sorted(Path(parent).glob(f"*/{MANIFEST_NAME}"))
     return [SweepFolder(file.parent) for file in found if not is_secret(file.parent)]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import SweeperError, one_line
+from sweeper.store.manifest import Manifest
 from sweeper.tracking.names import MAX_TAG_LENGTH, clean
 from sweeper.tracking.tracker import STORE_NAME, SWEEP_TAG, TRIAL_TAG, Destination, every_run, prepare_mlflow
 
@@ -20,14 +21,9 @@ NOTE_TAG = "mlflow.note.content"
 EXPLORATORY_TAG = "sweeper.exploratory"
 
 
-def destination_of(folder: Path, info: Mapping[str, Any]) -> Destination:
-    """Return where the runs of a sweep went.
-
-    Args:
-        folder: of the sweep.
-        info: its ``sweep.json``.
-    """
-    return Destination.of(folder, str(info["name"]), info.get("tracking"))
+def destination_of(folder: Path, manifest: Manifest) -> Destination:
+    """Return where the runs of the sweep in a folder went."""
+    return Destination.of(folder, manifest.name, manifest.tracking)
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,8 @@ def write_folder(folder: Path, front: dict[str, Any], **sweep: Any) -> Path:
     folder.mkdir(parents=True)
     (folder / "front.json").write_text(json.dumps(front))
     versions = {"sweeper": "0.1.0", "torch": "2.13.0"}
-    (folder / "sweep.json").write_text(json.dumps({"versions": versions, **sweep}))
+    named = {"name": front["sweep"], "status": "completed", "spec": {}, "source": "spec.yaml"}
+    (folder / "sweep.json").write_text(json.dumps({"format": 1, **named, "versions": versions, **sweep}))
     return folder
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from dashboards.data import chosen_trials, read
 from sweeper.errors import RecordError
-from sweeper.records import Direction, Point
+from sweeper.records import Direction, Point, TrialStatus
+from sweeper.store.manifest import Manifest, write_manifest
 
 
 def test_a_folder_reads_as_records(sweep):
@@ -17,7 +18,7 @@ def test_a_folder_reads_as_records(sweep):
     assert sweep.relations == ("add-or-remove-one",)
     assert (sweep.utility, sweep.certificate) == ("accuracy", "certified@0.25")
     assert sweep.certificates == ("certified@0.1", "certified@0.25", "certified@0.5")
-    assert sweep.sweep["versions"]["torch"] == "2.13.0"
+    assert sweep.manifest.versions["torch"] == "2.13.0"
 
 
 def test_front_points_are_ordered_by_epsilon(sweep):
@@ -40,15 +41,15 @@ def test_rows_that_the_front_does_not_hold_yet_are_read_too(make_front, load):
     assert isnan(by_key["t0024", 1].values["certified@0.25"])
     assert ("t0099", 1) not in by_key  # a point whose trial nobody knows
     assert by_key["t0000", 1].values["epsilon"] != 0.4  # the front knows better
-    assert data.sweep == {}
+    assert data.manifest is None
 
 
 def test_of_a_sweep_that_has_ended_only_the_front_is_read(make_front, load):
     folder = Path(load(make_front()).directory)
-    (folder / "sweep.json").write_text(json.dumps({"status": "completed"}))
+    write_manifest(folder, Manifest(name="digits", status=TrialStatus.COMPLETED, spec={}, source="spec.yaml"))
     (folder / "points.jsonl").write_text("not read\n\n")
     assert len(read(folder).points) == len(make_front()["points"])
-    (folder / "sweep.json").write_text(json.dumps({"status": "running"}))
+    write_manifest(folder, Manifest(name="digits", status=TrialStatus.RUNNING, spec={}, source="spec.yaml"))
     with pytest.raises(RecordError, match="line 1 of"):
         read(folder)
 

@@ -22,15 +22,15 @@ NO_FRONT = "Expected a sweep that has a front, but this one has none yet; let a 
 def listed(name: str, folder: Path, standing: Standing, redact: Redactor) -> dict[str, Any]:
     """Return one row of the list of sweeps."""
     try:
-        info = SweepFolder(folder).read_sweep()
+        manifest = SweepFolder(folder).read_manifest()
     except RecordError:
-        info = {}
+        manifest = None
     return {
         "id": name,
-        "name": info.get("name"),
+        "name": None if manifest is None else manifest.name,
         "state": standing.state.value,
-        "status": info.get("status"),
-        "reason": redact(standing.trouble or str(info.get("reason") or "")),
+        "status": None if manifest is None else manifest.status.value,
+        "reason": redact(standing.trouble or ("" if manifest is None else manifest.reason)),
         "submitted": None if standing.submission is None else standing.submission.submitted,
     }
 
@@ -41,9 +41,9 @@ def status(folder: SweepFolder, summary: Mapping[str, Any] | None, redact: Redac
     Raises:
         RecordError: ``sweep.json`` cannot be read.
     """
-    info = folder.read_sweep()
+    content = folder.read_manifest().to_json()
     keys = ("name", "status", "reason", "spec", "spec_hash", "versions", "started", "population")
-    return {**{key: redacted(info.get(key), redact) for key in keys}, "front": summary}
+    return {**{key: redacted(content[key], redact) for key in keys}, "front": summary}
 
 
 def redacted(value: Any, redact: Redactor) -> Any:

@@ -1,7 +1,6 @@
 """What can be seen of a sweep: its folder, who drives it, and what the launcher knows of its driver."""
 
 from pathlib import Path
-from typing import Any
 
 from sweeper.driver import failure
 from sweeper.errors import RecordError
@@ -10,6 +9,7 @@ from sweeper.service.supervision.launcher import Launcher
 from sweeper.service.supervision.states import Facts
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.store.lock import is_driven
+from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
 
@@ -24,13 +24,12 @@ def facts_of(folder: Path, submission: Submission | None, launcher: Launcher) ->
     job = None if submission is None or submission.wish is Intent.REST else submission.job
     alive = job is not None and launcher.is_alive(job)
     driven = is_driven(folder)
-    info, mark = _sweep_file(folder)
-    status = info.get("status")
+    manifest, mark = _manifest(folder)
     ended = None if alive or driven else job
     return Facts(
         driven=driven,
         alive=alive,
-        status=None if status is None else str(status),
+        status=None if manifest is None else manifest.status.value,
         mark=mark,
         points=_size(folder / "points.jsonl"),
         stopped=ended is not None and submission is not None and submissions.was_stopped(folder, submission.asked),
@@ -38,13 +37,13 @@ def facts_of(folder: Path, submission: Submission | None, launcher: Launcher) ->
     )
 
 
-def _sweep_file(folder: Path) -> tuple[dict[str, Any], int]:
-    """Return ``sweep.json`` and its time; nothing where there is none."""
+def _manifest(folder: Path) -> tuple[Manifest | None, int]:
+    """Return ``sweep.json`` and its time; none where it cannot be read."""
     try:
-        mark = (folder / "sweep.json").stat().st_mtime_ns
-        return SweepFolder(folder).read_sweep(), mark
+        mark = (folder / MANIFEST_NAME).stat().st_mtime_ns
+        return SweepFolder(folder).read_manifest(), mark
     except (OSError, RecordError):
-        return {}, 0
+        return None, 0
 
 
 def _size(path: Path) -> int:

@@ -26,7 +26,7 @@ from sweeper.service.supervision.states import Facts, State, settled, state_of
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, Metrics, where
 from sweeper.spec.spec import Spec
-from sweeper.store.requests import ask_to_stop, selects_privately
+from sweeper.store.requests import ask_to_stop
 from sweeper.store.sweep_folder import SweepFolder
 
 LOCK_NAME = ".service.lock"
@@ -363,10 +363,10 @@ class Supervisor:
     def _check_can_go_on(self, name: str, folder: Path, state: State, trials: int | None) -> None:
         if not self._has_started(name):
             return  # it never began: it is begun once more
-        content = SweepFolder(folder).read_manifest()
-        if selects_privately(content):
+        manifest = SweepFolder(folder).read_manifest()
+        if manifest.selects_privately:
             raise RecordError(f"Expected a sweep that can go on, but {name} selected privately; submit another one")
-        spec = Spec.from_mapping(content["spec"], name)
+        spec = manifest.read_spec(name)
         if trials is None and state is State.COMPLETED:
             raise RecordError(f"Expected a sweep with trials to do, but {name} has completed all of them; extend it")
         if trials is not None and trials < spec.trials:

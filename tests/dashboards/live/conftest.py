@@ -10,6 +10,7 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from dashboards.live._snapshots import Snapshots
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.service.catalog import Catalog
+from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
 ENDED = "digits-20260101-120000"
@@ -51,7 +52,9 @@ class Growing:
         self.write_front()
 
     def describe(self, status: str, **more: object) -> None:
-        self.folder.write_sweep({"name": "grows", "status": status, "reason": "", **more})
+        self.folder.write_manifest(
+            Manifest(name="grows", status=TrialStatus(status), spec={}, source="spec.yaml", **more)
+        )
 
     def write_front(self) -> None:
         (self.folder.path / "front.json").write_text(json.dumps(self._front))

@@ -11,6 +11,8 @@ from dashboards.live._resources import Resources, marks
 from dashboards.live._view import View
 from dashboards.text import MISSING
 from sweeper.errors import PickError, RecordError, UnknownSweepError
+from sweeper.records import TrialStatus
+from sweeper.store.manifest import Manifest
 
 from .conftest import ENDED, PLAN, RUNNING
 
@@ -307,7 +309,10 @@ def test_runs_lead_to_the_tracking_server_without_its_password(snapshots, out, w
 def test_other_stores_have_no_address(load, make_front, address):
     from dataclasses import replace
 
-    data = replace(load(make_front()), sweep={"tracking": address})
+    data = replace(
+        load(make_front()),
+        manifest=Manifest(name="digits", status=TrialStatus.COMPLETED, spec={}, source="spec.yaml", tracking=address),
+    )
     assert tracking_address(data, None) is None
 
 

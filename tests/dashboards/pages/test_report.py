@@ -17,6 +17,7 @@ from dashboards.pages._tables import decisions_table
 from dashboards.pages.report import PANELS
 from dashboards.text import MISSING
 from sweeper.records import Point, Trial, TrialStatus
+from sweeper.store.manifest import Manifest
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 VOID = {"meta", "br", "col"}
@@ -191,7 +192,13 @@ def test_no_name_becomes_markup(make_front, load):
     front["ledger"]["winner"]["statement"] = EVIL
     for trial in front["trials"].values():
         trial["relation"] = EVIL
-    data = replace(load(front), directory=f"x/{EVIL}", sweep={"versions": {EVIL: EVIL}})
+    data = replace(
+        load(front),
+        directory=f"x/{EVIL}",
+        manifest=Manifest(
+            name="digits", status=TrialStatus.COMPLETED, spec={}, source="spec.yaml", versions={EVIL: EVIL}
+        ),
+    )
     hostile, harmless = Page(build_report(data)), Page(build_report(load(make_front())))
     assert {tag for tag, _ in hostile.tags} == {tag for tag, _ in harmless.tags}
     assert sum(tag == "script" for tag, _ in hostile.tags) == sum(tag == "script" for tag, _ in harmless.tags)

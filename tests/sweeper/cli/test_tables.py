@@ -8,11 +8,12 @@ from rich.console import Console
 
 from sweeper.cli.tables import SHOWN_POINTS, SHOWN_REASONS, comparison_view, sweep_view, sweeps_table
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import Answer
+from sweeper.privacy.pricing import Price
 from sweeper.records import TrialStatus
 from sweeper.results.comparison import compare
 from sweeper.results.front import build_front
 from sweeper.results.sweep import Sweep
+from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
 
@@ -23,7 +24,8 @@ def make(tmp_path, objectives, claim, trial, make_point):
     def write(name="digits-1", *, count=4, status="completed", reason="", **claimed):
         folder = SweepFolder(tmp_path / name)
         folder.path.mkdir()
-        folder.write_sweep({"status": status, "reason": reason})
+        manifest = Manifest(name="digits", status=TrialStatus(status), reason=reason, spec={}, source="spec.yaml")
+        folder.write_manifest(manifest)
         failed = replace(trial, id="t0002", status=TrialStatus.FAILED, reason="ValueError: it broke")
         points = [
             make_point(
@@ -31,7 +33,7 @@ def make(tmp_path, objectives, claim, trial, make_point):
             )
             for n in range(count)
         ]
-        answers = {"winner": Answer(epsilon=3.0, delta=1e-4, events=2, statement="Releasing one model: epsilon 3.")}
+        answers = {"winner": Price(epsilon=3.0, delta=1e-4, events=2, statement="Releasing one model: epsilon 3.")}
         build_front(
             sweep="digits",
             objectives=objectives,
@@ -71,10 +73,10 @@ def test_a_killed_sweep_is_shown_with_what_its_ledger_holds(make, event):
 def test_a_sweep_that_cannot_be_read_says_so_and_does_not_hide_the_others(make):
     sound, broken, bare = make(), make("digits-2"), make("digits-3")
     broken.front.write_text("{", encoding="utf-8")
-    bare.write_sweep({})
+    (bare.path / "sweep.json").write_text("{}")
     shown = text(sweeps_table([broken, bare, sound]), width=400)
     assert "unreadable: Expected a JSON object in" in shown
-    assert "unreadable: 'status'" in shown
+    assert f"unreadable: Expected format 1 in {bare.path}/sweep.json, got none" in shown
     assert "completed" in shown
 
 

@@ -44,8 +44,9 @@ from sweeper.search.space import resolve
 from sweeper.service.catalog import Catalog
 from sweeper.spec.spec import Spec
 from sweeper.store.lock import driver_lock
+from sweeper.store.manifest import MANIFEST_NAME, SELECTING, Manifest
 from sweeper.store.requests import ask_to_stop, enqueue
-from sweeper.store.sweep_folder import HIDDEN, SELECTING, SweepFolder, hidden_sweeps, list_sweeps
+from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps, list_sweeps
 from sweeper.trials.build import build_loss, build_model
 
 pytestmark = pytest.mark.slow
@@ -180,7 +181,8 @@ def play(plan, weights, data, tmp_path):
     def run(does=None, *, source=None, accuracies=FOUR, content=SPEC):
         spec = Spec.from_mapping(content)
         hidden = hide(tmp_path / "out")
-        hidden.write_sweep({"name": "small", "spec": spec.to_plain(), "source": "the spec", "status": "running"})
+        started = Manifest(name="small", spec=spec.to_plain(), source="the spec", status=TrialStatus.RUNNING)
+        hidden.write_manifest(started)
         engine = Play(plan, weights, accuracies, does or {}, hidden)
         claim = Claim.about(data.metadata, len(data.train), delta=DELTA)
         with driver_lock(hidden.path):
@@ -377,16 +379,15 @@ def test_a_copy_is_not_recovered_by_any_name_nor_is_what_lies_in_a_hidden_folder
 def test_a_selection_whose_claim_is_lost_is_no_sweep(play, tmp_path):
     kill, copy = killed(tmp_path)
     play({"t0003": kill})
-    content = copy.read_sweep(secret=True)
-    copy.write_sweep({key: value for key, value in content.items() if key != "claim"})
+    copy.write_manifest(replace(copy.read_manifest(secret=True), claim=None))
     with pytest.raises(RecordError, match="Expected the claim of a private selection"):
         recover(copy)
     assert copy.path.exists()
 
 
 def test_what_a_command_writes_of_a_sweep_that_ended_bears_no_mark(play):
-    assert SELECTING not in play().folder.read_sweep()
-    assert SELECTING not in play({"t0002": "crashes"}).folder.read_sweep()
+    assert SELECTING not in (play().folder.path / MANIFEST_NAME).read_text()
+    assert SELECTING not in (play({"t0002": "crashes"}).folder.path / MANIFEST_NAME).read_text()
 
 
 def test_what_a_candidate_spends_is_on_the_disk_before_it_may_draw_noise(play):
@@ -502,7 +503,7 @@ def as_killed(hidden, copy):
     copy.parent.mkdir()
     shutil.copytree(hidden, copy)
     folder = SweepFolder(copy)
-    folder.write_sweep(folder.read_sweep(secret=True) | {SELECTING: str(copy)})
+    folder.write_manifest(replace(folder.read_manifest(secret=True), selecting=str(copy)))
 
 
 def killed(tmp_path):
@@ -524,8 +525,8 @@ def test_a_selection_that_was_killed_never_goes_on_and_everything_is_charged(pla
     front = read_front(folder.front)
     assert len({answer.epsilon for answer in front.ledger.values()}) == 1
     assert len(front.points) == 4
-    info = Sweep(folder.path).info()
-    assert (info["status"], f"small-{info['started']}") == ("interrupted", folder.path.name)
+    manifest = Sweep(folder.path).manifest()
+    assert (manifest.status, f"small-{manifest.started}") == (TrialStatus.INTERRUPTED, folder.path.name)
     assert recover_all(copy.path.parent) == ()
 
 
@@ -677,7 +678,7 @@ def test_a_whole_sweep_tells_and_writes_of_the_winner_alone(whole, tmp_path):
     check_only_the_winner(everything_in(folder) + told, whole)
     assert [call[1] for call in Calls.told if call[0] == "start_trial"] == ["t0001"]
     assert sum(call[0] == "log" and call[1:3] == ("t0001", 2) for call in Calls.told) == 1
-    assert ended.sweep.info()["status"] == "completed"
+    assert ended.sweep.manifest().status is TrialStatus.COMPLETED
     assert ended.outcome == RunResult()
     assert all(point.test is not None for point in ended.front.front_points)
     assert not (folder / "proposals.jsonl").exists()
@@ -714,7 +715,7 @@ def test_a_whole_sweep_that_broke_is_tracked_and_says_what_it_costs(whole, tmp_p
     assert "sweeper resume" not in out
     assert [call[1] for call in Calls.told if call[0] == "start_trial"] == ["t0001", "t0002"]
     (folder,) = (tmp_path / "out").iterdir()
-    assert Sweep(folder).info()["status"] == "stopped"
+    assert Sweep(folder).manifest().status is TrialStatus.STOPPED
     for arguments in (["resume", str(folder)], ["extend", str(folder), "--trials", "9"]):
         with pytest.raises(SystemExit):
             main(arguments)

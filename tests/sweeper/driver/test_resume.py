@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import yaml
 
 import clipless
 from clipless.datasets.tables.declarations import UNPAID_SOURCE
-from sweeper.driver.driver import Options, described
+from sweeper.driver.driver import Options, manifest_of
 from sweeper.driver.resume import claim_at_start, claimed, recorded_claim
 from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError
@@ -50,7 +51,7 @@ def begin(tmp_path):
         data = clipless.datasets.load(**spec.data_options())
         folder = SweepFolder.create(tmp_path / "out", "t", datetime(2026, 1, 1))
         claim = claimed(spec, data, steering)
-        folder.write_sweep(described(spec, Options(), claim, folder, TrialStatus.INTERRUPTED))
+        folder.write_manifest(manifest_of(spec, Options(), claim, folder, TrialStatus.INTERRUPTED))
         write_input(folder.path, describe(spec))
         return SimpleNamespace(spec=spec, data=data, folder=folder, claim=claim)
 
@@ -63,9 +64,7 @@ def begin(tmp_path):
 
 def without_record(begun, *, front):
     """Make a sweep of one that was begun before claims were recorded."""
-    content = begun.folder.read_sweep()
-    del content["claim"]
-    begun.folder.write_sweep(content)
+    begun.folder.write_manifest(replace(begun.folder.read_manifest(), claim=None))
     if front:
         empty = {"trials": (), "points": (), "ledger": {}}
         build_front(sweep="t", objectives=begun.spec.objectives, claim=begun.claim, **empty).write(begun.folder.front)
@@ -139,8 +138,8 @@ def test_a_sweep_without_a_record_goes_on_with_what_its_front_claims_or_with_its
     claim = claim_at_start(begun.folder, begun.spec, begun.data, None)
     assert not claim.exploratory
     assert [one for one in claim.conditions if one.startswith(STEERED) and "gone-1" in one]
-    without = begun.folder.read_sweep()
-    begun.folder.write_sweep(without | {"claim": begun.claim.to_json()})
+    without = begun.folder.read_manifest()
+    begun.folder.write_manifest(replace(without, claim=begun.claim.to_json()))
     without_record(begun, front=True)
     assert claim_at_start(begun.folder, begun.spec, begun.data, None).exploratory
 

@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -129,10 +130,10 @@ def test_a_sweep_leaves_what_it_promises(ran):
 def test_the_spec_is_kept_as_given_comments_and_all(ran):
     text = (ran.folder / "spec.yaml").read_text(encoding="utf-8")
     assert text.startswith("# Three small networks")
-    info = Sweep(ran.folder).info()
-    assert info["spec"] == Spec.from_yaml(ran.folder / "spec.yaml").to_plain()
-    assert info["spec_hash"] == Spec.from_yaml(ran.folder / "spec.yaml").digest()
-    assert {"sweeper.version", "version.torch", "version.ray"} <= set(info["versions"])
+    manifest = Sweep(ran.folder).manifest()
+    assert manifest.spec == Spec.from_yaml(ran.folder / "spec.yaml").to_plain()
+    assert manifest.spec_hash == Spec.from_yaml(ran.folder / "spec.yaml").digest()
+    assert {"sweeper.version", "version.torch", "version.ray"} <= set(manifest.versions)
 
 
 def test_every_epoch_of_every_trial_is_a_point_with_the_smaller_of_two_prices(ran):
@@ -179,7 +180,7 @@ def test_the_store_holds_a_parent_and_a_child_per_trial_all_finished(ran):
     front = read_front(ran.folder / "front.json")
     assert parent.status == "FINISHED"
     assert parent.tags["sweeper.exploratory"] == "false"
-    assert parent.tags["sweeper.spec_hash"] == Sweep(ran.folder).info()["spec_hash"]
+    assert parent.tags["sweeper.spec_hash"] == Sweep(ran.folder).manifest().spec_hash
     assert parent.params["training.batch_size"] == "256"
     assert parent.metrics["hypervolume"] == {0: pytest.approx(front.hypervolume)}
     assert set(found) == set(front.trials)
@@ -332,7 +333,7 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
     (folder,) = out.iterdir()
     front, _ = check_ended(folder, "stopped")
     reason = "the 1 hours are used up"
-    assert Sweep(folder).info()["reason"] == reason
+    assert Sweep(folder).manifest().reason == reason
     assert {id_: trial.status for id_, trial in front.trials.items()} == {
         "t0001": "failed",
         "t0002": "completed",
@@ -451,7 +452,7 @@ def test_an_error_in_the_middle_is_raised_once_everything_is_written(tmp_path, m
         run(small(), Options(out=tmp_path))
     (folder,) = tmp_path.iterdir()
     check_ended(folder, "failed")
-    assert Sweep(folder).info()["reason"] == f"Signalled: {FOR_THE_OWNER}"
+    assert Sweep(folder).manifest().reason == f"Signalled: {FOR_THE_OWNER}"
     assert SweepFolder(folder).failures() == [{"trial": None, "error": "Signalled: gone"}]
     assert [run.status for run in runs(folder).values()] == ["FAILED"]
     assert read_front(folder / "front.json").points == ()
@@ -556,7 +557,7 @@ def ended(ran, tmp_path):
 
 
 def changed(folder, **content):
-    SweepFolder(folder).write_sweep(SweepFolder(folder).read_sweep() | content)
+    SweepFolder(folder).write_manifest(replace(SweepFolder(folder).read_manifest(), **content))
 
 
 @pytest.mark.parametrize(
@@ -625,11 +626,11 @@ def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     monkeypatch.setattr(driver, "cluster", no_cluster)
     after = sweep.front()
     assert (after.points, after.on_front, after.hypervolume) == (before.points, before.on_front, before.hypervolume)
-    assert sweep.info()["status"] == "completed"
+    assert sweep.manifest().status is TrialStatus.COMPLETED
     resume(ended, trials=5)
     assert not agendas[-1].finished
     assert agendas[-1].start()[0] == "t0004"
-    assert Spec.from_mapping(sweep.info()["spec"]).trials == 5
+    assert sweep.manifest().read_spec().trials == 5
 
 
 @pytest.mark.parametrize(("deaths", "status"), [(1, "completed"), (driver.MOST_CLUSTERS, "stopped")])
@@ -637,7 +638,7 @@ def test_a_sweep_goes_on_with_another_ray_when_one_dies(deaths, status, ended, m
     monkeypatch.setattr(driver, "cluster", no_cluster)
     outcomes = [RunResult(False, tune.RAY_DIED, lost=True)] * deaths + [RunResult()]
     monkeypatch.setattr(driver, "run_trials", lambda *_, **__: outcomes.pop(0))
-    assert resume(ended, trials=5).info()["status"] == status
+    assert resume(ended, trials=5).manifest().status.value == status
     assert len(outcomes) == (0 if status == "completed" else 1)
 
 
@@ -648,7 +649,7 @@ def test_a_sweep_that_is_interrupted_while_ray_starts_ends_as_any_other(tmp_path
     monkeypatch.setattr(driver, "cluster", never)
     ended = run_sweep(small(), Options(out=tmp_path))
     assert ended.outcome == RunResult(True, "interrupted")
-    assert ended.sweep.info()["status"] == "interrupted"
+    assert ended.sweep.manifest().status is TrialStatus.INTERRUPTED
     assert not (ended.sweep.directory / "front.html").exists()
 
 

@@ -19,6 +19,7 @@ from sweeper.search.space import resolve
 from sweeper.spec.constraints import parse_constraint
 from sweeper.spec.fields.nested import unflatten
 from sweeper.spec.spec import Spec
+from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import LoggedTrial
 from sweeper.tracking.names import flatten, metric_names
@@ -71,7 +72,7 @@ def earlier(tmp_path):
 
     def write(*trials, name="earlier"):
         folder = SweepFolder.create(tmp_path, name, datetime(2026, 1, 1))
-        folder.write_sweep({"name": name, "status": "completed"})
+        folder.write_manifest(Manifest(name=name, status=TrialStatus.COMPLETED, spec={}, source="spec.yaml"))
         for number, (config, epochs) in enumerate(trials, start=1):
             trial = f"t{number:04d}"
             folder.save_trial(Trial(id=trial, config=config, status=TrialStatus.COMPLETED))
@@ -234,7 +235,7 @@ def test_an_experiment_teaches_the_same_as_the_folder(spec, earlier, monkeypatch
     folder = told(earlier(*((one, [VALUES | {"certified@1/4": 0.25}]) for one in configs)), spec, "epsilon <= 1")
     runs = [tracked(one) for one in configs]
     asked, other = [], LoggedTrial({}, {}, "before-1", exploratory=False)
-    monkeypatch.setattr(warm_start, "tracked_trials", lambda *where: asked.append(where) or [*runs, other])
+    monkeypatch.setattr(warm_start, "logged_trials", lambda *where: asked.append(where) or [*runs, other])
     found = told("mlflow: before ", spec, "epsilon <= 1", tracking="http://store")
     assert asked == [("http://store", "before")]
     assert found.observations == folder.observations
@@ -252,7 +253,7 @@ def about(steering=None):
 
 def claiming(path, claim):
     """Let a sweep claim something since its beginning."""
-    SweepFolder(path).write_sweep(SweepFolder(path).read_sweep() | {"claim": claim.to_json()})
+    SweepFolder(path).write_manifest(replace(SweepFolder(path).read_manifest(), claim=claim.to_json()))
     return path
 
 
@@ -295,7 +296,7 @@ def test_what_steered_the_source_steers_this_sweep_too(spec, earlier):
 
 def test_an_experiment_says_how_many_sweeps_steer_and_whether_one_was_not_paid_for(spec, monkeypatch):
     runs = [tracked(config(spec, PROPOSALS[0])), tracked(config(spec, PROPOSALS[1]), "before-2")]
-    monkeypatch.setattr(warm_start, "tracked_trials", lambda *_: runs)
+    monkeypatch.setattr(warm_start, "logged_trials", lambda *_: runs)
     steering = told("mlflow:before", spec, tracking="http://store").steering
     assert steering.conditions[0].startswith(
         "Proposals were steered by the trials of 2 sweeps in the MLflow experiment"

@@ -7,9 +7,10 @@ import shutil
 import pytest
 
 from sweeper.errors import RecordError, SweeperError
-from sweeper.records import Trial
+from sweeper.records import Trial, TrialStatus
 from sweeper.results import notes
 from sweeper.results.notes import NOTES_NAME, Notes, add_note, add_tag, read_notes
+from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
 
@@ -17,7 +18,8 @@ from sweeper.store.sweep_folder import SweepFolder
 def folder(tmp_path):
     sweep = SweepFolder(tmp_path / "digits-1")
     sweep.path.mkdir()
-    sweep.write_sweep({"name": "digits", "status": "running", "spec": {}, "tracking": "http://store"})
+    running = Manifest(name="digits", status=TrialStatus.RUNNING, spec={}, source="x.yaml", tracking="http://store")
+    sweep.write_manifest(running)
     for trial in ("t0001", "t0002"):
         sweep.save_trial(Trial(id=trial, config={}))
     return sweep.path

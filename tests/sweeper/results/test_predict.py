@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import clipless
 from clipless.datasets import NewRows, input_format
 from clipless.errors import CliplessError, DataError
 from sweeper.cli.main import main
-from sweeper.errors import PickError, RecordError, SweeperError
+from sweeper.errors import PickError, RecordError
 from sweeper.results import predict
 from sweeper.results.predict import Predictor, load_predictor, write_predictions
 from sweeper.results.sweep import load
@@ -122,10 +123,10 @@ def test_predictions_are_written_as_the_suffix_says(tmp_path):
 
 
 def test_the_sweeps_own_data_json_comes_first(ran, tmp_path):
-    info = load(ran.folder).info()
-    assert input_of_sweep(tmp_path, info) == input_format("digits")
+    manifest = load(ran.folder).manifest()
+    assert input_of_sweep(tmp_path, manifest) == input_format("digits")
     write_input(tmp_path, input_format("mnist"))
-    assert input_of_sweep(tmp_path, info) == input_format("mnist") == read_input(tmp_path)
+    assert input_of_sweep(tmp_path, manifest) == input_format("mnist") == read_input(tmp_path)
 
 
 def test_data_that_are_gone_are_an_error_that_picking_survives(ran, tmp_path, content):
@@ -136,8 +137,6 @@ def test_data_that_are_gone_are_an_error_that_picking_survives(ran, tmp_path, co
     (folder / "sweep.json").write_text(json.dumps(info))
     with pytest.raises(DataError, match=r"Cannot find how the rows of .* name the data with --data-dir"):
         load(folder).input_format()
-    with pytest.raises(SweeperError, match=r"Cannot find how the rows of .* are encoded: 'source'"):
-        input_of_sweep(folder, {})
     assert "gone.yaml" in load(folder).pick().write(tmp_path / "taken")
     assert (tmp_path / "taken" / "model.safetensors").is_file()
     assert not (tmp_path / "taken" / DATA_NAME).exists()
@@ -162,10 +161,10 @@ def test_a_table_is_found_again_in_the_folder_that_is_named(ran, content, tmp_pa
         'source: s\ntarget: {column: left, classes: ["no", "yes"]}\nothers: {low: 0, high: 9}\n'
     )
     content["data"] = {"path": "mine.csv", "ranges": "r.yaml", "evaluation": "exploratory"}
-    info = load(ran.folder).info() | {"spec": content, "source": "gone/spec.yaml"}
+    manifest = replace(load(ran.folder).manifest(), spec=content, source="gone/spec.yaml")
     with pytest.raises(DataError, match="--data-dir"):
-        input_of_sweep(tmp_path, info)
-    assert input_of_sweep(tmp_path, info, tmp_path).classes == ("no", "yes")
+        input_of_sweep(tmp_path, manifest)
+    assert input_of_sweep(tmp_path, manifest, tmp_path).classes == ("no", "yes")
 
 
 # The command

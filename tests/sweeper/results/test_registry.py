@@ -44,7 +44,7 @@ def tracked(ran, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def where(tracked):
-    return destination_of(tracked.directory, tracked.info())
+    return destination_of(tracked.directory, tracked.manifest())
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def test_runs_are_deleted_with_their_sweep_where_they_live_elsewhere(registered,
     folder = tmp_path / tracked.directory.name
     shutil.copytree(tracked.directory, folder, ignore=shutil.ignore_patterns("mlflow*"))
     sweep = SweepFolder(folder)
-    sweep.write_sweep(sweep.read_sweep() | {"tracking": where.uri})
+    sweep.write_manifest(replace(sweep.read_manifest(), tracking=where.uri))
     assert len(find_runs(client, where)) == 4
     assert delete_sweep(folder, runs=True).runs == 4
     assert find_runs(client, where) == {}

@@ -11,10 +11,12 @@ import pytest
 import clipless
 from sweeper.errors import PickError, RecordError
 from sweeper.privacy.ledger import Ledger
+from sweeper.records import TrialStatus
 from sweeper.results.front import read_front
 from sweeper.results.predict import load_predictor
 from sweeper.results.sweep import Sweep, load
 from sweeper.store.input_format import read_input
+from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
 
@@ -29,7 +31,7 @@ def sweep(ran, tmp_path):
 def test_a_sweep_is_loaded_from_its_folder(ran):
     sweep = load(str(ran.folder))
     assert sweep.directory == ran.folder
-    assert sweep.info()["status"] == "completed"
+    assert sweep.manifest().status is TrialStatus.COMPLETED
     assert sweep.front().to_json() == read_front(ran.folder / "front.json").to_json()
     assert len(sweep.front().to_dataframe()) == 6
 
@@ -141,6 +143,7 @@ def test_a_point_without_its_trial_cannot_be_picked(sweep):
 
 
 def test_a_sweep_that_has_not_begun_has_no_front(tmp_path):
-    SweepFolder(tmp_path).write_sweep({"status": "running"})
+    started = Manifest(name="digits", status=TrialStatus.RUNNING, spec={}, source="spec.yaml")
+    SweepFolder(tmp_path).write_manifest(started)
     with pytest.raises(RecordError, match=r"front\.json"):
         load(tmp_path).front()

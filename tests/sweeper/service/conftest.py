@@ -5,12 +5,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from sweeper.errors import SweeperError
-from sweeper.privacy.pricing import RenderedResponse
+from sweeper.privacy.pricing import Price
 from sweeper.records import Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.service import app as app_module
 from sweeper.service.security.tokens import Role, make_token
 from sweeper.service.settings import Limits, ServiceSettings
+from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
 SPEC = """\
@@ -89,7 +90,7 @@ def make_sweep(out, plan_json, claim, objectives, make_point, content):
         for trial in trials:
             folder.save_trial(trial)
         price = {
-            question: RenderedResponse(epsilon=9.0, delta=1e-4, events=2, statement=question)
+            question: Price(epsilon=9.0, delta=1e-4, events=2, statement=question)
             for question in ("winner", "front", "everything")
         }
         front = build_front(
@@ -100,8 +101,8 @@ def make_sweep(out, plan_json, claim, objectives, make_point, content):
             (folder.path / point.model).write_bytes(f"model of {point.trial}-{point.epoch}".encode())
         training = content["training"] | {"learning_rate": {"log": [0.02, 0.1]}}
         open_spec = content | {"search": {"trials": 2}, "training": training}
-        told = {"name": "digits", "status": status, "reason": "", "spec": open_spec}
-        folder.write_sweep(told | {"source": str(out / "spec.yaml"), "data_dir": str(out), "tracking": "secret"} | info)
+        told = {"name": "digits", "status": TrialStatus(status), "spec": open_spec, "source": str(out / "spec.yaml")}
+        folder.write_manifest(Manifest(**{**told, "data_dir": str(out), "tracking": "secret", **info}))
         return folder
 
     return make

@@ -31,11 +31,11 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 DRIVER = """
 import json, sys, time
 from pathlib import Path
-from sweeper.store.lock import driving
+from sweeper.store.lock import driver_lock
 from sweeper.store.requests import Requests
 folder = Path(sys.argv[sys.argv.index("--into") + 1] if "--into" in sys.argv else sys.argv[2])
-with driving(folder):
-    begun = {"name": "tiny", "spec": {}, "source": "", "data_dir": None, "tracking": None}
+with driver_lock(folder):
+    begun = {"format": 1, "name": "tiny", "spec": {}, "source": "", "data_dir": None, "tracking": None}
     (folder / "sweep.json").write_text(json.dumps(begun | {"status": "running"}))
     with (folder / "begun").open("a") as file:
         file.write(sys.argv[1] + "\\n")

@@ -5,9 +5,11 @@ import pytest
 
 from sweeper.errors import RecordError
 from sweeper.records import Point, Trial, TrialStatus
+from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder, list_sweeps
 
 STARTED = datetime(2025, 3, 1, 9, 8, 7)
+BEGUN = Manifest(name="x", status=TrialStatus.STOPPED, spec={"name": "x"}, source="x.yaml")
 
 
 @pytest.fixture
@@ -83,22 +85,5 @@ def test_a_full_disk_is_told_not_raised(folder, monkeypatch):
 def test_sweeps_are_listed_by_what_they_hold(folder, tmp_path):
     (tmp_path / "other").mkdir()
     assert list_sweeps(tmp_path) == []
-    folder.write_sweep({"status": "running", "best": math.inf})
+    folder.write_manifest(BEGUN)
     assert [found.path for found in list_sweeps(tmp_path)] == [folder.path]
-    assert folder.read_sweep() == {"status": "running", "best": "Infinity"}
-
-
-BEGUN = {"spec": {"name": "x"}, "source": "x.yaml", "status": "stopped"}
-
-
-def test_how_a_sweep_was_begun_is_read_whole(folder):
-    folder.write_sweep(BEGUN)
-    assert folder.read_manifest() == BEGUN
-
-
-@pytest.mark.parametrize("key", ["spec", "source"])
-@pytest.mark.parametrize("value", [None, 1.5, []])
-def test_what_is_missing_for_a_sweep_to_go_on_is_named(key, value, folder):
-    folder.write_sweep(BEGUN | {key: value})
-    with pytest.raises(RecordError, match=f"Expected {key} in .*sweep.json, got none that can be used; restore it"):
-        folder.read_manifest()

@@ -64,7 +64,7 @@ RUNNABLE = {
 
 def begin(folder, status="running"):
     """What a driver writes first."""
-    content = {"name": "digits", "status": status, "spec": RUNNABLE, "source": "spec.yaml"}
+    content = {"format": 1, "name": "digits", "status": status, "spec": RUNNABLE, "source": "spec.yaml"}
     (folder / "sweep.json").write_text(json.dumps(content))
 
 

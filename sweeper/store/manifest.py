@@ -1,0 +1,131 @@
+"""``sweep.json``: what a sweep is and how it stands; the only module that reads or writes it.
+
+``format`` is the version of the whole folder, rows of trials, points and ledger included. Folders without one are older
+than the first version. A folder of another format is refused in one sentence.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from sweeper.errors import RecordError
+from sweeper.records import TrialStatus
+from sweeper.spec.search import Selection
+from sweeper.spec.spec import Spec
+from sweeper.store.jsonl import read_object, replace_file, to_text
+
+FORMAT = 1
+MANIFEST_NAME = "sweep.json"
+SELECTING = "selecting"  # the mark of a private selection that has not ended
+MAX_SHOWN = 60  # characters of a wrong value in a message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a sweep is and how it stands.
+
+    Attributes:
+        name: of the sweep.
+        status: how it stands or ended, and ``reason`` in one sentence.
+        spec: the resolved spec, as JSON values; `read_spec` returns it as a `Spec`.
+        spec_hash: its digest.
+        source: file of the spec.
+        versions: of this code and of the packages that results depend on, as tags.
+        started: time in the name of the folder, ``YYYYmmdd-HHMMSS``.
+        population: N, number of training rows; public.
+        claim: what holds for every point, as JSON values; ``sweeper.driver.resume`` reads it.
+        data_dir: local copies of data sets.
+        tracking: MLflow tracking URI, ``None`` for the SQLite file in the folder.
+        cluster: address of the Ray cluster that ran it.
+        storage: URL through which its nodes exchanged files.
+        selecting: where the folder of a private selection that has not ended was made, ``None`` for all others.
+    """
+
+    name: str
+    status: TrialStatus
+    reason: str = ""
+    spec: Mapping[str, Any]
+    spec_hash: str = ""
+    source: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    started: str = ""
+    population: int | None = None
+    claim: Mapping[str, Any] | None = None
+    data_dir: str | None = None
+    tracking: str | None = None
+    cluster: str | None = None
+    storage: str | None = None
+    selecting: str | None = None
+
+    @property
+    def selects_privately(self) -> bool:
+        """Whether the sweep selects privately."""
+        search = self.spec.get("search")
+        return isinstance(search, Mapping) and search.get("selection") == Selection.PRIVATE.value
+
+    def read_spec(self, source: str | None = None) -> Spec:
+        """Return the spec.
+
+        Args:
+            source: named in errors instead of the recorded one.
+
+        Raises:
+            SpecError: it is none.
+        """
+        return Spec.from_mapping(self.spec, self.source if source is None else source)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values; the mark of a private selection is there only while it runs."""
+        content = {one.name: getattr(self, one.name) for one in fields(self)}
+        mark = content.pop(SELECTING)
+        return {
+            "format": FORMAT,
+            **content,
+            "status": self.status.value,
+            **({} if mark is None else {SELECTING: mark}),
+        }
+
+
+_MANIFEST = TypeAdapter(Manifest)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replace ``sweep.json``.
+
+    Raises:
+        RecordError: it could not be written.
+    """
+    replace_file(folder / MANIFEST_NAME, to_text(manifest.to_json(), indent=2) + "\n")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read ``sweep.json``.
+
+    Raises:
+        RecordError: missing, of another format, or without a field.
+    """
+    path = folder / MANIFEST_NAME
+    content = read_object(path)
+    found = content.get("format")
+    if type(found) is not int or found != FORMAT:
+        got = "none, as in the format before it" if found is None else repr(found)[:MAX_SHOWN]
+        remedy = "read it with the version of sweeper that wrote it, or run its spec.yaml again"
+        raise RecordError(f"Expected format {FORMAT} in {path}, got {got}; {remedy}")
+    try:
+        return _MANIFEST.validate_python(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        got = "none" if first["type"] == "missing" else repr(first["input"])[:MAX_SHOWN]
+        raise RecordError(f"Expected {name} of a sweep in {path}, got {got}; restore the file") from None
+
+
+def is_marked(folder: Path) -> bool:
+    """Whether the ``sweep.json`` of a folder, whatever its format, marks a private selection that has not ended."""
+    try:
+        return SELECTING in read_object(folder / MANIFEST_NAME)
+    except RecordError:
+        return False

@@ -1,0 +1,123 @@
+"""``sweep.json`` is read whole, in its own format, or refused in one sentence that says what to do."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from sweeper.cli.main import main
+from sweeper.errors import RecordError
+from sweeper.records import TrialStatus
+from sweeper.store.manifest import FORMAT, MANIFEST_NAME, SELECTING, Manifest, is_marked, read_manifest, write_manifest
+
+MANIFEST = Manifest(
+    name="x",
+    status=TrialStatus.STOPPED,
+    reason="it was asked to stop",
+    spec={"name": "x", "search": {"selection": "private"}},
+    spec_hash="abc",
+    source="x.yaml",
+    versions={"sweeper.version": "1"},
+    started="20250301-090807",
+    population=100,
+    claim={"exploratory": False},
+    tracking="http://store",
+)
+OLDER = r"Expected format 1 in .*sweep\.json, got none, as in the format before it; read it with the version of sweeper"
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    write_manifest(tmp_path, MANIFEST)
+    assert read_manifest(tmp_path) == MANIFEST
+    assert json.loads((tmp_path / MANIFEST_NAME).read_text())["format"] == FORMAT
+    assert MANIFEST.selects_privately
+    assert not replace(MANIFEST, spec={"name": "x"}).selects_privately
+
+
+def test_the_mark_of_a_private_selection_is_written_only_where_there_is_one(tmp_path):
+    write_manifest(tmp_path, MANIFEST)
+    assert not is_marked(tmp_path)
+    write_manifest(tmp_path, replace(MANIFEST, selecting="here"))
+    assert is_marked(tmp_path)
+    assert read_manifest(tmp_path).selecting == "here"
+
+
+def test_a_mark_hides_a_folder_of_any_format(tmp_path):
+    (tmp_path / MANIFEST_NAME).write_text(json.dumps({SELECTING: "here"}))
+    assert is_marked(tmp_path)
+
+
+@pytest.mark.parametrize("found", [0, 2, "1", True, 1.0, [1], {"a": "b" * 1000}])
+def test_a_folder_of_another_format_is_refused_with_file_value_and_remedy(found, tmp_path):
+    (tmp_path / MANIFEST_NAME).write_text(json.dumps(MANIFEST.to_json() | {"format": found}))
+    with pytest.raises(
+        RecordError, match=r"Expected format 1 in .*sweep\.json, got .*; read it with the version"
+    ) as said:
+        read_manifest(tmp_path)
+    assert repr(found)[:60] in str(said.value)
+    assert len(str(said.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("name", None), ("status", "gone"), ("spec", []), ("source", 1.5), ("population", "many")]
+)
+def test_a_field_that_cannot_be_used_is_named(field, value, tmp_path):
+    (tmp_path / MANIFEST_NAME).write_text(json.dumps(MANIFEST.to_json() | {field: value}))
+    with pytest.raises(RecordError, match=rf"Expected {field} of a sweep in .*sweep\.json, got .*; restore the file"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("field", ["name", "status", "spec", "source"])
+def test_a_field_that_is_missing_is_named(field, tmp_path):
+    content = MANIFEST.to_json()
+    del content[field]
+    (tmp_path / MANIFEST_NAME).write_text(json.dumps(content))
+    with pytest.raises(RecordError, match=f"Expected {field} of a sweep in .*, got none; restore the file"):
+        read_manifest(tmp_path)
+
+
+@pytest.fixture
+def older(ran, tmp_path):
+    """A sweep's folder as it was written before there was a format."""
+    folder = tmp_path / "out" / ran.folder.name
+    shutil.copytree(ran.folder, folder, ignore=shutil.ignore_patterns("ray", "mlflow*", "*.html", "checkpoints"))
+    content = json.loads((folder / MANIFEST_NAME).read_text())
+    del content["format"]
+    (folder / MANIFEST_NAME).write_text(json.dumps(content))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["show"],
+        ["resume"],
+        ["front"],
+        ["pick"],
+        ["predict", "new.csv"],
+        ["stop"],
+        ["delete", "--yes"],
+        ["log", "t0001"],
+        ["note", "t0001", "text"],
+    ],
+)
+def test_every_command_refuses_an_older_folder_in_one_sentence(command, older, capsys):
+    name, *more = command
+    before = {path: path.read_bytes() for path in older.rglob("*") if path.is_file()}
+    with pytest.raises(SystemExit) as ended:
+        main([name, str(older), *more])
+    (said,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2
+    assert said.startswith("sweeper: Expected format 1 in")
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_list_marks_an_older_folder_and_goes_on(older, ran, capsys):
+    shutil.copytree(ran.folder, older.parent / "sound-1", ignore=shutil.ignore_patterns("ray", "mlflow*"))
+    with pytest.raises(SystemExit) as ended:
+        main(["list", "--out", str(older.parent)])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert "unreadable: Expected format 1 in" in shown
+    assert "completed" in shown
