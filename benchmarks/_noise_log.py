@@ -12,7 +12,7 @@ from torch import Tensor
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.driver import driver
-from sweeper.driver.driver import Options
+from sweeper.driver.options import Options
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.spec.spec import Spec
 

@@ -27,7 +27,7 @@ import clipless
 from sweeper.backend.cluster import cluster, environment
 from sweeper.backend.trainable import initial_seed
 from sweeper.backend.tune import TUNE_ENVIRONMENT
-from sweeper.driver.driver import Options
+from sweeper.driver.options import Options
 from sweeper.driver.recorder import Recorder
 from sweeper.driver.runner import run_sweep
 from sweeper.spec.spec import Spec

@@ -28,7 +28,7 @@ import optuna
 from _search_arms import ByChance, Foresight, Halving, by_accuracy, by_rank
 from _search_curves import EPOCHS, Recorded, Simulated, Task, Trained, Trajectory, digits_spec, record
 
-from sweeper.driver.driver import Options
+from sweeper.driver.options import Options
 from sweeper.driver.runner import run
 from sweeper.pareto.dominance import Floats, hypervolume_curve
 from sweeper.records import Objective, Point

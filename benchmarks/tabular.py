@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from sweeper.backend.cluster import cluster
-from sweeper.driver.driver import Options
+from sweeper.driver.options import Options
 from sweeper.driver.runner import run
 from sweeper.spec.spec import Spec
 

@@ -172,8 +172,8 @@ def fetching(hooks: Hooks, storage: Storage, folder: Path) -> Hooks:
             storage.delete(str(model))
         return hooks.on_epoch(trial, row)
 
-    def on_end(trial: str, status: TrialStatus, reason: str, begun: int) -> None:
-        hooks.on_end(trial, status, reason, begun)
+    def on_end(trial: str, status: TrialStatus, reason: str, started_epochs: int) -> None:
+        hooks.on_end(trial, status, reason, started_epochs)
         if status is not TrialStatus.INTERRUPTED:
             with contextlib.suppress(RecordError):
                 storage.delete(*storage.checkpoints(trial))

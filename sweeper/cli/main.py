@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from sweeper.driver.driver import FinishedSweep, Options
+    from sweeper.driver.finished import FinishedSweep
+    from sweeper.driver.options import Options
     from sweeper.spec.spec import Spec
 
 EXIT_USER_ERROR = 2
@@ -81,8 +82,8 @@ def run(
     ] = None,
 ) -> None:
     """Run a sweep; Ctrl-C ends it early with the front of what was done."""
-    from sweeper.driver.driver import Options
     from sweeper.driver.failure import noting
+    from sweeper.driver.options import Options
     from sweeper.driver.runner import run_sweep
     from sweeper.spec.spec import Spec
 
@@ -133,8 +134,8 @@ def check(
 ) -> None:
     """Validate a spec and show what it would do, without training."""
     import clipless
-    from sweeper.driver import preview
     from sweeper.spec.spec import Spec
+    from sweeper.trials import preview
 
     read = Spec.from_yaml(spec)
     data = clipless.datasets.load(**read.data_options(data_dir))
@@ -306,7 +307,7 @@ def _resume(
     cluster: str | None,
     webhook: str | None,
 ) -> None:
-    from sweeper.driver.driver import Options
+    from sweeper.driver.options import Options
     from sweeper.driver.runner import resume_sweep
 
     options = Options(data_dir=data_dir, tracking=tracking, cluster=cluster)

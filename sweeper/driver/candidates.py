@@ -13,7 +13,6 @@ from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.backend.tune import RunResult
-from sweeper.driver.preview import can_be_planned
 from sweeper.driver.recorder import Recorder
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.paid_scores import planned_scores
@@ -24,7 +23,8 @@ from sweeper.search import space
 from sweeper.spec.spec import Spec
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking.tracker import Tracker
+from sweeper.tracking.trial_tracker import Untracked
+from sweeper.trials.preview import can_be_planned
 
 Train = Callable[[type[CliplessTrial], TrialQueue, TrialStates, Callable[[], str | None]], RunResult]
 
@@ -43,31 +43,6 @@ class Candidate(CliplessTrial):
     def seed(self, spec: Spec, trial: str) -> int:  # noqa: ARG002
         """Return the secret seed."""
         return self._seed
-
-
-class Untracked(Tracker):
-    """Tells nobody."""
-
-    def __init__(self) -> None:
-        self._running = {}
-
-    def _put(self, op: str, trial: str | None, **content: Any) -> None:
-        """Forget it."""
-
-    def run_id(self, trial: str | None = None) -> None:  # noqa: ARG002
-        """There is no run."""
-        return
-
-
-class Keeper(Recorder):
-    """A recorder that keeps the models of every candidate: who wins is known at the end."""
-
-    def _take(self, point: Point) -> None:
-        self._save_point(point)
-
-    def close(self) -> None:
-        """Let go of rows that a full disk refused."""
-        self._folder.flush()
 
 
 class IndependentProposals:
@@ -108,7 +83,8 @@ class Candidates:
         self._spec, self._data, self.selection = spec, data, selection
         self._proposals = IndependentProposals(spec, selection)
         self._requests, self._looked_at = Requests(hidden.path), time.monotonic()
-        self.recorder = Keeper(spec, hidden, claim, Untracked(), self._proposals)
+        # who wins, and whose models are kept, is known at the end
+        self.recorder = Recorder(spec, hidden, claim, Untracked(), self._proposals, keep_every_model=True)
         self._started: dict[str, dict[str, Any]] = {}
         self._planned: set[str] = set()
         self._undefined: set[str] = set()
@@ -121,7 +97,7 @@ class Candidates:
                 queue = TrialQueue(self._proposals, self.selection.number)
                 outcome = train(Candidate, queue, TrialStates(self._hooks), self._between)
         finally:
-            self.recorder.close()
+            self.recorder.records.close()
         return outcome
 
     def _between(self) -> str | None:
@@ -161,18 +137,18 @@ class Candidates:
 
     def _on_epoch(self, trial: str, row: Mapping[str, Any]) -> str | None:
         reason = self.recorder.on_epoch(trial, row)
-        self.selection.score(self.recorder.points[trial, int(row["epoch"])])
+        self.selection.score(self.recorder.records.points[trial, int(row["epoch"])])
         return reason
 
-    def _on_end(self, trial: str, status: TrialStatus, reason: str, begun: int) -> None:
+    def _on_end(self, trial: str, status: TrialStatus, reason: str, started_epochs: int) -> None:
         self.selection.end(trial, self._ending(trial, status))
-        self.recorder.on_end(trial, status, reason, begun)
+        self.recorder.on_end(trial, status, reason, started_epochs)
 
     def _ending(self, trial: str, status: TrialStatus) -> Ending:
         match status:
             case TrialStatus.COMPLETED:
-                planned = int((self.recorder.trials[trial].plan or {}).get("epochs", 0))
-                done = planned > 0 and (trial, planned) in self.recorder.points
+                planned = int((self.recorder.records.trials[trial].plan or {}).get("epochs", 0))
+                done = planned > 0 and (trial, planned) in self.recorder.records.points
                 return Ending.COMPLETED if done else Ending.CRASHED
             case TrialStatus.STOPPED:
                 return Ending.STOPPED

@@ -3,8 +3,7 @@
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,21 @@ from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.storage import Storage, fetching, of_sweep
-from sweeper.backend.trainable import CliplessTrial, place
+from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.training import size_of, threads_of, trained
 from sweeper.backend.trial_states import TrialStates
-from sweeper.backend.tune import RunResult, run_trials
+from sweeper.backend.tune import RunResult
 from sweeper.driver.candidates import STOPPED_BY_REQUEST
+from sweeper.driver.finished import FinishedSweep, troubles_of, write_results
 from sweeper.driver.held_out_scores import score_front
+from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.progress import Progress, RunningTrial
 from sweeper.driver.recorder import Recorder
+from sweeper.driver.trial_records import TrialRecords
 from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
 from sweeper.privacy.claims import Claim
 from sweeper.records import TrialStatus
-from sweeper.results.exporters import exporter
 from sweeper.results.front import Front
 from sweeper.results.sweep import Sweep
 from sweeper.search import space
@@ -34,7 +36,6 @@ from sweeper.spec.spec import Spec
 from sweeper.spec.yaml_file import parse_mapping
 from sweeper.store.input_format import DATA_NAME, describe, write_input
 from sweeper.store.jsonl import replace_file
-from sweeper.store.manifest import Manifest
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
@@ -48,64 +49,11 @@ MOST_CLUSTERS = 3  # Rays that a run starts, or joins, when the one before has d
 SELECTED = "one trial, selected privately"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How a sweep is run, as opposed to what it is.
-
-    Attributes:
-        out: where the sweep's folder is made.
-        into: the folder itself, where somebody has made it already for a new sweep.
-        data_dir: local copies of data sets.
-        tracking: MLflow tracking URI; by default a SQLite file in the sweep's folder.
-        cluster: address of a Ray cluster; by default one is started on this machine.
-        storage: URL through which nodes that do not share ``out`` exchange checkpoints and models.
-        show: is given the state of the sweep about twice a second.
-    """
-
-    out: Path = Path("sweeps-out")
-    into: Path | None = None
-    data_dir: Path | None = None
-    tracking: str | None = None
-    cluster: str | None = None
-    storage: str | None = None
-    show: Callable[[Progress], None] = lambda _: None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedSweep:
-    """A sweep that was run, and how that ended.
-
-    Attributes:
-        sweep: the result.
-        front: its front.
-        outcome: whether it was interrupted or ended early.
-        progress: its last state.
-        left: rows that the tracking store has not taken.
-        look: the command that shows its runs.
-        troubles: what could not be written, and what else there is to say, one sentence each.
-        failures: the whole errors of trials that failed, for the owner of the data alone.
-    """
-
-    sweep: Sweep
-    front: Front
-    outcome: RunResult
-    progress: Progress
-    left: Undelivered
-    look: str
-    troubles: tuple[str, ...]
-    failures: Mapping[str, str]
-
-
 class SweepRun:
-    """One run.
+    """One run of a sweep, whose folder this process drives.
 
     Args:
-        spec: of the sweep.
-        options: of the run.
-        data: that the spec names.
-        claim: what holds for every point.
-        folder: of the sweep, which this process drives.
-        interruption: where Ctrl-C is noted.
+        spec, options, data, claim, folder, interruption: as the names of their types say.
         earlier: what an earlier sweep teaches a new one.
         resumed: whether the sweep has run before.
         rebooted: see `Recorder`.
@@ -200,7 +148,7 @@ class SweepRun:
             self._spec, self._folder, self._claim, self._tracker, self._search, rebooted=self._rebooted
         )
         if self._selected is not None:
-            self._recorder.track_ended()
+            self._recorder.records.track_ended()
         self._recorder.write_front_now_and_then()
 
     def _run_trials(self) -> RunResult:
@@ -276,13 +224,10 @@ class SweepRun:
         """Write everything that there is, after an interruption or an error too."""
         folder, recorder, cut = self._folder, self._recorder, status is TrialStatus.INTERRUPTED
         try:
-            recorder.close()
+            recorder.records.close()
             front = recorder.front(tight=not cut)
-            self._attempt(lambda: front.write(folder.front))
-            self._attempt(lambda: replace_file(folder.path / "front.csv", front.to_csv()))
-            if not self._left_early:
-                self._attempt(lambda: exporter("front")(folder.path, folder.path / "front.html"))
-            self._attempt(lambda: self._describe(status, reason))
+            self._troubles += write_results(folder, front, page=not self._left_early)
+            self._troubles += troubles_of(lambda: self._describe(status, reason))
             for name in ("front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"):
                 if (folder.path / name).exists():
                     self._tracker.artifact(folder.path / name)
@@ -292,23 +237,16 @@ class SweepRun:
             if not self._left_early:
                 self._tracker.deliver()
             left = self._tracker.close(status, reason, timeout_seconds=patience)
-        if recorder.note_runs():  # runs that the store made only now
+        if recorder.records.note_runs():  # runs that the store made only now
             front = recorder.front(tight=not cut)
-            self._attempt(lambda: front.write(folder.front))
+            self._troubles += troubles_of(lambda: front.write(folder.front))
         self._troubles += filter(None, [folder.trouble, *self._tracker.refused[:1]])
         return front, left
 
     def _failures(self) -> dict[str, str]:
-        failed = {trial.id for trial in self._recorder.trials.values() if trial.status is TrialStatus.FAILED}
+        failed = {trial.id for trial in self._recorder.records.trials.values() if trial.status is TrialStatus.FAILED}
         told = {row["trial"]: str(row["error"]) for row in self._folder.failures()}
         return {trial: error for trial, error in told.items() if trial in failed}
-
-    def _attempt(self, write: Callable[[], object]) -> None:
-        """Write something; what fails is a trouble, not an error."""
-        try:
-            write()
-        except SweeperError as error:
-            self._troubles.append(str(error))
 
     def _describe(self, status: TrialStatus, reason: str = "") -> None:
         """Replace ``sweep.json``."""
@@ -316,94 +254,38 @@ class SweepRun:
         folder.write_manifest(manifest_of(self._spec, self._options, self._claim, folder, status, reason))
 
     def _progress(self) -> Progress:
-        trials = self._recorder.trials.values()
-        last = {point.trial: point.epoch for point in self._recorder.points.values()}
-        running = tuple(
-            RunningTrial(trial.id, last.get(trial.id, 0), int((trial.plan or {}).get("epochs", 0)))
-            for trial in trials
-            if trial.status is TrialStatus.RUNNING
-        )
-        ended = [trial.status for trial in trials if trial.status is not TrialStatus.RUNNING]
-        hours = self._spec.search.hours
-        return Progress(
-            name=self._spec.name,
-            total=self._spec.trials if self._selected is None else len(trials),
-            note="" if self._selected is None or self._selected.reason else SELECTED,
-            done=sum(status in (TrialStatus.COMPLETED, TrialStatus.STOPPED) for status in ended),
-            failed=sum(status is TrialStatus.FAILED for status in ended),
-            running=running,
-            objectives=self._spec.objectives,
-            front=self._recorder.archive.points,
-            hypervolume=self._recorder.archive.hypervolume(),
-            elapsed_seconds=time.monotonic() - self._started,
-            limit_seconds=None if hours is None else hours * 3600,
-        )
+        return progress_of(self._spec, self._recorder.records, time.monotonic() - self._started, self._selected)
 
 
-def manifest_of(
-    spec: Spec, options: Options, claim: Claim, folder: SweepFolder, status: TrialStatus, reason: str = ""
-) -> Manifest:
-    """Return what ``sweep.json`` says of a run."""
-    return Manifest(
+def progress_of(spec: Spec, records: TrialRecords, elapsed_seconds: float, selected: RunResult | None) -> Progress:
+    """Return how a sweep stands.
+
+    Args:
+        spec: of the sweep.
+        records: of its trials and points.
+        elapsed_seconds: since the run started.
+        selected: how a private selection ended that has trained what there is.
+    """
+    trials = records.trials.values()
+    running = tuple(
+        RunningTrial(trial.id, records.last_epoch(trial.id), int((trial.plan or {}).get("epochs", 0)))
+        for trial in trials
+        if trial.status is TrialStatus.RUNNING
+    )
+    ended = [trial.status for trial in trials if trial.status is not TrialStatus.RUNNING]
+    return Progress(
         name=spec.name,
-        status=status,
-        reason=reason,
-        spec=spec.to_plain(),
-        spec_hash=spec.digest(),
-        source=str(Path(spec.source).resolve()),
-        versions=version_tags(),
-        started=folder.path.name.removeprefix(f"{spec.name}-"),
-        population=claim.population,
-        claim=claim.to_json(),
-        data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
-        tracking=options.tracking,
-        cluster=options.cluster,
-        storage=options.storage,
+        total=spec.trials if selected is None else len(trials),
+        note="" if selected is None or selected.reason else SELECTED,
+        done=sum(status in (TrialStatus.COMPLETED, TrialStatus.STOPPED) for status in ended),
+        failed=sum(status is TrialStatus.FAILED for status in ended),
+        running=running,
+        objectives=spec.objectives,
+        front=records.archive.points,
+        hypervolume=records.archive.hypervolume(),
+        elapsed_seconds=elapsed_seconds,
+        limit_seconds=None if spec.search.hours is None else spec.search.hours * 3600,
     )
-
-
-def trained(
-    trainable: type[CliplessTrial],
-    queue: TrialQueue,
-    states: TrialStates,
-    spec: Spec,
-    data: Dataset,
-    folder: SweepFolder,
-    interruption: Interruption,
-    should_stop: Callable[[], str | None],
-    storage: str | None = None,
-) -> RunResult:
-    """Run trials as the spec says, on data that are put once into the memory of each node."""
-    resources = spec.resources
-    return run_trials(
-        trainable,
-        queue,
-        states,
-        concurrent=resources.concurrent,
-        resources={"CPU": resources.cpus, **({"GPU": resources.gpus} if resources.gpus else {})},
-        storage_dir=folder.path,
-        constants={
-            "spec": spec.to_plain(),
-            "source": str(Path(spec.source).resolve()),
-            "folder": str(folder.path.resolve()),
-            "data": place(data),
-            "storage": storage,
-        },
-        hours=spec.search.hours,
-        trial_hours=spec.search.trial_hours,
-        should_stop=should_stop,
-        interruption=interruption,
-    )
-
-
-def size_of(data: Dataset) -> int:
-    """Return the bytes of a data set's rows."""
-    return sum(split.x.nbytes + split.y.nbytes for split in (data.train, data.validation, data.test))
-
-
-def threads_of(spec: Spec) -> int:
-    """Return the threads of a trial's process."""
-    return max(1, int(spec.resources.cpus))
 
 
 def _status(outcome: RunResult) -> TrialStatus:

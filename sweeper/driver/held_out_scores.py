@@ -31,7 +31,7 @@ def score_front(
     noise = ScoreNoise.of(spec, data)
     score = scorer(data.metadata, spec.radii, noise, own=own_objectives(spec.objectives), test=True)
     features: dict[str, Tensor] = {}  # of one trial: its models share their fixed front
-    front = [recorder.points[point.key] for point in recorder.archive.points]
+    front = [recorder.records.points[point.key] for point in recorder.records.archive.points]
     for point in sorted((point for point in front if point.test is None), key=lambda point: point.key):
         if is_over():
             return
@@ -41,10 +41,10 @@ def score_front(
         except CliplessError as error:
             yield f"{none}: {error}"
             continue
-        refused = None if noise is None else recorder.pay_test(point, noise.paid(1))
+        refused = None if noise is None else recorder.spending.pay_test(point, noise.paid(1))
         if refused is not None:
             yield f"{none}: {refused}"
             continue
         if point.trial not in features:
             features = {point.trial: float64_features(model, data.test.x)}
-        recorder.add_test(point, score(model, data.test, features[point.trial]))
+        recorder.records.add_test(point, score(model, data.test, features[point.trial]))

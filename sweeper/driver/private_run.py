@@ -26,8 +26,7 @@ from pathlib import Path
 from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.backend.tune import RunResult
-from sweeper.driver.candidates import Candidates, IndependentProposals, Train, Untracked
-from sweeper.driver.preview import first_plan, priced_terms
+from sweeper.driver.candidates import Candidates, IndependentProposals, Train
 from sweeper.driver.recorder import Recorder
 from sweeper.driver.resume import recorded_claim
 from sweeper.errors import RecordError, one_line, public_line
@@ -42,6 +41,8 @@ from sweeper.store.jsonl import replace_file
 from sweeper.store.lock import driver_lock, is_driven, was_driven_here
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps
+from sweeper.tracking.trial_tracker import Untracked
+from sweeper.trials.preview import first_plan, priced_terms
 
 DECIDED = "decided"  # the mark of a folder whose winner is written
 WINNER = "winner"  # where, until it moves out
@@ -211,9 +212,9 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, spec: Spec, claim
     made.write_manifest(_unmarked(hidden))
     trial, points = None, []
     if best is not None:
-        recorder = candidates.recorder
-        trial = replace(recorder.trials[best.trial], id=WINNER_TRIAL, run_id=None)
-        mine = [point for point in recorder.points.values() if point.trial == best.trial]
+        records = candidates.recorder.records
+        trial = replace(records.trials[best.trial], id=WINNER_TRIAL, run_id=None)
+        mine = [point for point in records.points.values() if point.trial == best.trial]
         archive = FrontArchive(spec.objectives)
         archive.add(mine)
         kept = {point.key for point in archive.points}
@@ -259,13 +260,10 @@ def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -
         )
     recorder = Recorder(spec, hidden, claim, Untracked(), IndependentProposals(spec), rebooted=True)
     try:
-        kept = {point.key for point in recorder.archive.points}
-        for point in [point for point in recorder.points.values() if point.model and point.key not in kept]:
-            recorder.points[point.key] = replace(point, model=None)
-            hidden.save_point(recorder.points[point.key])
+        recorder.records.forget_models()
         recorder.front().write(hidden.front)
     finally:
-        recorder.close()
+        recorder.records.close()
     for name in ("checkpoints", WINNER):
         shutil.rmtree(hidden.path / name, ignore_errors=True)
     hidden.write_manifest(replace(manifest, status=TrialStatus.INTERRUPTED, reason=reason or CUT))

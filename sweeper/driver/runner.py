@@ -4,7 +4,6 @@ import contextlib
 import datetime
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import clipless
@@ -14,19 +13,12 @@ from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.training import size_of, threads_of, trained
 from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.tune import RunResult
-from sweeper.driver.driver import (
-    INTERRUPTED,
-    FinishedSweep,
-    Options,
-    SweepRun,
-    manifest_of,
-    size_of,
-    threads_of,
-    trained,
-)
-from sweeper.driver.preview import check_plans, lack_of_gpus
+from sweeper.driver.driver import INTERRUPTED, SweepRun
+from sweeper.driver.finished import FinishedSweep
+from sweeper.driver.options import Options, manifest_of, with_recorded
 from sweeper.driver.private_run import even_times, hide, outcome_of, recover, recover_all, select
 from sweeper.driver.progress import Progress
 from sweeper.driver.resume import claim_at_start, claimed
@@ -39,6 +31,7 @@ from sweeper.spec.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, is_secret
+from sweeper.trials.preview import check_plans, lack_of_gpus
 
 SELECTING = "selecting privately"
 
@@ -220,7 +213,7 @@ def resume_sweep(directory: Path, options: Options | None = None, *, trials: int
     spec = manifest.read_spec()
     if manifest.selects_privately or is_secret(folder.path):
         return _resume_selection(folder, spec, manifest, options or Options(), trials)
-    options = _with_recorded(options or Options(), manifest)
+    options = with_recorded(options or Options(), manifest)
     if trials is not None:
         if trials < spec.trials:
             raise RecordError(f"Expected at least the {spec.trials} trials of {directory}, got trials={trials}")
@@ -249,7 +242,7 @@ def _resume_selection(
             f"Expected a sweep that can go on, but {folder.path} selected privately, from a number of trials that was "
             "drawn once; start another sweep"
         )
-    options = _with_recorded(options, manifest)
+    options = with_recorded(options, manifest)
     left = recover(folder) if hidden else folder
     if left is None:
         raise RecordError(f"Expected a selection with a trial, but {folder.path} had begun none and is removed")
@@ -257,14 +250,3 @@ def _resume_selection(
     claim = claim_at_start(left, spec, data, options.data_dir)
     with Interruption() as interruption:
         return _conclude(spec, options, data, claim, left, interruption)
-
-
-def _with_recorded(options: Options, manifest: Manifest) -> Options:
-    """Give options that the user omits the values that the sweep was started with."""
-    return replace(
-        options,
-        data_dir=options.data_dir or (Path(manifest.data_dir) if manifest.data_dir else None),
-        tracking=options.tracking or manifest.tracking,
-        cluster=options.cluster or manifest.cluster,
-        storage=options.storage or manifest.storage,
-    )

@@ -19,7 +19,7 @@ from sweeper.records import Point, Trial, TrialStatus
 from sweeper.store.jsonl import replace_file, to_text
 
 if TYPE_CHECKING:
-    from sweeper.privacy.ledger import Entry
+    from sweeper.privacy.charges import Entry
 
 CARD_VERSION = 1
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError
-from sweeper.privacy.ledger import Entry, Ledger
+from sweeper.privacy.charges import Entry
+from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point, Trial
 from sweeper.spec.fields.nested import flatten
 from sweeper.store.sweep_folder import SweepFolder

@@ -7,7 +7,7 @@ import pytest
 from sweeper.backend import storage as module
 from sweeper.backend.storage import SharedFolder, Storage, fetching
 from sweeper.backend.trial_states import Hooks
-from sweeper.driver.driver import Options
+from sweeper.driver.options import Options
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import TrialStatus

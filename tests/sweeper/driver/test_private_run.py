@@ -21,15 +21,14 @@ from clipless.privacy.accounting.claim import selection_epsilon
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
-from sweeper.backend import cluster
+from sweeper.backend import cluster, training
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.tune import RunResult
 from sweeper.cli.main import main
 from sweeper.cli.tables import sweep_view, sweeps_table
 from sweeper.driver import candidates, driver, private_run, runner
 from sweeper.driver.candidates import Candidate
-from sweeper.driver.driver import Options
-from sweeper.driver.preview import first_plan
+from sweeper.driver.options import Options
 from sweeper.driver.private_run import hide, outcome_of, recover, recover_all, select
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SweeperError, UnknownSweepError
@@ -48,6 +47,7 @@ from sweeper.store.manifest import MANIFEST_NAME, SELECTING, Manifest
 from sweeper.store.requests import ask_to_stop, enqueue
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps, list_sweeps
 from sweeper.trials.build import build_loss, build_model
+from sweeper.trials.preview import first_plan
 
 pytestmark = pytest.mark.slow
 
@@ -662,7 +662,7 @@ def whole(monkeypatch, plan, weights):
 
     for module in (runner, driver):
         monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext())
-    monkeypatch.setattr(driver, "run_trials", run_trials)
+    monkeypatch.setattr(training, "run_trials", run_trials)
     monkeypatch.setattr(driver, "Tracker", Calls)
     chosen = private_run.select
     monkeypatch.setattr(runner, "select", lambda *args, **options: chosen(*args, **options, source=Bytes()))

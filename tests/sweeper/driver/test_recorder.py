@@ -59,7 +59,7 @@ def kept(content, claim, tmp_path, request):
     yield SimpleNamespace(
         recorder=made, folder=folder, tracker=tracker, path=tmp_path, search=search, spec=spec, claim=claim
     )
-    made.close()
+    made.records.close()
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_a_scheduler_ends_trials_and_every_decision_is_written_down(kept, plan_r
         ("t0003", False, 3),
     ]
     assert decisions[-1]["reason"] == reason
-    assert ("t0003", 1) in kept.recorder.points
+    assert ("t0003", 1) in kept.recorder.records.points
 
 
 def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise(kept, plan_row):
@@ -216,7 +216,7 @@ def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise
         assert f"sweep_epsilon = {budget:g}" in reason
         assert len(Ledger(folder.ledger).entries()) == room
         assert price([entry.charged for entry in Ledger(folder.ledger).entries()], 1e-4).epsilon <= budget
-        made.close()
+        made.records.close()
 
 
 def test_without_a_scheduler_nothing_is_decided(kept, plan_row):
@@ -231,7 +231,7 @@ def test_a_point_has_one_price_from_the_beginning_and_says_what_each_accountant_
     point = kept.folder.points()["t0001", 1]
     assert point.values["epsilon"] == 0.9
     assert point.accountants == {"rdp": 1.0, "pld": 0.9}
-    assert kept.recorder.archive.points == (point,)
+    assert kept.recorder.records.archive.points == (point,)
     assert kept.tracker.of("log")[1:] == [
         ("t0001", 1, {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9})
     ]
@@ -257,7 +257,7 @@ def test_models_without_a_point_are_thrown_away_in_the_end(kept, plan_row):
     begin(kept, plan_row)
     kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
     epoch_row(kept, "t0001", 2, 0.6)
-    kept.recorder.close()
+    kept.recorder.records.close()
     assert models(kept) == ["t0001-1.safetensors"]
 
 
@@ -312,18 +312,18 @@ def test_after_a_kill_the_front_is_priced_by_what_the_ledger_holds(kept, plan_ro
 def test_runs_are_noted_when_the_store_has_made_them(kept, plan_row):
     begin(kept, plan_row)
     assert kept.recorder.front().trials["t0001"].run_id is None
-    assert kept.recorder.note_runs() is False
+    assert kept.recorder.records.note_runs() is False
     kept.tracker.runs["t0001"] = "abc"
     assert kept.recorder.front().trials["t0001"].run_id == "abc"
     assert kept.folder.trials()["t0001"].run_id == "abc"
-    assert kept.recorder.note_runs() is False
+    assert kept.recorder.records.note_runs() is False
 
 
 def test_test_numbers_are_added_to_a_point(kept, plan_row):
     begin(kept, plan_row)
     kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
-    (point,) = kept.recorder.archive.points
-    kept.recorder.add_test(point, {"accuracy": 0.4})
+    (point,) = kept.recorder.records.archive.points
+    kept.recorder.records.add_test(point, {"accuracy": 0.4})
     assert kept.folder.points() == {point.key: replace(point, test={"accuracy": 0.4})}
 
 
@@ -395,10 +395,10 @@ def test_a_driver_killed_after_any_event_is_taken_up_where_it_was(kept, plan_row
     told = {trial for trial in ("t0001", "t0002", "t0003") if trial not in search.open}
     second, taken = take_up(kept)
     begun = {event[1] for event in EVENTS[:killed_after]}
-    ended = {trial for trial, found in second.trials.items() if found.status is not TrialStatus.RUNNING}
-    assert set(second.trials) == begun
+    ended = {trial for trial, found in second.records.trials.items() if found.status is not TrialStatus.RUNNING}
+    assert set(second.records.trials) == begun
     assert set(second.unfinished) == {"t0001", "t0002", "t0003"} - ended
-    assert second.points == first.points
+    assert second.records.points == first.records.points
     assert decided(second, EVENTS[killed_after:]) == decided(first, EVENTS[killed_after:])
     states = [(trial.state, trial.values) for trial in search.study.trials]
     assert [(trial.state, trial.values) for trial in taken.study.trials] == states or ended > told
@@ -408,7 +408,7 @@ def test_a_driver_killed_after_any_event_is_taken_up_where_it_was(kept, plan_row
         assert entry.steps is not None
         assert drawn <= entry.steps <= max(15, drawn + 5)
     for each in (first, second):
-        each.close()
+        each.records.close()
 
 
 @pytest.mark.parametrize("kept", [HYPERBAND], indirect=True)
@@ -420,13 +420,13 @@ def test_a_trial_that_was_to_end_when_the_driver_died_is_ended(kept, plan_row):
     first = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
     play(kept, first, plan_row, [event for event in EVENTS if event[0] != "on_end"])
     second, taken = take_up(kept)
-    statuses = {trial.id: trial.status.value for trial in second.trials.values()}
+    statuses = {trial.id: trial.status.value for trial in second.records.trials.values()}
     assert statuses == {"t0001": "completed", "t0002": "completed", "t0003": "stopped"}
-    assert second.trials["t0003"].reason.startswith("rank 3 of 3 at the rung of epoch 1")
+    assert second.records.trials["t0003"].reason.startswith("rank 3 of 3 at the rung of epoch 1")
     assert taken.open == {}
-    assert len(second._tracker.of("end_trial")) == 3
+    assert len(second.records._tracker.of("end_trial")) == 3
     for each in (first, second):
-        each.close()
+        each.records.close()
 
 
 @pytest.mark.parametrize("kept", [HYPERBAND | {"brackets": 2}], indirect=True)
@@ -443,7 +443,7 @@ def test_after_a_kill_trials_are_in_the_brackets_they_were_in(kept, plan_row):
     to_come = [("on_epoch", "t0001", 1, 0.5), ("on_epoch", "t0002", 2, 0.9), ("on_epoch", "t0003", 2, 0.86)]
     assert decided(second, to_come) == decided(first, to_come)
     for each in (first, second):
-        each.close()
+        each.records.close()
 
 
 @pytest.mark.parametrize(("rebooted", "steps"), [(False, 10), (True, 50)])
@@ -462,7 +462,7 @@ def test_a_trial_that_ran_when_the_driver_died_is_charged_what_it_can_have_drawn
     second.on_end("t0001", TrialStatus.COMPLETED, "", 10)
     assert [entry.steps for entry in Ledger(kept.folder.ledger).entries()] == [steps, 45]
     for each in (first, second):
-        each.close()
+        each.records.close()
 
 
 @pytest.mark.parametrize("died", ["process", "driver"])
@@ -492,7 +492,7 @@ def test_a_trial_that_went_on_from_an_epoch_whose_row_was_lost_is_charged_that_e
     assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [50, 0, 40]
     assert Ledger(kept.folder.ledger).entries()[-1].steps == 5
     for each in (first, last):
-        each.close()
+        each.records.close()
 
 
 def test_repeats_that_went_on_from_different_epochs_are_charged_the_later_one(kept, plan_row):
@@ -551,16 +551,16 @@ def test_an_interrupted_trial_is_neither_told_nor_forgotten(kept, plan_row):
     assert not state.exists()
     assert taken.open == {}
     for each in (recorder, second):
-        each.close()
+        each.records.close()
 
 
 def test_a_trial_whose_proposal_was_lost_has_failed_and_its_id_is_not_given_again(kept, plan_row):
     begin(kept, plan_row, "t0007")
     second, taken = take_up(kept)
-    assert second.trials["t0007"].status is TrialStatus.FAILED
-    assert second.trials["t0007"].reason == "its proposal was lost with the machine"
+    assert second.records.trials["t0007"].status is TrialStatus.FAILED
+    assert second.records.trials["t0007"].reason == "its proposal was lost with the machine"
     assert taken.ask() == "t0008"
-    second.close()
+    second.records.close()
 
 
 def test_a_trial_can_be_asked_to_stop_after_its_epoch(kept, plan_row):
@@ -605,7 +605,7 @@ def test_a_trial_that_never_drew_costs_nothing_and_one_that_may_have_is_charged_
         kept.recorder.on_start(trial, {"trial": trial, "proposal": {}})
         kept.recorder.on_plan(trial, plan_row)
     kept.recorder.on_draw("t0002")
-    for entries in (Ledger(kept.folder.ledger).entries(), take_up(kept)[0]._ledger.entries()):
+    for entries in (Ledger(kept.folder.ledger).entries(), take_up(kept)[0].spending._ledger.entries()):
         assert [entry.charged.steps for entry in entries] == [0, 50]
     assert Ledger(kept.folder.ledger).answers(1e-4)["everything"].events == 1
 

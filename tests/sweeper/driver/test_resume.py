@@ -11,7 +11,7 @@ import yaml
 
 import clipless
 from clipless.datasets.tables.declarations import UNPAID_SOURCE
-from sweeper.driver.driver import Options, manifest_of
+from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.resume import claim_at_start, claimed, recorded_claim
 from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError

@@ -24,13 +24,12 @@ import yaml
 
 import clipless
 from clipless.privacy.accounting.claim import claim
-from sweeper.backend import tune
+from sweeper.backend import training, tune
 from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.tune import RunResult
 from sweeper.cli.main import main
 from sweeper.driver import driver
-from sweeper.driver.driver import Options
-from sweeper.driver.preview import lack_of_gpus
+from sweeper.driver.options import Options
 from sweeper.driver.runner import resume, resume_sweep, run, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.privacy.ledger import Ledger
@@ -44,6 +43,7 @@ from sweeper.store import jsonl
 from sweeper.store.lock import driver_lock, is_driven
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.outbox import stored_rows
+from sweeper.trials.preview import lack_of_gpus
 
 pytestmark = pytest.mark.slow
 
@@ -447,7 +447,7 @@ def test_an_error_in_the_middle_is_raised_once_everything_is_written(tmp_path, m
         raise Signalled("gone")
 
     monkeypatch.setattr(driver, "cluster", no_cluster)
-    monkeypatch.setattr(driver, "run_trials", broken)
+    monkeypatch.setattr(training, "run_trials", broken)
     with pytest.raises(Signalled, match="gone"):
         run(small(), Options(out=tmp_path))
     (folder,) = tmp_path.iterdir()
@@ -616,7 +616,7 @@ def test_a_reboot_is_not_forgotten_by_a_driver_that_is_killed_too(before, tmp_pa
 def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     """Nothing is left to run: no Ray is started to find that out, and no trial is asked for."""
     agendas = []
-    monkeypatch.setattr(driver, "run_trials", lambda _kind, queue, *_, **__: agendas.append(queue) or RunResult())
+    monkeypatch.setattr(training, "run_trials", lambda _kind, queue, *_, **__: agendas.append(queue) or RunResult())
     before = read_front(ended / "front.json")
     with monkeypatch.context() as patch:
         patch.setattr(driver, "cluster", lambda *_, **__: pytest.fail("started"))
@@ -637,7 +637,7 @@ def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
 def test_a_sweep_goes_on_with_another_ray_when_one_dies(deaths, status, ended, monkeypatch):
     monkeypatch.setattr(driver, "cluster", no_cluster)
     outcomes = [RunResult(False, tune.RAY_DIED, lost=True)] * deaths + [RunResult()]
-    monkeypatch.setattr(driver, "run_trials", lambda *_, **__: outcomes.pop(0))
+    monkeypatch.setattr(training, "run_trials", lambda *_, **__: outcomes.pop(0))
     assert resume(ended, trials=5).manifest().status.value == status
     assert len(outcomes) == (0 if status == "completed" else 1)
 

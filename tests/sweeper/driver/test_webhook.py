@@ -11,7 +11,7 @@ import pytest
 
 from sweeper.cli.main import main
 from sweeper.driver import webhook
-from sweeper.driver.driver import Options
+from sweeper.driver.options import Options
 from sweeper.driver.webhook import announce, check_url, summary
 from sweeper.errors import SweeperError
 from sweeper.pareto.dominance import Box

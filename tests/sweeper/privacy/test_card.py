@@ -9,7 +9,8 @@ from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
 from sweeper.privacy.card import charged_to
 from sweeper.privacy.card import make_card as _make_card
-from sweeper.privacy.ledger import Entry, Ledger
+from sweeper.privacy.charges import Entry
+from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.paid_scores import planned_scores
 from sweeper.privacy.pricing import Price, round_up, whole_event
 from sweeper.records import TrialStatus

@@ -47,7 +47,7 @@ def test_no_entry_no_training(path, event, monkeypatch):
 def test_a_training_is_charged_its_plan_whether_closed_stopped_or_lost(path, event):
     ledger = Ledger(path)
     for trial in ("done", "stopped", "lost"):
-        ledger.open(trial, event.to_json())
+        ledger.open(trial, event)
     ledger.close("done", event.steps)
     ledger.close("stopped", 5)
     assert [entry.charged for entry in ledger.entries()] == [event] * 3

@@ -12,7 +12,6 @@ from clipless.datasets import Evaluation, Split, load
 from clipless.errors import UnsupportedError
 from clipless.losses import TauCCE
 from clipless.testing import SeededSource
-from sweeper.driver.preview import check_plans, preview
 from sweeper.errors import RefutedError, SpecError
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Claim
@@ -23,6 +22,7 @@ from sweeper.spec.trial_config import TrialConfig
 from sweeper.tracking.names import metric_names
 from sweeper.trials import metrics
 from sweeper.trials.metrics import MEMBERSHIP_ROWS, TrialMetrics, check_metrics, some_rows
+from sweeper.trials.preview import check_plans, preview
 from sweeper.trials.trial import TrialRun
 
 NAMES = ("attacked@0.25", "attacked@1", "membership-auroc", "membership-advantage")

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from sweeper.driver.driver import Options
+from sweeper.driver.options import Options
 from sweeper.driver.runner import run_sweep
 from sweeper.privacy.claims import MEMBERSHIP as CONDITION
 from sweeper.results.front import read_front

@@ -19,8 +19,8 @@ from clipless.datasets import Evaluation, Split, load
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import scores_event
 from clipless.testing import RecordingSource
-from sweeper.driver.driver import Options
 from sweeper.driver.held_out_scores import score_front
+from sweeper.driver.options import Options
 from sweeper.driver.recorder import Recorder
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
@@ -246,7 +246,7 @@ def test_scores_that_were_lost_with_a_process_are_drawn_and_charged_again(digits
     take(kept, rows, 1)
     lost = next(rows)
     assert charged(folder) == [repeats * EPOCHS]  # while nobody goes on, everything that was planned
-    kept.close()
+    kept.records.close()
 
     again = recorder(spec, digits, folder)
     run = trial(digits, spec, second, folder, recorded=1)
@@ -262,7 +262,7 @@ def test_scores_that_were_lost_with_a_process_are_drawn_and_charged_again(digits
     again.on_epoch("t0001", row)
     take(again, rows, EPOCHS - 2)
     again.on_end("t0001", TrialStatus.COMPLETED, "", EPOCHS)
-    again.close()
+    again.records.close()
     drawn = released(first) + released(second)
     assert charged(folder) == [2 * repeats, (EPOCHS - 1) * repeats]
     assert sum(charged(folder)) == drawn == (EPOCHS + 1) * repeats
@@ -283,7 +283,7 @@ def test_a_training_that_begins_anew_does_not_score_recorded_epochs_again(digits
     kept.on_plan("t0001", run.plan_row())
     kept.on_draw("t0001")
     take(kept, run.epoch_rows(), EPOCHS - 2)
-    kept.close()
+    kept.records.close()
     assert (released(first), released(second)) == (2, EPOCHS - 2)
     assert charged(folder) == [EPOCHS, EPOCHS - 2]
 
@@ -302,7 +302,7 @@ def test_out_of_memory_while_scoring_is_charged_too(digits, folder):
     kept.on_plan("t0001", run.plan_row())
     kept.on_draw("t0001")
     take(kept, run.epoch_rows(), EPOCHS - 1)
-    kept.close()
+    kept.records.close()
     assert sum(charged(folder)) == released(first) + released(second) == EPOCHS + 1
 
 
@@ -319,7 +319,7 @@ def test_a_budget_of_the_sweep_counts_scores_before_they_are_drawn(digits, folde
     kept.on_start("t0002", {"proposal": {}})
     assert "more than privacy.sweep_epsilon" in kept.on_plan("t0002", row)
     assert charged(folder) == [EPOCHS]
-    kept.close()
+    kept.records.close()
 
 
 def price_of(releases, noise=SIGMA):
@@ -343,7 +343,7 @@ def finished(digits, folder):
     take(kept, run.epoch_rows(), EPOCHS)
     kept.on_end("t0001", TrialStatus.COMPLETED, "", EPOCHS)
     yield spec, kept, tracker
-    kept.close()
+    kept.records.close()
 
 
 def test_test_scores_are_entered_in_the_ledger_before_their_noise_is_drawn(digits, folder, finished, monkeypatch):
@@ -356,10 +356,10 @@ def test_test_scores_are_entered_in_the_ledger_before_their_noise_is_drawn(digit
             return super().normal(count, device)
 
     monkeypatch.setattr("sweeper.trials.scores.SecureSource", lambda: Watching(0))
-    points = len(kept.archive.points)
+    points = len(kept.records.archive.points)
     assert list(score_front(spec, digits, folder, kept, lambda: False)) == []
     assert seen == list(range(1, points + 1))
-    assert all(kept.points[point.key].test is not None for point in kept.archive.points)
+    assert all(kept.records.points[point.key].test is not None for point in kept.records.archive.points)
     cost = kept.front().ledger["everything"].epsilon
     assert cost >= price_of(points)
     assert list(score_front(spec, digits, folder, kept, lambda: False)) == []  # nothing is drawn a second time
@@ -368,20 +368,22 @@ def test_test_scores_are_entered_in_the_ledger_before_their_noise_is_drawn(digit
 
 def test_test_scores_that_were_lost_are_charged_again(digits, folder, finished, monkeypatch):
     spec, kept, _ = finished
-    monkeypatch.setattr(kept, "add_test", lambda *_: None)  # killed before they were written
+    monkeypatch.setattr(kept.records, "add_test", lambda *_: None)  # killed before they were written
     for count in (1, 2):
         list(score_front(spec, digits, folder, kept, lambda: False))
         lines = folder.ledger.read_text().splitlines()
-        assert sum('"record":"test"' in line.replace(" ", "") for line in lines) == count * len(kept.archive.points)
+        assert sum('"record":"test"' in line.replace(" ", "") for line in lines) == count * len(
+            kept.records.archive.points
+        )
 
 
 def test_test_scores_beyond_the_budget_are_not_drawn(digits, folder, finished, monkeypatch):
     spec, kept, _ = finished
     source = RecordingSource(0)
     monkeypatch.setattr("sweeper.trials.scores.SecureSource", lambda: source)
-    kept._spec = spec_of(privacy={"sweep_epsilon": 1e-6})
+    kept.spending._privacy = spec_of(privacy={"sweep_epsilon": 1e-6}).privacy
     troubles = list(score_front(spec, digits, folder, kept, lambda: False))
-    assert len(troubles) == len(kept.archive.points)
+    assert len(troubles) == len(kept.records.archive.points)
     assert "more than its budget of 1e-06" in troubles[0]
     assert '"test"' not in folder.ledger.read_text()
     assert source.normals == []
@@ -390,15 +392,15 @@ def test_test_scores_beyond_the_budget_are_not_drawn(digits, folder, finished, m
 def test_front_scores_end_when_they_are_asked_to(digits, folder, finished):
     spec, kept, _ = finished
     assert list(score_front(spec, digits, folder, kept, lambda: True)) == []
-    assert all(point.test is None for point in kept.archive.points)
+    assert all(point.test is None for point in kept.records.archive.points)
 
 
 def test_a_model_that_cannot_be_read_costs_no_test_scores(digits, folder, finished):
     spec, kept, _ = finished
-    for point in kept.archive.points:
+    for point in kept.records.archive.points:
         (folder.path / point.model).write_bytes(b"broken")
     troubles = list(score_front(spec, digits, folder, kept, lambda: False))
-    assert len(troubles) == len(kept.archive.points)
+    assert len(troubles) == len(kept.records.archive.points)
     assert '"test"' not in folder.ledger.read_text()
 
 
@@ -411,7 +413,7 @@ def test_the_tracker_is_told_how_noisy_scores_are_and_never_their_truth(digits, 
         f"sweeper.score_std.{split}": f"{stds[split]:.3g}" for split in stds
     }
     told = repr(tracker.calls)
-    for point in kept.archive.points:
+    for point in kept.records.archive.points:
         model = clipless.load(folder.path / point.model)
         for rows in (digits.validation, digits.test):
             truths = [repr(value) for value in exact(model, rows, 1.0).values() if value not in (0.0, 1.0)]

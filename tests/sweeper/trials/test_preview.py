@@ -11,12 +11,12 @@ import clipless
 from clipless.errors import CliplessError, PlanError
 from clipless.privacy.accounting.claim import claim, rdp_epsilon, selection_epsilon
 from clipless.privacy.events import Composed
-from sweeper.driver import preview as module
-from sweeper.driver.preview import can_be_planned, check_plans, preview, priced_terms, render, sweep_cost
 from sweeper.errors import SpecError
 from sweeper.privacy.pricing import price, round_up
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.spec.spec import Spec
+from sweeper.trials import preview as module
+from sweeper.trials.preview import can_be_planned, check_plans, preview, priced_terms, render, sweep_cost
 
 
 @pytest.fixture(scope="module")

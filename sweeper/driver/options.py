@@ -1,0 +1,69 @@
+"""How a sweep is run, as opposed to what it is, and what ``sweep.json`` says of both."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sweeper.driver.progress import Progress
+from sweeper.privacy.claims import Claim
+from sweeper.records import TrialStatus
+from sweeper.spec.spec import Spec
+from sweeper.store.manifest import Manifest
+from sweeper.store.sweep_folder import SweepFolder
+from sweeper.tracking.names import version_tags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a sweep is run, as opposed to what it is.
+
+    Attributes:
+        out: where the sweep's folder is made.
+        into: the folder itself, where somebody has made it already for a new sweep.
+        data_dir: local copies of data sets.
+        tracking: MLflow tracking URI; by default a SQLite file in the sweep's folder.
+        cluster: address of a Ray cluster; by default one is started on this machine.
+        storage: URL through which nodes that do not share ``out`` exchange checkpoints and models.
+        show: is given the state of the sweep about twice a second.
+    """
+
+    out: Path = Path("sweeps-out")
+    into: Path | None = None
+    data_dir: Path | None = None
+    tracking: str | None = None
+    cluster: str | None = None
+    storage: str | None = None
+    show: Callable[[Progress], None] = lambda _: None
+
+
+def with_recorded(options: Options, manifest: Manifest) -> Options:
+    """Give options that the user omits the values that the sweep was started with."""
+    return replace(
+        options,
+        data_dir=options.data_dir or (Path(manifest.data_dir) if manifest.data_dir else None),
+        tracking=options.tracking or manifest.tracking,
+        cluster=options.cluster or manifest.cluster,
+        storage=options.storage or manifest.storage,
+    )
+
+
+def manifest_of(
+    spec: Spec, options: Options, claim: Claim, folder: SweepFolder, status: TrialStatus, reason: str = ""
+) -> Manifest:
+    """Return what ``sweep.json`` says of a run."""
+    return Manifest(
+        name=spec.name,
+        status=status,
+        reason=reason,
+        spec=spec.to_plain(),
+        spec_hash=spec.digest(),
+        source=str(Path(spec.source).resolve()),
+        versions=version_tags(),
+        started=folder.path.name.removeprefix(f"{spec.name}-"),
+        population=claim.population,
+        claim=claim.to_json(),
+        data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
+        tracking=options.tracking,
+        cluster=options.cluster,
+        storage=options.storage,
+    )

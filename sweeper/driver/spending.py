@@ -1,0 +1,125 @@
+"""What the trials of a running sweep spend: every event is in the ledger before its noise is drawn, within the budget.
+
+A ledger that holds entries is taken up: trainings that were open when a driver died are closed with all that they can
+have drawn.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from sweeper.errors import RecordError, TrialError
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.paid_scores import PaidScores, planned_scores, scored_by
+from sweeper.privacy.pricing import Price, drawn_by, epochs_of, round_up, whole_event
+from sweeper.records import Point, Trial
+from sweeper.spec.settings import PrivacySettings
+from sweeper.store.sweep_folder import SweepFolder
+
+
+class Spending:
+    """Enters trainings and test scores of one sweep into its ledger.
+
+    Args:
+        folder: of the sweep.
+        privacy: the sweep's budget and delta.
+    """
+
+    def __init__(self, folder: SweepFolder, privacy: PrivacySettings) -> None:
+        self._ledger, self._privacy = Ledger(folder.ledger), privacy
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the ledger."""
+        return self._ledger.rows
+
+    def prices(self, *, tight: bool = False) -> dict[str, Price]:
+        """Return what releasing the winner, the front, or everything costs; see `Ledger.answers`."""
+        return self._ledger.answers(self._privacy.delta, tight=tight)
+
+    def take_up(self, trial: Trial, last_epoch: int, *, rebooted: bool) -> None:
+        """Close the training of a trial that was open when the driver died.
+
+        Args:
+            trial: with its plan, if it had one.
+            last_epoch: the last one that has a point.
+            rebooted: whether the machine was started again since, so that the last rows may be lost.
+
+        Raises:
+            RecordError: the ledger has lost what the trial spent.
+        """
+        if trial.plan is None:
+            return
+        self._ledger.check_charged(trial.id)
+        if self._ledger.is_open(trial.id):
+            self._close_at(trial, _most_epochs(trial, last_epoch, rebooted=rebooted))
+
+    def open(self, trial: Trial, row: Mapping[str, Any], last_epoch: int) -> str | None:
+        """Enter a training before it may draw noise; a text refuses it because the sweep's budget has no room for it.
+
+        Args:
+            trial: as it is recorded.
+            row: with its plan.
+            last_epoch: the last one that has a point.
+
+        Raises:
+            RecordError: it could not be entered.
+        """
+        plan, kept = row["plan"], int(row["kept"])
+        event = whole_event(plan)
+        scores = planned_scores(plan, int(row.get("scores_kept", 0)))
+        if self._ledger.is_open(trial.id):  # it ran out of memory
+            self._close_at(trial, _most_epochs(trial, last_epoch))
+        budget = self._privacy.sweep_epsilon
+        if budget is not None:
+            total = self._ledger.epsilon_with(trial.id, event, plan["delta"], kept=kept, scores=scores)
+            if not total <= budget:
+                return (
+                    f"with this trial the sweep would cost epsilon {round_up(total)}, more than privacy.sweep_epsilon ="
+                    f" {budget:g}; it is not trained"
+                )
+        self._ledger.open(trial.id, event, kept=kept, scores=scores, marked=True)
+        return None
+
+    def draw(self, trial: str) -> None:
+        """Charge a trial from now on: it is about to draw its first noise."""
+        self._ledger.draw(trial)
+
+    def check_drawn(self, trial: str) -> None:
+        """Refuse an epoch of a trial that has not said that it draws noise, and charge it.
+
+        Raises:
+            TrialError: it has not.
+        """
+        if not self._ledger.is_drawn(trial):
+            self._ledger.draw(trial)
+            raise TrialError("it reported an epoch before it said that it draws noise; it is charged in full")
+
+    def close(self, trial: Trial, started_epochs: int) -> None:
+        """Close the training of a trial that has ended; an entry that cannot be closed is charged in full."""
+        if trial.plan is not None:
+            with contextlib.suppress(RecordError):
+                self._close_at(trial, started_epochs)
+
+    def pay_test(self, point: Point, paid: PaidScores) -> str | None:
+        """Enter what noisy test scores of a point cost before they are drawn; a text says why they may not be."""
+        budget, delta = self._privacy.sweep_epsilon, self._privacy.delta
+        if budget is not None and not (total := self._ledger.epsilon_with_test(paid, delta)) <= budget:
+            return f"with them the sweep would cost epsilon {round_up(total)}, more than its budget of {budget:g}"
+        self._ledger.enter_test(point.trial, point.epoch, paid)
+        return None
+
+    def _close_at(self, trial: Trial, started_epochs: int) -> None:
+        """Close the last training of a trial, with the noise that it can have drawn in so many epochs."""
+        plan = trial.plan or {}
+        # It may have gone on from an epoch whose row was lost with the machine.
+        started_epochs = max(started_epochs, epochs_of(plan, self._ledger.kept(trial.id)))
+        self._ledger.close(trial.id, drawn_by(plan, started_epochs), scored=scored_by(plan, started_epochs))
+
+
+def _most_epochs(trial: Trial, last_epoch: int, *, rebooted: bool = False) -> int:
+    """Return how many epochs a trial can have started when it, or the driver, died."""
+    if trial.plan is None:  # it had not been let go
+        return 0
+    epochs = int(trial.plan["epochs"])
+    return epochs if rebooted else min(epochs, last_epoch + 1)

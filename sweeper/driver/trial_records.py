@@ -1,0 +1,169 @@
+"""The trials and points of a running sweep: in memory, in its folder, and at the tracker; and the models of its front.
+
+A folder that holds records is taken up: its trials and points are there from the beginning.
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sweeper.pareto.dominance import FrontArchive
+from sweeper.privacy.claims import Claim
+from sweeper.records import Objective, Point, Trial, TrialStatus
+from sweeper.spec.settings import PrivacySettings
+from sweeper.store.sweep_folder import SweepFolder
+from sweeper.tracking.names import metric_names
+from sweeper.tracking.trial_tracker import TrialTracker
+
+
+class TrialRecords:
+    """Trials and points, each saved as soon as it changes.
+
+    Args:
+        folder: of the sweep.
+        objectives: axes of the front.
+        tracker: told of every trial and point.
+        tags: of every trial's run.
+        keep_every_model: keep the models of points that are not on the front too.
+
+    Attributes:
+        trials: by id, in the order in which they started.
+        points: by trial and epoch, in the order in which they arrived.
+        archive: the front of all points.
+    """
+
+    def __init__(
+        self,
+        folder: SweepFolder,
+        objectives: Sequence[Objective],
+        tracker: TrialTracker,
+        tags: Mapping[str, str],
+        *,
+        keep_every_model: bool = False,
+    ) -> None:
+        self._folder, self._tracker, self._tags, self._keep_every_model = folder, tracker, tags, keep_every_model
+        self.trials: dict[str, Trial] = folder.trials()
+        self.points: dict[tuple[str, int], Point] = folder.points()
+        self.archive = FrontArchive(objectives)
+        self.archive.add(self.points.values())
+        self._last_epoch: dict[str, int] = {}
+        for name, epoch in self.points:
+            self._last_epoch[name] = max(epoch, self.last_epoch(name))
+
+    def last_epoch(self, trial: str) -> int:
+        """Return the last epoch of a trial that has a point, 0 before its first."""
+        return self._last_epoch.get(trial, 0)
+
+    def start(self, trial: str, config: Mapping[str, Any]) -> None:
+        """Record a trial that starts."""
+        self._tracker.start_trial(trial, config, self._tags)
+        self.save(Trial(id=trial, config=config))
+
+    def start_again(self, trial: str) -> None:
+        """Record a trial that starts again."""
+        self._tracker.start_trial(trial, {}, {})
+        self.save(replace(self.trials[trial], status=TrialStatus.RUNNING, reason=""))
+
+    def plan(self, trial: str, plan: Mapping[str, Any], placed: Mapping[str, str]) -> None:
+        """Record the plan of a trial, and the node and device that train it."""
+        self._track_plan(trial, plan)
+        self._tracker.tag(trial, {f"sweeper.{name}": text for name, text in placed.items()})
+        self.save(replace(self.trials[trial], plan=plan, placed=placed))
+
+    def restart(self, trial: str) -> None:
+        """Tell the tracker that a trial lost its process."""
+        self._tracker.tag(trial, {"sweeper.restarted": "its process died"})
+
+    def end(self, trial: str, status: TrialStatus, reason: str) -> None:
+        """Record how a trial ended."""
+        self.save(replace(self.trials[trial], status=status, reason=reason))
+        self._tracker.end_trial(trial, status, reason)
+
+    def add(self, point: Point) -> None:
+        """Keep a point, and the models of the front only, unless every model is kept."""
+        self._last_epoch[point.trial] = point.epoch
+        _, left = self.archive.add([point])
+        kept = {one.key for one in self.archive.points}
+        drop = not self._keep_every_model
+        self._save_point(self._without_model(point) if drop and point.key not in kept else point)
+        self._tracker.log(point.trial, point.epoch, _metrics(point))
+        for key in (one.key for one in left if drop and one.key not in kept):
+            self._save_point(self._without_model(self.points[key]))
+
+    def add_test(self, point: Point, scores: Mapping[str, float]) -> None:
+        """Record the test numbers of a front point."""
+        self._save_point(replace(point, test=dict(scores)))
+
+    def forget_models(self) -> None:
+        """Record that points beside the front have no model any more; `close` removes the files."""
+        kept = {point.key for point in self.archive.points}
+        for point in [point for point in self.points.values() if point.model and point.key not in kept]:
+            self._save_point(replace(point, model=None))
+
+    def track_ended(self) -> None:
+        """Tell the tracker of trials that ran and ended without it."""
+        for trial in self.trials.values():
+            self._tracker.start_trial(trial.id, trial.config, self._tags)
+            if trial.plan is not None:
+                self._track_plan(trial.id, trial.plan)
+        for point in self.points.values():
+            self._tracker.log(point.trial, point.epoch, _metrics(point))
+        for trial in self.trials.values():
+            self._tracker.end_trial(trial.id, trial.status, trial.reason)
+
+    def note_runs(self) -> bool:
+        """Record which tracking run is which trial's, and return whether there was a new one."""
+        new = [t for t in self.trials.values() if t.run_id is None and self._tracker.run_id(t.id)]
+        for trial in new:
+            self.save(trial)
+        return bool(new)
+
+    def close(self) -> None:
+        """Write rows that a full disk refused, and remove models without a point, unless every model is kept."""
+        self._folder.flush()
+        if self._keep_every_model:
+            return
+        kept = {point.model for point in self.archive.points}
+        for file in (self._folder.path / "models").iterdir():
+            if f"models/{file.name}" not in kept:
+                file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # states of trials that can resume
+            (self._folder.path / "checkpoints").rmdir()
+
+    def save(self, trial: Trial) -> None:
+        """Keep a trial, and its run as soon as it is known."""
+        run_id = self._tracker.run_id(trial.id) or trial.run_id
+        self.trials[trial.id] = replace(trial, run_id=run_id)
+        self._folder.save_trial(self.trials[trial.id])
+
+    def _save_point(self, point: Point) -> None:
+        self.points[point.key] = point
+        self._folder.save_point(point)
+
+    def _without_model(self, point: Point) -> Point:
+        if point.model is not None:
+            (self._folder.path / point.model).unlink(missing_ok=True)
+        return replace(point, model=None)
+
+    def _track_plan(self, trial: str, plan: Mapping[str, Any]) -> None:
+        self._tracker.log(trial, 0, metric_names({}, sensitivities=plan["sensitivities"]))
+        if scores := plan.get("scores"):
+            std = {f"sweeper.score_std.{split}": f"{value:.3g}" for split, value in scores["std"].items()}
+            self._tracker.tag(trial, {"sweeper.privacy.score_noise": f"{scores['noise_multiplier']:g}", **std})
+
+
+def run_tags(privacy: PrivacySettings, claim: Claim) -> dict[str, str]:
+    """Return what the run of every trial of a sweep is tagged with."""
+    return {
+        "sweeper.delta": f"{privacy.delta:g}",
+        "sweeper.relation": privacy.relation.value,
+        "sweeper.exploratory": str(claim.exploratory).lower(),
+    }
+
+
+def _metrics(point: Point) -> dict[str, float]:
+    """Return a point's numbers as they are tracked."""
+    deviations = {name: found for name in point.repeats if (found := point.deviation(name)) is not None}
+    named = {f"deviation/{name}": value for name, value in metric_names(deviations).items()}
+    return metric_names(point.values, point.accountants) | named

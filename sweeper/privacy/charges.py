@@ -1,0 +1,250 @@
+"""What a ledger charges: its rows taken one after another, each checked against those before it.
+
+See `sweeper.privacy.ledger` for the rules.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from clipless.privacy.events import PoissonGaussian, Relation
+from sweeper.errors import RecordError
+from sweeper.privacy.ledger_rows import CloseRow, DrawRow, LedgerRow, OpenRow, ScoresRow, SelectionRow
+from sweeper.privacy.paid_scores import PaidScores
+from sweeper.privacy.selection import Terms
+
+Splits = tuple[list[PoissonGaussian], list[PoissonGaussian], list[PoissonGaussian]]
+"""What is charged on training, validation and test rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One training.
+
+    Attributes:
+        trial: id of the trial.
+        attempt: 1 for its first training, 2 when it was started again, ...
+        event: what was planned.
+        steps: what was run, ``None`` while the entry is open.
+        kept: steps of earlier attempts that this one goes on from.
+        goes_on: whether a later attempt goes on from this one, and plans the steps that it did not run.
+        scores: what was planned for scores of private validation rows, ``None`` where they are free.
+        scored: releases of scores that were made, ``None`` while that is not known.
+        drawn: whether noise may have been drawn; false until that is marked.
+    """
+
+    trial: str
+    attempt: int
+    event: PoissonGaussian
+    steps: int | None = None
+    kept: int = 0
+    goes_on: bool = False
+    scores: PaidScores | None = None
+    scored: int | None = None
+    drawn: bool = True
+
+    @property
+    def charged(self) -> PoissonGaussian:
+        """What is charged: the planned steps, more if more were run; only those run if another attempt goes on."""
+        if not self.drawn:
+            return self.event.with_steps(0)
+        planned = 0 if self.goes_on else self.event.steps
+        return self.event.with_steps(max(planned, self.steps or 0))
+
+    @property
+    def charged_scores(self) -> tuple[PoissonGaussian, ...]:
+        """What is charged for scores: all that were planned, or those made if another attempt makes the others."""
+        if self.scores is None or not self.drawn:
+            return ()
+        planned = 0 if self.goes_on and self.scored is not None else self.scores.event.steps
+        return (self.scores.event.with_steps(max(planned, self.scored or 0)),)
+
+
+class Charges:
+    """The rows of one ledger and what they charge, all under one neighbouring relation.
+
+    Args:
+        path: of the file, for messages.
+
+    Attributes:
+        selection: the terms of a private selection, ``None`` without one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._entries: dict[tuple[str, int], Entry] = {}
+        self._tests: list[PaidScores] = []
+        self.selection: Terms | None = None
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Every training, in the order in which they were opened."""
+        return tuple(self._entries.values())
+
+    @property
+    def relation(self) -> Relation | None:
+        """The neighbouring relation of every event, ``None`` before the first."""
+        selected = () if self.selection is None else (self.selection.event,)
+        events = (*selected, *(entry.event for entry in self.entries), *(paid.event for paid in self._tests))
+        return next((event.relation for event in events), None)
+
+    def attempts(self, trial: str) -> list[Entry]:
+        """Return the trainings of a trial."""
+        return [entry for entry in self.entries if entry.trial == trial]
+
+    def last(self, trial: str) -> Entry | None:
+        """Return the last training of a trial, ``None`` if it was never entered."""
+        return next(reversed(self.attempts(trial)), None)
+
+    def splits(self, more: Sequence[PaidScores] = (), entries: Iterable[Entry] | None = None) -> tuple[Splits, bool]:
+        """Return what is charged, and whether the splits are apart.
+
+        Args:
+            more: scores of test rows beside those that were entered.
+            entries: instead of those that were entered.
+        """
+        charged, tests = (
+            [one for one in (self.entries if entries is None else entries) if one.drawn],
+            [*self._tests, *more],
+        )
+        validation = [event for entry in charged for event in entry.charged_scores]
+        paid = [*(entry.scores for entry in charged if entry.scores is not None), *tests]
+        splits = ([entry.charged for entry in charged], validation, [one.event for one in tests])
+        return splits, all(one.apart for one in paid)
+
+    def entries_with(self, opened: OpenRow) -> list[Entry]:
+        """Return the trainings as if one more had been entered and drew; so do open ones."""
+        before = self._charged_attempts(opened.trial)[-1:] if opened.kept else []
+        entries = [replace(e, goes_on=True) if e in before else e for e in self.entries]
+        entries = [replace(e, drawn=e.drawn or e.steps is None) for e in entries]
+        entries.append(Entry(trial=opened.trial, attempt=0, event=opened.event, scores=opened.scores))
+        return entries
+
+    def check(self, row: LedgerRow) -> None:
+        """Refuse a row that breaks the rules.
+
+        Raises:
+            RecordError: it does.
+        """
+        match row:
+            case SelectionRow():
+                self._joined(row.terms)
+            case ScoresRow():
+                self._check_test(row.scores)
+            case OpenRow():
+                self._check_open(row)
+            case DrawRow():
+                self._check_draw(row)
+            case CloseRow():
+                _check_close(self._entries[row.trial, row.attempt], row)
+                _scored(self._entries[row.trial, row.attempt], row)
+
+    def take(self, row: LedgerRow) -> None:
+        """Take the next row.
+
+        Raises:
+            RecordError, KeyError: as `check`.
+        """
+        self.check(row)
+        match row:
+            case SelectionRow():
+                self.selection = self._joined(row.terms)
+            case ScoresRow():
+                self._tests.append(row.scores)
+            case OpenRow():
+                self._open(row)
+            case DrawRow():
+                self._mark(self._entries[row.trial, row.attempt])
+            case CloseRow():
+                self._close(row)
+
+    def _open(self, row: OpenRow) -> None:
+        entry = Entry(
+            trial=row.trial, attempt=row.attempt, event=row.event, kept=row.kept, scores=row.scores, drawn=False
+        )
+        self._entries[row.trial, row.attempt] = entry
+        if row.drawn:
+            self._mark(entry)
+
+    def _close(self, row: CloseRow) -> None:
+        scored = _scored(self._entries[row.trial, row.attempt], row)
+        if row.steps > 0:
+            self._mark(self._entries[row.trial, row.attempt])
+        entry = self._entries[row.trial, row.attempt]
+        self._entries[row.trial, row.attempt] = replace(entry, steps=row.steps, scored=scored)
+
+    def _mark(self, entry: Entry) -> None:
+        """Charge a training from now on; the attempt that it goes on from is then charged what it ran."""
+        before = self._charged_attempts(entry.trial)[-1:] if entry.kept and not entry.drawn else []
+        for one in before:
+            self._entries[one.trial, one.attempt] = replace(one, goes_on=True)
+        self._entries[entry.trial, entry.attempt] = replace(entry, drawn=True)
+
+    def _charged_attempts(self, trial: str) -> list[Entry]:
+        return [entry for entry in self.attempts(trial) if entry.drawn]
+
+    def _joined(self, terms: Terms) -> Terms:
+        """Return the terms with what was broken before."""
+        before = self.selection
+        if before is not None:
+            if replace(before, broken=()) != replace(terms, broken=()):
+                raise RecordError(f"Expected one private selection in {self._path}, got another one's terms")
+            terms = replace(terms, broken=tuple(dict.fromkeys([*before.broken, *terms.broken])))
+        if self._entries and not terms.broken:
+            raise RecordError(
+                f"Expected no training beside a private selection whose conditions held, got {len(self._entries)} in "
+                f"{self._path}; their number was to stay secret"
+            )
+        return terms
+
+    def _check_open(self, row: OpenRow) -> None:
+        """Refuse an entry of another relation, or one that goes on from steps that were not run."""
+        self._check_relation(row.event)
+        if row.scores is not None and row.scores.event.relation is not row.event.relation:
+            raise RecordError(f"Expected scores under {row.event.relation.value} as their training, of {row.trial}")
+        if self.selection is not None and not self.selection.broken:
+            raise RecordError(f"Expected no training behind the private selection that {self._path} has priced")
+        if row.kept == 0:
+            return
+        before = self._charged_attempts(row.trial)[-1:]
+        if not before or before[0].steps is None or not before[0].kept <= row.kept <= before[0].kept + before[0].steps:
+            raise RecordError(f"Expected kept={row.kept!r} steps that trial {row.trial} has run in a closed attempt")
+        if row.event.with_steps(0) != before[0].event.with_steps(0):
+            raise RecordError(f"Expected the mechanism that trial {row.trial} began with; begin it anew")
+
+    def _check_draw(self, row: DrawRow) -> None:
+        last = self.last(row.trial)
+        if last is None or last.attempt != row.attempt or last.steps is not None:
+            raise RecordError(f"Expected an open training of trial {row.trial} in {self._path}, got none")
+
+    def _check_test(self, paid: PaidScores) -> None:
+        self._check_relation(paid.event)
+        if self.selection is not None and not self.selection.broken and not paid.apart:
+            raise RecordError(
+                f"Expected rows whose split depends on themselves alone for scores behind the private selection that "
+                f"{self._path} has priced"
+            )
+
+    def _check_relation(self, event: PoissonGaussian) -> None:
+        if self.relation not in (None, event.relation):
+            expected = self.relation.value if self.relation else ""
+            raise RecordError(
+                f"Expected the relation {expected} of the other events of {self._path}, got "
+                f"{event.relation.value}; start another sweep"
+            )
+
+
+def _check_close(entry: Entry, row: CloseRow) -> None:
+    if type(row.steps) is not int or not row.steps >= (entry.steps or 0):
+        raise RecordError(f"steps of trial {entry.trial} must be a count >= {entry.steps or 0}, got {row.steps!r}")
+
+
+def _scored(entry: Entry, row: CloseRow) -> int | None:
+    """Return how many releases of scores an attempt is known to have made, never less than was known before."""
+    if row.scored is None:
+        return entry.scored
+    if entry.scores is None or type(row.scored) is not int or not row.scored >= 1:
+        raise RecordError(
+            f"scored of trial {entry.trial} must be a count >= 1 of releases it planned, got {row.scored!r}"
+        )
+    return max(row.scored, entry.scored or 0)

@@ -1,0 +1,122 @@
+"""The rows of a ledger: frozen values inside, JSON in the file; the only module that reads or writes that JSON.
+
+Rows have no version of their own: ``format`` in ``sweep.json`` is that of the whole folder.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clipless.privacy.events import PoissonGaussian
+from sweeper.errors import RecordError
+from sweeper.privacy.paid_scores import PaidScores
+from sweeper.privacy.selection import Terms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRow:
+    """A training is entered before its first noise is drawn.
+
+    Attributes:
+        trial: id of the trial.
+        attempt: 1 for its first training, 2 when it was started again, ...
+        event: what is planned, without the steps that are kept.
+        kept: steps of earlier attempts that this one goes on from.
+        scores: what is planned for scores of private validation rows, ``None`` where they are free.
+        drawn: whether it is charged from now on; otherwise a `DrawRow` follows before its first noise.
+    """
+
+    trial: str
+    attempt: int
+    event: PoissonGaussian
+    kept: int = 0
+    scores: PaidScores | None = None
+    drawn: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawRow:
+    """A training is about to draw its first noise."""
+
+    trial: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseRow:
+    """A training has ended after ``steps`` steps and ``scored`` releases of scores, ``None`` where not known."""
+
+    trial: str
+    attempt: int
+    steps: int
+    scored: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionRow:
+    """The terms of a private selection."""
+
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoresRow:
+    """Scores of private test rows of one point are entered before their noise is drawn."""
+
+    trial: str
+    epoch: int
+    scores: PaidScores
+
+
+LedgerRow = OpenRow | DrawRow | CloseRow | SelectionRow | ScoresRow
+
+
+def row_to_json(row: LedgerRow) -> dict[str, Any]:
+    """Return a row as JSON values."""
+    match row:
+        case OpenRow():
+            content = {"record": "open", "trial": row.trial, "attempt": row.attempt, "event": row.event.to_json()}
+            content |= {"kept": row.kept} if row.kept else {}
+            content |= {} if row.scores is None else {"scores": row.scores.to_json()}
+            return content | ({} if row.drawn else {"drawn": False})
+        case DrawRow():
+            return {"record": "draw", "trial": row.trial, "attempt": row.attempt}
+        case CloseRow():
+            content = {"record": "close", "trial": row.trial, "attempt": row.attempt, "steps": row.steps}
+            return content | ({} if row.scored is None else {"scored": row.scored})
+        case SelectionRow():
+            return {"record": "selection", "terms": row.terms.to_json()}
+        case ScoresRow():
+            return {"record": "test", "trial": row.trial, "epoch": row.epoch, "scores": row.scores.to_json()}
+
+
+def row_from_json(content: Mapping[str, Any]) -> LedgerRow:
+    """Read back what `row_to_json` wrote.
+
+    Raises:
+        KeyError, TypeError, ValueError, RecordError, AccountingError: something else.
+
+    Guarantees:
+        An entry that does not say that it has not drawn is charged.
+    """
+    kind = content.get("record")
+    if kind == "selection":
+        return SelectionRow(terms=Terms.from_json(content["terms"]))
+    if kind == "test":
+        paid = PaidScores.from_json(content["scores"])
+        return ScoresRow(trial=str(content.get("trial")), epoch=int(content.get("epoch", 0)), scores=paid)
+    trial, attempt = str(content["trial"]), int(content["attempt"])
+    if kind == "open":
+        return OpenRow(
+            trial=trial,
+            attempt=attempt,
+            event=PoissonGaussian.from_json(content["event"]),
+            kept=content.get("kept", 0),
+            scores=PaidScores.from_json(content["scores"]) if "scores" in content else None,
+            drawn=content.get("drawn", True) is not False,
+        )
+    if kind == "draw":
+        return DrawRow(trial=trial, attempt=attempt)
+    if kind == "close":
+        return CloseRow(trial=trial, attempt=attempt, steps=content["steps"], scored=content.get("scored"))
+    raise RecordError(f"record is {content['record']!r}")
