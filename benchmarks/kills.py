@@ -226,7 +226,7 @@ class Campaign:
             epochs = sorted(epoch for name, epoch in points if name == trial.id)
             if epochs != list(range(1, len(epochs) + 1)):
                 return f"{trial.id} has epochs {epochs}"
-            whole = trial.plan is not None and len(epochs) == trial.plan["epochs"]
+            whole = trial.plan is not None and len(epochs) == trial.plan.epochs
             if not (whole if trial.status.value == "completed" else trial.status.value == "stopped" and trial.reason):
                 return f"{trial.id} is {trial.status.value} ({trial.reason}) with {len(epochs)} epochs"
         return ""
@@ -253,7 +253,7 @@ class Campaign:
             if any(entry.steps is None for entry in mine):
                 return f"{trial.id} has an open training"
             said, charged = sum(entry.steps or 0 for entry in mine), sum(entry.charged.steps for entry in mine)
-            slack = len(mine) * int((trial.plan or {"steps_per_epoch": 0})["steps_per_epoch"])
+            slack = len(mine) * (0 if trial.plan is None else trial.plan.steps_per_epoch)
             if not said - slack <= drawn[trial.id] <= said <= charged:
                 return f"{trial.id} drew {drawn[trial.id]}, entries say {said}, {charged} are charged"
         return ""

@@ -6,9 +6,13 @@ dashboards read. Nothing here imports Ray, Optuna, MLflow or torch.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from statistics import stdev
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, TypeAdapter
+
+from clipless.privacy.events import PoissonGaussian, Relation
 
 
 class Direction(enum.Enum):
@@ -45,13 +49,100 @@ class TrialStatus(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScorePlan:
+    """The noise of scores of private rows, as a trial plans it; see `sweeper.privacy.score_noise.ScoreNoise`.
+
+    Attributes:
+        names: of the scores that are released together.
+        noise_multiplier: sigma of one release.
+        apart: whether a row is in one split by a rule of its own.
+        std: standard deviation of the noise of each score, by split.
+    """
+
+    names: tuple[str, ...]
+    noise_multiplier: float
+    apart: bool
+    std: Mapping[str, float]
+
+
+def _event(content: Any) -> Any:
+    return PoissonGaussian.from_json(content) if isinstance(content, Mapping) else content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialPlan:
+    """What a trial plans before it trains: `clipless.plans.plan.Plan` as a record, and what it costs.
+
+    Attributes:
+        event: what one training spends; a trial of several repeats spends it as often.
+        epsilon_curve: claimed epsilon after each epoch.
+        accountants: bounds of each accountant after each epoch.
+        repeats: number of trainings.
+        secure_generator: whether batches and noise come from the secure generator.
+        scores: the noise of scores, ``None`` where they are free.
+
+    The others are as in `clipless.plans.plan.Plan`.
+    """
+
+    method: str
+    population: int
+    batch_size: float
+    sampling_rate: float
+    steps_per_epoch: int
+    preliminary_steps: int
+    epochs: int
+    noise_multiplier: float
+    delta: float
+    relation: Relation
+    allocation: str
+    sensitivity_fraction: float
+    clip_norm: float | None
+    follow_weights: bool
+    clipping: Mapping[str, Any]
+    count_std: float
+    freezing: Mapping[str, Any] | None
+    sensitivities: Mapping[str, float]
+    noise_stds: Mapping[str, float]
+    event: Annotated[PoissonGaussian, BeforeValidator(_event)]
+    epsilon_curve: tuple[float, ...]
+    accountants: Mapping[str, tuple[float, ...]]
+    repeats: int
+    secure_generator: bool
+    scores: ScorePlan | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        content = {one.name: getattr(self, one.name) for one in fields(self)}
+        content |= {
+            "relation": self.relation.value,
+            "event": self.event.to_json(),
+            "epsilon_curve": list(self.epsilon_curve),
+            "accountants": {name: list(bounds) for name, bounds in self.accountants.items()},
+        }
+        scores = content.pop("scores")
+        return content if scores is None else content | {"scores": asdict(scores) | {"names": list(scores.names)}}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "TrialPlan":
+        """Read back what ``to_json`` wrote.
+
+        Raises:
+            pydantic.ValidationError: something else.
+        """
+        return _PLAN.validate_python(content)
+
+
+_PLAN = TypeAdapter(TrialPlan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One configuration trained once.
 
     Attributes:
         id: ``t0007``; unique within the sweep.
         config: the resolved spec values of this trial, nested as in the spec.
-        plan: JSON form of the training plan: event, delta, relation, accountant data, sensitivities.
+        plan: what it planned, ``None`` before that.
         run_id: MLflow run, when tracking is on.
         placed: the ``node`` and ``device`` that trained it last; empty before its first plan.
         status: how the trial stands or ended, and ``reason`` in one sentence.
@@ -59,7 +150,7 @@ class Trial:
 
     id: str
     config: Mapping[str, Any]
-    plan: Mapping[str, Any] | None = None
+    plan: TrialPlan | None = None
     run_id: str | None = None
     placed: Mapping[str, str] = field(default_factory=dict)
     status: TrialStatus = TrialStatus.RUNNING

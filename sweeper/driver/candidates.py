@@ -18,7 +18,7 @@ from sweeper.privacy.claims import Claim
 from sweeper.privacy.paid_scores import planned_scores
 from sweeper.privacy.pricing import whole_event
 from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection
-from sweeper.records import Point, TrialStatus
+from sweeper.records import Point, TrialPlan, TrialStatus
 from sweeper.search import space
 from sweeper.spec.spec import Spec
 from sweeper.store.requests import Requests
@@ -131,8 +131,9 @@ class Candidates:
         if trial in self._planned:
             self.selection.begin(trial)
         self._planned.add(trial)
-        scores = planned_scores(row["plan"])
-        self.selection.plan(trial, whole_event(row["plan"]), None if scores is None else scores.event)
+        plan = TrialPlan.from_json(row["plan"])
+        scores = planned_scores(plan)
+        self.selection.plan(trial, whole_event(plan), None if scores is None else scores.event)
         return self.recorder.on_plan(trial, row)
 
     def _on_epoch(self, trial: str, row: Mapping[str, Any]) -> str | None:
@@ -147,8 +148,8 @@ class Candidates:
     def _ending(self, trial: str, status: TrialStatus) -> Ending:
         match status:
             case TrialStatus.COMPLETED:
-                planned = int((self.recorder.records.trials[trial].plan or {}).get("epochs", 0))
-                done = planned > 0 and (trial, planned) in self.recorder.records.points
+                plan = self.recorder.records.trials[trial].plan
+                done = plan is not None and (trial, plan.epochs) in self.recorder.records.points
                 return Ending.COMPLETED if done else Ending.CRASHED
             case TrialStatus.STOPPED:
                 return Ending.STOPPED

@@ -268,7 +268,7 @@ def progress_of(spec: Spec, records: TrialRecords, elapsed_seconds: float, selec
     """
     trials = records.trials.values()
     running = tuple(
-        RunningTrial(trial.id, records.last_epoch(trial.id), int((trial.plan or {}).get("epochs", 0)))
+        RunningTrial(trial.id, records.last_epoch(trial.id), 0 if trial.plan is None else trial.plan.epochs)
         for trial in trials
         if trial.status is TrialStatus.RUNNING
     )

@@ -19,7 +19,7 @@ from sweeper.driver.spending import Spending
 from sweeper.driver.trial_records import TrialRecords, run_tags
 from sweeper.errors import RecordError, TrialError
 from sweeper.privacy.claims import Claim
-from sweeper.records import Point, Trial, TrialStatus
+from sweeper.records import Point, Trial, TrialPlan, TrialStatus
 from sweeper.results.front import Front, build_front
 from sweeper.schedulers.scheduling import make_scheduler
 from sweeper.search.optuna_search import Proposals
@@ -96,7 +96,7 @@ class Recorder:
         for trial in records.trials.values():
             self.spending.take_up(trial, records.last_epoch(trial.id), rebooted=rebooted)
             if self._scheduler is not None and trial.plan is not None:
-                self._scheduler.begin(trial.id, trial.plan["epsilon_curve"], number=_number(trial.id))
+                self._scheduler.begin(trial.id, trial.plan.epsilon_curve, number=_number(trial.id))
         last: dict[str, str] = {}  # why a trial ended that was decided on last
         for point in records.points.values():
             self._search.report(point)
@@ -109,7 +109,7 @@ class Recorder:
     def _end_if_done(self, trial: Trial, decided: str) -> None:
         """End a trial that had come to its end when the driver died, and tell the search."""
         if trial.status in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED):
-            planned = 0 if trial.plan is None else int(trial.plan["epochs"])
+            planned = 0 if trial.plan is None else trial.plan.epochs
             done = 0 < planned <= self.records.last_epoch(trial.id)
             lost = trial.id not in self._search.open
             if not (done or decided or lost):
@@ -130,12 +130,14 @@ class Recorder:
 
     def on_plan(self, trial: str, row: Mapping[str, Any]) -> str | None:
         """A trial is ready to train: its event goes into the ledger first, if the sweep's budget has room for it."""
-        refused = self.spending.open(self.records.trials[trial], row, self.records.last_epoch(trial))
+        plan, kept, scores_kept = TrialPlan.from_json(row["plan"]), int(row["kept"]), int(row.get("scores_kept", 0))
+        recorded, last_epoch = self.records.trials[trial], self.records.last_epoch(trial)
+        refused = self.spending.open(recorded, plan, last_epoch, kept=kept, scores_kept=scores_kept)
         if refused is not None:
             return refused
-        self.records.plan(trial, row["plan"], dict(row.get("placed", {})))
+        self.records.plan(trial, plan, dict(row.get("placed", {})))
         if self._scheduler is not None:
-            self._scheduler.begin(trial, row["plan"]["epsilon_curve"], number=_number(trial))
+            self._scheduler.begin(trial, plan.epsilon_curve, number=_number(trial))
         return None
 
     def on_draw(self, trial: str) -> None:
@@ -145,12 +147,13 @@ class Recorder:
     def on_epoch(self, trial: str, row: Mapping[str, Any]) -> str | None:
         """An epoch is done: one point, and perhaps the trial's last."""
         self.spending.check_drawn(trial)
-        plan, epoch = self.records.trials[trial].plan or {}, int(row["epoch"])
+        plan, epoch = self.records.trials[trial].plan, int(row["epoch"])
+        bounds = {} if plan is None else plan.accountants
         point = Point(
             trial=trial,
             epoch=epoch,
             values=dict(row["values"]),
-            accountants={name: bounds[epoch - 1] for name, bounds in plan["accountants"].items()},
+            accountants={name: curve[epoch - 1] for name, curve in bounds.items()},
             repeats={name: tuple(found) for name, found in row["repeats"].items()},
             model=row.get("model"),
         )

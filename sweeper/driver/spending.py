@@ -5,14 +5,12 @@ have drawn.
 """
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
 
 from sweeper.errors import RecordError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.privacy.pricing import Price, drawn_by, epochs_of, round_up, whole_event
-from sweeper.records import Point, Trial
+from sweeper.records import Point, Trial, TrialPlan
 from sweeper.spec.settings import PrivacySettings
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -54,25 +52,27 @@ class Spending:
         if self._ledger.is_open(trial.id):
             self._close_at(trial, _most_epochs(trial, last_epoch, rebooted=rebooted))
 
-    def open(self, trial: Trial, row: Mapping[str, Any], last_epoch: int) -> str | None:
+    def open(
+        self, trial: Trial, plan: TrialPlan, last_epoch: int, *, kept: int = 0, scores_kept: int = 0
+    ) -> str | None:
         """Enter a training before it may draw noise; a text refuses it because the sweep's budget has no room for it.
 
         Args:
             trial: as it is recorded.
-            row: with its plan.
+            plan: of the trial.
             last_epoch: the last one that has a point.
+            kept: steps of its earlier attempts that it goes on from.
+            scores_kept: releases of scores of its earlier attempts that it does not make again.
 
         Raises:
             RecordError: it could not be entered.
         """
-        plan, kept = row["plan"], int(row["kept"])
-        event = whole_event(plan)
-        scores = planned_scores(plan, int(row.get("scores_kept", 0)))
+        event, scores = whole_event(plan), planned_scores(plan, scores_kept)
         if self._ledger.is_open(trial.id):  # it ran out of memory
             self._close_at(trial, _most_epochs(trial, last_epoch))
         budget = self._privacy.sweep_epsilon
         if budget is not None:
-            total = self._ledger.epsilon_with(trial.id, event, plan["delta"], kept=kept, scores=scores)
+            total = self._ledger.epsilon_with(trial.id, event, plan.delta, kept=kept, scores=scores)
             if not total <= budget:
                 return (
                     f"with this trial the sweep would cost epsilon {round_up(total)}, more than privacy.sweep_epsilon ="
@@ -111,7 +111,9 @@ class Spending:
 
     def _close_at(self, trial: Trial, started_epochs: int) -> None:
         """Close the last training of a trial, with the noise that it can have drawn in so many epochs."""
-        plan = trial.plan or {}
+        plan = trial.plan
+        if plan is None:
+            return
         # It may have gone on from an epoch whose row was lost with the machine.
         started_epochs = max(started_epochs, epochs_of(plan, self._ledger.kept(trial.id)))
         self._ledger.close(trial.id, drawn_by(plan, started_epochs), scored=scored_by(plan, started_epochs))
@@ -121,5 +123,5 @@ def _most_epochs(trial: Trial, last_epoch: int, *, rebooted: bool = False) -> in
     """Return how many epochs a trial can have started when it, or the driver, died."""
     if trial.plan is None:  # it had not been let go
         return 0
-    epochs = int(trial.plan["epochs"])
+    epochs = trial.plan.epochs
     return epochs if rebooted else min(epochs, last_epoch + 1)

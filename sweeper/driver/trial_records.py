@@ -10,7 +10,7 @@ from typing import Any
 
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Claim
-from sweeper.records import Objective, Point, Trial, TrialStatus
+from sweeper.records import Objective, Point, Trial, TrialPlan, TrialStatus
 from sweeper.spec.settings import PrivacySettings
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import metric_names
@@ -65,7 +65,7 @@ class TrialRecords:
         self._tracker.start_trial(trial, {}, {})
         self.save(replace(self.trials[trial], status=TrialStatus.RUNNING, reason=""))
 
-    def plan(self, trial: str, plan: Mapping[str, Any], placed: Mapping[str, str]) -> None:
+    def plan(self, trial: str, plan: TrialPlan, placed: Mapping[str, str]) -> None:
         """Record the plan of a trial, and the node and device that train it."""
         self._track_plan(trial, plan)
         self._tracker.tag(trial, {f"sweeper.{name}": text for name, text in placed.items()})
@@ -146,11 +146,11 @@ class TrialRecords:
             (self._folder.path / point.model).unlink(missing_ok=True)
         return replace(point, model=None)
 
-    def _track_plan(self, trial: str, plan: Mapping[str, Any]) -> None:
-        self._tracker.log(trial, 0, metric_names({}, sensitivities=plan["sensitivities"]))
-        if scores := plan.get("scores"):
-            std = {f"sweeper.score_std.{split}": f"{value:.3g}" for split, value in scores["std"].items()}
-            self._tracker.tag(trial, {"sweeper.privacy.score_noise": f"{scores['noise_multiplier']:g}", **std})
+    def _track_plan(self, trial: str, plan: TrialPlan) -> None:
+        self._tracker.log(trial, 0, metric_names({}, sensitivities=plan.sensitivities))
+        if plan.scores is not None:
+            std = {f"sweeper.score_std.{split}": f"{value:.3g}" for split, value in plan.scores.std.items()}
+            self._tracker.tag(trial, {"sweeper.privacy.score_noise": f"{plan.scores.noise_multiplier:g}", **std})
 
 
 def run_tags(privacy: PrivacySettings, claim: Claim) -> dict[str, str]:

@@ -5,7 +5,7 @@ them in words.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from sweeper.privacy.card_text import markdown
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.paid_scores import planned_scores
 from sweeper.privacy.pricing import Price, steps_by, whole_event
-from sweeper.records import Point, Trial, TrialStatus
+from sweeper.records import Point, Trial, TrialPlan, TrialStatus
 from sweeper.store.jsonl import replace_file, to_text
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ def make_card(
     plan = trial.plan
     if plan is None:
         raise RecordError(f"Expected a plan of trial {trial.id} to write its card from, got none; pick another trial")
-    if point.trial != trial.id or not 1 <= point.epoch <= plan["epochs"]:
-        wanted = f"an epoch of trial {trial.id} from 1 to {plan['epochs']}"
+    if point.trial != trial.id or not 1 <= point.epoch <= plan.epochs:
+        wanted = f"an epoch of trial {trial.id} from 1 to {plan.epochs}"
         raise RecordError(f"Expected {wanted}, got trial {point.trial}, epoch {point.epoch}")
-    event = PoissonGaussian.from_json(plan["event"])
+    event = plan.event
     kept = ("batch_size", "sampling_rate", "steps_per_epoch", "preliminary_steps")
     return Card(
         {
@@ -92,34 +92,34 @@ def make_card(
             "epoch": point.epoch,
             "exploratory": claim.exploratory,
             "guarantee": {
-                "delta": plan["delta"],
-                "relation": plan["relation"],
+                "delta": plan.delta,
+                "relation": plan.relation.value,
                 "unit": claim.unit,
                 "population": claim.population,
-                "fixed_in_advance": _priced(event.with_steps(steps_by(plan, point.epoch)), plan["delta"]),
-                "chosen_afterwards": _priced(_charged(plan, attempts), plan["delta"]),
+                "fixed_in_advance": _priced(event.with_steps(steps_by(plan, point.epoch)), plan.delta),
+                "chosen_afterwards": _priced(_charged(plan, attempts), plan.delta),
                 "selected": _selected(ledger),
-                "planned_epochs": plan["epochs"],
-                "repeats": plan["repeats"],
+                "planned_epochs": plan.epochs,
+                "repeats": plan.repeats,
                 "trainings": _trainings(attempts),
                 "ended_early": trial.reason if _is_where_it_ended(trial, point, last_epoch) else None,
             },
-            "sampling": {"kind": "poisson", **{key: plan[key] for key in kept}},
+            "sampling": {"kind": "poisson", **{key: getattr(plan, key) for key in kept}},
             "noise": {
-                "noise_multiplier": plan["noise_multiplier"],
-                "allocation": plan["allocation"],
+                "noise_multiplier": plan.noise_multiplier,
+                "allocation": plan.allocation,
                 "secure_generator": claim.secure_generator,
             },
-            "method": plan["method"],
-            "sensitivity_fraction": plan["sensitivity_fraction"],
-            "clip_norm": plan["clip_norm"],
-            "follow_weights": plan["follow_weights"],
-            "clipping": plan["clipping"],
-            "count_std": plan["count_std"],
-            "freezing": plan["freezing"],
+            "method": plan.method,
+            "sensitivity_fraction": plan.sensitivity_fraction,
+            "clip_norm": plan.clip_norm,
+            "follow_weights": plan.follow_weights,
+            "clipping": dict(plan.clipping),
+            "count_std": plan.count_std,
+            "freezing": plan.freezing,
             "parameters": [
-                {"name": name, "sensitivity": sensitivity, "noise_std": plan["noise_stds"][name]}
-                for name, sensitivity in plan["sensitivities"].items()
+                {"name": name, "sensitivity": sensitivity, "noise_std": plan.noise_stds[name]}
+                for name, sensitivity in plan.sensitivities.items()
             ],
             "data": {"name": claim.data, "evaluation": claim.evaluation, "radius_unit": claim.radius_unit},
             "score_noise": _score_noise(plan, attempts),
@@ -149,7 +149,7 @@ def _selected(ledger: Mapping[str, Price]) -> float | None:
     return None if all(answer.released for answer in ledger.values()) else ledger["winner"].epsilon
 
 
-def _charged(plan: Mapping[str, Any], attempts: "Sequence[Entry]") -> Event:
+def _charged(plan: TrialPlan, attempts: "Sequence[Entry]") -> Event:
     """Return everything that the ledger charges to a trial; its plan where the ledger names no training."""
     return _together([entry.charged for entry in attempts] or [whole_event(plan)])
 
@@ -159,13 +159,13 @@ def _trainings(attempts: "Sequence[Entry]") -> int:
     return sum(not entry.goes_on for entry in attempts) or 1
 
 
-def _score_noise(plan: Mapping[str, Any], attempts: "Sequence[Entry]") -> dict[str, Any] | None:
+def _score_noise(plan: TrialPlan, attempts: "Sequence[Entry]") -> dict[str, Any] | None:
     """Return the noise of scores of private rows, and what a trial's own cost; ``None`` where scores are free."""
     paid = planned_scores(plan)
-    if paid is None:
+    if paid is None or plan.scores is None:
         return None
     charged = _together([event for entry in attempts for event in entry.charged_scores] or [paid.event])
-    return {**plan["scores"], "of_the_trial": _priced(charged, plan["delta"])}
+    return {**asdict(plan.scores), "of_the_trial": _priced(charged, plan.delta)}
 
 
 def _together(events: Sequence[PoissonGaussian]) -> Event:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import scores_event
+from sweeper.records import TrialPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,26 +43,26 @@ class PaidScores:
         return cls(event=event, apart=content["apart"] is True, kept=int(content["kept"]))
 
 
-def scored_by(plan: Mapping[str, Any], epoch: int) -> int:
+def scored_by(plan: TrialPlan, epoch: int) -> int:
     """Return how many releases of scores all repeats of a trial have made by the end of an epoch, if scores are noisy.
 
     Args:
-        plan: as a trial reports it.
+        plan: of the trial.
         epoch: from 0.
     """
-    return int(plan["repeats"]) * epoch if epoch and plan.get("scores") else 0
+    return plan.repeats * epoch if epoch and plan.scores is not None else 0
 
 
-def planned_scores(plan: Mapping[str, Any], kept: int = 0) -> PaidScores | None:
+def planned_scores(plan: TrialPlan, kept: int = 0) -> PaidScores | None:
     """Return what a trial plans to spend on scores, ``None`` where they are free.
 
     Args:
-        plan: as a trial reports it.
+        plan: of the trial.
         kept: releases that it will not make, because those of an earlier attempt are kept.
     """
-    scores = plan.get("scores")
-    if not scores:
+    scores = plan.scores
+    if scores is None:
         return None
-    whole = scores_event(scores["noise_multiplier"], scored_by(plan, int(plan["epochs"])), Relation(plan["relation"]))
+    whole = scores_event(scores.noise_multiplier, scored_by(plan, plan.epochs), plan.relation)
     left = whole.with_steps(whole.steps - kept)
-    return PaidScores(event=left, apart=scores["apart"] is True, kept=kept)
+    return PaidScores(event=left, apart=scores.apart, kept=kept)

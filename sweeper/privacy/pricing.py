@@ -1,12 +1,13 @@
 """What events cost together. Both accountants' numbers are upper bounds; so is each number here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from math import isfinite
 from typing import Any
 
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from sweeper.records import TrialPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,40 +53,39 @@ def round_up(epsilon: float, digits: int = 4) -> str:
     return f"{rounded.normalize():f}"
 
 
-def drawn_by(plan: Mapping[str, Any], epoch: int) -> int:
+def drawn_by(plan: TrialPlan, epoch: int) -> int:
     """Return how many releases all repeats of a trial have made by the end of an epoch, 0 before the first.
 
     Args:
-        plan: as a trial reports it, with its ``repeats``.
+        plan: of the trial.
         epoch: from 0.
     """
-    return int(plan["repeats"]) * steps_by(plan, epoch) if epoch else 0
+    return plan.repeats * steps_by(plan, epoch) if epoch else 0
 
 
-def epochs_of(plan: Mapping[str, Any], drawn: int) -> int:
+def epochs_of(plan: TrialPlan, drawn: int) -> int:
     """Return how many epochs a trial has begun whose repeats have made so many releases together.
 
     Args:
-        plan: as a trial reports it; an empty one has no epochs.
+        plan: of the trial.
         drawn: releases of all repeats, of which none is more than one epoch ahead.
     """
-    return next((epoch for epoch in range(int(plan.get("epochs", 0)) + 1) if drawn_by(plan, epoch) >= drawn), 0)
+    return next((epoch for epoch in range(plan.epochs + 1) if drawn_by(plan, epoch) >= drawn), 0)
 
 
-def whole_event(plan: Mapping[str, Any]) -> PoissonGaussian:
+def whole_event(plan: TrialPlan) -> PoissonGaussian:
     """Return what a trial plans to spend: the releases of all its repeats, one mechanism."""
-    event = PoissonGaussian.from_json(plan["event"])
-    return event.with_steps(int(plan["repeats"]) * event.steps)
+    return plan.event.with_steps(plan.repeats * plan.event.steps)
 
 
-def steps_by(plan: Mapping[str, Any], epoch: int) -> int:
+def steps_by(plan: TrialPlan, epoch: int) -> int:
     """Return how many releases a training has made by the end of an epoch, those before the first one included.
 
     Args:
-        plan: `clipless.plans.plan.Plan.to_json`.
+        plan: of the trial.
         epoch: from 1.
     """
-    return int(plan["preliminary_steps"]) + epoch * int(plan["steps_per_epoch"])
+    return plan.preliminary_steps + epoch * plan.steps_per_epoch
 
 
 def price(events: Sequence[PoissonGaussian], delta: float, *, tight: bool = False) -> Price:

@@ -143,11 +143,11 @@ def _is_kept(sweep: Sweep, point: Point) -> bool:
 
 def _check_same_plan(plan: Plan, trial: Trial) -> None:
     """Refuse numbers about another training than the recorded one: changed data, or changed code."""
-    recorded = (trial.plan or {})["sensitivities"]
+    recorded = {} if trial.plan is None else trial.plan.sensitivities
     same = recorded.keys() == plan.sensitivities.keys() and all(
         isclose(recorded[name], delta, rel_tol=1e-6) for name, delta in plan.sensitivities.items()
     )
-    if not (same and (trial.plan or {})["population"] == plan.population):
+    if not (same and trial.plan is not None and trial.plan.population == plan.population):
         raise RecordError(
             f"Expected the plan that trial {trial.id} was trained with, got another from its configuration: the data "
             f"or the program have changed since; use those of the sweep"

@@ -56,11 +56,11 @@ class FrontTrial:
         kept = ("sampling_rate", "batch_size", "steps_per_epoch", "epochs", "population")
         return replace(
             summary,
-            delta=plan["delta"],
-            relation=plan["relation"],
+            delta=plan.delta,
+            relation=plan.relation.value,
             accountant=ACCOUNTANT,
-            sampling={"kind": "poisson", **{key: plan[key] for key in kept}},
-            noise_multiplier=plan["noise_multiplier"],
+            sampling={"kind": "poisson", **{key: getattr(plan, key) for key in kept}},
+            noise_multiplier=plan.noise_multiplier,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -44,9 +44,9 @@ def _head(trial: Trial) -> Iterator[str]:
     yield f"{trial.id}" + (f", run {trial.run_id}" if trial.run_id else "")
     for name, value in flatten(trial.config).items():
         yield f"  {name} = {value}"
-    plan = trial.plan or {}
-    if plan:
-        yield "plan: " + ", ".join(f"{name} {plan[name]}" for name in _PLAN if plan.get(name) is not None)
+    if trial.plan is not None:
+        plan = trial.plan.to_json()
+        yield "plan: " + ", ".join(f"{name} {plan[name]}" for name in _PLAN)
 
 
 def _training(entry: Entry) -> str:

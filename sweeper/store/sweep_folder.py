@@ -34,7 +34,8 @@ _POINT = TypeAdapter(Point)
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
     """Return a trial as JSON values."""
-    return {**{f.name: getattr(trial, f.name) for f in fields(trial)}, "status": trial.status.value}
+    content = {f.name: getattr(trial, f.name) for f in fields(trial)}
+    return {**content, "plan": None if trial.plan is None else trial.plan.to_json(), "status": trial.status.value}
 
 
 def point_to_json(point: Point) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.paid_scores import scored_by
 from sweeper.privacy.pricing import steps_by
 from sweeper.privacy.score_noise import ScoreNoise
-from sweeper.records import Objective, Point
+from sweeper.records import Objective, Point, TrialPlan
 from sweeper.spec.objectives import own_objectives, radii
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
@@ -174,16 +174,19 @@ class TrialRun:
 
     def plan_row(self) -> dict[str, Any]:
         """Return the plan, with what each epoch costs, and the steps that were kept of it."""
-        plan = self.plan.to_json() | {
-            "secure_generator": self._source is None or self._source.secure,
-            "epsilon_curve": self.plan.epsilon_curve(),
-            "accountants": _by_accountant(self.plan.claims()),
-            "repeats": len(self._repeats),
-        }
+        plan = TrialPlan.from_json(
+            self.plan.to_json()
+            | {
+                "secure_generator": self._source is None or self._source.secure,
+                "epsilon_curve": self.plan.epsilon_curve(),
+                "accountants": _by_accountant(self.plan.claims()),
+                "repeats": len(self._repeats),
+                "scores": None if self._noise is None else self._noise.to_json(),
+            }
+        )
         kept = sum(steps_by(plan, held) for repeat in self._repeats if (held := repeat.held()))
-        row = {"kind": "plan", "epoch": 0, "attempt": uuid4().hex, "plan": plan, "kept": kept}
+        row = {"kind": "plan", "epoch": 0, "attempt": uuid4().hex, "plan": plan.to_json(), "kept": kept}
         if self._noise is not None:
-            plan["scores"] = self._noise.to_json()
             row["scores_kept"] = scored_by(plan, self._first() - 1)
         return row
 

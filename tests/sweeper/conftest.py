@@ -12,7 +12,7 @@ import pytest
 
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.privacy.claims import Claim
-from sweeper.records import Objective, Point, Trial, TrialStatus
+from sweeper.records import Objective, Point, Trial, TrialPlan, TrialStatus
 
 from ..conftest import WITH_RAY
 
@@ -62,19 +62,26 @@ def plan_json(event):
         "noise_stds": {"1.weight": 7.5, "3.weight": 3.75},
         "event": event.to_json(),
         "repeats": 1,
+        "secure_generator": True,
         "epsilon_curve": [0.1 * epoch for epoch in range(1, 11)],
         "accountants": {"pld": [0.1 * epoch for epoch in range(1, 11)]},
     }
 
 
 @pytest.fixture
-def trial(plan_json):
+def plan(plan_json):
+    """The plan of ``plan_json``."""
+    return TrialPlan.from_json(plan_json)
+
+
+@pytest.fixture
+def trial(plan):
     """A completed trial."""
     config = {
         "training": {"loss": {"name": "tau-cce", "temperature": 0.25}},
         "model": {"architecture": "mlp"},
     }
-    return Trial(id="t0001", config=config, plan=plan_json, run_id="abc", status=TrialStatus.COMPLETED)
+    return Trial(id="t0001", config=config, plan=plan, run_id="abc", status=TrialStatus.COMPLETED)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from clipless.privacy.events import PoissonGaussian, Relation
 from dashboards.live._snapshots import Snapshots
-from sweeper.records import Point, Trial, TrialStatus
+from sweeper.records import Point, Trial, TrialPlan, TrialStatus
 from sweeper.service.catalog import Catalog
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
@@ -16,29 +16,34 @@ from sweeper.store.sweep_folder import SweepFolder
 ENDED = "digits-20260101-120000"
 RUNNING = "grows-20260102-120000"
 EVENT = PoissonGaussian(noise_multiplier=2.0, sampling_rate=0.2, steps=50, relation=Relation.ADD_OR_REMOVE_ONE)
-PLAN = {
-    "population": 1000,
-    "batch_size": 200,
-    "sampling_rate": 0.2,
-    "steps_per_epoch": 5,
-    "preliminary_steps": 0,
-    "epochs": 10,
-    "noise_multiplier": 2.0,
-    "delta": 1e-4,
-    "relation": "add-or-remove-one",
-    "allocation": "min-variance",
-    "method": "clipless",
-    "clip_norm": None,
-    "follow_weights": False,
-    "clipping": {"kind": "constant"},
-    "count_std": 0.0,
-    "freezing": None,
-    "sensitivity_fraction": 0.3,
-    "sensitivities": {"1.weight": 2.5},
-    "noise_stds": {"1.weight": 7.5},
-    "event": EVENT.to_json(),
-    "repeats": 1,
-}
+PLAN = TrialPlan.from_json(
+    {
+        "population": 1000,
+        "batch_size": 200,
+        "sampling_rate": 0.2,
+        "steps_per_epoch": 5,
+        "preliminary_steps": 0,
+        "epochs": 10,
+        "noise_multiplier": 2.0,
+        "delta": 1e-4,
+        "relation": "add-or-remove-one",
+        "allocation": "min-variance",
+        "method": "clipless",
+        "clip_norm": None,
+        "follow_weights": False,
+        "clipping": {"kind": "constant"},
+        "count_std": 0.0,
+        "freezing": None,
+        "sensitivity_fraction": 0.3,
+        "sensitivities": {"1.weight": 2.5},
+        "noise_stds": {"1.weight": 7.5},
+        "event": EVENT.to_json(),
+        "repeats": 1,
+        "secure_generator": True,
+        "epsilon_curve": [0.1 * epoch for epoch in range(1, 11)],
+        "accountants": {"pld": [0.1 * epoch for epoch in range(1, 11)]},
+    }
+)
 
 
 class Growing:
@@ -59,7 +64,7 @@ class Growing:
     def write_front(self) -> None:
         (self.folder.path / "front.json").write_text(json.dumps(self._front))
 
-    def start(self, id_: str, architecture: str = "mlp", plan: dict | None = None) -> None:
+    def start(self, id_: str, architecture: str = "mlp", plan: TrialPlan | None = None) -> None:
         config = {"model": {"architecture": architecture}}
         self.folder.save_trial(Trial(id=id_, config=config, plan=PLAN if plan is None else plan))
 

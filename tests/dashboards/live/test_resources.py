@@ -235,11 +235,15 @@ def test_a_point_of_a_running_sweep_has_its_card(show, resources, growing):
 
 
 def test_a_plan_that_says_too_little_has_no_card(resources, show, growing):
-    growing.start("t0001", plan={key: value for key, value in PLAN.items() if key != "event"})
+    plan = PLAN.to_json()
+    del plan["event"]
+    row = {"id": "t0001", "config": {}, "plan": plan, "status": "running"}
+    (growing.folder.path / "trials.jsonl").write_text(json.dumps(row) + "\n")
     growing.add("t0001", 1, 0.5, 0.5)
-    with pytest.raises(RecordError, match="Expected 'event' in the plan of trial t0001"):
+    with pytest.raises(RecordError, match=r"plan\.event on line 1 of"):
         resources.get("file", "card.md", View(sweep=RUNNING))
-    assert "there is no card" in show("part", "picked", View(sweep=RUNNING))
+    with pytest.raises(RecordError, match=r"plan\.event on line 1 of"):
+        show("part", "picked", View(sweep=RUNNING))
 
 
 def test_a_file_of_no_point_is_refused(resources):

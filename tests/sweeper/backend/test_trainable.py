@@ -22,6 +22,7 @@ from sweeper.backend.trainable import CliplessTrial, PlacedDataset, place
 from sweeper.errors import SpecError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
+from sweeper.records import TrialPlan
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.trials import trial as trial_module
@@ -302,7 +303,7 @@ def spent(rows, path):
     ledger = Ledger(path)
     for row in rows:
         if row["kind"] == "plan":
-            ledger.open("t0001", whole_event(row["plan"]), kept=row["kept"], marked=True)
+            ledger.open("t0001", whole_event(TrialPlan.from_json(row["plan"])), kept=row["kept"], marked=True)
         elif row["kind"] == "draw":
             ledger.draw("t0001")
     return ledger.answers(1e-4)["everything"].epsilon

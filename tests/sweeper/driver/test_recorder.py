@@ -143,7 +143,7 @@ def test_a_trial_starts_with_its_configuration_and_ends_with_its_reason(kept, pl
     kept.recorder.on_end("t0001", TrialStatus.STOPPED, "no hope", 2)
     assert kept.tracker.of("end_trial") == [("t0001", TrialStatus.STOPPED, "no hope")]
     stored = kept.folder.trials()["t0001"]
-    assert (stored.status, stored.reason, stored.plan) == (TrialStatus.STOPPED, "no hope", plan_row["plan"])
+    assert (stored.status, stored.reason, stored.plan.to_json()) == (TrialStatus.STOPPED, "no hope", plan_row["plan"])
     (entry,) = Ledger(kept.folder.ledger).entries()
     assert (entry.steps, entry.charged.steps) == (10, 50)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from clipless.privacy.accounting.claim import claim as price_claim
-from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from clipless.privacy.events import Composed, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
 from sweeper.privacy.card import charged_to
@@ -13,7 +13,7 @@ from sweeper.privacy.charges import Entry
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.paid_scores import planned_scores
 from sweeper.privacy.pricing import Price, round_up, whole_event
-from sweeper.records import TrialStatus
+from sweeper.records import ScorePlan, TrialStatus
 
 LEDGER = {
     q: Price(epsilon=9.5, delta=1e-4, events=2, statement=f"{q} | twice.") for q in ("winner", "front", "everything")
@@ -91,7 +91,7 @@ def test_an_exploratory_card_says_so_first(trial, point, claim):
 
 
 def test_an_unclipped_card_says_that_the_bounds_decide(trial, point, claim):
-    plan = {**trial.plan, "sensitivity_fraction": 1.0}
+    plan = replace(trial.plan, sensitivity_fraction=1.0)
     text = make_card(
         sweep="digits", trial=replace(trial, plan=plan), point=point, claim=claim, ledger=LEDGER
     ).to_markdown()
@@ -100,7 +100,7 @@ def test_an_unclipped_card_says_that_the_bounds_decide(trial, point, claim):
 
 def test_replace_one_has_no_crosscheck_and_says_so(trial, point, claim, event):
     replaced = replace(event, relation=Relation.REPLACE_ONE)
-    plan = {**trial.plan, "relation": "replace-one", "event": replaced.to_json()}
+    plan = replace(trial.plan, relation=Relation.REPLACE_ONE, event=replaced)
     text = make_card(
         sweep="digits", trial=replace(trial, plan=plan), point=point, claim=claim, ledger=LEDGER
     ).to_markdown()
@@ -127,7 +127,7 @@ def test_replace_one_has_no_crosscheck_and_says_so(trial, point, claim, event):
     ],
 )
 def test_the_card_says_what_bounds_the_contribution_of_a_row(trial, point, claim, changes, said, unsaid):
-    other = replace(trial, plan={**trial.plan, **changes})
+    other = replace(trial, plan=replace(trial.plan, **changes))
     text = make_card(sweep="digits", trial=other, point=point, claim=claim, ledger=LEDGER).to_markdown()
     mechanism = text.partition("## The mechanism")[2].partition("## The data")[0]
     assert all(sentence in mechanism for sentence in said)
@@ -135,7 +135,7 @@ def test_the_card_says_what_bounds_the_contribution_of_a_row(trial, point, claim
 
 
 def test_an_enormous_epsilon_is_not_dressed_up(trial, point, claim, event):
-    plan = {**trial.plan, "event": replace(event, noise_multiplier=0.01).to_json()}
+    plan = replace(trial.plan, event=replace(event, noise_multiplier=0.01))
     card = make_card(sweep="digits", trial=replace(trial, plan=plan), point=point, claim=claim, ledger=LEDGER)
     assert "astronomically large" in card.to_markdown()
     assert "(inf, 0.0001)" in card.to_markdown()
@@ -173,7 +173,7 @@ def test_the_last_epoch_of_a_trial_that_was_ended_early_costs_all_planned_ones(t
 
 
 def test_a_point_of_several_repeats_says_whose_numbers_it_has(trial, point, claim):
-    plan = trial.plan | {"repeats": 3}
+    plan = replace(trial.plan, repeats=3)
     options = {"sweep": "digits", "point": point, "claim": claim, "ledger": {}}
     card = make_card(trial=replace(trial, plan=plan), **options)
     one = make_card(trial=trial, **options)
@@ -239,8 +239,8 @@ def test_trainings_of_different_mechanisms_are_composed(trial, point, claim, eve
 def noisy(trial, claim):
     """A trial whose scores are noisy, and the claim of its sweep."""
     std = {"validation": 0.0123, "test": 0.0456}
-    scores = {"names": ["accuracy", "certified@1/4"], "noise_multiplier": 30.0, "apart": True, "std": std}
-    return replace(trial, plan=trial.plan | {"scores": scores, "repeats": 2}), replace(claim, evaluation="private")
+    scores = ScorePlan(names=("accuracy", "certified@1/4"), noise_multiplier=30.0, apart=True, std=std)
+    return replace(trial, plan=replace(trial.plan, scores=scores, repeats=2)), replace(claim, evaluation="private")
 
 
 def test_the_card_of_noisy_scores_says_how_noisy_they_are_and_what_they_cost(noisy, point):
@@ -250,7 +250,7 @@ def test_the_card_of_noisy_scores_says_how_noisy_they_are_and_what_they_cost(noi
     content, text = card.to_json(), card.to_markdown()
     assert content["score_noise"]["of_the_trial"]["epsilon"] == paid.epsilon
     assert content["score_noise"]["of_the_trial"]["steps"] == 20
-    advance = price_claim(PoissonGaussian.from_json(trial.plan["event"]).with_steps(20), 1e-4)
+    advance = price_claim(trial.plan.event.with_steps(20), 1e-4)
     assert content["guarantee"]["fixed_in_advance"]["epsilon"] == advance.epsilon  # that of the training, as ever
     for fact in (
         "private: a score on them is a release of its own, with noise, which the epsilon above does not cover.",
@@ -275,14 +275,14 @@ def test_the_scores_of_every_training_of_a_trial_are_charged(noisy, point):
     assert said in card.to_markdown()
 
 
-@pytest.mark.parametrize("changes", [{"apart": False}, {"relation": "replace-one"}])
+@pytest.mark.parametrize("changes", [{"apart": False}, {"relation": Relation.REPLACE_ONE}])
 def test_the_card_says_when_training_and_scores_are_charged_together(noisy, point, changes):
     trial, claim = noisy
-    plan = dict(trial.plan)
+    plan = trial.plan
     if "relation" in changes:
-        plan |= changes | {"event": plan["event"] | changes}
+        plan = replace(plan, **changes, event=replace(plan.event, **changes))
     else:
-        plan["scores"] = plan["scores"] | changes
+        plan = replace(plan, scores=replace(plan.scores, **changes))
     made = make_card(sweep="d", trial=replace(trial, plan=plan), point=point, claim=claim, ledger=LEDGER)
     assert "so that training and scores together cost their composition" in made.to_markdown()
 

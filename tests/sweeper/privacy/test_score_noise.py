@@ -12,6 +12,7 @@ from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import SpecError
 from sweeper.privacy.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.records import TrialPlan
 from sweeper.spec.spec import Spec
 
 
@@ -98,14 +99,14 @@ def test_what_is_no_payment_is_refused(noise, changes):
 
 
 def test_a_trial_plans_one_release_for_each_epoch_of_each_repeat(noise, plan_json):
-    plan = plan_json | {"repeats": 3, "scores": noise.to_json()}
+    plan = TrialPlan.from_json(plan_json | {"repeats": 3, "scores": noise.to_json()})
     assert planned_scores(plan) == noise.paid(30)
     assert planned_scores(plan, 12) == replace(noise.paid(18), kept=12)
     assert [scored_by(plan, epoch) for epoch in (0, 1, 10)] == [0, 3, 30]
-    replaced = planned_scores(plan | {"relation": "replace-one"})
+    replaced = planned_scores(replace(plan, relation=Relation.REPLACE_ONE))
     assert replaced.event.relation is Relation.REPLACE_ONE
 
 
-def test_a_trial_with_free_scores_plans_none(plan_json):
-    assert planned_scores(plan_json) is None
-    assert scored_by(plan_json, 5) == scored_by({}, 0) == 0
+def test_a_trial_with_free_scores_plans_none(plan):
+    assert planned_scores(plan) is None
+    assert scored_by(plan, 5) == 0

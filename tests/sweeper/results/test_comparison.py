@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
+from clipless.privacy.events import Relation
 from sweeper.pareto.dominance import Box, hypervolume
 from sweeper.records import Objective
 from sweeper.results.comparison import ONE_RUN, ComparisonError, compare
@@ -19,7 +20,7 @@ def front(trial, make_point, objectives, claim):
         return build_front(
             sweep=name,
             objectives=chosen,
-            trials=[replace(trial, plan={**trial.plan, **(plan or {})})],
+            trials=[replace(trial, plan=replace(trial.plan, **(plan or {})))],
             points=[make_point("t0001", 1, 1.0, accuracy, 0.5)],
             ledger={},
             claim=replace(claim, **(claimed or {})),
@@ -75,7 +76,10 @@ def test_runs_of_one_spec_have_bands_and_no_difference(front):
 
 CONFLICTS = [
     ({"plan": {"delta": 1e-5}}, "one delta, got 0.0001 (sweep-0) and 1e-05 (sweep-1)"),
-    ({"plan": {"relation": "replace-one"}}, "one relation, got add-or-remove-one (sweep-0) and replace-one (sweep-1)"),
+    (
+        {"plan": {"relation": Relation.REPLACE_ONE}},
+        "one relation, got add-or-remove-one (sweep-0) and replace-one (sweep-1)",
+    ),
     ({"claimed": {"population": 999}}, "the same data, got digits with 1000 training rows"),
     ({"claimed": {"data": "mnist"}}, "the same data"),
     ({"claimed": {"evaluation": "private"}}, "the same data"),

@@ -63,14 +63,14 @@ def out(tmp_path):
 
 
 @pytest.fixture
-def make_sweep(out, plan_json, claim, objectives, make_point, content):
+def make_sweep(out, plan, claim, objectives, make_point, content):
     """Write an imagined sweep of two trials with two epochs each, whose front has three points."""
 
     def make(name=DONE, status="completed", **info):
         folder = SweepFolder(out / name)
         (folder.path / "models").mkdir(parents=True)
         trials = [
-            Trial(id=f"t000{i}", config={"training": {"learning_rate": 0.1 * i}}, plan=plan_json, run_id=None, status=s)
+            Trial(id=f"t000{i}", config={"training": {"learning_rate": 0.1 * i}}, plan=plan, run_id=None, status=s)
             for i, s in ((1, TrialStatus.COMPLETED), (2, TrialStatus.STOPPED))
         ]
         values = {

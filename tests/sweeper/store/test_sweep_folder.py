@@ -40,15 +40,15 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
         SweepFolder.create(tmp_path, "digits", STARTED)
 
 
-def test_the_last_row_of_an_id_wins(folder):
+def test_the_last_row_of_an_id_wins(folder, plan):
     first = Trial(id="t0001", config={"training": {"epochs": 3}})
     folder.save_trial(first)
     folder.save_trial(Trial(id="t0002", config={}, status=TrialStatus.FAILED, reason="NaN"))
-    folder.save_trial(Trial(id="t0001", config=first.config, plan={"delta": 1e-5}, status=TrialStatus.COMPLETED))
+    folder.save_trial(Trial(id="t0001", config=first.config, plan=plan, status=TrialStatus.COMPLETED))
     trials = SweepFolder(folder.path).trials()
     assert list(trials) == ["t0001", "t0002"]
     assert trials["t0001"].status is TrialStatus.COMPLETED
-    assert trials["t0001"].plan == {"delta": 1e-5}
+    assert trials["t0001"].plan == plan
     assert trials["t0002"].reason == "NaN"
 
 

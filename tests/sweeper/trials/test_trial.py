@@ -17,7 +17,7 @@ from sweeper.errors import SpecError
 from sweeper.privacy.card import make_card
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
-from sweeper.records import Objective, Point, Trial
+from sweeper.records import Objective, Point, Trial, TrialPlan
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_loss, build_model, build_optimizer, on_device
@@ -120,7 +120,7 @@ def test_one_event_has_one_price_wherever_it_is_shown(digits, claim, tmp_path):
     ledger.open("t0003", run.plan.event())
     answers = ledger.answers(1e-4)
     point = Point(trial="t0003", epoch=EPOCHS, values=values)
-    kept = Trial(id="t0003", config={}, plan=plan)
+    kept = Trial(id="t0003", config={}, plan=TrialPlan.from_json(plan))
     facts = {"sweep": "s", "trial": kept, "point": point, "claim": claim, "ledger": answers, "attempts": ()}
     card = make_card(**facts).to_json()["guarantee"]
     everywhere = {
