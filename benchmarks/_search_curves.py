@@ -198,7 +198,7 @@ class Trained:
         name = search.ask()
         self.tried += 1
         run = _run(self._spec, self._data, name, search.open[name], 1000 * self.seed + self.tried)
-        return name, Trajectory(run.plan.epsilon_curve(), (row["values"] for row in run.epoch_rows()))
+        return name, Trajectory(run.plan.epsilon_curve(), (row.values for row in run.epoch_rows()))
 
 
 def _run(spec: Spec, data: datasets.Dataset, name: str, proposal: Mapping[str, Any], seed: int) -> TrialRun:
@@ -250,4 +250,4 @@ def _recorded(spec: Spec, task: tuple[int, Mapping[str, Any]]) -> dict[str, Any]
     """Train one configuration."""
     number, proposal = task
     run = _run(spec, datasets.load(**spec.data_options()), f"t{number}", proposal, number)
-    return {"params": proposal, "rows": [row["values"] for row in run.epoch_rows()]}
+    return {"params": proposal, "rows": [row.values for row in run.epoch_rows()]}

@@ -15,9 +15,10 @@ from typing import Any
 
 import fsspec
 
-from sweeper.backend.trial_states import Hooks, Row
+from sweeper.backend.trial_states import Hooks
 from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.records import TrialStatus
+from sweeper.trials.rows import EpochRow
 
 CHECKPOINTS = "checkpoints"
 TRIES, PAUSE_SECONDS = 3, 1.0
@@ -165,11 +166,10 @@ class SharedFolder:
 def fetching(hooks: Hooks, storage: Storage, folder: Path) -> Hooks:
     """Return hooks that have every model in the sweep's folder before anybody is told of it."""
 
-    def on_epoch(trial: str, row: Row) -> str | None:
-        model = row.get("model")
-        if model:
-            storage.pull(folder, str(model))
-            storage.delete(str(model))
+    def on_epoch(trial: str, row: EpochRow) -> str | None:
+        if row.model:
+            storage.pull(folder, row.model)
+            storage.delete(row.model)
         return hooks.on_epoch(trial, row)
 
     def on_end(trial: str, status: TrialStatus, reason: str, started_epochs: int) -> None:

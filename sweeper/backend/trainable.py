@@ -6,7 +6,7 @@ without copies of their own. Nothing may write to them.
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.trials.build import initial_seed
+from sweeper.trials.rows import EpochRow, FirstDrawRow, PlanRow, TrialRow
 from sweeper.trials.trial import TrialRun
 
 Arrays = tuple[NDArray[np.float32], NDArray[np.int64]]
@@ -76,7 +77,7 @@ class CliplessTrial(tune.Trainable):
         self._recorded = int(config["recorded"])
         self._micro_batch_size: int | None = None
         self._run: TrialRun | None = None
-        self._rows: Iterator[dict[str, Any]] | None = None
+        self._rows: Iterator[EpochRow] | None = None
         self._shared = self._shared_folder()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -84,22 +85,23 @@ class CliplessTrial(tune.Trainable):
         self.setup(new_config)
         return True
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> TrialRow:  # type: ignore[override]  # `sweeper.backend.tune` packs it
         """Return the next row: the plan, then that noise will be drawn, then one epoch at a time."""
         if self._run is None:
             return self._begin()
         if self._rows is None:  # what is drawn from the next step on is charged once the driver has taken this row
             self._rows = self._run.epoch_rows()
-            return {"kind": "draw", "epoch": 0}
+            return FirstDrawRow()
         try:
-            row = next(self._rows)
+            row: TrialRow = next(self._rows)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
             row = self._begin_smaller(self._run)
-        self._recorded = max(self._recorded, int(row["epoch"]))
-        if self._shared is not None and row["kind"] == "epoch":
-            self._shared.share(row.get("model"))
+        if isinstance(row, EpochRow):
+            self._recorded = max(self._recorded, row.epoch)
+            if self._shared is not None:
+                self._shared.share(row.model)
         return row
 
     def cleanup(self) -> None:
@@ -115,16 +117,16 @@ class CliplessTrial(tune.Trainable):
         url = self._config.get("storage")
         return None if url is None else SharedFolder(url, str(self._config["trial"]))
 
-    def _begin(self) -> dict[str, Any]:
+    def _begin(self) -> PlanRow:
         gpus = Spec.from_mapping(self._config["spec"], source=self._config["source"]).resources.gpus
         cap_memory(gpus)
         if self._shared is not None:
             self._shared.fetch()
         run = self._build()
         self._run = run
-        return run.plan_row() | {"placed": placement(gpus)}
+        return replace(run.plan_row(), placed=placement(gpus))
 
-    def _begin_smaller(self, run: TrialRun) -> dict[str, Any]:
+    def _begin_smaller(self, run: TrialRun) -> PlanRow:
         tried = run.rows_per_pass
         if tried <= 1:
             raise TrialError("out of memory with micro-batches of one row; use a smaller model or more memory")

@@ -1,10 +1,8 @@
-"""The desk: where the rows of a run's trials arrive, are taken once each, and answered by the driver's hooks.
+"""How the trials of a run stand: their rows are taken once each, and answered by the driver's hooks.
 
-A trial's first row is its plan, ``{"kind": "plan", "attempt": "...", ...}``; its second, ``{"kind": "draw", ...}``,
-says that its first noise is about to be drawn. Every later row is one epoch, ``{"kind": "epoch", "epoch": t, "values":
-{...}, "done": bool}``. A trial may go on only after the hooks have answered for its last row. A plan of another attempt
-says that the trial begins anew or goes on from an epoch: epochs that were taken before are then dropped. Nothing here
-imports Ray or knows what a plan or a point means.
+Rows are those of `sweeper.trials.rows`. A trial may go on only after the hooks have answered for its last row. Where a
+trial begins anew or goes on from an epoch, epochs that were taken before are dropped. Nothing here imports Ray or knows
+what a plan or a point means.
 """
 
 import math
@@ -14,8 +12,8 @@ from typing import Any
 
 from sweeper.errors import one_line, public_line
 from sweeper.records import TrialStatus
+from sweeper.trials.rows import EpochRow, FirstDrawRow, PlanRow, TrialRow
 
-Row = Mapping[str, Any]
 Verdict = tuple[TrialStatus, str]
 
 MOST_RESTARTS = 2  # of one trial in one run, without an epoch between
@@ -45,9 +43,9 @@ class Hooks:
     """
 
     on_start: Callable[[str, Mapping[str, Any]], None] = lambda _trial, _config: None
-    on_plan: Callable[[str, Row], str | None] = lambda _trial, _row: None
+    on_plan: Callable[[str, PlanRow], str | None] = lambda _trial, _row: None
     on_draw: Callable[[str], None] = lambda _trial: None
-    on_epoch: Callable[[str, Row], str | None] = lambda _trial, _row: None
+    on_epoch: Callable[[str, EpochRow], str | None] = lambda _trial, _row: None
     on_restart: Callable[[str, int], None] = lambda _trial, _started: None
     on_end: Callable[[str, TrialStatus, str, int], None] = lambda _trial, _status, _reason, _started: None
     on_undefined: Callable[[str], None] = lambda _trial: None
@@ -94,18 +92,19 @@ class TrialStates:
         """Return the last epoch that was taken, 0 before the first."""
         return self._entries[trial].epoch if trial in self._entries else 0
 
-    def receive(self, trial: str, row: Row) -> bool:
+    def receive(self, trial: str, row: TrialRow) -> bool:
         """Take a row, unless it is a repetition, and return whether the trial goes on."""
         entry = self._entries[trial]
         if not entry.ended and not entry.verdict and self._is_news(row, entry):
             entry.verdict = self._judge(trial, row, entry)
             entry.waits = entry.verdict is not None
-            if row["kind"] == "plan":
-                entry.attempt, entry.draws = _attempt(row), False
-            elif row["kind"] == "draw":
-                entry.draws = True
-            else:
-                entry.epoch = int(row["epoch"])
+            match row:
+                case PlanRow():
+                    entry.attempt, entry.draws = row.attempt, False
+                case FirstDrawRow():
+                    entry.draws = True
+                case EpochRow():
+                    entry.epoch = row.epoch
         return not entry.ended and entry.verdict is None
 
     def overrule(self, trial: str, status: TrialStatus, reason: str) -> None:
@@ -146,32 +145,34 @@ class TrialStates:
                 self.end(trial, status, reason)
 
     @staticmethod
-    def _is_news(row: Row, entry: _Entry) -> bool:
-        if row["kind"] == "draw":
-            return not entry.draws
-        return _attempt(row) != entry.attempt if row["kind"] == "plan" else int(row["epoch"]) > entry.epoch
+    def _is_news(row: TrialRow, entry: _Entry) -> bool:
+        match row:
+            case PlanRow():
+                return row.attempt != entry.attempt
+            case FirstDrawRow():
+                return not entry.draws
+            case EpochRow():
+                return row.epoch > entry.epoch
 
-    def _judge(self, trial: str, row: Row, entry: _Entry) -> Verdict | None:
-        if row["kind"] == "plan":
-            return self._ask(self._hooks.on_plan, trial, row)
+    def _judge(self, trial: str, row: TrialRow, entry: _Entry) -> Verdict | None:
+        if isinstance(row, PlanRow):
+            return self._ask(trial, lambda: self._hooks.on_plan(trial, row))
         if entry.attempt is None:
-            return (
-                TrialStatus.FAILED,
-                f"reported {'a' if row['kind'] == 'draw' else 'an'} {row['kind']} before its plan",
-            )
-        if row["kind"] == "draw":
-            return self._ask(lambda name, _row: self._hooks.on_draw(name), trial, row)
-        nans = [name for name, value in row["values"].items() if value is not None and math.isnan(value)]
+            what = "a draw" if isinstance(row, FirstDrawRow) else "an epoch"
+            return TrialStatus.FAILED, f"reported {what} before its plan"
+        if isinstance(row, FirstDrawRow):
+            return self._ask(trial, lambda: self._hooks.on_draw(trial))
+        nans = [name for name, value in row.values.items() if value is not None and math.isnan(value)]
         if nans:
             self._tell(self._hooks.on_undefined, trial)
-            return TrialStatus.FAILED, f"{', '.join(nans)} is not a number in epoch {row['epoch']}"
-        verdict = self._ask(self._hooks.on_epoch, trial, row)
-        stopped_when_done = verdict is not None and verdict[0] is TrialStatus.STOPPED and row.get("done")
+            return TrialStatus.FAILED, f"{', '.join(nans)} is not a number in epoch {row.epoch}"
+        verdict = self._ask(trial, lambda: self._hooks.on_epoch(trial, row))
+        stopped_when_done = verdict is not None and verdict[0] is TrialStatus.STOPPED and row.done
         return None if stopped_when_done else verdict
 
-    def _ask(self, hook: Callable[[str, Row], str | None], trial: str, row: Row) -> Verdict | None:
+    def _ask(self, trial: str, hook: Callable[[], str | None]) -> Verdict | None:
         try:
-            reason = hook(trial, row)
+            reason = hook()
         except Exception as error:
             return TrialStatus.FAILED, self._failed(trial, error)
         return (TrialStatus.STOPPED, reason) if reason else None
@@ -188,10 +189,6 @@ class TrialStates:
             hook(*args)
         except Exception as error:
             self.trouble = self.trouble or error
-
-
-def _attempt(row: Row) -> str:
-    return str(row.get("attempt", ""))
 
 
 def _started(entry: _Entry, status: TrialStatus) -> int:

@@ -1,16 +1,15 @@
 """The engine: runs trials on Ray Tune.
 
-A trainable is a ``ray.tune.Trainable`` class whose ``step()`` returns the rows that ``states.py`` describes, of
-plain JSON values. Ray asks a trial for its next row only after the trial states has taken the last one, so what
-``on_plan`` writes is written before the first noise is drawn.
+A trainable is a ``ray.tune.Trainable`` class whose ``step()`` returns rows of `sweeper.trials.rows`. Ray asks a trial
+for its next row only after the states of trials have taken the last one, so what ``on_plan`` writes is written before
+the first noise is drawn.
 
-A row travels as one JSON text: Ray flattens nested results on ``/``, which would tear ``certified@36/255``
-apart, and shows schedulers only the flattened form. ``tune.run`` is used rather than ``tune.Tuner``, which
-pickles its scheduler, callbacks and search, here tied to the driver, and would restore copies of them.
+A row travels as one JSON text: Ray flattens nested results on ``/`` and shows schedulers only that form. ``tune.run``
+is used rather than ``tune.Tuner``, which pickles its scheduler, callbacks and search, here tied to the driver, and
+would restore copies of them.
 """
 
 import contextlib
-import json
 import logging
 import math
 import signal
@@ -35,6 +34,7 @@ from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trial_states import TrialStates
 from sweeper.errors import SweeperError, public_line
 from sweeper.records import TrialStatus
+from sweeper.trials.rows import EpochRow, TrialRow, row_from_text, row_to_text
 
 ROW = "row"  # the key under which a trial's row travels, as one JSON text
 
@@ -273,7 +273,8 @@ class _TuneScheduler(FIFOScheduler):
         self._run = run
 
     def on_trial_result(self, tune_controller: Any, trial: RayTrial, result: dict[str, Any]) -> str:  # noqa: ARG002
-        goes_on = self._run.states.receive(_trial_id(trial), read_row(result))
+        row = read_row(result)
+        goes_on = row is not None and self._run.states.receive(_trial_id(trial), row)
         return TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP
 
     def choose_trial_to_run(self, tune_controller: Any) -> RayTrial | None:
@@ -292,7 +293,9 @@ class _TuneCallback(tune.Callback):
         self._states.start(_trial_id(trial), trial.config)
 
     def on_trial_result(self, *, trial: RayTrial, result: dict[str, Any], **_info: Any) -> None:  # type: ignore[override]
-        self._states.receive(_trial_id(trial), read_row(result))
+        row = read_row(result)
+        if row is not None:
+            self._states.receive(_trial_id(trial), row)
 
     def on_trial_complete(self, *, trial: RayTrial, **_info: Any) -> None:  # type: ignore[override]
         self._states.end(_trial_id(trial), TrialStatus.COMPLETED)
@@ -314,7 +317,7 @@ def _packing(trainable: type[tune.Trainable], resources: Mapping[str, float]) ->
     class Packing(trainable):  # type: ignore[misc, valid-type]
         def step(self) -> dict[str, Any]:
             row = super().step()
-            return {ROW: json.dumps(row), "done": bool(row.get("done"))}
+            return {ROW: row_to_text(row), "done": isinstance(row, EpochRow) and row.done}
 
         def get_auto_filled_metrics(self, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
             return {}  # the whole configuration with every row: it would travel, be flattened and be kept
@@ -331,10 +334,10 @@ def _trial_id(trial: RayTrial) -> str:
     return str(trial.config["trial"])
 
 
-def read_row(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The row inside a Ray result, ``{}`` if there is none."""
+def read_row(result: dict[str, Any]) -> TrialRow | None:
+    """The row inside a Ray result, ``None`` if there is none."""
     text = result.get(ROW)
-    return json.loads(text) if isinstance(text, str) else {}
+    return row_from_text(text) if isinstance(text, str) else None
 
 
 def _failure(trial: RayTrial) -> tuple[bool, BaseException | str]:

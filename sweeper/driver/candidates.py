@@ -18,13 +18,14 @@ from sweeper.privacy.claims import Claim
 from sweeper.privacy.paid_scores import planned_scores
 from sweeper.privacy.pricing import whole_event
 from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection
-from sweeper.records import Point, TrialPlan, TrialStatus
+from sweeper.records import Point, TrialStatus
 from sweeper.search import space
 from sweeper.spec.spec import Spec
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.trial_tracker import Untracked
 from sweeper.trials.preview import can_be_planned
+from sweeper.trials.rows import EpochRow, PlanRow
 
 Train = Callable[[type[CliplessTrial], TrialQueue, TrialStates, Callable[[], str | None]], RunResult]
 
@@ -127,18 +128,17 @@ class Candidates:
         self._started[trial] = dict(config["proposal"])
         self.recorder.on_start(trial, config)
 
-    def _on_plan(self, trial: str, row: Mapping[str, Any]) -> str | None:
+    def _on_plan(self, trial: str, row: PlanRow) -> str | None:
         if trial in self._planned:
             self.selection.begin(trial)
         self._planned.add(trial)
-        plan = TrialPlan.from_json(row["plan"])
-        scores = planned_scores(plan)
-        self.selection.plan(trial, whole_event(plan), None if scores is None else scores.event)
+        scores = planned_scores(row.plan)
+        self.selection.plan(trial, whole_event(row.plan), None if scores is None else scores.event)
         return self.recorder.on_plan(trial, row)
 
-    def _on_epoch(self, trial: str, row: Mapping[str, Any]) -> str | None:
+    def _on_epoch(self, trial: str, row: EpochRow) -> str | None:
         reason = self.recorder.on_epoch(trial, row)
-        self.selection.score(self.recorder.records.points[trial, int(row["epoch"])])
+        self.selection.score(self.recorder.records.points[trial, row.epoch])
         return reason
 
     def _on_end(self, trial: str, status: TrialStatus, reason: str, started_epochs: int) -> None:

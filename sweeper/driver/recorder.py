@@ -19,7 +19,7 @@ from sweeper.driver.spending import Spending
 from sweeper.driver.trial_records import TrialRecords, run_tags
 from sweeper.errors import RecordError, TrialError
 from sweeper.privacy.claims import Claim
-from sweeper.records import Point, Trial, TrialPlan, TrialStatus
+from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.front import Front, build_front
 from sweeper.schedulers.scheduling import make_scheduler
 from sweeper.search.optuna_search import Proposals
@@ -27,6 +27,7 @@ from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.trial_tracker import TrialTracker
+from sweeper.trials.rows import EpochRow, PlanRow
 
 FRONT_SECONDS = 5.0  # between two rewritings of front.json while trials run, at least;
 FRONT_PAUSES = 20.0  # and so many times as long as one takes
@@ -128,34 +129,33 @@ class Recorder:
         chosen = resolve(self._spec, config["proposal"]).to_json() if "proposal" in config else {}
         self.records.start(trial, chosen)
 
-    def on_plan(self, trial: str, row: Mapping[str, Any]) -> str | None:
+    def on_plan(self, trial: str, row: PlanRow) -> str | None:
         """A trial is ready to train: its event goes into the ledger first, if the sweep's budget has room for it."""
-        plan, kept, scores_kept = TrialPlan.from_json(row["plan"]), int(row["kept"]), int(row.get("scores_kept", 0))
         recorded, last_epoch = self.records.trials[trial], self.records.last_epoch(trial)
-        refused = self.spending.open(recorded, plan, last_epoch, kept=kept, scores_kept=scores_kept)
+        refused = self.spending.open(recorded, row, last_epoch)
         if refused is not None:
             return refused
-        self.records.plan(trial, plan, dict(row.get("placed", {})))
+        self.records.plan(trial, row.plan, row.placed)
         if self._scheduler is not None:
-            self._scheduler.begin(trial, plan.epsilon_curve, number=_number(trial))
+            self._scheduler.begin(trial, row.plan.epsilon_curve, number=_number(trial))
         return None
 
     def on_draw(self, trial: str) -> None:
         """A trial is about to draw its first noise: from now on it is charged."""
         self.spending.draw(trial)
 
-    def on_epoch(self, trial: str, row: Mapping[str, Any]) -> str | None:
+    def on_epoch(self, trial: str, row: EpochRow) -> str | None:
         """An epoch is done: one point, and perhaps the trial's last."""
         self.spending.check_drawn(trial)
-        plan, epoch = self.records.trials[trial].plan, int(row["epoch"])
+        plan, epoch = self.records.trials[trial].plan, row.epoch
         bounds = {} if plan is None else plan.accountants
         point = Point(
             trial=trial,
             epoch=epoch,
-            values=dict(row["values"]),
+            values=row.values,
             accountants={name: curve[epoch - 1] for name, curve in bounds.items()},
-            repeats={name: tuple(found) for name, found in row["repeats"].items()},
-            model=row.get("model"),
+            repeats=row.repeats,
+            model=row.model,
         )
         self.records.add(point)
         self._search.report(point)

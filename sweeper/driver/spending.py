@@ -10,9 +10,10 @@ from sweeper.errors import RecordError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.privacy.pricing import Price, drawn_by, epochs_of, round_up, whole_event
-from sweeper.records import Point, Trial, TrialPlan
+from sweeper.records import Point, Trial
 from sweeper.spec.settings import PrivacySettings
 from sweeper.store.sweep_folder import SweepFolder
+from sweeper.trials.rows import PlanRow
 
 
 class Spending:
@@ -52,27 +53,23 @@ class Spending:
         if self._ledger.is_open(trial.id):
             self._close_at(trial, _most_epochs(trial, last_epoch, rebooted=rebooted))
 
-    def open(
-        self, trial: Trial, plan: TrialPlan, last_epoch: int, *, kept: int = 0, scores_kept: int = 0
-    ) -> str | None:
+    def open(self, trial: Trial, row: PlanRow, last_epoch: int) -> str | None:
         """Enter a training before it may draw noise; a text refuses it because the sweep's budget has no room for it.
 
         Args:
             trial: as it is recorded.
-            plan: of the trial.
+            row: what it plans.
             last_epoch: the last one that has a point.
-            kept: steps of its earlier attempts that it goes on from.
-            scores_kept: releases of scores of its earlier attempts that it does not make again.
 
         Raises:
             RecordError: it could not be entered.
         """
-        event, scores = whole_event(plan), planned_scores(plan, scores_kept)
+        kept, event, scores = row.kept, whole_event(row.plan), planned_scores(row.plan, row.scores_kept)
         if self._ledger.is_open(trial.id):  # it ran out of memory
             self._close_at(trial, _most_epochs(trial, last_epoch))
         budget = self._privacy.sweep_epsilon
         if budget is not None:
-            total = self._ledger.epsilon_with(trial.id, event, plan.delta, kept=kept, scores=scores)
+            total = self._ledger.epsilon_with(trial.id, event, row.plan.delta, kept=kept, scores=scores)
             if not total <= budget:
                 return (
                     f"with this trial the sweep would cost epsilon {round_up(total)}, more than privacy.sweep_epsilon ="

@@ -9,7 +9,6 @@ import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -36,6 +35,7 @@ from sweeper.spec.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
 from sweeper.trials.metrics import TrialMetrics
+from sweeper.trials.rows import EpochRow, PlanRow
 from sweeper.trials.scores import Scorer, scorer
 
 _ROOM = PassSizes()  # of this process: what one trial has found out, those like it need not
@@ -172,7 +172,7 @@ class TrialRun:
         """Remember that a pass ran out of memory all the same, for this trial and the next ones like it."""
         _ROOM.note(self._room_key, self.rows_per_pass)
 
-    def plan_row(self) -> dict[str, Any]:
+    def plan_row(self) -> PlanRow:
         """Return the plan, with what each epoch costs, and the steps that were kept of it."""
         plan = TrialPlan.from_json(
             self.plan.to_json()
@@ -185,16 +185,13 @@ class TrialRun:
             }
         )
         kept = sum(steps_by(plan, held) for repeat in self._repeats if (held := repeat.held()))
-        row = {"kind": "plan", "epoch": 0, "attempt": uuid4().hex, "plan": plan.to_json(), "kept": kept}
-        if self._noise is not None:
-            row["scores_kept"] = scored_by(plan, self._first() - 1)
-        return row
+        return PlanRow(attempt=uuid4().hex, plan=plan, kept=kept, scores_kept=scored_by(plan, self._first() - 1))
 
     def _first(self) -> int:
         """Return the first epoch that is scored and reported."""
         return max(self._recorded + 1, *(repeat.held() for repeat in self._repeats))
 
-    def epoch_rows(self) -> Iterator[dict[str, Any]]:
+    def epoch_rows(self) -> Iterator[EpochRow]:
         """Train, and yield the row of each epoch; its model is saved if no earlier one of this attempt was better."""
         train, validation = self._train, on_device(self._data.validation, self._device)
         first = self._first()
@@ -210,14 +207,13 @@ class TrialRun:
             if entered or last:
                 for repeat, scores in zip(self._repeats, found, strict=True):
                     scores |= self._metrics.compute(repeat.model, scores, train=train, validation=validation)
-            yield {
-                "kind": "epoch",
-                "epoch": number,
-                "values": values | _means(found),
-                "repeats": _by_name(found) if len(found) > 1 else {},
-                "model": self._save(point) if entered else None,
-                "done": last,
-            }
+            yield EpochRow(
+                epoch=number,
+                values=values | _means(found),
+                repeats=_by_name(found) if len(found) > 1 else {},
+                model=self._save(point) if entered else None,
+                done=last,
+            )
 
     def _training(self, repeat: Repeat, train: Split) -> Iterator[Epoch]:
         training = self._config.training
@@ -263,8 +259,8 @@ def _by_accountant(claims: Sequence[Claim]) -> dict[str, list[float]]:
     return {"pld": [one.pld for one in claims], **({"rdp": rdp} if rdp else {})}
 
 
-def _by_name(found: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
-    return {name: [scores[name] for scores in found] for name in found[0]}
+def _by_name(found: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
+    return {name: tuple(scores[name] for scores in found) for name in found[0]}
 
 
 def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -12,6 +12,7 @@ from sweeper.driver.runner import run_sweep
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import TrialStatus
 from sweeper.spec.spec import Spec
+from sweeper.trials.rows import EpochRow
 
 pytestmark = pytest.mark.slow
 
@@ -132,11 +133,11 @@ def test_the_driver_has_a_model_before_it_is_told_and_forgets_checkpoints_at_the
     there.push(folder, "models/t0001-1.safetensors")
 
     def on_epoch(_trial, row):
-        told.append((sweep / row["model"]).exists() if row["model"] else None)
+        told.append((sweep / row.model).exists() if row.model else None)
 
     hooks = fetching(Hooks(on_epoch=on_epoch, on_end=lambda *given: told.append(given)), there, sweep)
-    hooks.on_epoch("t0001", {"model": "models/t0001-1.safetensors"})
-    hooks.on_epoch("t0001", {"model": None})
+    hooks.on_epoch("t0001", EpochRow(epoch=1, values={}, model="models/t0001-1.safetensors"))
+    hooks.on_epoch("t0001", EpochRow(epoch=2, values={}))
     hooks.on_end("t0001", TrialStatus.INTERRUPTED, "", 1)
     assert there.checkpoints("t0001") == [NAME], "it may go on"
     hooks.on_end("t0001", TrialStatus.COMPLETED, "", 1)

@@ -22,7 +22,6 @@ from sweeper.backend.trainable import CliplessTrial, PlacedDataset, place
 from sweeper.errors import SpecError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
-from sweeper.records import TrialPlan
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.trials import trial as trial_module
@@ -91,14 +90,15 @@ def final(run):
 
 def test_the_plan_is_the_first_row_and_epochs_follow(trial, tmp_path):
     rows = [trial.step() for _ in range(4)]
-    assert [(row["kind"], row["epoch"]) for row in rows] == [("plan", 0), ("draw", 0), ("epoch", 1), ("epoch", 2)]
-    assert rows[0]["plan"]["secure_generator"] is True
-    assert rows[-1]["done"] is True
-    assert clipless.load(tmp_path / rows[2]["model"]).input_shape == (1, 8, 8)
+    assert [row.KIND for row in rows] == ["plan", "draw", "epoch", "epoch"]
+    assert [row.epoch for row in rows[2:]] == [1, 2]
+    assert rows[0].plan.secure_generator is True
+    assert rows[-1].done is True
+    assert clipless.load(tmp_path / rows[2].model).input_shape == (1, 8, 8)
 
 
 def test_the_plan_comes_with_the_node_and_the_device(trial):
-    placed = trial.step()["placed"]
+    placed = trial.step().placed
     assert placed["device"] == "cpu"
     assert placed["node"].count(".") == 3
 
@@ -124,7 +124,7 @@ def test_nothing_is_trained_or_drawn_before_a_trial_has_said_that_it_will(trial,
 
     monkeypatch.setattr(clipless, "fit", fit)
     monkeypatch.setattr(SecureSource, "random_bytes", lambda *_: pytest.fail("drawn"))
-    assert [trial.step()["kind"] for _ in range(2)] == ["plan", "draw"]
+    assert [trial.step().KIND for _ in range(2)] == ["plan", "draw"]
     with pytest.raises(TrainedError):
         trial.step()
 
@@ -133,12 +133,12 @@ def test_a_process_starts_its_next_trial_from_nothing(trial, config, built):
     for _ in range(3):
         trial.step()
     assert trial.reset_config(config | {"trial": "t0002", "proposal": {"training.learning_rate": 0.02}}) is True
-    assert trial.step()["kind"] == "plan"
+    assert trial.step().KIND == "plan"
     (first, _, _), (second, _, _) = built
     assert (first["trial"], second["trial"]) == ("t0001", "t0002")
     assert second["config"].training.learning_rate == 0.02
-    assert trial.step()["kind"] == "draw"
-    assert trial.step()["epoch"] == 1
+    assert trial.step().KIND == "draw"
+    assert trial.step().epoch == 1
 
 
 def test_the_proposal_decides_what_the_spec_leaves_open(trial, config, built):
@@ -250,12 +250,12 @@ def test_out_of_memory_it_goes_on_from_its_last_epoch_with_smaller_micro_batches
 
     monkeypatch.setattr(TrialRun, "epoch_rows", short_of_memory)
     rows = [trial.step() for _ in range(8)]
-    assert [(row["kind"], row["epoch"], row.get("kept")) for row in rows] == [
+    assert [(row.KIND, getattr(row, "epoch", 0), getattr(row, "kept", None)) for row in rows] == [
         *(("plan", 0, 0), ("draw", 0, None), ("epoch", 1, None)),
         *(("plan", 0, 5), ("draw", 0, None), ("plan", 0, 5), ("draw", 0, None)),
         ("epoch", 2, None),
     ]
-    assert len({row["attempt"] for row in rows if row["kind"] == "plan"}) == 3
+    assert len({row.attempt for row in rows if row.KIND == "plan"}) == 3
     assert [options["micro_batch_size"] for options, *_ in built] == [None, 142, 47]  # passes of 285 and of 95 rows
 
 
@@ -302,9 +302,9 @@ def spent(rows, path):
     """What the ledger of a driver says that takes these rows of one trial."""
     ledger = Ledger(path)
     for row in rows:
-        if row["kind"] == "plan":
-            ledger.open("t0001", whole_event(TrialPlan.from_json(row["plan"])), kept=row["kept"], marked=True)
-        elif row["kind"] == "draw":
+        if row.KIND == "plan":
+            ledger.open("t0001", whole_event(row.plan), kept=row.kept, marked=True)
+        elif row.KIND == "draw":
             ledger.draw("t0001")
     return ledger.answers(1e-4)["everything"].epsilon
 
@@ -314,11 +314,11 @@ def test_a_lack_of_memory_is_found_before_the_plan_and_costs_nothing(trial, conf
     prices = []
     for most in (1000, 200, 25):
         with monkeypatch.context() as patch:
-            patch.setattr(trial, "_ROOM", PassSizes())
+            patch.setattr(trial_module, "_ROOM", PassSizes())
             seen = short_of_memory(patch, most)
             trial.reset_config(config)
             rows = [trial.step() for _ in range(4)]
-        assert [row["kind"] for row in rows] == ["plan", "draw", "epoch", "epoch"]
+        assert [row.KIND for row in rows] == ["plan", "draw", "epoch", "epoch"]
         assert max(seen[-5:]) <= most
         prices.append(spent(rows, tmp_path / f"{most}.jsonl"))
         shutil.rmtree(tmp_path / "checkpoints")

@@ -2,6 +2,7 @@ import math
 import os
 import signal
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -10,12 +11,13 @@ from sweeper.backend.interruption import Interruption
 from sweeper.backend.trial_states import MOST_RESTARTS, Hooks, TrialStates
 from sweeper.errors import FOR_THE_OWNER, MAX_REASON_LENGTH, TrialError, one_line
 from sweeper.records import TrialStatus
+from sweeper.trials.rows import EpochRow, FirstDrawRow, PlanRow
 
-PLAN = {"kind": "plan", "epoch": 0}
+PLAN = PlanRow(attempt="", plan=None)  # which nothing here looks at
 
 
 def epoch(number, **more):
-    return {"kind": "epoch", "epoch": number, "values": {"accuracy": 0.5}} | more
+    return EpochRow(**{"epoch": number, "values": {"accuracy": 0.5}} | more)
 
 
 NAMES = ("on_start", "on_plan", "on_draw", "on_epoch", "on_restart", "on_end")
@@ -168,7 +170,7 @@ def test_closing_ends_what_is_open():
 
 
 def again(attempt="again"):
-    return PLAN | {"attempt": attempt}
+    return replace(PLAN, attempt=attempt)
 
 
 def test_a_trial_of_an_earlier_run_drops_the_epochs_that_were_taken():
@@ -307,17 +309,17 @@ def test_noise_is_announced_once_for_each_plan_and_after_it():
     states, book = opened()
     assert states.receive("t0001", PLAN)
     for _ in range(2):  # Ray shows every row twice
-        assert states.receive("t0001", {"kind": "draw", "epoch": 0})
+        assert states.receive("t0001", FirstDrawRow())
     assert [told for told in book.told if told[0] == "on_draw"] == [("on_draw", "t0001")]
-    assert states.receive("t0001", PLAN | {"attempt": "another"})
-    assert states.receive("t0001", {"kind": "draw", "epoch": 0})
+    assert states.receive("t0001", again("another"))
+    assert states.receive("t0001", FirstDrawRow())
     assert [told for told in book.told if told[0] == "on_draw"] == [("on_draw", "t0001")] * 2
 
 
 def test_a_trial_whose_mark_cannot_be_written_draws_nothing():
     states, book = opened(on_draw=OSError("disk full"))
     states.receive("t0001", PLAN)
-    assert not states.receive("t0001", {"kind": "draw", "epoch": 0})
+    assert not states.receive("t0001", FirstDrawRow())
     states.end("t0001", TrialStatus.COMPLETED)
     ((_, status, reason, begun),) = book.ends
     assert (status, reason.startswith("OSError"), begun) == (TrialStatus.FAILED, True, 0)
@@ -325,6 +327,6 @@ def test_a_trial_whose_mark_cannot_be_written_draws_nothing():
 
 def test_noise_before_a_plan_is_a_failure():
     states, book = opened()
-    assert not states.receive("t0001", {"kind": "draw", "epoch": 0})
+    assert not states.receive("t0001", FirstDrawRow())
     states.end("t0001", TrialStatus.COMPLETED)
     assert book.ends[0][1:3] == (TrialStatus.FAILED, "reported a draw before its plan")

@@ -14,6 +14,7 @@ from ray import cloudpickle
 from ray.exceptions import ActorDiedError, AuthenticationError, RayTaskError
 from ray.tune import Trainable
 
+from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.backend import cluster as cluster_module
 from sweeper.backend import interruption, starting, tune
 from sweeper.backend import trial_states as desk_module
@@ -24,14 +25,23 @@ from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.backend.tune import TUNE_ENVIRONMENT, RunResult, _endings, _failure, run_trials
 from sweeper.errors import FOR_THE_OWNER, SweeperError, one_line
-from sweeper.records import Objective, TrialStatus
+from sweeper.records import Objective, TrialPlan, TrialStatus
 from sweeper.search.optuna_search import Search
+from sweeper.trials.rows import EpochRow, PlanRow
 
 pytestmark = pytest.mark.slow
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
 
 MOST_RESTARTS = 1  # every process that is started costs seconds
+EVENT = PoissonGaussian(noise_multiplier=2.0, sampling_rate=0.2, steps=3, relation=Relation.ADD_OR_REMOVE_ONE)
+PLAN = TrialPlan(
+    method="clipless", population=5, batch_size=1, sampling_rate=0.2, steps_per_epoch=1, preliminary_steps=0, epochs=3,
+    noise_multiplier=2.0, delta=1e-4, relation=Relation.ADD_OR_REMOVE_ONE, allocation="global",
+    sensitivity_fraction=1.0, clip_norm=None, follow_weights=False, clipping={"kind": "constant"}, count_std=0.0,
+    freezing=None, sensitivities={}, noise_stds={}, event=EVENT, epsilon_curve=(1.0, 2.0, 3.0), accountants={},
+    repeats=1, secure_generator=True,
+)  # fmt: skip
 OBJECTIVES = (Objective.named("epsilon"), Objective.named("certified@1/4"))
 
 
@@ -52,7 +62,7 @@ class Toy(Trainable):
         if self.epoch is None and self.way != "no plan":
             self.epoch = self.config["recorded"]
             threads = os.environ.get("OMP_NUM_THREADS")
-            return {"kind": "plan", "epoch": 0, "attempt": self.attempt, "from": self.epoch, "threads": threads}
+            return PlanRow(attempt=self.attempt, plan=PLAN, kept=self.epoch, placed={"threads": threads})
         if not (self.folder / f"plan-{self.config['trial']}").exists():
             raise AssertionError("trained before its plan\nwas written down")
         self.epoch += 1
@@ -64,7 +74,7 @@ class Toy(Trainable):
             time.sleep(600)
             (self.folder / "woke").touch()
         values = {"epsilon": float(self.epoch), "certified@1/4": math.nan if self.way == "nan" else 0.5}
-        return {"kind": "epoch", "epoch": self.epoch, "values": values, "done": self.epoch == 3}
+        return EpochRow(epoch=self.epoch, values=values, done=self.epoch == 3)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -111,7 +121,7 @@ class Driver:
         return None
 
     def on_epoch(self, trial, row):
-        self.epochs.append((trial, row["epoch"], row["values"]))
+        self.epochs.append((trial, row.epoch, row.values))
         return "no hope" if self.config[trial]["proposal"]["way"] == "stopped" else None
 
     def on_end(self, trial, status, reason, begun):
@@ -190,7 +200,7 @@ def test_a_trial_that_lost_its_process_goes_on_behind_its_last_epoch(finished):
     _, driver, *_ = finished
     dead, once = (f"t{1 + list(WAYS).index(way):04d}" for way in ("die", "die once"))
     assert [told for told in driver.restarts if told[0] == once] == [(once, 2)]  # the second epoch had begun
-    assert driver.plans[once]["from"] == 1
+    assert driver.plans[once].kept == 1
     assert [epoch for trial, epoch, _ in driver.epochs if trial == once] == [1, 2, 3]
     assert [told for told in driver.restarts if told[0] == dead] == [(dead, 1)] * MOST_RESTARTS
 
@@ -199,7 +209,7 @@ def test_trials_get_their_constants_and_one_thread(finished):
     folder, driver, *_ = finished
     config = {"trial": "t0001", "proposal": {"way": "well"}, "recorded": 0, "folder": str(folder)}
     assert driver.config["t0001"] == config
-    assert driver.plans["t0001"]["threads"] == worker_environment(1)["OMP_NUM_THREADS"]
+    assert driver.plans["t0001"].placed["threads"] == worker_environment(1)["OMP_NUM_THREADS"]
 
 
 def test_ray_leaves_tracebacks_and_its_state_but_no_logs_of_its_own(finished):

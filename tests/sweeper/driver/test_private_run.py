@@ -36,7 +36,7 @@ from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
 from sweeper.privacy.score_noise import ScoreNoise
-from sweeper.records import TrialStatus
+from sweeper.records import TrialPlan, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.results.sweep import Sweep
 from sweeper.search.space import resolve
@@ -48,6 +48,7 @@ from sweeper.store.requests import ask_to_stop, enqueue
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps, list_sweeps
 from sweeper.trials.build import build_loss, build_model
 from sweeper.trials.preview import first_plan
+from sweeper.trials.rows import EpochRow, FirstDrawRow, PlanRow
 
 pytestmark = pytest.mark.slow
 
@@ -163,14 +164,14 @@ class Play:
         self.run(states, trial, config)
 
     def report_plan(self, states, trial, plan):
-        states.receive(trial, {"kind": "plan", "epoch": 0, "attempt": uuid4().hex, "plan": plan, "kept": 0})
-        states.receive(trial, {"kind": "draw", "epoch": 0})
+        states.receive(trial, PlanRow(attempt=uuid4().hex, plan=TrialPlan.from_json(plan)))
+        states.receive(trial, FirstDrawRow())
 
     def report(self, states, trial, epoch, accuracy):
         name = SweepFolder.model_name(trial, epoch)
         (self.folder.path / name).write_bytes(self.weights)
         values = {"epsilon": self.plan["epsilon_curve"][epoch - 1], "accuracy": accuracy}
-        row = {"kind": "epoch", "epoch": epoch, "values": values, "repeats": {}, "model": name, "done": epoch == 2}
+        row = EpochRow(epoch=epoch, values=values, model=name, done=epoch == 2)
         states.receive(trial, row)
 
 

@@ -6,20 +6,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from clipless.privacy.events import PoissonGaussian
 from sweeper.backend.trial_states import TrialStates
 from sweeper.driver import recorder as module
 from sweeper.driver.recorder import Recorder
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
-from sweeper.records import Point, TrialStatus
+from sweeper.records import Point, TrialPlan, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.search.optuna_search import Search
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec
 from sweeper.store import jsonl
 from sweeper.store.sweep_folder import SweepFolder
+from sweeper.trials.rows import EpochRow, PlanRow
 
 RDP = [1.0, 2.0, 3.0]
 PLD = [0.9, 1.8, 2.7]
@@ -65,7 +65,7 @@ def kept(content, claim, tmp_path, request):
 @pytest.fixture
 def plan_row(plan_json):
     priced = {"epsilon_curve": PLD, "accountants": {"rdp": RDP, "pld": PLD}}
-    return {"kind": "plan", "epoch": 0, "attempt": "a", "kept": 0, "plan": plan_json | priced}
+    return PlanRow(attempt="a", plan=TrialPlan.from_json(plan_json | priced))
 
 
 def epoch_row(kept, trial, epoch, accuracy, *, model=True):
@@ -73,14 +73,7 @@ def epoch_row(kept, trial, epoch, accuracy, *, model=True):
     if model:
         (kept.path / name).write_bytes(b"weights")
     values = {"epsilon": PLD[epoch - 1], "accuracy": accuracy}
-    return {
-        "kind": "epoch",
-        "epoch": epoch,
-        "values": values,
-        "repeats": {},
-        "model": name if model else None,
-        "done": epoch == 3,
-    }
+    return EpochRow(epoch=epoch, values=values, model=name if model else None, done=epoch == 3)
 
 
 def begin(kept, plan_row, trial="t0001"):
@@ -107,11 +100,11 @@ def test_a_plan_is_in_the_ledger_before_anything_else_is_told(kept, plan_row, mo
     monkeypatch.setattr(Ledger, "open", spy)
     kept.recorder.on_plan("t0001", plan_row)
     ((entry,),) = opened
-    assert (entry.trial, entry.event.to_json(), entry.steps) == ("t0001", plan_row["plan"]["event"], None)
+    assert (entry.trial, entry.event, entry.steps) == ("t0001", plan_row.plan.event, None)
 
 
 def test_where_a_trial_is_trained_is_recorded_and_tagged(kept, plan_row):
-    begin(kept, plan_row | {"placed": {"node": "10.0.0.7", "device": "cpu"}})
+    begin(kept, replace(plan_row, placed={"node": "10.0.0.7", "device": "cpu"}))
     assert kept.folder.trials()["t0001"].placed == {"node": "10.0.0.7", "device": "cpu"}
     tags = [call for call in kept.tracker.calls if call[0] == "tag"]
     assert ("tag", "t0001", {"sweeper.node": "10.0.0.7", "sweeper.device": "cpu"}) in tags
@@ -143,7 +136,7 @@ def test_a_trial_starts_with_its_configuration_and_ends_with_its_reason(kept, pl
     kept.recorder.on_end("t0001", TrialStatus.STOPPED, "no hope", 2)
     assert kept.tracker.of("end_trial") == [("t0001", TrialStatus.STOPPED, "no hope")]
     stored = kept.folder.trials()["t0001"]
-    assert (stored.status, stored.reason, stored.plan.to_json()) == (TrialStatus.STOPPED, "no hope", plan_row["plan"])
+    assert (stored.status, stored.reason, stored.plan) == (TrialStatus.STOPPED, "no hope", plan_row.plan)
     (entry,) = Ledger(kept.folder.ledger).entries()
     assert (entry.steps, entry.charged.steps) == (10, 50)
 
@@ -199,7 +192,7 @@ def test_a_scheduler_ends_trials_and_every_decision_is_written_down(kept, plan_r
 
 
 def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise(kept, plan_row):
-    event, delta = PoissonGaussian.from_json(plan_row["plan"]["event"]), plan_row["plan"]["delta"]
+    event, delta = plan_row.plan.event, plan_row.plan.delta
     spec = kept.recorder._spec
     exact = [price([event] * count, delta).epsilon for count in (1, 2)]
     for budget, room in ((0.99 * exact[0], 0), (exact[0], 1), (exact[1], 2)):
@@ -386,7 +379,7 @@ HYPERBAND = {"scheduler": "hyperband"}
 @pytest.mark.parametrize("kept", [HYPERBAND], indirect=True)
 @pytest.mark.parametrize("killed_after", range(len(EVENTS) + 1))
 def test_a_driver_killed_after_any_event_is_taken_up_where_it_was(kept, plan_row, killed_after):
-    plan_row["plan"] |= {"epochs": 3}
+    plan_row = replace(plan_row, plan=replace(plan_row.plan, epochs=3))
     search = make_search(kept.spec, kept.folder)
     for _ in range(3):
         search.ask()
@@ -413,7 +406,7 @@ def test_a_driver_killed_after_any_event_is_taken_up_where_it_was(kept, plan_row
 
 @pytest.mark.parametrize("kept", [HYPERBAND], indirect=True)
 def test_a_trial_that_was_to_end_when_the_driver_died_is_ended(kept, plan_row):
-    plan_row["plan"] |= {"epochs": 3}
+    plan_row = replace(plan_row, plan=replace(plan_row.plan, epochs=3))
     search = make_search(kept.spec, kept.folder)
     for _ in range(3):
         search.ask()
@@ -431,7 +424,7 @@ def test_a_trial_that_was_to_end_when_the_driver_died_is_ended(kept, plan_row):
 
 @pytest.mark.parametrize("kept", [HYPERBAND | {"brackets": 2}], indirect=True)
 def test_after_a_kill_trials_are_in_the_brackets_they_were_in(kept, plan_row):
-    plan_row["plan"] |= {"epochs": 3}
+    plan_row = replace(plan_row, plan=replace(plan_row.plan, epochs=3))
     search = make_search(kept.spec, kept.folder)
     for _ in range(3):
         search.ask()
@@ -456,7 +449,7 @@ def test_a_trial_that_ran_when_the_driver_died_is_charged_what_it_can_have_drawn
     (entry,) = Ledger(kept.folder.ledger).entries()
     assert entry.steps == steps  # one epoch is recorded, the next may have begun; after a reboot rows may be lost
     second.on_start("t0001", {})
-    second.on_plan("t0001", plan_row | {"attempt": "b", "kept": 5})
+    second.on_plan("t0001", replace(plan_row, attempt="b", kept=5))
     second.on_draw("t0001")
     assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [steps, 45]
     second.on_end("t0001", TrialStatus.COMPLETED, "", 10)
@@ -475,7 +468,7 @@ def test_a_trial_that_went_on_from_an_epoch_whose_row_was_lost_is_charged_that_e
     (kept.path / "points.jsonl").write_text("")
     last, _ = take_up(kept, rebooted=True)
     last.on_start("t0001", {})
-    last.on_plan("t0001", plan_row | {"attempt": "b", "kept": 10})
+    last.on_plan("t0001", replace(plan_row, attempt="b", kept=10))
     last.on_draw("t0001")
     if died == "process":
         last.on_restart("t0001", 1)
@@ -485,7 +478,7 @@ def test_a_trial_that_went_on_from_an_epoch_whose_row_was_lost_is_charged_that_e
         "it may not draw before it reports"
     )
     last.on_start("t0001", {})
-    assert last.on_plan("t0001", plan_row | {"attempt": "c", "kept": 10}) is None
+    assert last.on_plan("t0001", replace(plan_row, attempt="c", kept=10)) is None
     last.on_draw("t0001")
     last.on_epoch("t0001", epoch_row(kept, "t0001", 2, 0.6))
     last.on_restart("t0001", 3)
@@ -496,11 +489,11 @@ def test_a_trial_that_went_on_from_an_epoch_whose_row_was_lost_is_charged_that_e
 
 
 def test_repeats_that_went_on_from_different_epochs_are_charged_the_later_one(kept, plan_row):
-    plan_row["plan"] |= {"repeats": 2}
+    plan_row = replace(plan_row, plan=replace(plan_row.plan, repeats=2))
     begin(kept, plan_row)
     kept.recorder.on_restart("t0001", 3)
     kept.recorder.on_start("t0001", {})
-    kept.recorder.on_plan("t0001", plan_row | {"attempt": "b", "kept": 15})
+    kept.recorder.on_plan("t0001", replace(plan_row, attempt="b", kept=15))
     kept.recorder.on_draw("t0001")
     kept.recorder.on_restart("t0001", 1)
     assert [entry.steps for entry in Ledger(kept.folder.ledger).entries()] == [30, 5]
@@ -519,7 +512,7 @@ def test_a_trial_that_begins_anew_is_charged_twice(kept, plan_row):
     kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
     kept.recorder.on_restart("t0001", 2)
     kept.recorder.on_start("t0001", {})
-    kept.recorder.on_plan("t0001", plan_row | {"attempt": "b"})
+    kept.recorder.on_plan("t0001", replace(plan_row, attempt="b"))
     kept.recorder.on_draw("t0001")
     assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [50, 50]
 
@@ -527,7 +520,7 @@ def test_a_trial_that_begins_anew_is_charged_twice(kept, plan_row):
 def test_a_trial_that_ran_out_of_memory_is_charged_the_epoch_it_was_in(kept, plan_row):
     begin(kept, plan_row)
     kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
-    kept.recorder.on_plan("t0001", plan_row | {"attempt": "b", "kept": 5})
+    kept.recorder.on_plan("t0001", replace(plan_row, attempt="b", kept=5))
     kept.recorder.on_draw("t0001")
     assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [10, 45]
 
@@ -570,10 +563,10 @@ def test_a_trial_can_be_asked_to_stop_after_its_epoch(kept, plan_row):
 
 
 def test_every_repeat_is_charged_and_its_deviation_tracked(kept, plan_row):
-    plan_row["plan"] |= {"repeats": 3}
+    plan_row = replace(plan_row, plan=replace(plan_row.plan, repeats=3))
     begin(kept, plan_row)
     outcomes = {"accuracy": [0.4, 0.5, 0.6]}
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5) | {"repeats": outcomes})
+    kept.recorder.on_epoch("t0001", replace(epoch_row(kept, "t0001", 1, 0.5), repeats=outcomes))
     kept.recorder.on_end("t0001", TrialStatus.STOPPED, "", 1)
     (entry,) = Ledger(kept.folder.ledger).entries()
     assert (entry.event.steps, entry.steps) == (150, 15)
@@ -616,7 +609,7 @@ def test_plans_that_come_again_before_anything_is_drawn_cost_nothing_more(kept, 
     once = Ledger(kept.folder.ledger).answers(1e-4)["everything"].epsilon
     kept.recorder.on_start("t0002", {"trial": "t0002", "proposal": {}})
     for attempt in "abcde":
-        kept.recorder.on_plan("t0002", plan_row | {"attempt": attempt})
+        kept.recorder.on_plan("t0002", replace(plan_row, attempt=attempt))
     assert Ledger(kept.folder.ledger).answers(1e-4)["everything"].epsilon == once
 
 

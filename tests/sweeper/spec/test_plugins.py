@@ -144,12 +144,12 @@ def test_an_objective_of_a_plug_in_is_scored_after_every_epoch_and_on_test_rows(
         folder=tmp_path,
     )
     rows = list(run.epoch_rows())
-    assert [set(row["values"]) for row in rows] == [{"epsilon", "accuracy", "light"}] * 3
-    assert rows[-1]["values"]["light"] == light.function(run.model, digits.validation, None)
-    assert all(row["model"] is not None for row in rows)  # later epochs are better in accuracy or in the plug-in's
+    assert [set(row.values) for row in rows] == [{"epsilon", "accuracy", "light"}] * 3
+    assert rows[-1].values["light"] == light.function(run.model, digits.validation, None)
+    assert all(row.model is not None for row in rows)  # later epochs are better in accuracy or in the plug-in's
     folder, points = SweepFolder(tmp_path), {}
     for row in rows:
-        point = Point(trial="t0001", epoch=row["epoch"], values=row["values"], model=row["model"])
+        point = Point(trial="t0001", epoch=row.epoch, values=row.values, model=row.model)
         points[point.key] = point
     scored = {}
     recorder = SimpleNamespace(

@@ -159,7 +159,7 @@ def test_mlflow_names_follow_those_of_certificates():
 
 
 def test_certified_attacked_and_accuracy_are_in_order_wherever_an_attack_was_run(rows):
-    found = [row["values"] for row in rows if "attacked@1" in row["values"]]
+    found = [row.values for row in rows if "attacked@1" in row.values]
     assert found
     for values in found:
         assert values["certified@1/4"] <= values["attacked@0.25"] <= values["accuracy"]
@@ -211,12 +211,12 @@ def test_attacks_are_run_at_epochs_that_no_earlier_one_dominates_and_at_the_last
     monkeypatch.setattr(clipless, "evaluate", lambda *_, **__: {"accuracy": next(accuracies), "certified@1/4": 0.1})
     monkeypatch.setattr(TrialMetrics, "compute", lambda *_, **__: {"attacked@0.25": 0.1})
     _, found = rows_of(digits, ["attacked@0.25"], epochs=5)
-    assert ["attacked@0.25" in row["values"] for row in found] == [True, False, True, False, True]
+    assert ["attacked@0.25" in row.values for row in found] == [True, False, True, False, True]
 
 
 def test_every_point_of_a_trials_own_front_has_every_metric(rows):
     archive = FrontArchive(OBJECTIVES)
-    points = [Point(trial="t", epoch=row["epoch"], values=row["values"]) for row in rows]
+    points = [Point(trial="t", epoch=row.epoch, values=row.values) for row in rows]
     archive.add(points)
     assert all(set(NAMES) <= set(point.values) for point in archive.points)
     assert set(NAMES) <= set(points[-1].values)
@@ -232,14 +232,14 @@ def test_metrics_change_nothing_in_the_training(digits):
 
 def test_the_same_training_gives_the_same_metrics_and_touches_no_test_row(digits, rows):
     object.__setattr__(hidden := replace(digits), "test", Untouchable())
-    assert [row["values"] for row in rows_of(hidden)[1]] == [row["values"] for row in rows]
+    assert [row.values for row in rows_of(hidden)[1]] == [row.values for row in rows]
 
 
 def test_autoattack_keeps_the_order_too(digits, monkeypatch):
     monkeypatch.setattr(metrics, "AutoAttack", lambda: AutoAttack(iterations=5, queries=20))
     monkeypatch.setattr(metrics.AutoAttack, "check_installed", lambda: None, raising=False)
     few = replace(digits, validation=Split(digits.validation.x[:40], digits.validation.y[:40]))
-    values = rows_of(few, ["autoattacked@1"], epochs=2)[1][-1]["values"]
+    values = rows_of(few, ["autoattacked@1"], epochs=2)[1][-1].values
     assert values["certified@1"] <= values["autoattacked@1"] <= values["accuracy"]
 
 

@@ -133,8 +133,8 @@ def test_every_score_of_an_epoch_is_its_count_with_the_declared_noise(digits):
         noise = dict(zip(NAMES, source.normals[-1].tolist(), strict=True))
         for name in NAMES:
             noisy = min(max(truth[name] + std * noise[name], 0.0), 1.0)
-            assert row["values"][name] == pytest.approx(noisy, abs=1e-6)
-            assert row["values"][name] != truth[name]
+            assert row.values[name] == pytest.approx(noisy, abs=1e-6)
+            assert row.values[name] != truth[name]
     assert released(source) == EPOCHS
 
 
@@ -172,7 +172,7 @@ def test_a_neighbouring_validation_set_moves_what_the_noise_is_added_to_by_no_mo
                 source=RecordingSource(5),
                 noise=noise,
             )
-            vectors.append([[row["values"][name] for name in NAMES] for row in run.epoch_rows()])
+            vectors.append([[row.values[name] for name in NAMES] for row in run.epoch_rows()])
         moved = (torch.tensor(vectors[0]) - torch.tensor(vectors[1])) * len(rows)
         worst = max(worst, float(moved.double().norm(dim=1).max()))
         assert worst <= sqrt(3) / 2 * (1 + 1e-4)
@@ -191,15 +191,15 @@ def test_validation_rows_move_nothing_of_a_trial_but_through_released_scores(dig
         runs.append((source.normals, [p.detach().clone() for p in run.model.parameters()], rows, run.plan_row()))
     for first, second in zip(runs[0][0] + runs[0][1], runs[1][0] + runs[1][1], strict=True):
         assert torch.equal(first, second)
-    assert runs[0][3]["plan"] == runs[1][3]["plan"]
-    assert [row.keys() for row in runs[0][2]] == [row.keys() for row in runs[1][2]]
+    assert runs[0][3].plan == runs[1][3].plan
+    assert [row.values.keys() for row in runs[0][2]] == [row.values.keys() for row in runs[1][2]]
 
 
 def test_a_certified_accuracy_above_the_accuracy_stops_nothing(digits):
     """At such noise the order of scores is that of the noise, cut to [0, 1]."""
     rows = list(trial(digits, spec_of(privacy={"score_noise": 1e5}), RecordingSource(8)).epoch_rows())
-    assert [row["epoch"] for row in rows] == list(range(1, EPOCHS + 1))
-    assert any(row["values"]["certified@1/4"] > row["values"]["accuracy"] for row in rows)
+    assert [row.epoch for row in rows] == list(range(1, EPOCHS + 1))
+    assert any(row.values["certified@1/4"] > row.values["accuracy"] for row in rows)
 
 
 def test_a_trial_on_private_rows_without_noise_is_refused(digits):
@@ -212,13 +212,15 @@ def test_a_trial_on_private_rows_without_noise_is_refused(digits):
 def test_the_plan_says_what_scores_are_released_and_how_noisy_they_are(digits):
     spec, source = spec_of(), RecordingSource(0)
     row = trial(digits, spec, source).plan_row()
-    assert row["plan"]["scores"] == ScoreNoise.of(spec, digits).to_json()
-    assert (row["scores_kept"], source.normals) == (0, [])
+    assert row.plan.to_json()["scores"] == ScoreNoise.of(spec, digits).to_json()
+    assert (row.scores_kept, source.normals) == (0, [])
     public = load("digits")
     free = Spec.from_mapping(
         CONTENT | {"data": {"name": "digits"}, "privacy": {"noise_multiplier": 1.0, "delta": 1e-4}}
     )
-    assert not {"scores", "scores_kept"} & {*(plan := trial(public, free, source).plan_row()), *plan["plan"]}
+    row = trial(public, free, source).plan_row()
+    assert (row.plan.scores, row.scores_kept) == (None, 0)
+    assert "scores" not in row.plan.to_json()
 
 
 # --- kills
@@ -257,8 +259,8 @@ def test_scores_that_were_lost_with_a_process_are_drawn_and_charged_again(digits
     again.on_draw("t0001")
     rows = run.epoch_rows()
     row = next(rows)
-    assert row["epoch"] == lost["epoch"] == 2
-    assert row["values"] != lost["values"]  # another release, not the same one for free
+    assert row.epoch == lost.epoch == 2
+    assert row.values != lost.values  # another release, not the same one for free
     again.on_epoch("t0001", row)
     take(again, rows, EPOCHS - 2)
     again.on_end("t0001", TrialStatus.COMPLETED, "", EPOCHS)

@@ -17,7 +17,7 @@ from sweeper.errors import SpecError
 from sweeper.privacy.card import make_card
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
-from sweeper.records import Objective, Point, Trial, TrialPlan
+from sweeper.records import Objective, Point, Trial
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_loss, build_model, build_optimizer, on_device
@@ -100,32 +100,32 @@ def test_the_plan_comes_before_any_noise(digits):
     source = CountingSource(0)
     run = trial(digits, source=source)
     row = run.plan_row()
-    assert (row["kind"], row["epoch"]) == ("plan", 0)
+    assert row.KIND == "plan"
     assert source.drawn == 0
     curve = run.plan.epsilon_curve()
     assert len(curve) == EPOCHS
     bounds = {"pld": [one.pld for one in run.plan.claims()], "rdp": [one.rdp for one in run.plan.claims()]}
     more = {"secure_generator": False, "epsilon_curve": curve, "accountants": bounds, "repeats": 1}
-    assert row["plan"] == run.plan.to_json() | more
+    assert row.plan.to_json() == run.plan.to_json() | more
     assert [min(both) for both in zip(*bounds.values(), strict=True)] == curve
-    assert row["kept"] == 0
-    assert run.plan_row()["attempt"] != row["attempt"]
-    assert row["plan"]["population"] == len(digits.train)
+    assert row.kept == 0
+    assert run.plan_row().attempt != row.attempt
+    assert row.plan.population == len(digits.train)
 
 
 def test_one_event_has_one_price_wherever_it_is_shown(digits, claim, tmp_path):
     """A budget of 3 is asked for: the epochs, the plan, the ledger, the card and the claim say the same, at most 3."""
     run, rows = trained(digits, source=SeededSource(0), privacy={"epsilon": 3.0, "noise_multiplier": None})
-    plan, values, ledger = run.plan_row()["plan"], rows[-1]["values"], Ledger(tmp_path / "ledger.jsonl")
+    plan, values, ledger = run.plan_row().plan, rows[-1].values, Ledger(tmp_path / "ledger.jsonl")
     ledger.open("t0003", run.plan.event())
     answers = ledger.answers(1e-4)
     point = Point(trial="t0003", epoch=EPOCHS, values=values)
-    kept = Trial(id="t0003", config={}, plan=TrialPlan.from_json(plan))
+    kept = Trial(id="t0003", config={}, plan=plan)
     facts = {"sweep": "s", "trial": kept, "point": point, "claim": claim, "ledger": answers, "attempts": ()}
     card = make_card(**facts).to_json()["guarantee"]
     everywhere = {
         "epoch": values["epsilon"],
-        "plan": plan["epsilon_curve"][-1],
+        "plan": plan.epsilon_curve[-1],
         "check": run.plan.claims()[-1].epsilon,
         "claim": price([run.plan.event()], 1e-4).epsilon,
         "ledger": answers["winner"].epsilon,
@@ -138,24 +138,24 @@ def test_one_event_has_one_price_wherever_it_is_shown(digits, claim, tmp_path):
 
 
 def test_the_plan_says_that_batches_and_noise_are_secure_unless_a_source_was_injected(digits):
-    assert trial(digits).plan_row()["plan"]["secure_generator"] is True
-    assert trial(digits, source=SeededSource(0)).plan_row()["plan"]["secure_generator"] is False
+    assert trial(digits).plan_row().plan.secure_generator is True
+    assert trial(digits, source=SeededSource(0)).plan_row().plan.secure_generator is False
 
 
 def test_every_epoch_is_a_row_with_its_epsilon_and_scores(digits):
     run, rows = trained(digits, source=SeededSource(0))
-    assert [(row["kind"], row["epoch"]) for row in rows] == [("epoch", t + 1) for t in range(EPOCHS)]
-    assert [row["done"] for row in rows] == [False] * (EPOCHS - 1) + [True]
-    assert [row["values"]["epsilon"] for row in rows] == run.plan.epsilon_curve()
-    assert {tuple(row["values"]) for row in rows} == {("epsilon", "accuracy", "certified@1/4")}
-    assert all(row["model"] is None for row in rows)
-    assert rows[-1]["values"]["accuracy"] > 0.5
+    assert [(row.KIND, row.epoch) for row in rows] == [("epoch", t + 1) for t in range(EPOCHS)]
+    assert [row.done for row in rows] == [False] * (EPOCHS - 1) + [True]
+    assert [row.values["epsilon"] for row in rows] == run.plan.epsilon_curve()
+    assert {tuple(row.values) for row in rows} == {("epsilon", "accuracy", "certified@1/4")}
+    assert all(row.model is None for row in rows)
+    assert rows[-1].values["accuracy"] > 0.5
 
 
 def test_scores_are_those_of_the_validation_rows(digits):
     run, rows = trained(digits, source=SeededSource(0))
     expected = clipless.evaluate(run.model, digits.validation, ["1/4"], digits.metadata.input_gain)
-    assert rows[-1]["values"] == {"epsilon": rows[-1]["values"]["epsilon"], **expected}
+    assert rows[-1].values == {"epsilon": rows[-1].values["epsilon"], **expected}
 
 
 def test_validation_rows_never_enter_training(digits):
@@ -194,26 +194,26 @@ def test_the_validation_split_is_not_touched_before_the_first_epoch_is_done(digi
 def dominated(rows, epoch):
     """Whether an earlier epoch, cheaper by definition, was at least as good in every score."""
     scores = ("accuracy", "certified@1/4")
-    return any(all(rows[t]["values"][s] >= rows[epoch]["values"][s] for s in scores) for t in range(epoch))
+    return any(all(rows[t].values[s] >= rows[epoch].values[s] for s in scores) for t in range(epoch))
 
 
 def test_models_are_saved_for_the_points_that_no_earlier_one_dominates(digits, tmp_path):
     (tmp_path / "models").mkdir()
     _, rows = trained(digits, folder=tmp_path, source=SeededSource(2), training={"epochs": 12, "learning_rate": 0.2})
-    kept = [row["epoch"] for row in rows if row["model"]]
+    kept = [row.epoch for row in rows if row.model]
     assert kept == [t + 1 for t in range(12) if not dominated(rows, t)]
     assert 1 < len(kept) < 12
-    assert [row["model"] for row in rows if row["model"]] == [SweepFolder.model_name("t0003", t) for t in kept]
+    assert [row.model for row in rows if row.model] == [SweepFolder.model_name("t0003", t) for t in kept]
     files = sorted(p.relative_to(tmp_path).as_posix() for p in (tmp_path / "models").iterdir())
-    assert files == sorted(row["model"] for row in rows if row["model"])
+    assert files == sorted(row.model for row in rows if row.model)
 
 
 def test_a_saved_model_has_the_scores_of_its_row(digits, tmp_path):
     (tmp_path / "models").mkdir()
     _, rows = trained(digits, folder=tmp_path)
     row = rows[0]
-    scores = clipless.evaluate(clipless.load(tmp_path / row["model"]), digits.validation, ["1/4"])
-    assert scores == {name: row["values"][name] for name in scores}
+    scores = clipless.evaluate(clipless.load(tmp_path / row.model), digits.validation, ["1/4"])
+    assert scores == {name: row.values[name] for name in scores}
 
 
 def test_the_seed_fixes_the_initial_weights_and_nothing_else(digits):
@@ -325,7 +325,7 @@ def test_rows_move_to_the_device_of_the_model(digits):
 def test_every_architecture_makes_a_trial(digits, model):
     run = trial(digits, model=model, training={"epochs": 1})
     (point,) = list(run.epoch_rows())[-1:]
-    assert 0 <= point["values"]["accuracy"] <= 1
+    assert 0 <= point.values["accuracy"] <= 1
 
 
 @pytest.mark.parametrize(
@@ -347,10 +347,10 @@ def test_every_method_is_one_trial_like_any_other(digits, changes, private):
     privacy = {} if private else {"noise_multiplier": None, "noise": None}
     run, rows = trained(digits, training=changes, privacy=privacy, source=SeededSource(0))
     assert run.plan.method.value == changes["method"]
-    assert [row["epoch"] for row in rows] == list(range(1, EPOCHS + 1))
-    epsilons = [row["values"]["epsilon"] for row in rows]
+    assert [row.epoch for row in rows] == list(range(1, EPOCHS + 1))
+    epsilons = [row.values["epsilon"] for row in rows]
     assert all(epsilon < float("inf") for epsilon in epsilons) == private
-    assert rows[-1]["values"]["accuracy"] > 0.3
+    assert rows[-1].values["accuracy"] > 0.3
 
 
 @pytest.mark.parametrize(
@@ -364,23 +364,23 @@ def test_every_method_is_one_trial_like_any_other(digits, changes, private):
 def test_private_statistics_are_part_of_the_trial(digits, model, releases):
     run, rows = trained(digits, model=model, source=SeededSource(0))
     assert run.plan.preliminary_steps == releases
-    assert rows[-1]["values"]["epsilon"] == run.plan.epsilon_curve()[-1]
-    assert rows[-1]["values"]["accuracy"] > 0.3
+    assert rows[-1].values["epsilon"] == run.plan.epsilon_curve()[-1]
+    assert rows[-1].values["accuracy"] > 0.3
     again = clipless.evaluate(run.model, digits.validation, ["1/4"], digits.metadata.input_gain)
-    assert again["accuracy"] == rows[-1]["values"]["accuracy"]
+    assert again["accuracy"] == rows[-1].values["accuracy"]
 
 
 def test_a_norm_that_follows_a_quantile_pays_for_it(digits):
     clip = {"gradient_clip": 1.0, "gradient_clip_schedule": "adaptive"}
     fixed, default, other = (
-        trial(digits, training=changes).plan_row()["plan"]
+        trial(digits, training=changes).plan_row().plan
         for changes in ({"gradient_clip": 1.0}, clip, clip | {"clip_quantile": 0.5})
     )
-    assert default["clipping"] == {"kind": "adaptive", "quantile": 0.9, "share": 0.01, "rate": 0.2}
-    assert other["clipping"]["quantile"] == 0.5
-    assert default["count_std"] > 0 == fixed["count_std"]
-    for name, std in fixed["noise_stds"].items():
-        assert default["noise_stds"][name] == pytest.approx(std / 0.99**0.5)
+    assert default.clipping == {"kind": "adaptive", "quantile": 0.9, "share": 0.01, "rate": 0.2}
+    assert other.clipping["quantile"] == 0.5
+    assert default.count_std > 0 == fixed.count_std
+    for name, std in fixed.noise_stds.items():
+        assert default.noise_stds[name] == pytest.approx(std / 0.99**0.5)
 
 
 def test_clipped_gradients_of_the_logits_lower_every_sensitivity(digits):
@@ -393,7 +393,7 @@ def test_clipped_gradients_of_the_logits_lower_every_sensitivity(digits):
 def test_test_scores_and_validation_scores_share_what_the_front_computes(digits):
     run, rows = trained(digits, source=SeededSource(0))
     again = clipless.evaluate(run.model, digits.validation, ["1/4"], digits.metadata.input_gain)
-    assert again == {name: value for name, value in rows[-1]["values"].items() if name != "epsilon"}
+    assert again == {name: value for name, value in rows[-1].values.items() if name != "epsilon"}
 
 
 def test_a_trial_goes_on_from_its_last_epoch_and_reports_what_was_not_recorded(digits, tmp_path):
@@ -402,12 +402,12 @@ def test_a_trial_goes_on_from_its_last_epoch_and_reports_what_was_not_recorded(d
     rows = first.epoch_rows()
     before = [next(rows) for _ in range(2)]
     second = trial(digits, folder=tmp_path, source=SeededSource(2), recorded=1)
-    assert second.plan_row()["kept"] == 2 * second.plan.steps_per_epoch
+    assert second.plan_row().kept == 2 * second.plan.steps_per_epoch
     after = list(second.epoch_rows())
-    assert [row["epoch"] for row in after] == list(range(2, EPOCHS + 1))
-    assert after[0]["values"] == before[1]["values"]
+    assert [row.epoch for row in after] == list(range(2, EPOCHS + 1))
+    assert after[0].values == before[1].values
     third = trial(digits, folder=tmp_path, source=SeededSource(3), recorded=EPOCHS - 1)
-    assert [(row["epoch"], row["done"]) for row in third.epoch_rows()] == [(EPOCHS, True)]
+    assert [(row.epoch, row.done) for row in third.epoch_rows()] == [(EPOCHS, True)]
 
 
 def test_repeats_are_trainings_of_their_own_whose_means_are_reported(digits, tmp_path):
@@ -418,12 +418,12 @@ def test_repeats_are_trainings_of_their_own_whose_means_are_reported(digits, tmp
     starts = [weights(repeat.model) for repeat in run._repeats]
     assert not any(torch.equal(starts[0], other) for other in starts[1:])
     row = next(run.epoch_rows())
-    assert row["values"]["accuracy"] == pytest.approx(sum(row["repeats"]["accuracy"]) / 3)
-    assert len(set(row["repeats"]["accuracy"])) > 1
-    assert row["values"]["epsilon"] == run.plan.epsilon_curve()[0]
-    kept = clipless.load(tmp_path / row["model"])
-    assert clipless.evaluate(kept, digits.validation)["accuracy"] == row["repeats"]["accuracy"][0]
-    assert run.plan_row()["plan"]["repeats"] == 3
+    assert row.values["accuracy"] == pytest.approx(sum(row.repeats["accuracy"]) / 3)
+    assert len(set(row.repeats["accuracy"])) > 1
+    assert row.values["epsilon"] == run.plan.epsilon_curve()[0]
+    kept = clipless.load(tmp_path / row.model)
+    assert clipless.evaluate(kept, digits.validation)["accuracy"] == row.repeats["accuracy"][0]
+    assert run.plan_row().plan.repeats == 3
 
 
 def test_repeats_that_were_cut_off_between_two_of_them_go_on_side_by_side(digits, tmp_path):
@@ -434,7 +434,7 @@ def test_repeats_that_were_cut_off_between_two_of_them_go_on_side_by_side(digits
     second = next(rows)
     (tmp_path / SweepFolder.checkpoint_name("t0003", 1)).write_bytes(before)  # killed while it trained the second
     again = trial(digits, folder=tmp_path, source=SeededSource(2), repeats=2, recorded=1)
-    assert again.plan_row()["kept"] == 3 * again.plan.steps_per_epoch
+    assert again.plan_row().kept == 3 * again.plan.steps_per_epoch
     after = list(again.epoch_rows())
-    assert [row["epoch"] for row in after] == list(range(2, EPOCHS + 1))
-    assert after[0]["repeats"]["accuracy"][0] == second["repeats"]["accuracy"][0]
+    assert [row.epoch for row in after] == list(range(2, EPOCHS + 1))
+    assert after[0].repeats["accuracy"][0] == second.repeats["accuracy"][0]

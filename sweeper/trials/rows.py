@@ -1,0 +1,89 @@
+"""What a trial reports while it trains: frozen values inside, one JSON text each on their way through Ray.
+
+The first row of a trial is its `PlanRow`; its second says that its first noise is about to be drawn; every later one is
+an epoch. A plan of another attempt says that the trial begins anew or goes on from an epoch.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+from sweeper.records import TrialPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRow:
+    """A trial is ready to train.
+
+    Attributes:
+        attempt: unique to this attempt of the trial.
+        plan: of the trial.
+        kept: steps of its earlier attempts that it goes on from.
+        scores_kept: releases of scores of its earlier attempts that it does not make again.
+        placed: the ``node`` and ``device`` that train it.
+    """
+
+    KIND: ClassVar[str] = "plan"
+
+    attempt: str
+    plan: TrialPlan
+    kept: int = 0
+    scores_kept: int = 0
+    placed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstDrawRow:
+    """A trial is about to draw its first noise."""
+
+    KIND: ClassVar[str] = "draw"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochRow:
+    """An epoch is done.
+
+    Attributes:
+        epoch: 1-based.
+        values: validation numbers by objective name.
+        repeats: the outcome of each repeat by name; none without repeats.
+        model: path of the saved model relative to the sweep folder, if kept.
+        done: whether it is the last epoch.
+    """
+
+    KIND: ClassVar[str] = "epoch"
+
+    epoch: int
+    values: Mapping[str, float]
+    repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    model: str | None = None
+    done: bool = False
+
+
+TrialRow = PlanRow | FirstDrawRow | EpochRow
+
+
+def row_to_text(row: TrialRow) -> str:
+    """Return a row as one JSON text; Ray would flatten a nested result and tear ``certified@36/255`` apart."""
+    content = {one.name: getattr(row, one.name) for one in fields(row)}
+    if isinstance(row, PlanRow):
+        content["plan"] = row.plan.to_json()
+    return json.dumps({"kind": row.KIND, **content})
+
+
+def row_from_text(text: str) -> TrialRow:
+    """Read back what `row_to_text` wrote.
+
+    Raises:
+        KeyError, TypeError, ValueError: something else.
+    """
+    content: dict[str, Any] = json.loads(text)
+    kind = content.pop("kind")
+    if kind == PlanRow.KIND:
+        return PlanRow(**content | {"plan": TrialPlan.from_json(content["plan"])})
+    if kind == EpochRow.KIND:
+        return EpochRow(**content | {"repeats": {name: tuple(all_) for name, all_ in content["repeats"].items()}})
+    if kind == FirstDrawRow.KIND:
+        return FirstDrawRow(**content)
+    raise ValueError(f"Expected a row of a trial, got the kind {kind!r}")
