@@ -70,7 +70,7 @@ def cluster(
         threads: OpenMP threads of one trial process.
         secret: start a Ray whose session, logs included, only its owner can read and is removed afterwards.
         rows_bytes: of the data that a Ray that is started here is to hold.
-        interrupted: whether somebody asked to stop, who is not to wait until Ray has started.
+        interrupted: whether a request to stop has arrived, which ends the start of Ray too.
 
     Yields:
         What there is to say about the cluster, one sentence each.
@@ -78,7 +78,7 @@ def cluster(
     Raises:
         SweeperError: what is to be secret would run on a cluster of others, or on a Ray that stays; a Ray cannot be
             started, or a cluster not be joined, or its nodes lack what trials need.
-        InterruptedStartError: somebody asked to stop, and Ray has not started for seconds.
+        InterruptedStartError: a request to stop has arrived, and Ray has not started for seconds.
     """
     store_bytes = OBJECT_STORE_BYTES + rows_bytes
     if secret:

@@ -5,7 +5,7 @@ import torch
 
 
 def cap_memory(gpus: float) -> None:
-    """Keep a process that has a part of a GPU to that part of its memory; Ray itself keeps nobody from the rest."""
+    """Keep a process that has a part of a GPU to that part of its memory; Ray itself does not enforce it."""
     if 0 < gpus < 1:
         torch.cuda.set_per_process_memory_fraction(gpus)
 

@@ -1,6 +1,6 @@
-"""Drivers as jobs of a Ray cluster: they run on its head, and whoever submitted them may go.
+"""Drivers as jobs of a Ray cluster: they run on its head, and continue when the client that submitted them has left.
 
-The head needs this package installed, and sees the sweeps' folders under the same paths as whoever submits. Ray is
+The head needs this package installed, and sees the sweeps' folders under the same paths as the client. Ray is
 imported when it is first used: that takes seconds.
 """
 
@@ -94,7 +94,7 @@ class RayJobLauncher:
         return alive
 
     def log(self, job: str) -> str:
-        """Return what a driver has written so far, empty if nobody knows."""
+        """Return what a driver has written so far, empty if that is not known."""
         try:
             return str(self._client().get_job_logs(job))
         except Exception:

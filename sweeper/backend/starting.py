@@ -21,15 +21,15 @@ _LEFT_BEHIND: list[object] = []
 
 
 class InterruptedStartError(SweeperError):
-    """Somebody asked to stop while something started, and did not want to wait for it."""
+    """A request to stop arrived while something started, and did not wait for it."""
 
 
 class ThreadedStart(Generic[T]):
     """One start, in a thread that lives until `over`: what it starts may die with the thread, as Ray does on Linux.
 
     Args:
-        start: is given a callable that says whether nobody waits any more.
-        undo: undoes a start that came to its end when nobody waited any more.
+        start: is given a callable that says whether the wait was given up.
+        undo: undoes a start that finished after the wait was given up.
     """
 
     def __init__(self, start: Callable[[Callable[[], bool]], T], undo: Callable[[], None]) -> None:
@@ -43,7 +43,7 @@ class ThreadedStart(Generic[T]):
         """Return what was started.
 
         Args:
-            interrupted: whether somebody asked to stop.
+            interrupted: whether a request to stop has arrived.
             clock: seconds since whenever.
 
         Raises:

@@ -164,7 +164,7 @@ class SharedFolder:
 
 
 def fetching(hooks: Hooks, storage: Storage, folder: Path) -> Hooks:
-    """Return hooks that have every model in the sweep's folder before anybody is told of it."""
+    """Return hooks that bring every model into the sweep's folder before its epoch is recorded."""
 
     def on_epoch(trial: str, row: EpochRow) -> str | None:
         if row.model:

@@ -37,7 +37,7 @@ class Hooks:
 
         on_undefined: gets the id of a trial that fails because a value is not a number.
         on_failure: gets the id and the whole error, in one line, of a trial that fails. The error may quote data and is
-            for the owner alone; anybody may see the reasons of ``on_end``.
+            for the owner alone; the reasons of ``on_end`` are public.
 
     An exception in ``on_start``, ``on_restart`` or ``on_end`` ends the run.
     """
@@ -82,7 +82,7 @@ class TrialStates:
     def start(self, trial: str, config: Mapping[str, Any]) -> None:
         """A trial has begun, or begins again."""
         entry = self._entries.setdefault(trial, _Entry())
-        if self._is_closed:  # its process came up when the run was ending already: nobody would end it any more
+        if self._is_closed:  # its process came up when the run was ending already, and nothing would end it later
             entry.ended = True
         if not entry.running and not entry.ended:
             entry.running = True
@@ -178,7 +178,7 @@ class TrialStates:
         return (TrialStatus.STOPPED, reason) if reason else None
 
     def _failed(self, trial: str, error: BaseException | str) -> str:
-        """Tell the hooks all of an error, and return what anybody may be told of it."""
+        """Tell the hooks all of an error, and return what is public of it."""
         if isinstance(error, str):
             return error
         self._tell(self._hooks.on_failure, trial, one_line(error))

@@ -78,7 +78,7 @@ def run_trials(
     should_stop: Callable[[], str | None] = lambda: None,
     interruption: Interruption | None = None,
 ) -> RunResult:
-    """Run trials until there are enough, time is up, or somebody asks to stop.
+    """Run trials until there are enough, time is up, or a request to stop arrives.
 
     A trial whose process dies is started again, ``states.MOST_RESTARTS`` times without coming further.
 

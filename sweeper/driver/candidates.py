@@ -1,7 +1,7 @@
 """The candidates of one private selection: how they are proposed, recorded and watched while they train.
 
-Nothing here says who won; `private_run` does, from the rows that are kept here. Nothing is told to anybody: no tracking
-store, no display, no study of a sampler.
+Nothing here says who won; `private_run` does, from the rows that are kept here. Nothing is published: no
+tracking store, no display, no study of a sampler.
 """
 
 import time

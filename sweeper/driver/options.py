@@ -19,7 +19,7 @@ class Options:
 
     Attributes:
         out: where the sweep's folder is made.
-        into: the folder itself, where somebody has made it already for a new sweep.
+        into: the folder itself, if it was made beforehand for a new sweep.
         data_dir: local copies of data sets.
         tracking: MLflow tracking URI; by default a SQLite file in the sweep's folder.
         cluster: address of a Ray cluster; by default one is started on this machine.

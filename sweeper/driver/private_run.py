@@ -96,7 +96,7 @@ def select(
         Exception: whatever ``train`` raised, after everything that there is was written as a sweep without a winner.
 
     Guarantees:
-        The folder holds one winner, or nobody, at the price of the selection; or else everything, at the price of
+        The folder holds one winner, or none, at the price of the selection; or else everything, at the price of
         everything. Each candidate's event is on the disk before its first noise.
     """
     repetitions = spec.search.repetitions
@@ -162,7 +162,7 @@ def recover_all(parent: Path) -> tuple[str, ...]:
     for hidden in hidden_sweeps(parent):
         if is_driven(hidden.path) or not was_driven_here(hidden.path):
             continue
-        with suppress(RecordError):  # somebody else was faster
+        with suppress(RecordError):  # another process was faster
             folder = recover(hidden)
             if folder is not None:
                 said.append(f"A private selection that was cut off is now {folder.path}, priced as its ledger says.")
@@ -204,7 +204,7 @@ def _write_front(
 
 
 def _write_winner(candidates: Candidates, hidden: SweepFolder, spec: Spec, claim: Claim, terms: Terms) -> None:
-    """Write the sweep of the winner, or of nobody, into the hidden folder, and mark that as decided."""
+    """Write the sweep of the winner, if there is one, into the hidden folder, and mark that as decided."""
     made, best = SweepFolder(hidden.path / WINNER), candidates.selection.winner()
     (made.path / "models").mkdir(parents=True)
     ledger = Ledger(made.ledger)

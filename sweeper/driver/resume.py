@@ -1,4 +1,4 @@
-"""What a sweep was begun with: its claim and how its rows are encoded, which nothing that happens later may change."""
+"""What a sweep was started with, its claim and how its rows are encoded: nothing later may change either."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,7 +43,7 @@ def claimed(spec: Spec, data: Dataset, steering: Steering | None = None) -> Clai
 
 
 def claim_at_start(folder: SweepFolder, spec: Spec, data: Dataset, data_dir: Path | None) -> Claim:
-    """Return the claim of a sweep that goes on: no mark and no condition of its beginning is lost.
+    """Return the claim of a sweep that resumes: no mark and no condition of its start is lost.
 
     Args:
         folder: of the sweep.
@@ -55,18 +55,18 @@ def claim_at_start(folder: SweepFolder, spec: Spec, data: Dataset, data_dir: Pat
         RecordError: other data, the same described otherwise, or a file that cannot be read.
         clipless.errors.DataError: the data cannot be found.
     """
-    begun, now = recorded_claim(folder), claimed(spec, data)
-    if begun is not None:
-        _check_claim(folder, begun, now)
+    recorded, now = recorded_claim(folder), claimed(spec, data)
+    if recorded is not None:
+        _check_claim(folder, recorded, now)
     _check_input(folder, spec, data_dir)
-    if begun is not None:
-        return now.going_on_from(begun)
+    if recorded is not None:
+        return now.resumed_from(recorded)
     source = spec.search.warm_start
     return now if source is None else claimed(spec, data, Steering.by_sweep(source))
 
 
 def recorded_claim(folder: SweepFolder) -> Claim | None:
-    """Return the claim with which a sweep was begun, or that of its front; ``None`` where neither says.
+    """Return the claim that a sweep was started with, or that of its front; ``None`` where neither says.
 
     Raises:
         RecordError: a file that cannot be read.
@@ -82,10 +82,10 @@ def recorded_claim(folder: SweepFolder) -> Claim | None:
         raise RecordError(f"{first['msg']} ({field} in {folder.path / MANIFEST_NAME}); restore the file") from None
 
 
-def _check_claim(folder: SweepFolder, begun: Claim, now: Claim) -> None:
+def _check_claim(folder: SweepFolder, recorded: Claim, now: Claim) -> None:
     for fact in FACTS:
-        if getattr(begun, fact) != getattr(now, fact):
-            raise _changed(folder, fact, getattr(begun, fact), getattr(now, fact))
+        if getattr(recorded, fact) != getattr(now, fact):
+            raise _changed(folder, fact, getattr(recorded, fact), getattr(now, fact))
 
 
 def _check_input(folder: SweepFolder, spec: Spec, data_dir: Path | None) -> None:

@@ -94,7 +94,7 @@ def _check_devices(spec: Spec, options: Options) -> None:
 
 
 def _new_folder(spec: Spec, options: Options) -> SweepFolder:
-    """Return the folder of a new sweep, made for it here or by somebody else."""
+    """Return the folder of a new sweep, made for it here or beforehand."""
     if options.into is None:
         return SweepFolder.create(options.out, spec.name, datetime.datetime.now())
     try:
@@ -107,7 +107,7 @@ def _new_folder(spec: Spec, options: Options) -> SweepFolder:
 
 
 def _check_is_new(folder: SweepFolder) -> None:
-    """Refuse a folder in which a sweep has begun, once nobody else can begin one there."""
+    """Refuse a folder in which a sweep has begun, once no other driver can begin one there."""
     if (folder.path / MANIFEST_NAME).exists():
         raise RecordError(f"Expected a folder in which no sweep has begun, got {folder.path} (--into); resume it")
 
@@ -115,7 +115,7 @@ def _check_is_new(folder: SweepFolder) -> None:
 def _select(
     spec: Spec, options: Options, data: Dataset, interruption: Interruption, troubles: Sequence[str]
 ) -> FinishedSweep:
-    """Run candidates where nobody sees them, then write and track what may leave as an ordinary sweep."""
+    """Run candidates in secret, then write and track what may leave as an ordinary sweep."""
     if options.into is not None:
         raise SweeperError(
             f"Expected no folder made beforehand for a private selection, which runs in a hidden one, got "
@@ -183,7 +183,7 @@ def _earlier(spec: Spec, options: Options) -> WarmStart | None:
 
 
 def resume(directory: Path, options: Options | None = None, *, trials: int | None = None) -> Sweep:
-    """Go on with a sweep that was killed, interrupted or is to have more trials, and return it.
+    """Resume a sweep that was interrupted or killed, or run more trials of it, and return it.
 
     Args, raises: as `resume_sweep`.
     """
@@ -191,13 +191,13 @@ def resume(directory: Path, options: Options | None = None, *, trials: int | Non
 
 
 def resume_sweep(directory: Path, options: Options | None = None, *, trials: int | None = None) -> FinishedSweep:
-    """Go on with a sweep that was killed or interrupted, or run more trials of one that ended.
+    """Resume a sweep that was interrupted or killed, or run more trials of one that ended.
 
-    Trials that were running go on from their last epoch; what was decided, proposed and spent stands.
+    Trials that were running resume from their last epoch; what was decided, proposed and spent stands.
 
     Args:
         directory: of the sweep.
-        options: as for `run_sweep`; ``out`` means nothing here, and what is left out is as the sweep was begun.
+        options: as for `run_sweep`; ``out`` is not used; options you omit keep the values the sweep was started with.
         trials: how many in all, those that ran included; as many as before by default.
 
     Returns:

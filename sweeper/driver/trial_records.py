@@ -20,6 +20,8 @@ from sweeper.tracking.trial_tracker import TrialTracker
 class TrialRecords:
     """Trials and points, each saved as soon as it changes.
 
+    It has more than fifteen methods because each thing that happens to a trial or a point is one.
+
     Args:
         folder: of the sweep.
         objectives: axes of the front.

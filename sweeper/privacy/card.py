@@ -1,4 +1,4 @@
-"""The privacy card: the statement that travels with a model, written for whoever must sign it off.
+"""The privacy card: the statement that travels with a model, written for the person who signs it off.
 
 ``make_card`` collects the facts and prices them, `charged_to` finds what a trial was charged; ``card_text.py`` says
 them in words.

@@ -63,6 +63,8 @@ class Entry:
 class Charges:
     """The rows of one ledger and what they charge, all under one neighbouring relation.
 
+    It has more than fifteen methods because each kind of row is checked by one and taken by one.
+
     Args:
         path: of the file, for messages.
 

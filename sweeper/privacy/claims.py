@@ -114,7 +114,7 @@ class Steering:
 
     Attributes:
         conditions: sentences.
-        exploratory: whether scores that nobody paid for were among them.
+        exploratory: whether unpaid scores were among them.
     """
 
     conditions: tuple[str, ...]
@@ -222,13 +222,13 @@ class Claim:
             conditions=(*marks, *declared.conditions, *STANDARD_CONDITIONS),
         )
 
-    def going_on_from(self, begun: "Claim") -> "Claim":
-        """Return this claim with every mark and condition of the one with which the sweep was begun."""
+    def resumed_from(self, recorded: "Claim") -> "Claim":
+        """Return this claim with every mark and condition of the one that the sweep was started with."""
         return replace(
             self,
-            exploratory=self.exploratory or begun.exploratory,
-            secure_generator=self.secure_generator and begun.secure_generator,
-            conditions=tuple(dict.fromkeys([*begun.conditions, *self.conditions])),
+            exploratory=self.exploratory or recorded.exploratory,
+            secure_generator=self.secure_generator and recorded.secure_generator,
+            conditions=tuple(dict.fromkeys([*recorded.conditions, *self.conditions])),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The result of a sweep: every point, which are on the front, what that costs, and on which conditions.
 
 ``front.json`` is read by other tools: its schema has a version, and another version is refused rather than
-guessed. Its prices are those of the first ``ledger_rows`` rows of the ledger; whoever reads it here is given those of
+guessed. Its prices are those of the first ``ledger_rows`` rows of the ledger; `read_front` returns those of
 the ledger as it is now, which is ahead of the front while trials run, and after a kill for good.
 """
 
@@ -279,7 +279,7 @@ def newer_prices(ledger: Path, rows: int | None, delta: float) -> Mapping[str, P
         delta: at which epsilon is stated.
 
     Raises:
-        RecordError: it is ahead, and broken; or it has lost rows, so that nobody knows the price.
+        RecordError: it is ahead, and broken; or it has lost rows, so that the price is not known.
     """
     try:
         status, found = ledger.stat(), ledger.read_bytes().count(b"\n")

@@ -41,7 +41,7 @@ class Deleted:
 
     Attributes:
         folder: that was deleted.
-        kept: where its ledger is now, ``None`` if nobody wanted it or there was none.
+        kept: where its ledger is now, ``None`` if it was not wanted or there was none.
         runs: how many MLflow runs were deleted.
     """
 

@@ -135,7 +135,7 @@ def served_model() -> "PythonModel":
 
 @contextlib.contextmanager
 def _without_advice() -> Iterator[None]:
-    """Keep MLflow from warning of its own type hints, and from asking for an example: a row of somebody."""
+    """Keep MLflow from warning of its own type hints, and from asking for an example, which would be a row of data."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*([Ii]nput example|Any type hint)")
         yield

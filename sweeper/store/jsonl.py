@@ -160,7 +160,7 @@ def append_alone(path: Path, row: Mapping[str, Any], *, durable: bool = False, m
 
 @contextlib.contextmanager
 def _alone(path: Path, mode: int) -> Iterator[None]:
-    """Wait until nobody else writes the file; a killed process lets go by itself."""
+    """Wait until no other process writes the file; the system releases the lock of a killed one."""
     try:
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode), "a")
     except OSError as error:

@@ -22,9 +22,9 @@ def driver_lock(folder: Path) -> Iterator[bool]:
     """Drive the sweep in ``folder`` inside the block; a killed process lets go by itself.
 
     Yields:
-        Whether an earlier driver ran before this machine was started the last time, or on another one, or nobody knows:
-        rows that it wrote last may then be lost. That stays so until a driver has come to its end: one that is killed
-        may not have charged yet for what was lost.
+        Whether an earlier driver ran before this machine was started the last time, or on another one, or that is not
+        known: rows that it wrote last may then be lost. That stays so until a driver has come to its end: one that is
+        killed may not have charged yet for what was lost.
 
     Raises:
         RecordError: another process drives it, or the folder cannot be written to.
@@ -57,7 +57,7 @@ def driver_lock(folder: Path) -> Iterator[bool]:
 
 
 def _locked(handle: int) -> bool:
-    """Take the lock, past those who only look for a moment whether somebody has it."""
+    """Take the lock, past processes that hold it for a moment to see whether it is free."""
     for _ in range(LOOKS):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

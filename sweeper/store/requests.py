@@ -1,6 +1,6 @@
 """What others ask of a running sweep: to stop, to stop one trial, to try a configuration next.
 
-Whoever asks appends a row to ``requests.jsonl``, one after another; the driver looks there twice a second. A
+Each request is a row that a process appends to ``requests.jsonl``; the driver looks there twice a second. A
 configuration that is asked for waits in the file until it is tried, in a later run of the sweep too.
 """
 

@@ -1,7 +1,7 @@
 """The folder of one sweep and the rows in it.
 
 ``trials.jsonl`` and ``points.jsonl`` grow by one row per change, the last row of an id wins; ``decisions.jsonl`` by
-one row per decision; ``sweep.json`` and ``front.json`` are replaced whole. There is one writer, the driver; anybody may
+one row per decision; ``sweep.json`` and ``front.json`` are replaced whole. There is one writer, the driver; others may
 read at any time. Running trials keep their state under ``checkpoints``, from which they go on. ``failures.jsonl`` holds
 whole errors, which may quote data, for the owner alone; everything else repeats what anybody may be told of them.
 
@@ -44,7 +44,10 @@ def point_to_json(point: Point) -> dict[str, Any]:
 
 
 class SweepFolder:
-    """Where a sweep lives. Rows that a full disk refuses are kept in memory and tried again later."""
+    """Where a sweep lives. Rows that a full disk refuses are kept in memory and tried again later.
+
+    It has more than fifteen methods because each file is written by one and read by one.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

@@ -1,6 +1,6 @@
 """The records of a running sweep, read as they are written: each row once, however long the sweep runs.
 
-Whoever looks again and again would otherwise parse every row every time. Only whole lines count; a file that was
+A page that looks again and again would otherwise parse every row every time. Only whole lines count; a file that was
 replaced, or cut behind what was read of it, is read again from its beginning.
 """
 
@@ -51,26 +51,23 @@ class JsonlTail:
         try:
             with self.path.open("rb") as file:
                 status = os.fstat(file.fileno())
-                inode, begun = status.st_ino, status.st_ino != self._inode or status.st_size < self._offset
-                offset, lines = (0, 0) if begun else (self._offset, self.lines)
+                inode, replaced = status.st_ino, status.st_ino != self._inode or status.st_size < self._offset
+                offset, lines = (0, 0) if replaced else (self._offset, self.lines)
                 file.seek(offset)
                 content = file.read()
         except FileNotFoundError:
-            inode, begun, offset, lines, content = 0, True, 0, 0, b""
+            inode, replaced, offset, lines, content = 0, True, 0, 0, b""
         except OSError as error:
             raise RecordError(f"Cannot read {self.path}: {error.strerror or error}") from error
         whole = content[: content.rfind(b"\n") + 1]
         rows = parse_lines(whole, self.path, lines + 1)
-        made, fresh = make(rows, self.path, lines + 1), begun and self._inode != 0
+        made, fresh = make(rows, self.path, lines + 1), replaced and self._inode != 0
         self._inode, self._offset, self.lines = inode, offset + len(whole), lines + len(rows)
         return made, fresh
 
 
 class SweepTail:
     """Trials, points and decisions of one sweep, as far as `look` has read them.
-
-    Args:
-        folder: of the sweep.
 
     Attributes:
         trials: by id, in the order in which they started.

@@ -42,16 +42,16 @@ def metric_names(
     return named | {f"sensitivity/{name}": value for name, value in (sensitivities or {}).items()}
 
 
-def flatten(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def mlflow_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Return nested parameters as MLflow takes them: dotted names, short texts.
 
-    >>> flatten({"loss": {"name": "tau-cce", "temperature": 0.5}, "radii": [1, 2]})
+    >>> mlflow_params({"loss": {"name": "tau-cce", "temperature": 0.5}, "radii": [1, 2]})
     {'loss.name': 'tau-cce', 'loss.temperature': '0.5', 'radii': '[1, 2]'}
     """
     flat: dict[str, str] = {}
     for name, value in params.items():
         if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{name}.")
+            flat |= mlflow_params(value, f"{prefix}{name}.")
         else:
             text = value if isinstance(value, str) else json.dumps(value, default=str)
             flat[clean(f"{prefix}{name}")] = text[:MAX_PARAM_LENGTH]

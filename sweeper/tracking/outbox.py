@@ -1,9 +1,9 @@
-"""An outbox: rows delivered in order by a thread of their own, kept in a file while nobody takes them.
+"""An outbox: rows delivered in order by a thread of their own, kept in a file while the receiver does not take them.
 
 The driver puts rows and goes on: ``put`` neither blocks nor raises. When a delivery fails, its rows and all
 later ones go to the file, and the whole file is tried again after a pause that doubles. Until a row is delivered or in
 that file it is in another one, where the next outbox finds it if this one's process is killed. Rows may therefore be
-delivered twice, never out of order: whoever receives them must not mind. What rows mean is not known here.
+delivered twice, never out of order: the receiver must accept that. What rows mean is not known here.
 """
 
 import queue
@@ -21,7 +21,8 @@ FLUSH_SECONDS = 3.0  # between two deliveries: the store takes many rows at hard
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 60.0
 
-Rows = Sequence[Mapping[str, Any]]
+JsonRow = Mapping[str, Any]
+JsonRows = Sequence[JsonRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,9 @@ class Outbox:
 
     def __init__(
         self,
-        deliver: Callable[[Rows], None],
+        deliver: Callable[[JsonRows], None],
         path: Path,
-        header: Mapping[str, Any],
+        header: JsonRow,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._deliver = deliver
@@ -56,8 +57,8 @@ class Outbox:
         self._clock = clock
         self._file = JsonlFile(path, patient=True)
         self._waiting = len(stored_rows(path))  # rows in the file
-        self._in_hand: Rows = ()  # rows that are in neither the queue nor the file
-        self._queue: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
+        self._in_hand: JsonRows = ()  # rows that are in neither the queue nor the file
+        self._queue: queue.SimpleQueue[JsonRow] = queue.SimpleQueue()
         self._ahead_path = path.with_name(f"{path.stem}-ahead{path.suffix}")
         self._ahead = JsonlFile(self._ahead_path, patient=True)
         for row in self._ahead.read():
@@ -78,7 +79,7 @@ class Outbox:
             self._begun = True
             self._thread.start()
 
-    def put(self, row: Mapping[str, Any]) -> None:
+    def put(self, row: JsonRow) -> None:
         """Hand over one row, of JSON values."""
         with self._putting:
             self._ahead.append(row)
@@ -108,7 +109,7 @@ class Outbox:
             self._forget_ahead()
             self._closing.wait(FLUSH_SECONDS)
 
-    def _step(self, rows: Rows, *, patient: bool) -> None:
+    def _step(self, rows: JsonRows, *, patient: bool) -> None:
         if self._waiting:  # earlier rows go first
             with self._lock:
                 if self._abandoned:
@@ -121,7 +122,7 @@ class Outbox:
         if rows:
             self._try(rows)
 
-    def _try(self, rows: Rows) -> None:
+    def _try(self, rows: JsonRows) -> None:
         try:
             self._deliver(rows)
             trouble = ""
@@ -140,13 +141,13 @@ class Outbox:
             self._trouble = trouble
             self._in_hand = ()
 
-    def _drain(self) -> list[Mapping[str, Any]]:
+    def _drain(self) -> list[JsonRow]:
         rows = []
         while not self._queue.empty():
             rows.append(self._queue.get())
         return rows
 
-    def _keep(self, rows: Rows) -> None:
+    def _keep(self, rows: JsonRows) -> None:
         if rows and not self._waiting:
             self._file.append(self._header)
         for row in rows:
@@ -169,6 +170,6 @@ class Outbox:
         self._pause_seconds = FIRST_PAUSE_SECONDS
 
 
-def stored_rows(path: Path) -> Rows:
+def stored_rows(path: Path) -> JsonRows:
     """Return the rows that wait in a file, without its header."""
     return JsonlFile(path).read()[1:]

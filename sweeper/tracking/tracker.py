@@ -19,11 +19,22 @@ from typing import TYPE_CHECKING, Any
 from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.records import TrialStatus
 from sweeper.store.jsonl import JsonlFile
-from sweeper.tracking.names import MAX_TAG_LENGTH, RUN_STATUS, clean, flatten
-from sweeper.tracking.outbox import Outbox, Rows, Undelivered
+from sweeper.tracking.names import MAX_TAG_LENGTH, RUN_STATUS, clean, mlflow_params
+from sweeper.tracking.outbox import JsonRows, Outbox, Undelivered
+from sweeper.tracking.rows import (
+    ArtifactRow,
+    EndRow,
+    MetricsRow,
+    RunRow,
+    TagsRow,
+    TrackingRow,
+    row_from_json,
+    row_to_json,
+)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Metric
 
 STORE_NAME = "mlflow.db"
 ARTIFACTS_NAME = "mlflow-artifacts"
@@ -101,7 +112,7 @@ class Tracker:
         self._store = Store(self.destination)
         self._outbox = Outbox(self._store.deliver, folder / SPOOL_NAME, {"op": "sweep", **asdict(self.destination)})
         self._running: dict[str, None] = {}
-        self._put("run", None, params=flatten(params or {}), tags=dict(tags or {}))
+        self._put(RunRow(trial=None, at=_now(), params=mlflow_params(params or {}), tags=dict(tags or {})))
         if not waits:
             self.deliver()
 
@@ -112,16 +123,16 @@ class Tracker:
     def start_trial(self, trial: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
         """Open the trial's run, with its parameters nested as in the spec."""
         self._running[trial] = None
-        self._put("run", trial, params=flatten(params), tags=dict(tags))
+        self._put(RunRow(trial=trial, at=_now(), params=mlflow_params(params), tags=dict(tags)))
 
     def log(self, trial: str | None, epoch: int, metrics: Mapping[str, float]) -> None:
         """Write metrics of one epoch of a trial, or of the sweep, under names as ``metric_names`` makes."""
         cleaned = {clean(name): value for name, value in metrics.items()}
-        self._put("metrics", trial, step=epoch, metrics=cleaned)
+        self._put(MetricsRow(trial=trial, at=_now(), step=epoch, metrics=cleaned))
 
     def tag(self, trial: str | None, tags: Mapping[str, str]) -> None:
         """Set tags of a trial, or of the sweep."""
-        self._put("tags", trial, tags=dict(tags))
+        self._put(TagsRow(trial=trial, at=_now(), tags=dict(tags)))
 
     def end_trial(self, trial: str, status: TrialStatus, reason: str = "") -> None:
         """End the trial's run; its metrics may still be added to."""
@@ -130,7 +141,7 @@ class Tracker:
 
     def artifact(self, path: Path) -> None:
         """Attach a file, as it is when the store takes it, to the sweep's run."""
-        self._put("artifact", None, path=str(path.resolve()))
+        self._put(ArtifactRow(trial=None, at=_now(), path=str(path.resolve())))
 
     def run_id(self, trial: str | None = None) -> str | None:
         """Return the MLflow run of a trial, or of the sweep, once there is one."""
@@ -152,10 +163,10 @@ class Tracker:
 
     def _end(self, trial: str | None, status: TrialStatus, reason: str) -> None:
         tags = {"sweeper.status": status.value} | ({"sweeper.reason": reason} if reason else {})
-        self._put("end", trial, status=RUN_STATUS[status], tags=tags)
+        self._put(EndRow(trial=trial, at=_now(), status=RUN_STATUS[status], tags=tags))
 
-    def _put(self, op: str, trial: str | None, **content: Any) -> None:
-        self._outbox.put({"op": op, "trial": trial, "at": time.time_ns() // 1_000_000, **content})
+    def _put(self, row: TrackingRow) -> None:
+        self._outbox.put(row_to_json(row))
 
 
 class Store:
@@ -168,26 +179,27 @@ class Store:
         self.run_ids: dict[str | None, str] = {}
         self.refused: list[str] = []
 
-    def deliver(self, rows: Rows) -> None:
+    def deliver(self, rows: JsonRows) -> None:
         """Write rows in order; metrics and tags together, run by run; files last, which a store may have no room for.
 
         Raises:
             Exception: whatever MLflow raises when the store cannot be used; the rows must come again.
         """
-        told: dict[str | None, list[Mapping[str, Any]]] = defaultdict(list)
+        told: dict[str | None, list[TrackingRow]] = defaultdict(list)
         try:
             client = self._client or self._connect()
-            for row in rows:
-                if row["op"] == "run":
+            read = [row_from_json(row) for row in rows]
+            for row in read:
+                if isinstance(row, RunRow):
                     self._start(client, row)
-                elif row["op"] == "end":
-                    client.set_terminated(self._run(client, row), row["status"], row["at"])
-                if row["op"] != "artifact":
-                    told[row["trial"]].append(row)
+                elif isinstance(row, EndRow):
+                    client.set_terminated(self._run(client, row.trial, row.at), row.status, row.at)
+                if not isinstance(row, ArtifactRow):
+                    told[row.trial].append(row)
             for about in told.values():
                 self._write(client, about)
-            for row in rows:
-                if row["op"] == "artifact":
+            for row in read:
+                if isinstance(row, ArtifactRow):
                     self._attach(client, row)
         except BaseException:
             self._client = None  # look again at what is there: a call may have failed after it was heard
@@ -213,44 +225,44 @@ class Store:
         runs = every_run(client, self._experiment, f"tags.`{SWEEP_TAG}` = '{self._destination.sweep}'")
         return {run.data.tags.get(TRIAL_TAG): run.info.run_id for run in runs}
 
-    def _run(self, client: "MlflowClient", row: Mapping[str, Any]) -> str:
-        """Return the id of a row's run, made now if there is none."""
-        trial = row["trial"]
+    def _run(self, client: "MlflowClient", trial: str | None, at: int) -> str:
+        """Return the id of a run, made now if there is none, as of ``at`` milliseconds."""
         if trial not in self.run_ids:
             tags = {SWEEP_TAG: self._destination.sweep, "mlflow.source.name": "sweeper"}
             if trial is not None:
-                tags |= {TRIAL_TAG: trial, PARENT_TAG: self._run(client, {"trial": None, "at": row["at"]})}
-            run = client.create_run(self._experiment, row["at"], tags, run_name=trial or self._destination.sweep)
+                tags |= {TRIAL_TAG: trial, PARENT_TAG: self._run(client, None, at)}
+            run = client.create_run(self._experiment, at, tags, run_name=trial or self._destination.sweep)
             self.run_ids[trial] = run.info.run_id
         return self.run_ids[trial]
 
-    def _start(self, client: "MlflowClient", row: Mapping[str, Any]) -> None:
+    def _start(self, client: "MlflowClient", row: RunRow) -> None:
         from mlflow.entities import Param
 
-        known = row["trial"] in self.run_ids
-        run = self._run(client, row)
+        known = row.trial in self.run_ids
+        run = self._run(client, row.trial, row.at)
         if known:
             client.update_run(run, status="RUNNING")
-        for part in _chunks([Param(key, value) for key, value in row["params"].items()], PARAMS_PER_BATCH):
+        for part in _chunks([Param(key, value) for key, value in row.params.items()], PARAMS_PER_BATCH):
             self._log(client, run, params=part)
 
-    def _write(self, client: "MlflowClient", rows: Rows) -> None:
+    def _write(self, client: "MlflowClient", rows: Sequence[TrackingRow]) -> None:
         """Write the metrics and tags of one run."""
         from mlflow.entities import RunTag
 
-        metrics = [metric for row in rows for metric in _metrics(row)]
-        last = {clean(key): str(value) for row in rows for key, value in row.get("tags", {}).items()}
+        metrics = [metric for row in rows if isinstance(row, MetricsRow) for metric in _metrics(row)]
+        tagged = [row.tags for row in rows if isinstance(row, RunRow | TagsRow | EndRow)]
+        last = {clean(key): str(value) for tags in tagged for key, value in tags.items()}
         tags = [RunTag(key, value[:MAX_TAG_LENGTH]) for key, value in last.items()]
-        run = self._run(client, rows[0])
+        run = self._run(client, rows[0].trial, rows[0].at)
         for part in _chunks(metrics, METRICS_PER_BATCH) if metrics else [[]]:
             self._log(client, run, metrics=part, tags=tags)
             tags = []
 
-    def _attach(self, client: "MlflowClient", row: Mapping[str, Any]) -> None:
-        if Path(row["path"]).exists():
-            client.log_artifact(self._run(client, row), row["path"])
+    def _attach(self, client: "MlflowClient", row: ArtifactRow) -> None:
+        if Path(row.path).exists():
+            client.log_artifact(self._run(client, row.trial, row.at), row.path)
         else:
-            self.refused.append(f"{row['path']} does not exist")
+            self.refused.append(f"{row.path} does not exist")
 
     def _log(
         self,
@@ -327,10 +339,14 @@ def _not_from_an_outbox(record: logging.LogRecord) -> bool:
     return not (record.threadName or "").startswith("outbox ")
 
 
-def _metrics(row: Mapping[str, Any]) -> list[Any]:
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _metrics(row: MetricsRow) -> "list[Metric]":
     from mlflow.entities import Metric
 
-    return [Metric(name, float(value), row["at"], row["step"]) for name, value in row.get("metrics", {}).items()]
+    return [Metric(name, float(value), row.at, row.step) for name, value in row.metrics.items()]
 
 
 def _chunks(items: Sequence[Any], size: int) -> Iterator[list[Any]]:

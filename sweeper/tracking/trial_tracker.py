@@ -1,4 +1,4 @@
-"""What a recorder may tell of trials, and to whom: the protocol, and the object that tells nobody.
+"""What a recorder may tell of trials: the protocol, and the null object of a private selection.
 
 A private selection is recorded with `Untracked`. It is no `Tracker` and inherits nothing: what is added to `Tracker`
 does not reach it, and a method that is added to `TrialTracker` and not here is an error of types and of names.
@@ -35,7 +35,7 @@ class TrialTracker(Protocol):
 
 
 class Untracked:
-    """Tells nobody: it forgets its arguments, holds nothing, and knows no store."""
+    """The null object: it forgets its arguments, holds nothing, and knows no store."""
 
     __slots__ = ()
 

@@ -45,7 +45,7 @@ class TrialMetrics:
         seed: public; chooses the rows of membership inference where there are more than `MEMBERSHIP_ROWS`.
 
     Raises:
-        SpecError: metrics that would release what nobody paid for.
+        SpecError: metrics that would release unpaid scores.
     """
 
     def __init__(self, names: Sequence[str], declared: Metadata, loss: Loss, *, seed: int) -> None:
@@ -98,7 +98,7 @@ class TrialMetrics:
 
 
 def check_metrics(names: Sequence[str], declared: Metadata, source: str = "the spec") -> None:
-    """Refuse metrics that would release what nobody paid for, and attacks that are not installed.
+    """Refuse metrics that would release unpaid scores, and attacks that are not installed.
 
     Args:
         names: metrics of the spec.

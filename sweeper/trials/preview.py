@@ -111,7 +111,7 @@ def sweep_cost(spec: Spec, previews: Sequence[Preview], noise: ScoreNoise | None
     """Price all trials of the sweep as if each spent what one of the previewed ones would.
 
     Every trial is taken to spend the event of a previewed configuration in turn; random configurations make
-    this an estimate, a single configuration makes it exact. Scores of test rows, whose number nobody knows before,
+    this an estimate, a single configuration makes it exact. Scores of test rows, whose number is not known before,
     are not in it.
     """
     return composed(_planned(spec, previews, noise), spec.privacy.delta, apart=noise is None or noise.apart)

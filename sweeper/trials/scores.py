@@ -5,7 +5,7 @@ and nothing else: what else there could be is refused in `score_rules`.
 
 Where scores are noisy, ``certified <= accuracy`` may fail by the noise: nothing may raise, stop or be logged because
 it does, and the exact scores may reach nothing that leaves. `scorer` is the one door through which trials and the
-front's points are scored: behind it nobody chooses.
+front's points are scored: behind it there is no choice.
 
 Shape letters: B rows, M scores.
 """
@@ -51,7 +51,7 @@ def scorer(
         source: of the noise; by default, and for any guarantee, a fresh secure one.
 
     Raises:
-        SpecError: the rows are private, and there is no noise or an objective is a plug-in, which nobody pays for.
+        SpecError: the rows are private, and there is no noise or an objective is an unpaid plug-in.
     """
     metrics = {name: find_metric(name) for name in own}
     if declared.evaluation is Evaluation.PRIVATE and noise is None:

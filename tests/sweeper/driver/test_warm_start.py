@@ -22,7 +22,7 @@ from sweeper.spec.spec import Spec
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import LoggedTrial
-from sweeper.tracking.names import flatten, metric_names
+from sweeper.tracking.names import metric_names, mlflow_params
 
 SPEC = {
     "name": "digits",
@@ -227,7 +227,7 @@ def test_a_folder_beside_the_spec_comes_first(spec, earlier, tmp_path, monkeypat
 
 def tracked(config, sweep="before-1", *, exploratory=False):
     values = {"epsilon": 2.0, "accuracy": 0.5, "certified@1/4": 0.25}
-    return LoggedTrial(flatten(config), metric_names(values), sweep, exploratory)
+    return LoggedTrial(mlflow_params(config), metric_names(values), sweep, exploratory)
 
 
 def test_an_experiment_teaches_the_same_as_the_folder(spec, earlier, monkeypatch):

@@ -152,12 +152,12 @@ def test_an_objective_of_a_plug_in_is_scored_after_every_epoch_and_on_test_rows(
         point = Point(trial="t0001", epoch=row.epoch, values=row.values, model=row.model)
         points[point.key] = point
     scored = {}
-    recorder = SimpleNamespace(
+    records = SimpleNamespace(
         points=points,
         archive=SimpleNamespace(points=points.values()),
         add_test=lambda point, scores: scored.update({point.epoch: scores}),
     )
-    assert list(score_front(spec, digits, folder, recorder, lambda: False)) == []
+    assert list(score_front(spec, digits, folder, SimpleNamespace(records=records), lambda: False)) == []
     assert set(scored) == {1, 2, 3}
     assert scored[3]["light"] == light.function(run.model, digits.test, None)
 

@@ -6,8 +6,8 @@ from sweeper.tracking.names import (
     MAX_PARAM_LENGTH,
     RUN_STATUS,
     clean,
-    flatten,
     metric_names,
+    mlflow_params,
     version_tags,
 )
 
@@ -44,7 +44,7 @@ def test_a_cleaned_name_is_one_that_mlflow_accepts(name):
 
 
 def test_parameters_are_flattened_and_kept_short():
-    flat = flatten({"a": {"b": {"c": 1}}, "text": "x" * 9000, "none": None, "flag": True, "empty": {}})
+    flat = mlflow_params({"a": {"b": {"c": 1}}, "text": "x" * 9000, "none": None, "flag": True, "empty": {}})
     assert flat == {"a.b.c": "1", "text": "x" * MAX_PARAM_LENGTH, "none": "null", "flag": "true"}
 
 

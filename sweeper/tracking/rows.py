@@ -1,0 +1,82 @@
+"""What a tracker tells a store: frozen values, and their JSON in the outbox and its files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """The run of a trial, or of the sweep where there is none, starts at ``at`` milliseconds."""
+
+    OP: ClassVar[str] = "run"
+
+    trial: str | None
+    at: int
+    params: Mapping[str, str]
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsRow:
+    """Metrics of one step; not finite ones are texts that ``float`` reads."""
+
+    OP: ClassVar[str] = "metrics"
+
+    trial: str | None
+    at: int
+    step: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagsRow:
+    """Tags of a run."""
+
+    OP: ClassVar[str] = "tags"
+
+    trial: str | None
+    at: int
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndRow:
+    """A run ends, with MLflow's name of its status."""
+
+    OP: ClassVar[str] = "end"
+
+    trial: str | None
+    at: int
+    status: str
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactRow:
+    """A file belongs to a run."""
+
+    OP: ClassVar[str] = "artifact"
+
+    trial: str | None
+    at: int
+    path: str
+
+
+TrackingRow = RunRow | MetricsRow | TagsRow | EndRow | ArtifactRow
+_KINDS: dict[str, type[TrackingRow]] = {kind.OP: kind for kind in (RunRow, MetricsRow, TagsRow, EndRow, ArtifactRow)}
+
+
+def row_to_json(row: TrackingRow) -> dict[str, Any]:
+    """Return a row as JSON values."""
+    return {"op": row.OP, **{one.name: getattr(row, one.name) for one in fields(row)}}
+
+
+def row_from_json(content: Mapping[str, Any]) -> TrackingRow:
+    """Read back what `row_to_json` wrote.
+
+    Raises:
+        KeyError, TypeError: something else.
+    """
+    kind = _KINDS[content["op"]]
+    return kind(**{key: value for key, value in content.items() if key != "op"})
