@@ -7,15 +7,16 @@ than the first version. A folder of another format is refused in one sentence.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from sweeper.errors import RecordError
 from sweeper.records import TrialStatus
-from sweeper.spec.search import Selection
-from sweeper.spec.spec import Spec
 from sweeper.store.jsonl import read_object, replace_file, to_text
+
+if TYPE_CHECKING:
+    from sweeper.spec.spec import Spec
 
 FORMAT = 1
 MANIFEST_NAME = "sweep.json"
@@ -63,10 +64,12 @@ class Manifest:
     @property
     def selects_privately(self) -> bool:
         """Whether the sweep selects privately."""
+        from sweeper.spec.search import Selection  # takes seconds, and few who read a folder ask
+
         search = self.spec.get("search")
         return isinstance(search, Mapping) and search.get("selection") == Selection.PRIVATE.value
 
-    def read_spec(self, source: str | None = None) -> Spec:
+    def read_spec(self, source: str | None = None) -> "Spec":
         """Return the spec.
 
         Args:
@@ -75,6 +78,8 @@ class Manifest:
         Raises:
             SpecError: it is none.
         """
+        from sweeper.spec.spec import Spec  # likewise
+
         return Spec.from_mapping(self.spec, self.source if source is None else source)
 
     def to_json(self) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -41,6 +43,11 @@ def test_the_mark_of_a_private_selection_is_written_only_where_there_is_one(tmp_
     write_manifest(tmp_path, replace(MANIFEST, selecting="here"))
     assert is_marked(tmp_path)
     assert read_manifest(tmp_path).selecting == "here"
+
+
+def test_a_list_of_sweeps_waits_for_no_torch():
+    program = "import sys, sweeper.cli.tables, sweeper.store.manifest; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
 
 
 def test_a_mark_hides_a_folder_of_any_format(tmp_path):

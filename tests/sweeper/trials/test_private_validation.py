@@ -253,7 +253,7 @@ def test_scores_that_were_lost_with_a_process_are_drawn_and_charged_again(digits
     again = recorder(spec, digits, folder)
     run = trial(digits, spec, second, folder, recorded=1)
     plan_row = run.plan_row()
-    assert plan_row["scores_kept"] == repeats
+    assert plan_row.scores_kept == repeats
     again.on_start("t0001", {"proposal": {}})
     assert again.on_plan("t0001", plan_row) is None
     again.on_draw("t0001")
