@@ -68,8 +68,8 @@ def test_the_numbers_are_those_of_the_recorded_plan(ran, found):
     for snapshot in found.snapshots:
         for parameter in snapshot.diagnostics.parameters:
             assert parameter.sensitivity == pytest.approx(plan.sensitivities[parameter.name])
-            assert parameter.worst_case == pytest.approx(parameter.sensitivity / plan["sensitivity_fraction"])
-            assert parameter.noise_std == pytest.approx(plan["noise_stds"][parameter.name])
+            assert parameter.worst_case == pytest.approx(parameter.sensitivity / plan.sensitivity_fraction)
+            assert parameter.noise_std == pytest.approx(plan.noise_stds[parameter.name])
             assert 0 < parameter.tightness <= 1
 
 

@@ -47,7 +47,8 @@ with driver_lock(folder):
 SERVE = """
 import sys
 from pathlib import Path
-from sweeper.service import app, launcher
+from sweeper.service import app
+from sweeper.service.supervision import launcher
 launcher._PROGRAM = Path(sys.argv.pop(1)).read_text()
 app.entry_points = lambda **_: ()
 from sweeper.cli.main import main
