@@ -28,7 +28,7 @@ from dashboards.figures import FIGURES, LIGHT, plotly_js
 from dashboards.pages.report import build_report
 from sweeper.cli.tables import sweep_view, sweeps_table
 from sweeper.privacy.claims import Claim
-from sweeper.privacy.pricing import Answer
+from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.results.sweep import load
@@ -100,7 +100,7 @@ def write(path: Path, count: int, epochs: int) -> str:
         data="imagined", population=1000, unit="row", evaluation="public", radius_unit="raw units", exploratory=False,
         secure_generator=True, public=(), conditions=(),
     )  # fmt: skip
-    price = {name: Answer(epsilon=9.0, delta=1e-4, events=count, statement=name) for name in ("winner", "everything")}
+    price = {name: Price(epsilon=9.0, delta=1e-4, events=count, statement=name) for name in ("winner", "everything")}
     front = build_front(
         sweep="large", objectives=OBJECTIVES, trials=trials, points=points, ledger=price, claim=claim
     )  # fmt: skip

@@ -313,7 +313,7 @@ def test_a_lack_of_memory_is_found_before_the_plan_and_costs_nothing(trial, conf
     prices = []
     for most in (1000, 200, 25):
         with monkeypatch.context() as patch:
-            patch.setattr(trial, "_ROOM", PassSizes())
+            patch.setattr(trial_module, "_ROOM", PassSizes())
             seen = short_of_memory(patch, most)
             trial.reset_config(config)
             rows = [trial.step() for _ in range(4)]

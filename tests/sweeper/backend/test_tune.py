@@ -16,7 +16,7 @@ from ray.tune import Trainable
 
 from sweeper.backend import cluster as cluster_module
 from sweeper.backend import interruption, starting, tune
-from sweeper.backend import trial_states as desk_module
+from sweeper.backend import trial_states as states_module
 from sweeper.backend.cluster import cluster, worker_environment
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
@@ -154,7 +154,7 @@ def finished(tmp_path_factory, ray_session):  # noqa: ARG001
     folder = tmp_path_factory.mktemp("sweep")
     driver = Driver(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(desk_module, "MOST_RESTARTS", MOST_RESTARTS)
+        patch.setattr(states_module, "MOST_RESTARTS", MOST_RESTARTS)
         outcome = run(folder, list(WAYS), driver.hooks())
     return folder, driver, outcome
 
@@ -274,7 +274,7 @@ def test_a_ray_that_dies_ends_a_run_whose_trials_may_go_on(tmp_path, monkeypatch
 
 
 def test_time_ends_a_run():
-    ask = {"desk": TrialStates(Hooks()), "interruption": Interruption(), "should_stop": lambda: None}
+    ask = {"states": TrialStates(Hooks()), "interruption": Interruption(), "should_stop": lambda: None}
     assert _endings(**ask, hours=None)() is None
     assert _endings(**ask, hours=1)() is None
     assert _endings(**ask, hours=0)() == (TrialStatus.STOPPED, "the 0 hours are used up")
@@ -292,7 +292,7 @@ def test_trouble_that_ends_a_run_is_told_by_its_kind():
     states = TrialStates(Hooks(on_end=lambda *_: (_ for _ in ()).throw(ValueError("Name-042450"))))
     states.start("t0001", {})
     states.end("t0001", TrialStatus.COMPLETED)
-    ask = {"desk": states, "interruption": Interruption(), "should_stop": lambda: None, "hours": None}
+    ask = {"states": states, "interruption": Interruption(), "should_stop": lambda: None, "hours": None}
     assert _endings(**ask)() == (TrialStatus.FAILED, f"ValueError: {FOR_THE_OWNER}")
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from sweeper.cli.tables import SHOWN_POINTS, SHOWN_REASONS, comparison_view, sweep_view, sweeps_table
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import Answer
+from sweeper.privacy.pricing import Price
 from sweeper.records import TrialStatus
 from sweeper.results.comparison import compare
 from sweeper.results.front import build_front
@@ -31,7 +31,7 @@ def make(tmp_path, objectives, claim, trial, make_point):
             )
             for n in range(count)
         ]
-        answers = {"winner": Answer(epsilon=3.0, delta=1e-4, events=2, statement="Releasing one model: epsilon 3.")}
+        answers = {"winner": Price(epsilon=3.0, delta=1e-4, events=2, statement="Releasing one model: epsilon 3.")}
         build_front(
             sweep="digits",
             objectives=objectives,

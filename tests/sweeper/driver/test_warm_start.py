@@ -234,7 +234,7 @@ def test_an_experiment_teaches_the_same_as_the_folder(spec, earlier, monkeypatch
     folder = told(earlier(*((one, [VALUES | {"certified@1/4": 0.25}]) for one in configs)), spec, "epsilon <= 1")
     runs = [tracked(one) for one in configs]
     asked, other = [], LoggedTrial({}, {}, "before-1", exploratory=False)
-    monkeypatch.setattr(warm_start, "tracked_trials", lambda *where: asked.append(where) or [*runs, other])
+    monkeypatch.setattr(warm_start, "logged_trials", lambda *where: asked.append(where) or [*runs, other])
     found = told("mlflow: before ", spec, "epsilon <= 1", tracking="http://store")
     assert asked == [("http://store", "before")]
     assert found.observations == folder.observations
@@ -295,7 +295,7 @@ def test_what_steered_the_source_steers_this_sweep_too(spec, earlier):
 
 def test_an_experiment_says_how_many_sweeps_steer_and_whether_one_was_not_paid_for(spec, monkeypatch):
     runs = [tracked(config(spec, PROPOSALS[0])), tracked(config(spec, PROPOSALS[1]), "before-2")]
-    monkeypatch.setattr(warm_start, "tracked_trials", lambda *_: runs)
+    monkeypatch.setattr(warm_start, "logged_trials", lambda *_: runs)
     steering = told("mlflow:before", spec, tracking="http://store").steering
     assert steering.conditions[0].startswith(
         "Proposals were steered by the trials of 2 sweeps in the MLflow experiment"

@@ -5,7 +5,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from sweeper.errors import SweeperError
-from sweeper.privacy.pricing import RenderedResponse
+from sweeper.privacy.pricing import Price
 from sweeper.records import Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.service import app as app_module
@@ -89,7 +89,7 @@ def make_sweep(out, plan_json, claim, objectives, make_point, content):
         for trial in trials:
             folder.save_trial(trial)
         price = {
-            question: RenderedResponse(epsilon=9.0, delta=1e-4, events=2, statement=question)
+            question: Price(epsilon=9.0, delta=1e-4, events=2, statement=question)
             for question in ("winner", "front", "everything")
         }
         front = build_front(

@@ -31,10 +31,10 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 DRIVER = """
 import json, sys, time
 from pathlib import Path
-from sweeper.store.lock import driving
+from sweeper.store.lock import driver_lock
 from sweeper.store.requests import Requests
 folder = Path(sys.argv[sys.argv.index("--into") + 1] if "--into" in sys.argv else sys.argv[2])
-with driving(folder):
+with driver_lock(folder):
     begun = {"name": "tiny", "spec": {}, "source": "", "data_dir": None, "tracking": None}
     (folder / "sweep.json").write_text(json.dumps(begun | {"status": "running"}))
     with (folder / "begun").open("a") as file:
@@ -47,7 +47,8 @@ with driving(folder):
 SERVE = """
 import sys
 from pathlib import Path
-from sweeper.service import app, launcher
+from sweeper.service import app
+from sweeper.service.supervision import launcher
 launcher._PROGRAM = Path(sys.argv.pop(1)).read_text()
 app.entry_points = lambda **_: ()
 from sweeper.cli.main import main

@@ -240,7 +240,9 @@ def test_a_metric_that_gives_no_finite_number_is_refused(name, got):
 
 @pytest.mark.usefixtures("some")
 def test_a_plain_function_is_no_metric():
-    with pytest.raises(SpecError, match=r"Expected a metric declared by sweeper\.plugins\.metric from the plug-in bad"):
+    with pytest.raises(
+        SpecError, match=r"Expected a metric declared by sweeper\.spec\.plugins\.metric from the plug-in bad"
+    ):
         find_metric("bad")
     with pytest.raises(ValueError, match="sideways"):
         metric("sideways")
