@@ -12,10 +12,19 @@ from typing import Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, no_update
 
-from dashboards.live._layout import FIGURES_OF, LARGEST_EPSILON, MINIMUMS, PARTS_OF, SMALLEST_EPSILON, TITLES
+from dashboards.figures import comparison_figures
+from dashboards.live._layout import (
+    FRONT,
+    FRONT_3D,
+    LARGEST_EPSILON,
+    MINIMUMS,
+    PARTS_OF,
+    SMALLEST_EPSILON,
+    TITLES,
+    figures_of,
+)
 from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._view import PREFIX, Tab, View
-from dashboards.pages.comparison import PANELS as COMPARED
 from dashboards.text import number, radius_of, show
 from sweeper.errors import SweeperError
 
@@ -86,11 +95,11 @@ def _sweep(snapshot: Snapshot, view: View) -> Shown:
         return Shown(resources=head, title=snapshot.name, running=True)
     filters = replace(plain, max_epsilon=view.max_epsilon, minimum=view.minimum, point=view.point)
     resources = head
-    for name in FIGURES_OF[view.tab]:
+    for name in figures_of(view.tab):
         asked = replace(plain, linear=view.linear)
         drawn = name
-        if name == "front":
-            asked, drawn = replace(asked, radius=view.radius), "front-3d" if view.solid else "front"
+        if name == FRONT:
+            asked, drawn = replace(asked, radius=view.radius), FRONT_3D if view.solid else FRONT
             marked = replace(filters, radius=view.radius)
             resources["marks-front"] = _address("marks", "front", marked, snapshot.token)
         resources[f"figure-{name}"] = _address("figure", drawn, asked, snapshot.token)
@@ -114,7 +123,7 @@ def _comparison(snapshots: Sequence[Snapshot], view: View) -> Shown:
     if missing is not None:
         return Shown(notice=f"{missing.name}: {missing.trouble}", title="Comparison", running=True)
     resources = {"part-compared": _address("part", "compared", asked, token)}
-    resources |= {f"figure-{name}": _address("figure", name, asked, token) for name in COMPARED}
+    resources |= {f"figure-{name}": _address("figure", name, asked, token) for name in comparison_figures()}
     return Shown(resources=resources, title="Comparison", running=any(snapshot.running for snapshot in snapshots))
 
 

@@ -13,11 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from dashboards.data import SweepData, finite
-from dashboards.figures import COMPARISON_FIGURES, FIGURES, LIGHT, Figure, as_json, is_empty, linear_epsilon
-from dashboards.figures.sweep import front, front3d
+from dashboards.figures import FigureKind, as_json, comparison_figures, is_empty, linear_epsilon, sweep_figures
 from dashboards.live import _parts as parts
 from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._view import View
@@ -31,10 +30,9 @@ from sweeper.results.comparison import Comparison, ComparisonError, compare
 from sweeper.results.pick import meeting
 from sweeper.store.jsonl import plain
 
+T = TypeVar("T")
 KINDS = ("figure", "part", "marks", "file")
 KEPT_COMPARISONS = 8
-_ALWAYS = ("front", "front-3d", "trajectories", "hypervolume", "importances")  # also while they have nothing to show
-_EPSILON = ("front", "front-3d", "architectures", "repeats", "robustness", "trajectories", "fronts", "attainment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +72,9 @@ class Resources:
             return self._of_comparison(kind, name, view)
         snapshot = self._snapshots.get(view.sweep)
         match kind, name:
-            case "figure", _ if name in FIGURES:
-                radius, linear = _options(snapshot, name, view)
-                make = partial(_figure, name, snapshot, radius, linear)
+            case "figure", _ if figure := sweep_figures().get(name):
+                radius, linear = _options(snapshot, figure, view)
+                make = partial(_figure, figure, snapshot, radius, linear)
                 return snapshot.once((kind, name, radius, linear), make)
             case "part", "picked":
                 return _html(parts.picked(snapshot, view, self._address(snapshot)))
@@ -109,17 +107,18 @@ class Resources:
         def make() -> Made:
             return _html(_compared(comparison, view)) if kind == "part" else _overlaid(name, comparison, view)
 
-        if name not in (("compared",) if kind == "part" else COMPARISON_FIGURES):
+        if name not in (("compared",) if kind == "part" else comparison_figures()):
             raise UnknownSweepError("Expected a figure or a part of a comparison; got another name")
         return kept.once((kind, name, view.linear), make)
 
 
 def _overlaid(name: str, comparison: Callable[[], Comparison], view: View) -> Made:
     try:
-        drawn = COMPARISON_FIGURES[name](comparison(), LIGHT)
+        made = comparison()
     except ComparisonError:
         return _json(None)
-    return _json(_drawn(name, drawn, linear=view.linear and name in _EPSILON))
+    kind = comparison_figures()[name]
+    return _json(_drawn(kind, made, linear=view.linear and kind.epsilon_axis))
 
 
 def _compare(snapshots: list[Snapshot], view: View) -> Comparison:
@@ -136,11 +135,9 @@ def _compared(comparison: Callable[[], Comparison], view: View) -> Html:
 
 
 def _records(snapshot: Snapshot, address: str | None) -> Html:
-    data = snapshot.sweep()
-    link = (lambda run: parts.run_link(address, run)) if address else (lambda _: None)
-    return tag(
-        "section", tag("h2", "Records"), tables.decisions_table(data), tables.trials_table(data, link), id="records"
-    )
+    if address is None:
+        return tables.records(snapshot.sweep())
+    return tables.records(snapshot.sweep(), partial(parts.run_link, address))
 
 
 def _growing(snapshot: Snapshot) -> Html | None:
@@ -161,29 +158,22 @@ _PARTS: dict[str, Callable[[Snapshot], Html]] = {
 }
 
 
-def _options(snapshot: Snapshot, name: str, view: View) -> tuple[str, bool]:
+def _options(snapshot: Snapshot, kind: FigureKind[Any, Any], view: View) -> tuple[str, bool]:
     """Return what the figure depends on beside the sweep: a certificate that the sweep has, and the axis."""
     known = snapshot.data is not None and view.radius in snapshot.data.certificates
-    radius = view.radius if known and name in ("front", "front-3d") else ""
-    return radius, view.linear and name in _EPSILON
+    radius = view.radius if known and kind.info_at is not None else ""
+    return radius, view.linear and kind.epsilon_axis
 
 
-def _figure(name: str, snapshot: Snapshot, radius: str, linear: bool) -> Made:
-    data = snapshot.sweep()
-    match name:
-        case "front" if radius:
-            drawn = front.plot(front.info(data, utility=radius), LIGHT)
-        case "front-3d" if radius:
-            drawn = front3d.plot(front3d.info(data, certificate=radius), LIGHT)
-        case _:
-            drawn = FIGURES[name](data, LIGHT)
-    return _json(_drawn(name, drawn, linear=linear))
+def _figure(kind: FigureKind[SweepData, Any], snapshot: Snapshot, radius: str, linear: bool) -> Made:
+    return _json(_drawn(kind, snapshot.sweep(), radius, linear=linear))
 
 
-def _drawn(name: str, drawn: Figure, *, linear: bool) -> dict[str, Any] | None:
-    if is_empty(drawn) and name not in _ALWAYS:
+def _drawn(kind: FigureKind[T, Any], data: T, radius: str = "", *, linear: bool) -> dict[str, Any] | None:
+    figure = kind.draw(data, certificate=radius)
+    if is_empty(figure) and not kind.keep_empty:
         return None
-    return untitled(as_json(linear_epsilon(drawn) if linear else drawn))
+    return untitled(as_json(linear_epsilon(figure) if linear else figure))
 
 
 def marks(data: SweepData, view: View) -> dict[str, Any]:

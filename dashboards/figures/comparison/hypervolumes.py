@@ -5,7 +5,8 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from dashboards.figures._common import SYMBOLS, FigureInfo, Rows, new_figure
+from dashboards.figures._base import FigureInfo, FigureKind, Rows
+from dashboards.figures._common import SYMBOLS, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.comparison._compared import colors, compared
 from dashboards.text import number
@@ -72,3 +73,17 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
                 )
             )
     return figure
+
+
+FIGURE: FigureKind[Comparison, VolumesInfo] = FigureKind(
+    name="hypervolumes",
+    heading="Hypervolumes",
+    caption=(
+        "One mark per sweep, a tick for the mean of a name: the share of one box, the same for all, that the front "
+        "dominates."
+    ),
+    position=30,
+    info=info,
+    plot=plot,
+    rows=rows,
+)

@@ -12,9 +12,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly, finite
+from dashboards.figures._base import FigureInfo, FigureKind, Rows, Topic, omitted
 from dashboards.figures._common import (
-    FigureInfo,
-    Rows,
     Step,
     epsilon_axis,
     header,
@@ -249,3 +248,23 @@ def color_bar(title: str) -> dict[str, Any]:
         "tickfont": {"size": 11},
         "xpad": 8,
     }
+
+
+FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(
+    name="front",
+    heading="The front",
+    caption=(
+        "The line is what is achievable at epsilon ≤ x. Points of the front that lie below it give up some utility for "
+        "a better certificate. The ring marks the knee, beyond which every gain costs most. Hover over a point for its "
+        "trial, epoch and configuration."
+    ),
+    position=10,
+    info=info,
+    plot=plot,
+    rows=rows,
+    info_at=lambda data, certificate: info(data, utility=certificate),
+    omitted=lambda data: omitted(DRAWN_DOMINATED, len(data.points) - len(data.front_points), "dominated points"),
+    topic=Topic.FRONT,
+    epsilon_axis=True,
+    keep_empty=True,
+)

@@ -14,7 +14,8 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
-from dashboards.figures._common import FigureInfo, Rows, Step, header, label, staircase, value_axis
+from dashboards.figures._base import FigureInfo, FigureKind, Rows, Topic
+from dashboards.figures._common import Step, header, label, staircase, value_axis
 from dashboards.figures._curves import Staircase, draw, last_epsilon, step_row
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
@@ -70,3 +71,19 @@ def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
 def _legend(name: str) -> str:
     text = radius_of(name)
     return "clean" if text is None else f"radius {escape(text)}"
+
+
+FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
+    name="robustness",
+    heading="Robustness at each radius",
+    caption=(
+        "Every line picks its own models: the best certified accuracy at that radius, within each epsilon. A certified "
+        "example keeps its prediction under every perturbation of at most that Euclidean norm."
+    ),
+    position=40,
+    info=info,
+    plot=plot,
+    rows=rows,
+    topic=Topic.ROBUSTNESS,
+    epsilon_axis=True,
+)

@@ -12,18 +12,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
-from dashboards.figures._common import (
-    MANY,
-    FigureInfo,
-    Rows,
-    Step,
-    epsilon_axis,
-    header,
-    label,
-    new_figure,
-    staircase,
-    value_axis,
-)
+from dashboards.figures._base import FigureInfo, FigureKind, Rows, Topic, omitted
+from dashboards.figures._common import MANY, Step, epsilon_axis, header, label, new_figure, staircase, value_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import step_line
 from dashboards.text import show
@@ -175,7 +165,7 @@ def _paths(trajectories: Iterable[Trajectory], color: str, utility: str, status:
 
 
 def _rungs(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
-    """Where a trial was compared with others and went on."""
+    """Where a trial was compared with others and continued."""
     found = [
         (epsilon, value, f"{_text(t, epoch, epsilon, value, utility)}<br>{escape(t.passed[epoch])}")
         for t in trajectories
@@ -189,7 +179,7 @@ def _rungs(trajectories: Iterable[Trajectory], color: str, utility: str, *, size
         marker={"symbol": "circle-open", "size": size, "color": color, "line": {"width": 1.2}},
         text=[text for _, _, text in found],
         hovertemplate="%{text}<extra></extra>",
-        name="went on at a rung",
+        name="continued at a rung",
     )
 
 
@@ -216,3 +206,21 @@ def _text(t: Trajectory, epoch: int, epsilon: float, value: float, utility: str)
         f"<b>{escape(t.trial)}</b>, epoch {epoch}<br>epsilon {show('epsilon', epsilon)}: "
         f"{label(utility)} {show(utility, value)}"
     )
+
+
+FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
+    name="trajectories",
+    heading="How the trials got there",
+    caption=(
+        "One line per trial, one point per epoch; the mark at the end says how the trial ended, a ring that it was "
+        "compared with others and continued."
+    ),
+    position=70,
+    info=info,
+    plot=plot,
+    rows=rows,
+    omitted=lambda data: omitted(DRAWN_TRIALS, len(data.trials), "trials, those on the front among them"),
+    topic=Topic.TRIALS,
+    epsilon_axis=True,
+    keep_empty=True,
+)

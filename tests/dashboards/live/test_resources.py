@@ -1,10 +1,11 @@
 import gzip
 import json
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
-from dashboards.figures import FIGURES, NUMBERS
+from dashboards.figures import sweep_figures
 from dashboards.live import _resources
 from dashboards.live._parts import FILES, age, tracking_address
 from dashboards.live._resources import Resources, marks
@@ -13,6 +14,8 @@ from dashboards.text import MISSING
 from sweeper.errors import PickError, RecordError, UnknownSweepError
 
 from .conftest import ENDED, PLAN, RUNNING
+
+FIGURES = sweep_figures()
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 HERE = View(sweep=ENDED)
@@ -42,7 +45,7 @@ def trace(figure, name):
 @pytest.mark.parametrize("name", sorted(FIGURES))
 def test_every_figure_of_the_report_is_served(show, sweep, name):
     figure = show("figure", name)
-    rows = NUMBERS[name](sweep)
+    rows = FIGURES[name].numbers(sweep)
     assert (figure is None) == (not rows and name == "repeats")
     assert figure is None or "title" not in figure["layout"]
 
@@ -83,7 +86,8 @@ def test_epsilon_may_have_a_linear_axis(show, name):
 
 def test_what_does_not_change_is_made_once(resources, monkeypatch):
     first = resources.get("figure", "trajectories", HERE)
-    monkeypatch.setitem(FIGURES, "trajectories", lambda *_: pytest.fail("drawn again"))
+    drawn_again = replace(FIGURES["trajectories"], info=lambda *_: pytest.fail("drawn again"))
+    monkeypatch.setattr(_resources, "sweep_figures", lambda: {**FIGURES, "trajectories": drawn_again})
     for view in (HERE, View(sweep=ENDED, max_epsilon=1.0, radius="certified@0.5", solid=True)):
         assert resources.get("figure", "trajectories", view) is first
     assert resources.get("part", "cost", HERE) is resources.get("part", "cost", HERE)

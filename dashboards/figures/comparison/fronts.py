@@ -5,18 +5,8 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from dashboards.figures._common import (
-    DASHES,
-    SYMBOLS,
-    FigureInfo,
-    Rows,
-    Step,
-    epsilon_axis,
-    label,
-    new_figure,
-    staircase,
-    value_axis,
-)
+from dashboards.figures._base import FigureInfo, FigureKind, Rows
+from dashboards.figures._common import DASHES, SYMBOLS, Step, epsilon_axis, label, new_figure, staircase, value_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.comparison._compared import colors, compared
 from dashboards.text import show
@@ -118,3 +108,15 @@ def _line(info: OverlayInfo, line: Line, spec: int, right_end: float, theme: The
         legendgroup=escape(line.spec),
         showlegend=named,
     )
+
+
+FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
+    name="fronts",
+    heading="The fronts",
+    caption="One line per sweep: what is achievable at epsilon ≤ x. Sweeps of one name share colour, dash and mark.",
+    position=10,
+    info=info,
+    plot=plot,
+    rows=rows,
+    epsilon_axis=True,
+)

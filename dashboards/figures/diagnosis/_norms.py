@@ -1,4 +1,4 @@
-"""Histograms of norms against their bounds: of contributions to each parameter, and of inputs by colour space."""
+"""Histograms of norms against their bounds: what the figures of gradients and of inputs share."""
 
 import enum
 from dataclasses import dataclass
@@ -6,15 +6,14 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from clipless.diagnostics import Histogram
-from dashboards.figures._common import FigureInfo
+from dashboards.figures._base import FigureInfo
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.diagnosis._header import axis_name, header, log_axis, moment, panels
+from dashboards.figures.diagnosis._header import axis_name, log_axis, panels
 from dashboards.text import number
-from sweeper.results.diagnosis import Diagnosis
 
 
-class Look(enum.Enum):
-    """How a curve is drawn, and what that stands for."""
+class CurveKind(enum.Enum):
+    """What a curve counts, which decides how it is drawn."""
 
     NOW = "now"
     BEFORE = "before"
@@ -26,7 +25,7 @@ class Curve:
     """Shares of rows over the bins of a histogram."""
 
     name: str
-    look: Look
+    kind: CurveKind
     edges: tuple[float, ...]
     shares: tuple[float, ...]
 
@@ -57,55 +56,12 @@ class NormsInfo(FigureInfo):
     logarithmic: bool
 
 
-def gradient_info(diagnosis: Diagnosis) -> NormsInfo:
-    """Contributions to each parameter: exact norms at each moment, and what the guard takes the last ones to be."""
-    before, now = diagnosis.snapshots[0], diagnosis.snapshots[-1]
-    when = moment(now)
-    found = []
-    for earlier, parameter in zip(before.diagnostics.parameters, now.diagnostics.parameters, strict=True):
-        curves = (
-            _curve(when, Look.NOW, parameter.own.histogram),
-            _curve(moment(before), Look.BEFORE, earlier.own.histogram),
-            _curve(f"{when}, as the guard sees it", Look.GUARD, parameter.guard_bound.histogram),
-        )
-        marks = [("clips at", parameter.sensitivity), ("worst case", parameter.worst_case)]
-        found.append(
-            NormPanel(
-                f"{parameter.name}, {parameter.size} entries; {number(100 * parameter.acted)} % of rows are scaled at "
-                f"{when}",
-                tuple(filter(None, curves)),
-                tuple(Mark(name, value) for name, value in marks if value is not None),
-            )
-        )
-    return NormsInfo(
-        **header(diagnosis, "norms of gradients"),
-        panels=tuple(found),
-        axis="norm of one row's contribution to the gradient",
-        logarithmic=True,
-    )
-
-
-def input_info(diagnosis: Diagnosis) -> NormsInfo:
-    """Inputs as trained on, with the input ball, and in every colour space that there is."""
-    found = []
-    for index, one in enumerate(diagnosis.inputs):
-        marks = [Mark("declared bound", one.bound)]
-        if index == 0 and diagnosis.input_radius is not None:
-            marks.append(Mark("input ball", diagnosis.input_radius))
-        curve = _curve("rows", Look.NOW, one.norms.histogram)
-        title = f"{one.space}: median {number(one.norms.median)}, largest {number(one.norms.largest)}"
-        found.append(NormPanel(title, () if curve is None else (curve,), tuple(marks)))
-    return NormsInfo(
-        **header(diagnosis, "norms of inputs"), panels=tuple(found), axis="norm of one row", logarithmic=False
-    )
-
-
-def _curve(name: str, look: Look, histogram: Histogram) -> Curve | None:
+def histogram_curve(name: str, kind: CurveKind, histogram: Histogram) -> Curve | None:
     """Shares of all rows, those below the first edge among them; None where every norm is 0."""
     total = sum(histogram.counts) + histogram.below
     if not histogram.counts:
         return None
-    return Curve(name, look, histogram.edges, tuple(count / total for count in histogram.counts))
+    return Curve(name, kind, histogram.edges, tuple(count / total for count in histogram.counts))
 
 
 def plot(info: NormsInfo, theme: Theme = LIGHT) -> go.Figure:
@@ -132,10 +88,10 @@ def _area(curve: Curve, theme: Theme, *, legend: bool) -> go.Scatter:
     """The outline of a histogram, as high as its tallest bin; it begins and ends at 0."""
     edges, peak = curve.edges, max(curve.shares) or 1.0
     color, dash = {
-        Look.NOW: (theme.blue, "solid"),
-        Look.BEFORE: (theme.orange, "dash"),
-        Look.GUARD: (theme.purple, "dot"),
-    }[curve.look]
+        CurveKind.NOW: (theme.blue, "solid"),
+        CurveKind.BEFORE: (theme.orange, "dash"),
+        CurveKind.GUARD: (theme.purple, "dot"),
+    }[curve.kind]
     texts = [
         f"{number(low)} to {number(high)}: {number(100 * share)} % of rows"
         for low, high, share in zip(edges[:-1], edges[1:], curve.shares, strict=True)
@@ -145,7 +101,7 @@ def _area(curve: Curve, theme: Theme, *, legend: bool) -> go.Scatter:
         y=[0.0, *(share / peak for share in curve.shares), 0.0],
         mode="lines",
         line={"shape": "hv", "width": 1.8, "color": color, "dash": dash},
-        fill="tozeroy" if curve.look is Look.NOW else None,
+        fill="tozeroy" if curve.kind is CurveKind.NOW else None,
         text=["", *texts, ""],
         hovertemplate="%{text}<extra>" + curve.name + "</extra>",
         name=curve.name,
