@@ -7,8 +7,6 @@ makes no second copy.
 import gzip
 import json
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +26,7 @@ from dashboards.pages._page import untitled
 from sweeper.errors import PickError, UnknownSweepError
 from sweeper.results.comparison import Comparison, ComparisonError, compare
 from sweeper.results.pick import meeting
+from sweeper.service.cache import SharedCache
 from sweeper.store.jsonl import plain
 
 T = TypeVar("T")
@@ -57,8 +56,7 @@ class Resources:
         self, snapshots: Snapshots, tracking: str | None = None, now: Callable[[], datetime] = datetime.now
     ) -> None:
         self._snapshots, self._tracking, self._now = snapshots, tracking, now
-        self._compared: OrderedDict[str, Snapshot] = OrderedDict()
-        self._lock = threading.Lock()
+        self._compared: SharedCache[Snapshot] = SharedCache(KEPT_COMPARISONS)
 
     def get(self, kind: str, name: str, view: View) -> Made:
         """Return a figure, a part, marks or a file: ``figure/front``, ``part/head``, ``marks/front``, ``file/card.md``.
@@ -95,11 +93,7 @@ class Resources:
         """Return a part of a comparison; the last few comparisons are kept, each for one state of its sweeps."""
         snapshots = [self._snapshots.get(sweep) for sweep in view.compared]
         state = "/".join([*(f"{snapshot.name}={snapshot.token}" for snapshot in snapshots), str(view.anyway)])
-        with self._lock:
-            kept = self._compared.setdefault(state, Snapshot("", state))
-            self._compared.move_to_end(state)
-            while len(self._compared) > KEPT_COMPARISONS:
-                self._compared.popitem(last=False)
+        kept = self._compared.get(state, lambda: Snapshot("", state))
 
         def comparison() -> Comparison:
             return kept.once("comparison", lambda: _compare(snapshots, view))

@@ -10,7 +10,6 @@ import contextlib
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -22,6 +21,7 @@ from sweeper.errors import RecordError, SweeperError
 from sweeper.pareto.dominance import front_mask, hypervolume
 from sweeper.records import Trial, TrialStatus
 from sweeper.results.front import Front, FrontTrial, read_front, up_to_date
+from sweeper.service.cache import SharedCache
 from sweeper.store.jsonl import read_object
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.store.tail import SweepTail
@@ -80,7 +80,7 @@ class Snapshot:
     trouble: str = ""
     ledger: Path = field(default_factory=Path)
     seconds: float = 0.0
-    _made: dict[Hashable, "_CacheEntry"] = field(default_factory=dict)
+    _made: SharedCache[object] = field(default_factory=SharedCache)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -105,41 +105,29 @@ class Snapshot:
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what was made under this key, making it the first time; what is raised is not kept."""
-        with self._lock:
-            slot = self._made.setdefault(key, _CacheEntry())
-        with slot.lock:
-            if not slot.made:
-                started = time.thread_time()
-                slot.result = make()
-                slot.made = True
-                with self._lock:
-                    self.seconds += time.thread_time() - started
-            return cast("T", slot.result)
+
+        def timed() -> T:
+            started = time.thread_time()
+            made = make()
+            with self._lock:
+                self.seconds += time.thread_time() - started
+            return made
+
+        return cast("T", self._made.get(key, timed))
 
 
-@dataclass
-class _CacheEntry:
-    """One result, and the lock of whoever makes it."""
+@dataclass(slots=True)
+class _SweepState:
+    """One sweep as it was last read: its snapshot, what the one before took, and what reads its rows."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    made: bool = False
-    result: object = None
-
-
-class _SweepEntry:
-    """One sweep: its follower, its last snapshot, what the one before took, and when it was looked at."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.snapshot: Snapshot | None = None
-        self.seconds_before = 0.0
-        self.looked = 0.0
-        self.follower: SweepTail | None = None
-        self.front: tuple[tuple[int, int, int], Front] | None = None
+    snapshot: Snapshot = field(default_factory=lambda: Snapshot("", ""))
+    seconds_before: float = 0.0
+    follower: SweepTail | None = None
+    front: tuple[tuple[int, int, int], Front] | None = None
 
     def pause(self) -> float:
-        """Return the seconds between two looks."""
-        return _pause(0.0 if self.snapshot is None else self.snapshot.seconds, self.seconds_before)
+        """Return the seconds until it is read again."""
+        return _pause(self.snapshot.seconds, self.seconds_before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +150,12 @@ class Snapshots:
     Args:
         catalog: of the sweeps that may be seen.
         clock: tells seconds.
+        limit: of sweeps that are kept in memory.
     """
 
-    def __init__(self, catalog: Catalog, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, catalog: Catalog, clock: Callable[[], float] = time.monotonic, limit: int = KEPT_SWEEPS) -> None:
         self._catalog, self._clock = catalog, clock
-        self._watched: OrderedDict[str, _SweepEntry] = OrderedDict()
-        self._lock = threading.Lock()
+        self._sweeps: SharedCache[_SweepState] = SharedCache(limit, clock=clock)
         self._rows: dict[str, _Row] = {}
 
     def names(self) -> tuple[str, ...]:
@@ -219,25 +207,18 @@ class Snapshots:
             SweeperError: no such sweep.
         """
         folder = self._catalog.folder(name)
-        watched = self._of(name)
-        with watched.lock:
-            last = watched.snapshot
-            if last is not None and self._clock() < watched.looked + watched.pause():
-                return last
-            token = _token(self._catalog.version(name))
-            if last is None or last.token != token:
-                watched.seconds_before = 0.0 if last is None else last.seconds
-                last = watched.snapshot = _take(name, token, folder, watched)
-            watched.looked = self._clock()
-            return last
+        before = self._sweeps.peek(name)
+        pause = 0.0 if before is None else before.pause()
+        return self._sweeps.get(name, lambda: self._look(name, folder), max_age_seconds=pause).snapshot
 
-    def _of(self, name: str) -> _SweepEntry:
-        with self._lock:
-            watched = self._watched.setdefault(name, _SweepEntry())
-            self._watched.move_to_end(name)
-            while len(self._watched) > KEPT_SWEEPS:
-                self._watched.popitem(last=False)
-            return watched
+    def _look(self, name: str, folder: SweepFolder) -> _SweepState:
+        """Return the state of a sweep, read again if its files have changed; of one sweep in one thread at a time."""
+        state = self._sweeps.peek(name) or _SweepState()
+        token, last = _token(self._catalog.version(name)), state.snapshot
+        if last.token != token:
+            state.seconds_before = last.seconds
+            state.snapshot = _take(name, token, folder, state)
+        return state
 
 
 def _pause(seconds: float, seconds_before: float) -> float:
@@ -278,13 +259,13 @@ def _written_counts(folder: SweepFolder) -> dict[str, Any]:
         return {}
 
 
-def _take(name: str, token: str, folder: SweepFolder, watched: _SweepEntry) -> Snapshot:
+def _take(name: str, token: str, folder: SweepFolder, state: _SweepState) -> Snapshot:
     started = time.thread_time()
     snapshot = Snapshot(name, token, ledger=folder.ledger)
     try:
-        snapshot.data, snapshot.trials = _read(folder, watched)
+        snapshot.data, snapshot.trials = _read(folder, state)
     except RecordError as error:
-        watched.follower = None  # it may have lost rows; the next one reads all of them
+        state.follower = None  # it may have lost rows; the next one reads all of them
         begun = not folder.front.exists()
         said = str(error).replace(f"{folder.path.parent}/", "")
         snapshot.trouble = "This sweep has begun and has no front yet." if begun else said
@@ -292,15 +273,15 @@ def _take(name: str, token: str, folder: SweepFolder, watched: _SweepEntry) -> S
     return snapshot
 
 
-def _read(folder: SweepFolder, watched: _SweepEntry) -> tuple[SweepData, dict[str, Trial]]:
+def _read(folder: SweepFolder, state: _SweepState) -> tuple[SweepData, dict[str, Trial]]:
     sweep = folder.read_sweep()
     if sweep.get("status") != TrialStatus.RUNNING.value:
-        watched.follower = watched.front = None
+        state.follower = state.front = None
         return replace(read(folder.path), directory=folder.path.name), folder.trials()
-    follower = watched.follower = watched.follower or SweepTail(folder)
+    follower = state.follower = state.follower or SweepTail(folder)
     follower.look()
     data = SweepData(
-        result=_live_front(up_to_date(_written_front(folder, watched), folder.ledger), follower),
+        result=_live_front(up_to_date(_written_front(folder, state), folder.ledger), follower),
         sweep=sweep,
         directory=folder.path.name,
         decisions=tuple(follower.decisions),
@@ -308,16 +289,16 @@ def _read(folder: SweepFolder, watched: _SweepEntry) -> tuple[SweepData, dict[st
     return data, follower.trials
 
 
-def _written_front(folder: SweepFolder, watched: _SweepEntry) -> Front:
+def _written_front(folder: SweepFolder, state: _SweepState) -> Front:
     """Return ``front.json``, parsed only if it was replaced."""
     try:
         status = folder.front.stat()
     except OSError as error:
         raise RecordError(f"Cannot read {folder.front}: {error.strerror or error}") from error
     mark = (status.st_mtime_ns, status.st_size, status.st_ino)
-    if watched.front is None or watched.front[0] != mark:
-        watched.front = (mark, read_front(folder.front))
-    return watched.front[1]
+    if state.front is None or state.front[0] != mark:
+        state.front = (mark, read_front(folder.front))
+    return state.front[1]
 
 
 def _live_front(written: Front, follower: SweepTail) -> Front:

@@ -89,6 +89,6 @@ def routes(parts: Dependencies) -> APIRouter:
 
 def _said(parts: Dependencies, name: str, status: int = 202) -> Response:
     where = f"/api/v1/sweeps/{name}"
-    parts.standing.forget(name)
-    content = {"id": name, "state": parts.supervisor.standing(name).state.value, "url": where}
+    parts.states.forget(name)
+    content = {"id": name, "state": parts.supervisor.status(name).state.value, "url": where}
     return JSONResponse(content, status, {"Location": where} if status == 201 else None)

@@ -360,8 +360,9 @@ def test_sweeps_that_are_not_comparable_are_compared_only_when_asked(show, out, 
     assert show("figure", "fronts", anyway)["data"]
 
 
-def test_only_the_last_comparisons_are_kept(resources, out, write_sweep, monkeypatch):
+def test_only_the_last_comparisons_are_kept(snapshots, out, write_sweep, monkeypatch):
     monkeypatch.setattr(_resources, "KEPT_COMPARISONS", 2)
+    resources = Resources(snapshots)
     names = [f"s-2026010{number}-120000" for number in range(1, 5)]
     for name in names:
         write_sweep(out / name)

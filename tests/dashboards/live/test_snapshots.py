@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from dashboards.live import _snapshots
-from dashboards.live._snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Snapshot
+from dashboards.live._snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Snapshot, Snapshots
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.pareto.dominance import dominates
 from sweeper.privacy.ledger import Ledger
@@ -175,9 +175,9 @@ def test_the_list_counts_without_a_front_being_parsed(snapshots, growing, monkey
 
 
 def test_running_sweeps_are_not_read_again_for_the_list_however_many_there_are(
-    snapshots, growing, clock, out, make_front, monkeypatch
+    catalog, growing, clock, out, make_front, monkeypatch
 ):
-    monkeypatch.setattr(_snapshots, "KEPT_SWEEPS", 2)
+    snapshots = Snapshots(catalog, clock, limit=2)
     all_ = [growing, *(Growing(out / f"grows-2026010{day}-120000", make_front()) for day in (3, 4))]
     assert [row.points for row in snapshots.listed()] == [0, 0, 0, len(make_front()["points"])]
     read, original = [], _snapshots._read
@@ -247,13 +247,13 @@ def test_the_token_of_the_list_changes_with_it(snapshots, growing, clock):
     assert snapshots.token() != first
 
 
-def test_many_sweeps_are_not_all_kept(snapshots, monkeypatch, out, write_sweep):
-    monkeypatch.setattr(_snapshots, "KEPT_SWEEPS", 2)
+def test_many_sweeps_are_not_all_kept(catalog, out, write_sweep):
+    snapshots = Snapshots(catalog, limit=2)
     for number in range(4):
         name = f"s-2026020{number + 1}-120000"
         write_sweep(out / name)
         snapshots.get(name)
-    assert len(snapshots._watched) == 2
+    assert len(snapshots._sweeps) == 2
 
 
 def test_a_thing_is_made_once_for_all_threads_and_again_if_making_failed():
