@@ -44,9 +44,11 @@ def serve(
 ) -> None:
     """Serve sweeps over HTTP: submit, watch, pick; with the live page at /."""
     from sweeper.backend.jobs import RayJobLauncher, is_job_server
-    from sweeper.service.serving import serve as serve_
-    from sweeper.service.settings import Limits, ServiceSettings
+    from sweeper.service.settings import Limits, ServiceSettings, check_installed
     from sweeper.spec.addresses import check_url
+
+    check_installed()
+    from sweeper.service.serving import serve as serve_
 
     if tracking_page is not None:
         check_url(tracking_page, "an address of pages", "--tracking-page")
