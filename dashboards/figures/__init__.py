@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from dashboards.data import SweepData
-from dashboards.figures._base import FigureKind, Rows, Topic, figures_in
+from dashboards.figures._base import FigureKind, Table, Topic, figures_in
 from dashboards.figures._common import linear_epsilon
 from dashboards.figures._theme import DARK, FONT, LIGHT, MONOSPACE, Theme, exchange
 from sweeper.results.comparison import Comparison
@@ -25,7 +25,7 @@ __all__ = [
     "MONOSPACE",
     "Figure",
     "FigureKind",
-    "Rows",
+    "Table",
     "Theme",
     "Topic",
     "as_json",

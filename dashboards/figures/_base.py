@@ -20,7 +20,7 @@ from dashboards.figures._theme import LIGHT, Theme
 D = TypeVar("D")  # what is drawn: a sweep, a comparison or a diagnosis
 I = TypeVar("I")  # noqa: E741 - the numbers of one kind of figure
 
-Rows = list[dict[str, Any]]  # the numbers of a figure as a table
+Table = list[dict[str, Any]]  # the numbers of a figure as a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class FigureKind(Generic[D, I]):
     position: int
     info: Callable[[D], I]
     plot: Callable[[I, Theme], go.Figure]
-    rows: Callable[[I], Rows] | None = None
+    rows: Callable[[I], Table] | None = None
     info_at: Callable[[D, str], I] | None = None
     omitted: Callable[[D], str] = lambda _: ""
     topic: Topic = Topic.SEARCH
@@ -86,7 +86,7 @@ class FigureKind(Generic[D, I]):
         info = self.info_at(data, certificate) if certificate and self.info_at else self.info(data)
         return self.plot(info, theme)
 
-    def numbers(self, data: D) -> Rows:
+    def numbers(self, data: D) -> Table:
         """Return the numbers of the figure as a table."""
         return [] if self.rows is None else self.rows(self.info(data))
 

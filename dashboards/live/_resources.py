@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from dashboards.data import SweepData, finite
 from dashboards.figures import FigureKind, as_json, comparison_figures, is_empty, linear_epsilon, sweep_figures
-from dashboards.live import _parts as parts
+from dashboards.live import _fragments as fragments
 from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._view import View
 from dashboards.pages import _sections as sections
@@ -35,7 +35,7 @@ KEPT_COMPARISONS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Resource:
     """One answer, compressed."""
 
     content: bytes
@@ -58,14 +58,14 @@ class Resources:
         self._snapshots, self._tracking, self._now = snapshots, tracking, now
         self._compared: SharedCache[Snapshot] = SharedCache(KEPT_COMPARISONS)
 
-    def get(self, kind: str, name: str, view: View) -> Made:
+    def get(self, kind: str, name: str, view: View) -> Resource:
         """Return a figure, a part, marks or a file: ``figure/front``, ``part/head``, ``marks/front``, ``file/card.md``.
 
         Raises:
             SweeperError: no such sweep or resource, or a sweep without data.
         """
         if (kind, name) == ("part", "sweeps"):
-            return _html(parts.sweeps(self._snapshots.listed(), self._now()))
+            return _html(fragments.sweeps(self._snapshots.summaries(), self._now()))
         if view.compares:
             return self._of_comparison(kind, name, view)
         snapshot = self._snapshots.get(view.sweep)
@@ -75,21 +75,21 @@ class Resources:
                 make = partial(_figure, figure, snapshot, radius, linear)
                 return snapshot.once((kind, name, radius, linear), make)
             case "part", "picked":
-                return _html(parts.picked(snapshot, view, self._address(snapshot)))
+                return _html(fragments.picked(snapshot, view, self._address(snapshot)))
             case "part", "records":
                 return snapshot.once((kind, name), lambda: _html(_records(snapshot, self._address(snapshot))))
             case "part", _ if name in _PARTS:
                 return snapshot.once((kind, name), lambda: _html(_PARTS[name](snapshot)))
-            case "file", _ if name in parts.FILES:
+            case "file", _ if name in fragments.FILES:
                 return _file(name, snapshot, view)
             case "marks", "front":
                 return _json(marks(snapshot.sweep(), view))
         raise UnknownSweepError("Expected a figure or a part of the live page; got another name")
 
     def _address(self, snapshot: Snapshot) -> str | None:
-        return None if snapshot.data is None else parts.tracking_address(snapshot.data, self._tracking)
+        return None if snapshot.data is None else fragments.tracking_address(snapshot.data, self._tracking)
 
-    def _of_comparison(self, kind: str, name: str, view: View) -> Made:
+    def _of_comparison(self, kind: str, name: str, view: View) -> Resource:
         """Return a part of a comparison; the last few comparisons are kept, each for one state of its sweeps."""
         snapshots = [self._snapshots.get(sweep) for sweep in view.compared]
         state = "/".join([*(f"{snapshot.name}={snapshot.token}" for snapshot in snapshots), str(view.anyway)])
@@ -98,7 +98,7 @@ class Resources:
         def comparison() -> Comparison:
             return kept.once("comparison", lambda: _compare(snapshots, view))
 
-        def make() -> Made:
+        def make() -> Resource:
             return _html(_compared(comparison, view)) if kind == "part" else _overlaid(name, comparison, view)
 
         if name not in (("compared",) if kind == "part" else comparison_figures()):
@@ -106,7 +106,7 @@ class Resources:
         return kept.once((kind, name, view.linear), make)
 
 
-def _overlaid(name: str, comparison: Callable[[], Comparison], view: View) -> Made:
+def _overlaid(name: str, comparison: Callable[[], Comparison], view: View) -> Resource:
     try:
         made = comparison()
     except ComparisonError:
@@ -123,7 +123,7 @@ def _compared(comparison: Callable[[], Comparison], view: View) -> Html:
     try:
         made = comparison()
     except ComparisonError as error:
-        return parts.refused(str(error), view)
+        return fragments.refused(str(error), view)
     title = " and ".join(group.name for group in made.groups)
     return join([compared.head(made, title), compared.differences(made), compared.table(made)])
 
@@ -131,7 +131,7 @@ def _compared(comparison: Callable[[], Comparison], view: View) -> Html:
 def _records(snapshot: Snapshot, address: str | None) -> Html:
     if address is None:
         return tables.records(snapshot.sweep())
-    return tables.records(snapshot.sweep(), partial(parts.run_link, address))
+    return tables.records(snapshot.sweep(), partial(fragments.run_link, address))
 
 
 def _growing(snapshot: Snapshot) -> Html | None:
@@ -142,13 +142,13 @@ def _growing(snapshot: Snapshot) -> Html | None:
 
 
 _PARTS: dict[str, Callable[[Snapshot], Html]] = {
-    "head": parts.sweep_head,
+    "head": fragments.sweep_head,
     "headline": lambda snapshot: sections.headline(snapshot.sweep()),
     "points": lambda snapshot: tables.front_table(snapshot.sweep()),
     "cost": lambda snapshot: join(
         [_growing(snapshot), sections.cost(snapshot.sweep()), sections.claim(snapshot.sweep())]
     ),
-    "exports": lambda snapshot: join([parts.exports(snapshot.name), sections.how_to_pick(snapshot.sweep())]),
+    "exports": lambda snapshot: join([fragments.exports(snapshot.name), sections.how_to_pick(snapshot.sweep())]),
 }
 
 
@@ -159,7 +159,7 @@ def _options(snapshot: Snapshot, kind: FigureKind[Any, Any], view: View) -> tupl
     return radius, view.linear and kind.epsilon_axis
 
 
-def _figure(kind: FigureKind[SweepData, Any], snapshot: Snapshot, radius: str, linear: bool) -> Made:
+def _figure(kind: FigureKind[SweepData, Any], snapshot: Snapshot, radius: str, linear: bool) -> Resource:
     return _json(_drawn(kind, snapshot.sweep(), radius, linear=linear))
 
 
@@ -185,7 +185,7 @@ def marks(data: SweepData, view: View) -> dict[str, Any]:
     depth = axis if view.radius else data.certificate or data.utility
     try:
         allowed = meeting(data.result, view.max_epsilon, view.minimum)
-        point = parts.chosen(data, view)
+        point = fragments.chosen(data, view)
     except PickError:
         allowed, point = (), None
     filtered = view.max_epsilon is not None or bool(view.minimum)
@@ -205,21 +205,23 @@ def marks(data: SweepData, view: View) -> dict[str, Any]:
     }
 
 
-def _file(name: str, snapshot: Snapshot, view: View) -> Made:
-    point = parts.chosen(snapshot.sweep(), view)
-    text = parts.file(snapshot, name, point)
+def _file(name: str, snapshot: Snapshot, view: View) -> Resource:
+    point = fragments.chosen(snapshot.sweep(), view)
+    text = fragments.file(snapshot, name, point)
     media_type = "application/json" if name.endswith("json") else "text/markdown; charset=utf-8"
-    return Made(gzip.compress(text.encode()), media_type, _safe(f"{snapshot.name}-{point.trial}-{point.epoch}-{name}"))
+    return Resource(
+        gzip.compress(text.encode()), media_type, _safe(f"{snapshot.name}-{point.trial}-{point.epoch}-{name}")
+    )
 
 
 def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)
 
 
-def _json(value: Any) -> Made:
+def _json(value: Any) -> Resource:
     text = json.dumps(plain(value), allow_nan=False, separators=(",", ":"))
-    return Made(gzip.compress(text.encode(), 4), "application/json")
+    return Resource(gzip.compress(text.encode(), 4), "application/json")
 
 
-def _html(markup: Html) -> Made:
-    return Made(gzip.compress(str(markup).encode(), 4), "text/html; charset=utf-8")
+def _html(markup: Html) -> Resource:
+    return Resource(gzip.compress(str(markup).encode(), 4), "text/html; charset=utf-8")

@@ -1,9 +1,9 @@
 """Sweeps at one moment each, shared by all browsers: read when their files changed, and not too often.
 
 A running sweep is read row by row as it grows, and its front is computed over all rows, because ``front.json`` is only
-written now and then. Whatever is made of a snapshot is kept with it. The next one is taken after a pause that grows
-with the time that making took, so that a large sweep under many eyes takes a small share of the machine. What only
-the first snapshot pays for, like imports, is no reason for a pause.
+written now and then. Results made of a snapshot are kept with it. The next snapshot is taken after a pause that grows
+with the time the last ones took, so that a large sweep with many viewers takes a small share of the machine. Costs of
+the first one alone, such as imports, do not lengthen the pause.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class Catalog(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class SweepSummary:
     """One row of the list of sweeps; numbers are None where there is no front yet."""
 
     name: str
@@ -131,7 +131,7 @@ class _SweepState:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _SummaryEntry:
     """A row of the list as it was last made: of which state, what that took, and until when a running sweep keeps it.
 
     The rows of all sweeps are kept, whereas snapshots are kept of a few: a list of many running sweeps must not read
@@ -139,7 +139,7 @@ class _Row:
     """
 
     token: str
-    listed: Listed
+    listed: SweepSummary
     seconds: float = 0.0
     until: float = 0.0
 
@@ -156,7 +156,7 @@ class Snapshots:
     def __init__(self, catalog: Catalog, clock: Callable[[], float] = time.monotonic, limit: int = KEPT_SWEEPS) -> None:
         self._catalog, self._clock = catalog, clock
         self._sweeps: SharedCache[_SweepState] = SharedCache(limit, clock=clock)
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, _SummaryEntry] = {}
 
     def names(self) -> tuple[str, ...]:
         """Return the folder names of the sweeps, newest first."""
@@ -164,9 +164,9 @@ class Snapshots:
 
     def token(self) -> str:
         """Return a text that changes when the list of sweeps does."""
-        return sha256(repr(self.listed()).encode()).hexdigest()[:16]
+        return sha256(repr(self.summaries()).encode()).hexdigest()[:16]
 
-    def listed(self) -> tuple[Listed, ...]:
+    def summaries(self) -> tuple[SweepSummary, ...]:
         """Return one row per sweep, newest first; one that vanishes meanwhile is left out."""
         rows = []
         for name in self.names():
@@ -174,7 +174,7 @@ class Snapshots:
                 rows.append(self._row(name))
         return tuple(rows)
 
-    def _row(self, name: str) -> Listed:
+    def _row(self, name: str) -> SweepSummary:
         token = _token(self._catalog.version(name))
         known = self._rows.get(name)
         if known is not None and known.token == token:
@@ -183,9 +183,9 @@ class Snapshots:
         try:
             sweep = folder.read_sweep()
         except RecordError:
-            return Listed(name=name, status="unreadable")
+            return SweepSummary(name=name, status="unreadable")
         if sweep.get("status") != TrialStatus.RUNNING.value:
-            row = _Row(token, _summary(name, sweep, _written_counts(folder)))
+            row = _SummaryEntry(token, _summary(name, sweep, _written_counts(folder)))
         elif known is not None and known.until > self._clock():
             return known.listed
         else:
@@ -193,12 +193,12 @@ class Snapshots:
         self._rows[name] = row
         return row.listed
 
-    def _live_row(self, name: str, sweep: Mapping[str, Any], seconds_before: float) -> "_Row":
+    def _live_row(self, name: str, sweep: Mapping[str, Any], seconds_before: float) -> "_SummaryEntry":
         started = time.thread_time()
         snapshot = self.get(name)
         seconds = time.thread_time() - started
         listed = _summary(name, sweep, _live_counts(snapshot.data))
-        return _Row(snapshot.token, listed, seconds, self._clock() + _pause(seconds, seconds_before))
+        return _SummaryEntry(snapshot.token, listed, seconds, self._clock() + _pause(seconds, seconds_before))
 
     def get(self, name: str) -> Snapshot:
         """Return the sweep as it is, or as it was at the last look if that was just now.
@@ -229,9 +229,11 @@ def _token(version: str) -> str:
     return sha256(version.encode()).hexdigest()[:16]
 
 
-def _summary(name: str, sweep: Mapping[str, Any], counts: Mapping[str, Any]) -> Listed:
+def _summary(name: str, sweep: Mapping[str, Any], counts: Mapping[str, Any]) -> SweepSummary:
     started = _STARTED.search(name)
-    return Listed(name=name, status=str(sweep.get("status", "")), started=started.group(1) if started else "", **counts)
+    return SweepSummary(
+        name=name, status=str(sweep.get("status", "")), started=started.group(1) if started else "", **counts
+    )
 
 
 def _live_counts(data: SweepData | None) -> dict[str, Any]:
@@ -266,9 +268,9 @@ def _take(name: str, token: str, folder: SweepFolder, state: _SweepState) -> Sna
         snapshot.data, snapshot.trials = _read(folder, state)
     except RecordError as error:
         state.follower = None  # it may have lost rows; the next one reads all of them
-        begun = not folder.front.exists()
+        is_early = not folder.front.exists()
         said = str(error).replace(f"{folder.path.parent}/", "")
-        snapshot.trouble = "This sweep has begun and has no front yet." if begun else said
+        snapshot.trouble = "This sweep has started and has no front yet." if is_early else said
     snapshot.seconds = time.thread_time() - started
     return snapshot
 

@@ -134,7 +134,7 @@ def panel(name: str, heading: str, caption: str, *, wide: bool = False) -> Html:
 def untitled(figure: dict[str, Any]) -> dict[str, Any]:
     """Return a figure as JSON for a page that has headings.
 
-    The figure's own title and the space for it go; so do digits that nobody sees.
+    The figure's own title and the space for it go; so do digits too small to see.
     """
     layout = {**figure["layout"]}
     layout.pop("title", None)

@@ -93,7 +93,7 @@ class SharedCache(Generic[T]):
         max_age_seconds: float = math.inf,
         stale_seconds: float = 0.0,
     ) -> T:
-        """Return the value of this version; making it continues although all who wait for it are cancelled.
+        """Return the value of this version; the making continues even if every caller that waits is cancelled.
 
         Args:
             key: names the value.
@@ -133,7 +133,7 @@ class SharedCache(Generic[T]):
             if known is not None and known[0] == version:
                 return known[1], False, entry
             future: Future[T] = Future()
-            future.set_running_or_notify_cancel()  # from now on nobody who waits for it can cancel it
+            future.set_running_or_notify_cancel()  # from now on no caller that waits can cancel it
             self._making[key] = (version, future)
             return future, True, entry
 

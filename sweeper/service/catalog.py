@@ -35,7 +35,7 @@ class Catalog:
         self.out = Path(out)
 
     def names(self) -> tuple[str, ...]:
-        """Return the folder names of the sweeps that have begun, newest first; none that selects privately yet."""
+        """Return the folder names of the sweeps that have started, newest first; none that selects privately yet."""
         found = [file.parent.name for file in self.out.glob("*/sweep.json")]
         return by_age(name for name in found if _NAME.fullmatch(name) and self._is_shown(self.out / name))
 
@@ -87,6 +87,6 @@ def version_of(folder: Path, files: tuple[str, ...] = SHOWN_FILES) -> str:
 
 
 def _age(name: str) -> tuple[str, int, str]:
-    """Return what names sort by: when the sweep was begun, as its name says."""
+    """Return what names sort by: when the sweep was started, as its name says."""
     found = _STARTED.search(name)
     return (found.group(1), int(found.group(2) or 1), name) if found else ("", 0, name)

@@ -1,7 +1,7 @@
 """One shape for every error that the service answers with: problem+json (RFC 9457).
 
 An answer names what was wrong with the request, in one sentence, and its request id. It never holds a traceback, a path
-of this machine or the text of an error that nobody raised on purpose.
+of this machine or the text of an error that was not raised on purpose.
 """
 
 import json

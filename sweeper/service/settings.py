@@ -73,7 +73,7 @@ class ServiceSettings:
         return is_loopback(self.host)
 
     def check(self) -> None:
-        """Find settings under which the service would be open to everybody.
+        """Refuse settings under which every machine that reaches the service could use it.
 
         Raises:
             SweeperError: another address than one of this machine, and no tokens.

@@ -9,7 +9,7 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from dashboards.figures._base import FigureInfo, FigureKind, Rows
+from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import epsilon_axis, label, new_figure, value_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.comparison._compared import colors, compared
@@ -69,7 +69,7 @@ def right_end(bands: Sequence[Band]) -> float:
     return max(ends, default=1.0)
 
 
-def rows(info: AttainmentInfo) -> Rows:
+def rows(info: AttainmentInfo) -> Table:
     """The numbers of the figure: one row per step of each surface."""
     return [
         {"name": band.spec, "runs": band.runs, "surface": surface.name, "at_least": surface.count}

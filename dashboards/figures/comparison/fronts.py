@@ -5,7 +5,7 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from dashboards.figures._base import FigureInfo, FigureKind, Rows
+from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import DASHES, SYMBOLS, Step, epsilon_axis, label, new_figure, staircase, value_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.comparison._compared import colors, compared
@@ -45,7 +45,7 @@ def info(comparison: Comparison) -> OverlayInfo:
     )
 
 
-def rows(info: OverlayInfo) -> Rows:
+def rows(info: OverlayInfo) -> Table:
     """The numbers of the figure: one row per step of each line."""
     return [
         {

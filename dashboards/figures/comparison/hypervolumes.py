@@ -5,7 +5,7 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from dashboards.figures._base import FigureInfo, FigureKind, Rows
+from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import SYMBOLS, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.comparison._compared import colors, compared
@@ -27,7 +27,7 @@ def info(comparison: Comparison) -> VolumesInfo:
     return VolumesInfo(**compared(comparison, "hypervolume of each run"), groups=comparison.groups)
 
 
-def rows(info: VolumesInfo) -> Rows:
+def rows(info: VolumesInfo) -> Table:
     """The numbers of the figure: one row per run."""
     return [
         {"name": group.name, "sweep": run.label, "hypervolume": run.hypervolume, "mean_of_name": group.mean}

@@ -9,7 +9,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
-from dashboards.figures._base import FigureInfo, FigureKind, Rows
+from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import Step, header, staircase, value_axis
 from dashboards.figures._curves import Staircase, draw, last_epsilon, step_row
 from dashboards.figures._theme import LIGHT, Theme
@@ -71,7 +71,7 @@ def info(data: SweepData, *, by: str | None = None) -> ArchitecturesInfo:
     )
 
 
-def rows(info: ArchitecturesInfo) -> Rows:
+def rows(info: ArchitecturesInfo) -> Table:
     """The numbers of the figure: one row per step of each curve."""
     return [
         {info.setting: kind.name, "trials": kind.trials} | step_row(step, info.utility)

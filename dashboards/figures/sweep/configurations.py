@@ -13,7 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly, finite, varying
-from dashboards.figures._base import FigureInfo, FigureKind, Rows, omitted
+from dashboards.figures._base import FigureInfo, FigureKind, Table, omitted
 from dashboards.figures._common import header, label, new_figure, short_names
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import color_bar
@@ -78,7 +78,7 @@ def info(data: SweepData) -> ConfigurationsInfo:
     )
 
 
-def rows(info: ConfigurationsInfo) -> Rows:
+def rows(info: ConfigurationsInfo) -> Table:
     """The numbers of the figure: one row per trial."""
     return [{"trial": id_, **{axis.name: axis.values[i] for axis in info.axes}} for i, id_ in enumerate(info.trials)]
 

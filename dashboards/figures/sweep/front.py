@@ -12,7 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly, finite
-from dashboards.figures._base import FigureInfo, FigureKind, Rows, Topic, omitted
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
     Step,
     epsilon_axis,
@@ -94,7 +94,7 @@ def info(data: SweepData, *, utility: str | None = None, certificate: str | None
     )
 
 
-def rows(info: FrontInfo) -> Rows:
+def rows(info: FrontInfo) -> Table:
     """The numbers of the figure: one row per drawn point."""
     marked = None if info.knee is None else info.knee[0].key
     front = [row | {"knee": (row["trial"], row["epoch"]) == marked} for row in point_rows(info.front, on_front=True)]
@@ -132,7 +132,7 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def step_line(steps: Sequence[Step], right_end: float, color: str, *, name: str, dash: str = "solid") -> go.Scatter:
-    """A staircase that goes on to the right end of the axis."""
+    """A staircase, drawn to the right end of the axis."""
     tail = [steps[-1]] if steps else []
     return go.Scatter(
         x=[*(step.epsilon for step in steps), *(right_end for _ in tail)],

@@ -6,7 +6,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
-from dashboards.figures._base import FigureInfo, FigureKind, Rows, Topic
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import (
     header,
     hover_texts,
@@ -59,7 +59,7 @@ def info(data: SweepData, *, certificate: str | None = None) -> Front3dInfo:
     )
 
 
-def rows(info: Front3dInfo) -> Rows:
+def rows(info: Front3dInfo) -> Table:
     """The numbers of the figure: one row per point."""
     return point_rows(info.front)
 

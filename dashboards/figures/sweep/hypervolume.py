@@ -12,7 +12,7 @@ from itertools import accumulate
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly
-from dashboards.figures._base import FigureInfo, FigureKind, Rows, omitted
+from dashboards.figures._base import FigureInfo, FigureKind, Table, omitted
 from dashboards.figures._common import MANY, header, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
@@ -58,7 +58,7 @@ def info(data: SweepData) -> HypervolumeInfo:
     )
 
 
-def rows(info: HypervolumeInfo) -> Rows:
+def rows(info: HypervolumeInfo) -> Table:
     """The numbers of the figure: one row per step."""
     return [
         {"trials": count, "last_trial": trial, "epochs": epochs, "hypervolume": value}

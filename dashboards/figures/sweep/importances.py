@@ -6,7 +6,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
-from dashboards.figures._base import FigureInfo, FigureKind, Rows
+from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import header, label, new_figure, short_names
 from dashboards.figures._theme import LIGHT, Theme
 from sweeper.results.importance import FRONT, LEAST_TRIALS, Importance, importances
@@ -40,7 +40,7 @@ def info(data: SweepData) -> ImportancesInfo:
     )
 
 
-def rows(info: ImportancesInfo) -> Rows:
+def rows(info: ImportancesInfo) -> Table:
     """The numbers of the figure: one row per panel and parameter."""
     return [
         {

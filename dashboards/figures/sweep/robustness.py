@@ -14,7 +14,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
-from dashboards.figures._base import FigureInfo, FigureKind, Rows, Topic
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import Step, header, label, staircase, value_axis
 from dashboards.figures._curves import Staircase, draw, last_epsilon, step_row
 from dashboards.figures._theme import LIGHT, Theme
@@ -51,7 +51,7 @@ def info(data: SweepData) -> RobustnessInfo:
     )
 
 
-def rows(info: RobustnessInfo) -> Rows:
+def rows(info: RobustnessInfo) -> Table:
     """The numbers of the figure: one row per step of each curve."""
     return [
         {"name": curve.name, "radius": curve.radius} | step_row(step, "value")

@@ -16,7 +16,7 @@ from math import isfinite, log10
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
-from dashboards.figures._base import FigureInfo, FigureKind, Rows, Topic
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import header, hover_texts, label, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import delta_text, number, radius_of, show, title_of
@@ -123,7 +123,7 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
     )
 
 
-def rows(info: TemperatureInfo) -> Rows:
+def rows(info: TemperatureInfo) -> Table:
     """The numbers of the figure: one row per cell."""
     return [
         {

@@ -1,7 +1,7 @@
 """Trajectories: the way of every trial through the plane of epsilon and utility, and how it ended.
 
 Epsilon grows with the epochs, so a trial walks from left to right; a good trial hugs the front. As figure 14
-of Bethune et al. (2024), https://arxiv.org/abs/2305.16202. Rings are rungs at which a scheduler let a trial go on.
+of Bethune et al. (2024), https://arxiv.org/abs/2305.16202. Rings are rungs at which a scheduler let a trial continue.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
-from dashboards.figures._base import FigureInfo, FigureKind, Rows, Topic, omitted
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import MANY, Step, epsilon_axis, header, label, new_figure, staircase, value_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import step_line
@@ -31,7 +31,7 @@ _SYMBOLS = {
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One trial's points in the order of their epochs; by epoch, why it was let go on or ended there."""
+    """One trial's points in the order of their epochs; by epoch, why it continued or ended there."""
 
     trial: str
     status: TrialStatus
@@ -92,7 +92,7 @@ def _decisions(decisions: Iterable[Mapping[str, Any]], *, goes_on: bool) -> dict
     return found
 
 
-def rows(info: TrajectoriesInfo) -> Rows:
+def rows(info: TrajectoriesInfo) -> Table:
     """The numbers of the figure: one row per point, and what was decided there."""
     return [
         {

@@ -94,7 +94,7 @@ class ResponseCache:
             run: runs ``make`` in a thread; by default in one of those that everything shares.
 
         Raises:
-            UnknownSweepError: no sweep of that name; and whatever ``make`` raises.
+            UnknownSweepError: no sweep of that name; and the errors of ``make``.
         """
         folder = self._catalog.folder(name)
         version = (version_of(folder.path, files), more)

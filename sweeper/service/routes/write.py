@@ -69,7 +69,7 @@ def routes(parts: Dependencies) -> APIRouter:
 
     @router.post("/sweeps/{sweep}/resume", status_code=202)
     def resume_sweep(sweep: SweepId) -> Response:
-        """Go on with a sweep that was stopped, interrupted or has failed."""
+        """Resume a sweep that was stopped, interrupted or has failed."""
         supervisor.resume(sweep)
         return _said(parts, sweep)
 

@@ -1,9 +1,9 @@
 """Tables that specs name over the network: what is computed from their rows is the operator's choice, not a client's.
 
-The number of training rows, and whether a table can be used at all, are told to everybody. Whoever could choose the
-columns of units, splits and labels, their values, or the salt and the fractions of a split, would choose what these
-answers count: the rows of a diagnosis, or those that one person's row falls together with. The ranges file that the
-operator wrote says all of that, and a spec may repeat it.
+The number of training rows, and whether a table can be used at all, are told to every client. A client that could
+choose the columns of units, splits and labels, their values, or the salt and the fractions of a split, would choose
+what these answers count: the rows of a diagnosis, or those that one person's row falls together with. The ranges file
+that the operator wrote says all of that, and a spec may repeat it.
 """
 
 from pathlib import Path

@@ -145,7 +145,7 @@ def hashed(*texts: str | bytes) -> str:
 
 
 def was_stopped(folder: Path, since: int) -> bool:
-    """Return whether somebody asked the sweep to stop, after the first so many rows of requests."""
+    """Return whether a request asked the sweep to stop, after the first so many rows of requests."""
     return any(row.get("stop") is True for row in JsonlFile(folder / REQUESTS_NAME).read()[since:])
 
 

@@ -39,7 +39,7 @@ class SupervisedStatus:
     Attributes:
         state: in a word.
         submission: what the service was asked about it, None if nothing.
-        has_begun: whether its driver has written what it is.
+        has_started: whether its driver has written ``sweep.json``.
     """
 
     state: State
@@ -287,7 +287,7 @@ def check_resumable(folder: Path, state: State, trials: int | None) -> None:
     """Find out whether a sweep can be resumed, or given as many trials.
 
     Args:
-        folder: of the sweep, which does not run. One that never began can always be begun once more.
+        folder: of the sweep, which does not run. One that never started can always be started.
         state: how it stands.
         trials: how many in all, None for as many as it has.
 

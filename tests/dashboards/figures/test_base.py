@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
-from dashboards.figures._base import FigureInfo, FigureKind, Rows, Topic
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import header, new_figure
 from dashboards.figures._theme import Theme
 
@@ -42,7 +42,7 @@ def info(data: SweepData) -> SpentInfo:
     )
 
 
-def rows(info: SpentInfo) -> Rows:
+def rows(info: SpentInfo) -> Table:
     """One row per point."""
     return [{"epoch": epoch, "epsilon": spent} for epoch, spent in zip(info.epochs, info.epsilons)]
 

@@ -2,14 +2,14 @@ import pytest
 from dash import no_update
 
 from dashboards.figures import sweep_figures
-from dashboards.live._callbacks import CONTROLS, LABELLED, Shown, clicked, controlled, stamp_of, update, values_of
+from dashboards.live._callbacks import CONTROLS, LABELLED, PageState, clicked, controlled, stamp_of, update, values_of
 from dashboards.live._layout import PARTS_OF, figures_of, layout
 from dashboards.live._view import Tab, View
 
 from .conftest import ENDED, RUNNING
 
 OUTPUTS = ("search", "shown", *CONTROLS, "marks", "max", *(f"label-{name}" for name in LABELLED))
-START = values_of(View(), Shown())
+START = values_of(View(), PageState())
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_links_win_over_controls_that_still_stand_elsewhere(page):
 
 
 def test_controls_that_the_sweep_does_not_have_ask_for_nothing():
-    shown = Shown(radii=("accuracy",), names=("accuracy",))
+    shown = PageState(radii=("accuracy",), names=("accuracy",))
     values = START | {"radius": 5, "minimum-1": 0.5, "minimum-2": 0.5, "space": None}
     assert controlled(View(sweep="s"), shown, values) == View(sweep="s")
 

@@ -7,7 +7,7 @@ import pytest
 
 from dashboards.figures import sweep_figures
 from dashboards.live import _resources
-from dashboards.live._parts import FILES, age, tracking_address
+from dashboards.live._fragments import FILES, age, tracking_address
 from dashboards.live._resources import Resources, marks
 from dashboards.live._view import View
 from dashboards.text import MISSING

@@ -10,7 +10,7 @@ from functools import partial
 from urllib.parse import quote, urlsplit
 
 from dashboards.data import SweepData
-from dashboards.live._snapshots import Listed, Snapshot
+from dashboards.live._snapshots import Snapshot, SweepSummary
 from dashboards.live._view import PREFIX, View
 from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._sections import head
@@ -35,7 +35,7 @@ _EXPORTS = (
 _STARTED = "%Y%m%d-%H%M%S"
 
 
-def sweeps(rows: Sequence[Listed], now: datetime) -> Html:
+def sweeps(rows: Sequence[SweepSummary], now: datetime) -> Html:
     """The list of sweeps, with boxes to choose some for a comparison."""
     title = tag("header", tag("h1", "Sweeps"))
     if not rows:
@@ -62,7 +62,7 @@ def sweeps(rows: Sequence[Listed], now: datetime) -> Html:
     return join([title, form])
 
 
-def _listed(row: Listed, now: datetime) -> Html:
+def _listed(row: SweepSummary, now: datetime) -> Html:
     box = tag("input", type="checkbox", name="compare", value=row.name, aria_label=f"Compare {row.name}")
     link = tag("a", row.name, href=f"/{View(sweep=row.name).query()}", data_local=True)
     numbers: list[Child] = [MISSING if value is None else str(value) for value in (row.trials, row.points)]
@@ -90,10 +90,10 @@ def age(started: str, now: datetime) -> str:
     '2 h ago'
     """
     try:
-        begun = datetime.strptime(started, _STARTED)
+        start = datetime.strptime(started, _STARTED)
     except ValueError:
         return MISSING
-    seconds = (now - begun).total_seconds()
+    seconds = (now - start).total_seconds()
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{int(seconds // size)} {unit} ago"
