@@ -54,6 +54,7 @@ class FigureKind(Generic[D, I]):
     Attributes:
         name: by which commands and addresses name it: lower-case letters, digits and hyphens.
         heading: above it on a page.
+        summary: what it shows, for the table of the guide; Markdown without a full stop.
         caption: how to read it.
         position: pages show figures in ascending order of this number.
         info: computes the numbers.
@@ -69,6 +70,7 @@ class FigureKind(Generic[D, I]):
 
     name: str
     heading: str
+    summary: str
     caption: str
     position: int
     info: Callable[[D], I]

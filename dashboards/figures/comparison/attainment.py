@@ -160,6 +160,10 @@ def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, dash: 
 FIGURE: FigureKind[Comparison, AttainmentInfo] = FigureKind(
     name="attainment",
     heading="What the runs attain",
+    summary=(
+        "for each name with several sweeps: what at least half of them attain, between what all and what one "
+        "of them attain ([empirical attainment function](https://doi.org/10.1007/3-540-44719-9_15))"
+    ),
     caption=(
         "For each name with several sweeps: the solid line is attained by at least half of them, the band reaches from "
         "what all of them attain to what the best of them does. Nothing is averaged."

@@ -113,6 +113,7 @@ def _line(info: OverlayInfo, line: Line, spec: int, right_end: float, theme: The
 FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
     name="fronts",
     heading="The fronts",
+    summary="the fronts of all sweeps in one plane",
     caption="One line per sweep: what is achievable at epsilon ≤ x. Sweeps of one name share colour, dash and mark.",
     position=10,
     info=info,

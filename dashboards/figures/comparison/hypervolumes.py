@@ -78,6 +78,7 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
 FIGURE: FigureKind[Comparison, VolumesInfo] = FigureKind(
     name="hypervolumes",
     heading="Hypervolumes",
+    summary="one mark per sweep, a tick for the mean of a name",
     caption=(
         "One mark per sweep, a tick for the mean of a name: the share of one box, the same for all, that the front "
         "dominates."

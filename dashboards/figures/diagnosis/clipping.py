@@ -174,6 +174,7 @@ def _finite(value: float) -> float | None:
 FIGURE: FigureKind[Diagnosis, ClippingInfo] = FigureKind(
     name="clipping",
     heading="What clipping does to the direction",
+    summary="the angle between the clipped and the unclipped mean gradient, method beside method",
     caption=(
         "Noise averages out over steps, a bent mean does not. The guard per layer and flat clipping of the whole "
         "gradient are set to need the same noise; large marks are the setting in use. Further left: less noise, more "

@@ -23,6 +23,7 @@ def info(diagnosis: Diagnosis) -> ClippingInfo:
 FIGURE: FigureKind[Diagnosis, ClippingInfo] = FigureKind(
     name="clipping-parameters",
     heading="What clipping does to each parameter",
+    summary="the same angle for each parameter alone",
     caption=(
         "The same settings, the angle measured for each parameter alone: without what a guard per layer changes in the "
         "lengths of the layers' gradients against each other, which an optimiser such as Adam largely undoes."

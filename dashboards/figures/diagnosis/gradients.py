@@ -38,6 +38,7 @@ def info(diagnosis: Diagnosis) -> NormsInfo:
 FIGURE: FigureKind[Diagnosis, NormsInfo] = FigureKind(
     name="gradients",
     heading="Gradients of single rows",
+    summary="norms of what single rows contribute to the gradient of each parameter",
     caption=(
         "Norms of what one row contributes to the gradient of a parameter. The guard scales what it takes to be larger "
         "than the line it clips at; it sees norms from above, without forming gradients, so its curve lies at or right "

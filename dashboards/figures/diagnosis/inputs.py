@@ -25,6 +25,7 @@ def info(diagnosis: Diagnosis) -> NormsInfo:
 FIGURE: FigureKind[Diagnosis, NormsInfo] = FigureKind(
     name="inputs",
     heading="Norms of inputs",
+    summary="norms of inputs against the bound that the data declare",
     caption=(
         "What the bounds start from: rows far below the declared bound, or below the input ball, make every bound "
         "behind them loose; rows beyond the ball are scaled down to it. Colour spaces differ in the bound that holds "

@@ -87,6 +87,7 @@ def plot(info: NoiseInfo, theme: Theme = LIGHT) -> go.Figure:
 FIGURE: FigureKind[Diagnosis, NoiseInfo] = FigureKind(
     name="noise",
     heading="Noise against gradient",
+    summary="the norm of the noise over that of the gradient, by parameter",
     caption=(
         "In one step at the expected batch size: the norm of the noise on a parameter over that of the summed, clipped "
         "gradient. Right of 1, a single step moves that parameter more by noise than by data."

@@ -127,6 +127,7 @@ def _marks(family: Family, reached: TightnessShares, index: int, theme: Theme, *
 FIGURE: FigureKind[Diagnosis, TightnessInfo] = FigureKind(
     name="tightness",
     heading="How much of each bound is reached",
+    summary="how much of each bound the rows reach",
     caption=(
         "Every bound is true of all inputs and all weights that the constraints allow; marks show how close any row of "
         "this data came, at the initial weights and at this point. A mark at 10 % means that the noise could be ten "

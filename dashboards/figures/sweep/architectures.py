@@ -106,6 +106,7 @@ def _kind(data: SweepData, name: str, ids: set[str], points: list[Point]) -> Kin
 FIGURE: FigureKind[SweepData, ArchitecturesInfo] = FigureKind(
     name="architectures",
     heading="Which kind of network",
+    summary="one front per architecture; where all trials have the same, per method, else per loss",
     caption="Every line picks its own models among the trials of its kind. A kind with more trials had more chances.",
     position=20,
     info=info,

@@ -163,6 +163,7 @@ def _categories(name: str, label: str, values: Sequence[Any]) -> Axis:
 FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     name="configurations",
     heading="Configurations",
+    summary="one line per trial, through its configuration to what it reached",
     caption=(
         "One line per trial, through its configuration to what it reached at its last epoch. Drag along an axis to "
         "keep only the trials that pass there; drag a name to move an axis."

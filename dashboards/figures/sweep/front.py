@@ -253,6 +253,10 @@ def color_bar(title: str) -> dict[str, Any]:
 FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(
     name="front",
     heading="The front",
+    summary=(
+        "utility against epsilon: the line is what is achievable at epsilon at most x, points below it trade "
+        "utility for a certificate; the ring is the knee"
+    ),
     caption=(
         "The line is what is achievable at epsilon ≤ x. Points of the front that lie below it give up some utility for "
         "a better certificate. The ring marks the knee, beyond which every gain costs most. Hover over a point for its "

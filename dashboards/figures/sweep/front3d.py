@@ -123,6 +123,7 @@ def _lines_to_the_floor(
 FIGURE: FigureKind[SweepData, Front3dInfo] = FigureKind(
     name="front-3d",
     heading="Privacy, utility and robustness together",
+    summary="epsilon, utility and certified accuracy in space",
     caption="The points of the front; drag to turn.",
     position=60,
     info=info,

@@ -103,6 +103,7 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
 FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
     name="hypervolume",
     heading="What more trials brought",
+    summary="hypervolume of the front after each trial, and the epochs trained so far",
     caption="Hypervolume of the front after each trial: where the curve is flat, more trials of this kind add little.",
     position=80,
     info=info,

@@ -137,6 +137,7 @@ def _bars(info: ImportancesInfo, importance: Importance, labels: list[str], pane
 FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
     name="importances",
     heading="What mattered",
+    summary="which hyperparameters mattered for each objective",
     caption=(
         "Share of the differences between trials, at their last epoch, that goes with each setting, as a random forest "
         "learnt it and predicts trials it has not seen; the last panel is the hypervolume of a trial's own points. It "

@@ -34,6 +34,9 @@ def _outcome(point: Point, name: str, number: int) -> Point:
 FIGURE: FigureKind[SweepData, AttainmentInfo] = FigureKind(
     name="repeats",
     heading="How much is luck",
+    summary=(
+        "with `search.repeats`: what at least half of the repeats attain, between what all and what one of them attain"
+    ),
     caption=(
         "Every point above is the mean of several trainings of one configuration. The solid line is attained by at "
         "least half of these repeats, the band reaches from what all of them attain to what the best of them does."

@@ -76,6 +76,7 @@ def _legend(name: str) -> str:
 FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
     name="robustness",
     heading="Robustness at each radius",
+    summary="one front per certified radius, radius 0 first",
     caption=(
         "Every line picks its own models: the best certified accuracy at that radius, within each epsilon. A certified "
         "example keeps its prediction under every perturbation of at most that Euclidean norm."

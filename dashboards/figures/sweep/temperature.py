@@ -294,6 +294,7 @@ def _hover(info: TemperatureInfo, cell: Cell | None) -> str:
 FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     name="temperature",
     heading="Temperature, radius and membership",
+    summary=("the best accuracy and certificate of each temperature of the loss, and what membership inference learns"),
     caption=(
         "One row per temperature of the loss. Every cell picks its own model: the best accuracy, and the best "
         "certified accuracy at each radius, with what an attack left of it where one was run. Beside them, how "

@@ -211,6 +211,7 @@ def _text(t: Trajectory, epoch: int, epsilon: float, value: float, utility: str)
 FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     name="trajectories",
     heading="How the trials got there",
+    summary="the way of every trial, how it ended, and rings where a scheduler let it continue",
     caption=(
         "One line per trial, one point per epoch; the mark at the end says how the trial ended, a ring that it was "
         "compared with others and continued."

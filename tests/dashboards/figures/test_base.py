@@ -1,7 +1,9 @@
-"""A figure is one module: what is put into the folder appears in the report, in exports and on the live page."""
+"""A figure is one module, as the guide has it: it appears in the report, in exports, the guide and the live page."""
 
+import importlib.util
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,58 +14,11 @@ from dashboards.live._layout import FRONT_3D, PARTS_OF, figures_of, layout
 from dashboards.live._view import Tab
 from dashboards.pages.report import build_report
 
-MODULE = '''
-"""Epsilon by epoch."""
-
-from dataclasses import dataclass
-
-import plotly.graph_objects as go
-
-from dashboards.data import SweepData
-from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import header, new_figure
-from dashboards.figures._theme import Theme
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpentInfo(FigureInfo):
-    """Epsilon of each point by its epoch."""
-
-    epochs: tuple[int, ...]
-    epsilons: tuple[float, ...]
-
-
-def info(data: SweepData) -> SpentInfo:
-    """Collect the points."""
-    return SpentInfo(
-        **header(data, "epsilon by epoch"),
-        epochs=tuple(point.epoch for point in data.points),
-        epsilons=tuple(point.values["epsilon"] for point in data.points),
-    )
-
-
-def rows(info: SpentInfo) -> Table:
-    """One row per point."""
-    return [{"epoch": epoch, "epsilon": spent} for epoch, spent in zip(info.epochs, info.epsilons)]
-
-
-def plot(info: SpentInfo, theme: Theme) -> go.Figure:
-    """Draw one mark per point."""
-    figure = new_figure(info, theme, empty=not info.epochs)
-    return figure.add_trace(go.Scatter(x=info.epochs, y=info.epsilons, mode="markers"))
-
-
-FIGURE: FigureKind[SweepData, SpentInfo] = FigureKind(
-    name="spent",
-    heading="What epochs cost",
-    caption="One mark per point.",
-    position=15,
-    info=info,
-    plot=plot,
-    rows=rows,
-    topic=Topic.TRIALS,
+ROOT = Path(__file__).parents[3]
+GUIDE = (
+    (ROOT / "docs" / "extending.md").read_text(encoding="utf-8").partition("\n## A figure\n")[2].partition("\n## ")[0]
 )
-'''
+MODULE = GUIDE.partition("```python\n")[2].partition("```")[0]
 
 
 @pytest.fixture
@@ -117,9 +72,22 @@ def test_every_figure_says_what_it_is_and_has_a_name_of_its_own(figures):
     for name, kind in kinds.items():
         assert re.fullmatch(r"[a-z0-9-]{1,40}", name)
         assert kind.heading
+        assert kind.summary
         assert kind.caption.endswith(".")
 
 
 def test_every_figure_of_a_sweep_belongs_to_one_tab():
     placed = [name for tab in PARTS_OF for name in figures_of(tab)]
     assert sorted([*placed, FRONT_3D]) == sorted(sweep_figures())
+
+
+@pytest.mark.usefixtures("spent")
+def test_a_new_figure_has_a_row_in_the_table_of_the_guide():
+    found = importlib.util.spec_from_file_location("docs_reference", ROOT / "docs" / "_reference.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    page = module.with_figures((ROOT / "docs" / "reports.md").read_text(encoding="utf-8"))
+    for name, kind in (*sweep_figures().items(), *comparison_figures().items()):
+        assert f"| `{name}` | {kind.summary} |" in page
+    assert "| `spent` | epsilon of each point by its epoch |" in page
+    assert "<!-- figures" not in page
