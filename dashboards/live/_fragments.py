@@ -245,7 +245,7 @@ def exports(name: str) -> Html:
 
 
 def refused(reason: str, view: View) -> Html:
-    """Why sweeps are not compared, and how to compare them all the same."""
+    """Why sweeps are not compared, and a link that compares them anyway."""
     anyway = replace(view, anyway=True)
     said = reason.partition("; --anyway")[0]
     link = tag("a", "Compare them anyway", href=f"/{anyway.query()}", data_local=True)

@@ -70,7 +70,7 @@ def layout() -> html.Div:
 
 
 def _aria(**words: str) -> Any:
-    """Return the attributes of one element that tell who does not see it what it is."""
+    """Return the attributes that describe an element to a screen reader."""
     return {f"aria-{key}": value for key, value in words.items()}
 
 

@@ -104,7 +104,7 @@ class Snapshot:
         return self.data
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what was made under this key, making it the first time; what is raised is not kept."""
+        """Return the result under this key, made the first time; an error is raised and not kept."""
 
         def timed() -> T:
             started = time.thread_time()

@@ -14,7 +14,7 @@ def build_page(diagnosis: Diagnosis) -> str:
 
 
 def _head(diagnosis: Diagnosis) -> Html:
-    """What was looked at, and on which rows."""
+    """Which point was diagnosed, and on which rows."""
     last = diagnosis.snapshots[-1].diagnostics
     epsilon = diagnosis.values.get("epsilon", float("inf"))
     left_out = f"{last.left_out} left out: not finite" if last.left_out else None

@@ -1,4 +1,4 @@
-"""One cache for all that is made of sweeps: made once for each state of a sweep, and shared by all who ask.
+"""The cache of everything made of sweeps: each value is made once for each state of a sweep and shared by all requests.
 
 Threads call `SharedCache.get`; the event loop awaits `SharedCache.get_async`, whose callers hold no thread while they
 wait. Requests that come while a value is being made wait for that one instead of making it again.
@@ -36,8 +36,8 @@ class SharedCache(Generic[T]):
         clock: tells seconds.
 
     Guarantees:
-        A value is made once for each version, however many ask for it at a time. What making it raises is raised to
-        all who wait for it and is not kept. Making one value keeps no other waiting.
+        A value is made once for each version, however many callers ask for it at a time. An error in making it is
+        raised to every caller that waits and is not kept. Making one value delays no other.
     """
 
     def __init__(

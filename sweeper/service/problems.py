@@ -66,7 +66,7 @@ class Redactor:
     """Takes the folders of this machine out of sentences.
 
     Args:
-        roots: folders, absolute; what lies in them is named relative to them.
+        roots: absolute folders; paths below them become relative.
     """
 
     def __init__(self, *roots: Path) -> None:

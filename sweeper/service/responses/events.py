@@ -97,7 +97,7 @@ class Feeds:
             name: of the sweep.
             folder: of the sweep.
             position: behind which to begin; None for the beginning.
-            may_read: whether who asked still may; once not, the stream ends, before it says anything more.
+            may_read: whether the client may still read; once it may not, the stream ends before its next event.
         """
         feed = self._feeds.setdefault(name, _Feed())
         feed.readers += 1
@@ -123,7 +123,7 @@ class Feeds:
             try:
                 state, status = await self._status(name)
                 found = await to_thread.run_sync(rows.read)
-            except SweeperError:  # deleted, or broken: those who come back are told
+            except SweeperError:  # deleted, or broken: a client that connects again gets the error
                 feed.is_over = True
             else:
                 found.is_news = found.is_news or status != feed.status

@@ -1,7 +1,6 @@
 """Bytes to send, made once for each state of a sweep and shared by all requests.
 
-What is kept is bounded in bytes. Every answer has a tag, so that a client that has it already is told so in a few
-bytes.
+The cache is bounded in bytes. Every answer has a tag, so that a client that has it already gets a few bytes.
 """
 
 import gzip

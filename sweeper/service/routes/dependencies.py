@@ -27,7 +27,7 @@ from sweeper.store.sweep_folder import SweepFolder
 
 JSON = "application/json"
 STATE_SECONDS = 0.5  # for which a sweep's state is not looked up again
-STALE_SECONDS = 2.0  # until which an older one is told while it is: a busy loop takes several rounds to look it up
+STALE_SECONDS = 2.0  # an older state is returned meanwhile: on a busy loop a look takes several rounds
 KEPT_STATES = 1000
 KEPT_SUMMARIES = 32
 _SUMMARISED = ("front.json", "ledger.jsonl")

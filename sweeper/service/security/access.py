@@ -1,4 +1,4 @@
-"""Who may do what: the door through which every request passes, closed unless something opens it.
+"""Who may do what: a check that every request passes through and that refuses by default.
 
 A client shows a token; a browser exchanges one for a signed cookie, which only reads. Where no tokens are kept, which
 only a service of this machine alone may do, every user of it may do everything, and a request must name this machine as
@@ -33,7 +33,7 @@ _NOT_ALLOWED = "Expected a token that permits to write; ask for one made with --
 
 
 class AccessMiddleware:
-    """The door, an ASGI middleware.
+    """Checks every request before the application sees it; an ASGI middleware.
 
     Args:
         app: what lies behind it.
@@ -59,7 +59,7 @@ class AccessMiddleware:
             await self._app(scope, receive, send)
 
     def _admitted(self, asked: HTTPConnection) -> Holder | None:
-        """Return who asks, None for what is open without a token.
+        """Return the holder of the request's token, None for a path that is open without one.
 
         Raises:
             RefusalError: the request may not pass.
@@ -80,7 +80,7 @@ class AccessMiddleware:
         return holder
 
     def _holder(self, asked: HTTPConnection) -> Holder | None:
-        """Return who asks, None if they do not say.
+        """Return the holder of the request's token or cookie, None if it shows neither.
 
         Raises:
             RefusalError: an unknown token.

@@ -26,7 +26,7 @@ def find_table(spec: Spec, root: Path | None) -> tuple[Path, Path]:
             are the spec's own.
 
     Guarantees:
-        Of files that are not such a pair nothing is told, not even whether they exist.
+        The answer says nothing of other files, not even whether they exist.
     """
     if root is None:
         raise spec.mistaken("no file: this service has no data folder", "data.path", remedy="serve with --data-dir")

@@ -29,7 +29,7 @@ _DAY_SECONDS = 86400
 
 
 class Role(enum.Enum):
-    """What a token permits; who may write may read."""
+    """What a token permits; a token that permits to write permits to read."""
 
     READ = "read"
     WRITE = "write"
@@ -151,7 +151,7 @@ class Tokens:
         return _valid(known) if hmac.compare_digest(_hash(token), known.hash) else None
 
     def holder(self, id_: str) -> Holder | None:
-        """Return who has the token of that id, None if there is none any more."""
+        """Return the holder of the token of that id, None if the token is gone."""
         self._look()
         return _valid(self._known.get(id_, _UNKNOWN))
 

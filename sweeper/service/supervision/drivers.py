@@ -1,21 +1,24 @@
-"""How the drivers of submitted sweeps are started: with which arguments, on which data, and not too often."""
+"""How the drivers of submitted sweeps are started and stopped: with which arguments, on which data, how often."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from sweeper.errors import SweeperError
+from sweeper.errors import RecordError, SweeperError
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision.launcher import Launcher
 from sweeper.service.supervision.states import Facts
 from sweeper.service.supervision.submissions import Submission
+from sweeper.store.requests import ask_to_stop
 from sweeper.store.sweep_folder import SweepFolder
 
 NO_DATA = ".no-data"  # an empty folder: drivers that are given one fetch nothing
+ASK_AGAIN_SECONDS = 5.0
 LAUNCH_PAUSE_SECONDS = 10.0  # in which no driver is started after one that could not be
 
 
 class Drivers:
-    """Starts drivers by a launcher.
+    """Starts and stops drivers by a launcher.
 
     Args:
         settings: of the service.
@@ -26,6 +29,7 @@ class Drivers:
     def __init__(self, settings: ServiceSettings, launcher: Launcher, clock: Callable[[], float]) -> None:
         self._settings, self._launcher, self._clock = settings, launcher, clock
         self._next_launch = 0.0
+        self._asked_at: dict[str, float] = {}
 
     def has_room(self, running: int) -> bool:
         """Whether another driver may be started beside those that run."""
@@ -55,6 +59,15 @@ class Drivers:
         except SweeperError:
             self._next_launch = self._clock() + LAUNCH_PAUSE_SECONDS
             raise
+
+    def stop(self, folder: Path, submission: Submission, facts: Facts) -> None:
+        """Ask a running driver to stop, again after a while, or end one that has not written its sweep's file."""
+        if facts.status is None:
+            self._launcher.kill(submission.job or "")
+        elif self._clock() - self._asked_at.get(folder.name, 0.0) > ASK_AGAIN_SECONDS:
+            self._asked_at[folder.name] = self._clock()
+            with suppress(RecordError):  # it has ended meanwhile, or is asked again
+                ask_to_stop(folder, driven=True)
 
     def _data_dir(self, out: Path) -> Path | None:
         """Return where drivers find data; a driver that has such a folder fetches nothing."""

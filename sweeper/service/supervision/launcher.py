@@ -70,7 +70,7 @@ class ProcessLauncher:
         return job
 
     def is_alive(self, job: str) -> bool:
-        """As `Launcher.is_alive`; a process that has the number of an earlier one is not that one."""
+        """As `Launcher.is_alive`; a process that reuses the number of an earlier one does not count."""
         child = self._children.get(job)
         if child is not None:
             if child.poll() is None:

@@ -86,7 +86,7 @@ def _asked(submission: Submission, facts: Facts) -> State:
 
 
 def settled(submission: Submission, facts: Facts, now: float) -> Submission:
-    """Return what is to be done about a sweep, now that this is seen.
+    """Return the submission as these facts change it.
 
     Guarantees:
         A sweep that was asked to stop, or interrupted, is never to be run; one whose driver died without having
@@ -105,7 +105,7 @@ def settled(submission: Submission, facts: Facts, now: float) -> Submission:
 
 
 def died(submission: Submission, facts: Facts, now: float) -> Submission:
-    """Return what is to be done about a sweep whose driver has died."""
+    """Return the submission of a sweep whose driver has died."""
     deaths = 1 if facts.points > submission.points else submission.deaths + 1
     if deaths >= MOST_DEATHS:
         return submission.but(wish=Intent.REST, deaths=deaths, trouble=GIVEN_UP)

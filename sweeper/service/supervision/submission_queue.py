@@ -13,7 +13,7 @@ from sweeper.spec.spec import Spec
 
 
 class SubmissionQueue:
-    """Submissions by the name of their sweep; the caller sees to it that one thread at a time changes them.
+    """Submissions by the name of their sweep; the caller lets one thread at a time change them.
 
     Args:
         out: where sweeps live.
@@ -89,7 +89,7 @@ class SubmissionQueue:
         return folder.name
 
     def keep(self, name: str, submission: Submission) -> None:
-        """Write down what is to be, which is not so unless it is written.
+        """Write an intent to the disk, then take it over: an intent that cannot be written is not taken over.
 
         Raises:
             RecordError: not written.
@@ -99,7 +99,7 @@ class SubmissionQueue:
         self._unwritten.discard(name)
 
     def remember(self, name: str, submission: Submission) -> None:
-        """Write down what is so already; what cannot be written is true all the same, and is written later."""
+        """Take over what has happened, then write it; if that fails, `write_late` tries again."""
         self._known[name] = submission
         try:
             self.keep(name, submission)
@@ -109,7 +109,7 @@ class SubmissionQueue:
             self._unwritten.add(name)
 
     def write_late(self, name: str) -> None:
-        """Write down again what could not be written."""
+        """Write a submission that could not be written before."""
         if name in self._unwritten:
             self.remember(name, self._known[name])
 

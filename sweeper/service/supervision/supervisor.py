@@ -29,7 +29,6 @@ from sweeper.store.requests import ask_to_stop, selects_privately
 from sweeper.store.sweep_folder import SweepFolder
 
 TICK_SECONDS = 1.0
-ASK_AGAIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,6 @@ class Supervisor:
         self._queue = SubmissionQueue(catalog.out, clock)
         self._drivers = Drivers(settings, launcher, clock)
         self._service_lock = ServiceLock(catalog.out)
-        self._asked_at: dict[str, float] = {}
         self._lock = threading.RLock()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -186,7 +184,7 @@ class Supervisor:
 
     def names(self) -> tuple[str, ...]:
         """Return the names of submissions whose sweep has not begun."""
-        return tuple(name for name in self._queue.names() if not self._queue.has_started(name))  # without the lock
+        return tuple(name for name in self._queue.names() if not self._queue.has_started(name))  # as `status`
 
     def status(self, name: str) -> SupervisedStatus:
         """Return how a sweep stands.
@@ -194,11 +192,11 @@ class Supervisor:
         Raises:
             UnknownSweepError: no such sweep.
         """
-        _, submission, facts = self._seen(name)  # nor do they here
+        _, submission, facts = self._seen(name)  # without the lock: a reader does not wait for a start
         return SupervisedStatus(state_of(submission, facts), submission, self._queue.has_started(name))
 
     def tick(self) -> None:
-        """Look after every submission once, and start what may be started."""
+        """Check every submission once, and start the drivers that may be started."""
         with self._lock:
             running = 0
             for name in self._queue.active():
@@ -213,7 +211,7 @@ class Supervisor:
             self._metrics.waiting.set(self._queue.waiting)
 
     def _look_after(self, name: str) -> bool:
-        """Do what is due about one sweep; return whether it has a driver."""
+        """Update one sweep from what its driver did; return whether it has a driver."""
         submission = self._queue.get(name)
         if submission is None or not self._queue.exists(name):
             self._queue.forget(name)
@@ -222,7 +220,7 @@ class Supervisor:
         facts = facts_of(self._catalog.out / name, submission, self._launcher)
         if facts.runs:
             if submission.wish is Intent.STOP:
-                self._press(self._catalog.out / name, submission, facts)
+                self._drivers.stop(self._catalog.out / name, submission, facts)
             return True
         changed = settled(submission, facts, self._clock())
         if changed != submission:
@@ -231,21 +229,12 @@ class Supervisor:
             LOGGER.info("driver ended", extra={"fields": fields})
         return False
 
-    def _press(self, folder: Path, submission: Submission, facts: Facts) -> None:
-        """Ask a driver to stop that may not have heard it yet, or end one that has not begun."""
-        if facts.status is None:
-            self._launcher.kill(submission.job or "")
-        elif self._clock() - self._asked_at.get(folder.name, 0.0) > ASK_AGAIN_SECONDS:
-            self._asked_at[folder.name] = self._clock()
-            with suppress(RecordError):  # it has ended meanwhile, or is asked again
-                ask_to_stop(folder, driven=True)
-
     def _start(self, name: str) -> bool:
         """Start the driver of one sweep unless it has one; return whether it was started.
 
         Guarantees:
-            No driver is started for a folder that cannot be written to. What keeps one from being started is no death:
-            it is tried again after a pause, however long that lasts.
+            No driver is started for a folder that cannot be written to. A driver that cannot be started does not count
+            as one that died: the service tries again after a pause, without limit.
         """
         try:
             folder, submission, facts = self._seen(name)

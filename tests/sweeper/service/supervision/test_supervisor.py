@@ -12,10 +12,10 @@ from sweeper.service.catalog import Catalog
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.backoff import LONGEST_DELAY_SECONDS
-from sweeper.service.supervision.drivers import LAUNCH_PAUSE_SECONDS, NO_DATA
+from sweeper.service.supervision.drivers import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS, NO_DATA
 from sweeper.service.supervision.states import GIVEN_UP, MOST_DEATHS, NEVER_BEGUN, State
 from sweeper.service.supervision.submissions import NAME, Intent
-from sweeper.service.supervision.supervisor import ASK_AGAIN_SECONDS, Supervisor
+from sweeper.service.supervision.supervisor import Supervisor
 from sweeper.service.telemetry import Metrics
 from sweeper.spec.spec import Spec
 from sweeper.store.lock import driver_lock
