@@ -9,7 +9,8 @@ import pytest
 
 import dashboards.figures.sweep
 from dashboards.export.files import export_front
-from dashboards.figures import _base, comparison_figures, diagnosis_figures, sweep_figures
+from dashboards.figures import _base, comparison_figures, diagnosis_figures, is_empty, sweep_figures
+from dashboards.figures._common import WATERMARK
 from dashboards.live._layout import FRONT_3D, PARTS_OF, figures_of, layout
 from dashboards.live._view import Tab
 from dashboards.pages.report import build_report
@@ -34,7 +35,8 @@ def spent(tmp_path, monkeypatch):
 
 
 def test_a_new_figure_is_one_file_and_appears_in_the_report(sweep, spent):
-    assert list(sweep_figures())[:3] == ["front", spent, "architectures"]
+    names = list(sweep_figures())
+    assert names.index("front") < names.index(spent) < names.index("architectures")
     page = build_report(sweep)
     assert f'id="plot-{spent}"' in page
     assert "What epochs cost" in page
@@ -47,20 +49,25 @@ def test_a_new_figure_is_exported_as_numbers_and_as_a_page(sweep, spent, tmp_pat
     assert "plot-spent" in export_front(sweep, tmp_path / "spent.html", figure=spent).read_text()
 
 
+def test_a_new_figure_draws_nothing_where_there_is_nothing_and_carries_the_watermark(spent, small, exploratory_sweep):
+    kind = sweep_figures()[spent]
+    assert is_empty(kind.draw(small([])))
+    assert kind.numbers(small([])) == []
+    assert WATERMARK in [note.text for note in kind.draw(exploratory_sweep).layout.annotations]
+
+
 def test_a_new_figure_has_a_place_on_the_live_page(spent):
-    assert figures_of(Tab.TRIALS) == (spent, "trajectories")
+    assert spent in figures_of(Tab.TRIALS)
     assert f"figure-{spent}" in str(layout())
 
 
-def test_the_order_of_pages_is_that_of_positions():
-    assert list(sweep_figures()) == [
-        "front", "architectures", "repeats", "robustness", "temperature", "front-3d", "trajectories", "hypervolume",
-        "importances", "configurations",
-    ]  # fmt: skip
-    assert list(comparison_figures()) == ["fronts", "attainment", "hypervolumes"]
-    assert list(diagnosis_figures()) == [
-        "tightness", "gradients", "noise", "clipping", "clipping-parameters", "inputs",
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("figures", "first"), [(sweep_figures, "front"), (comparison_figures, "fronts"), (diagnosis_figures, "tightness")]
+)
+def test_the_order_of_pages_is_that_of_positions(figures, first):
+    positions = [kind.position for kind in figures().values()]
+    assert positions == sorted(positions)
+    assert next(iter(figures())) == first
 
 
 @pytest.mark.parametrize("figures", [sweep_figures, comparison_figures, diagnosis_figures])
