@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from dashboards.data import SweepData, finite
 from dashboards.figures import FigureKind, as_json, comparison_figures, is_empty, linear_epsilon, sweep_figures
@@ -56,7 +56,7 @@ class Resources:
         self, snapshots: Snapshots, tracking: str | None = None, now: Callable[[], datetime] = datetime.now
     ) -> None:
         self._snapshots, self._tracking, self._now = snapshots, tracking, now
-        self._compared: SharedCache[Snapshot] = SharedCache(KEPT_COMPARISONS)
+        self._compared: SharedCache[SharedCache[Any]] = SharedCache(KEPT_COMPARISONS)
 
     def get(self, kind: str, name: str, view: View) -> Resource:
         """Return a figure, a part, marks or a file: ``figure/front``, ``part/head``, ``marks/front``, ``file/card.md``.
@@ -93,17 +93,17 @@ class Resources:
         """Return a part of a comparison; the last few comparisons are kept, each for one state of its sweeps."""
         snapshots = [self._snapshots.get(sweep) for sweep in view.compared]
         state = "/".join([*(f"{snapshot.name}={snapshot.token}" for snapshot in snapshots), str(view.anyway)])
-        kept = self._compared.get(state, lambda: Snapshot("", state))
+        kept = self._compared.get(state, SharedCache)
 
         def comparison() -> Comparison:
-            return kept.once("comparison", lambda: _compare(snapshots, view))
+            return cast("Comparison", kept.get("comparison", lambda: _compare(snapshots, view)))
 
         def make() -> Resource:
             return _html(_compared(comparison, view)) if kind == "part" else _overlaid(name, comparison, view)
 
         if name not in (("compared",) if kind == "part" else comparison_figures()):
             raise UnknownSweepError("Expected a figure or a part of a comparison; got another name")
-        return kept.once((kind, name, view.linear), make)
+        return cast("Resource", kept.get((kind, name, view.linear), make))
 
 
 def _overlaid(name: str, comparison: Callable[[], Comparison], view: View) -> Resource:

@@ -45,6 +45,7 @@ def test_reports_exports_and_lists_need_none_of_them(sweeper, make_sweep, tmp_pa
         ("list", "--out", folder.parent),
         ("show", folder),
         ("schema",),
+        ("token", "--tokens", tmp_path / "tokens.json"),
     ):
         ran = sweeper(*arguments)
         assert ran.returncode == 0, ran.stderr
