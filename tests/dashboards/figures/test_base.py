@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 GUIDE = (
     (ROOT / "docs" / "extending.md").read_text(encoding="utf-8").partition("\n## A figure\n")[2].partition("\n## ")[0]
 )
-MODULE = GUIDE.partition("```python\n")[2].partition("```")[0]
+MODULE = re.search(r"```py(?:thon)?\n(.*?)```", GUIDE, re.DOTALL).group(1)
 
 
 @pytest.fixture
