@@ -4,7 +4,6 @@ from clipless.bounds import (  # noqa: F401
     activation,
     clipping,
     conv,
-    householder,
     input,
     linear,
     normalization,

@@ -1,9 +1,8 @@
 """Layers with bound rules; no bounds in here."""
 
-from clipless.layers.activation import Abs, GroupSort, ReLU, Sigmoid, Softplus, Tanh
+from clipless.layers.activation import Abs, GroupSort, Householder, ReLU, Sigmoid, Softplus, Tanh
 from clipless.layers.clipping import ClipGradient
 from clipless.layers.conv import Conv1d, Conv2d
-from clipless.layers.householder import Householder
 from clipless.layers.input import InputBall
 from clipless.layers.linear import Dense
 from clipless.layers.normalization import GroupNorm, LayerCentering

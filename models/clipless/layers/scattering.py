@@ -1,4 +1,4 @@
-"""The scattering transform, a fixed front. Shape letters: B batch, C channels, H height, W width, K features."""
+"""The scattering transform, fixed by formulas. Shape letters: B batch, C channels, H height, W width, K features."""
 
 from collections.abc import Sequence
 from math import ceil, isfinite

@@ -12,7 +12,7 @@ import torch
 
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.front import split_fixed_front
+from clipless.fixed_prefix import split_fixed_prefix
 from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plans.plan import Plan
@@ -80,7 +80,7 @@ def has_room(
         plan: of the training.
         like: rows, of which only shape, types and device are looked at.
         rows: in the pass, copies of augmentation included.
-        augmented: whether a fixed front is applied at every step.
+        augmented: whether a fixed prefix is applied at every step.
         ghost: as `clipless.fit` takes ``ghost_clipping``.
         exact: as it takes ``exact_norms``.
         trainings: that run side by side on the device.
@@ -130,7 +130,7 @@ def _pass(
     trainings: int,
 ) -> None:
     model = copy.deepcopy(network)
-    trained = model if augmented else split_fixed_front(model)[1]
+    trained = model if augmented else split_fixed_prefix(model)[1]
     entries = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     state = torch.empty(_STATE * entries * trainings, device=like.x.device)
     x = torch.zeros((rows, *trained.input_shape), dtype=like.x.dtype, device=like.x.device)

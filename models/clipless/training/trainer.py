@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.front import precompute, split_fixed_front
+from clipless.fixed_prefix import precompute, split_fixed_prefix
 from clipless.guards.exact_sums import check_rows, grid, padded
 from clipless.guards.guard import guarded
 from clipless.losses import Loss
@@ -86,7 +86,7 @@ def fit(
             privacy.
         exact_norms: let the guard take the norm of each contribution on maps and tokens instead of a bound of it, which
             clips less where ``sensitivity_fraction`` is small and costs time. Does not change privacy.
-        augmentation: random copies of each drawn row; does not change privacy. A fixed front is then applied at every
+        augmentation: random copies of each drawn row; does not change privacy. A fixed prefix is then applied at every
             step.
         source: randomness of batches and noise; by default, and for any guarantee, a fresh `SecureSource`.
         checkpoint: a file that holds the state behind each epoch before it is shown. A training of the same plan that
@@ -177,8 +177,8 @@ class PrivateTrainer:
             model.load_state_dict(state.under("model"))
         self._augmentation, self._copies = augmentation, augmentation.copies if augmentation else 1
         if augmentation is None:
-            front, self._trained = split_fixed_front(model)
-            self._data = precompute(front, data)
+            prefix, self._trained = split_fixed_prefix(model)
+            self._data = precompute(prefix, data)
         else:  # features of a copy are not those of the row
             self._trained, self._data = model, data
         self._micro_batch_size = even_size(
@@ -370,7 +370,7 @@ def sum_gradients(
         plan: of the training.
         totals: by parameter, float64, shaped like it.
         rows: the first ones, which count; those behind fill the batch up. All by default.
-        forward: what is applied to the rows: ``model``, or its layers behind a fixed front that the rows have
+        forward: what is applied to the rows: ``model``, or its layers behind a fixed prefix that the rows have
             passed already.
         ghost: see `clipless.training.per_example.accumulate_clipped`; for ``dp-sgd``.
         exact: see `clipless.guards.guard.Guard`; for the methods that the guard bounds.

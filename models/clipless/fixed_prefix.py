@@ -1,4 +1,4 @@
-"""The fixed front of a network: leading layers without parameters, applied once instead of at every step.
+"""The fixed prefix of a network: leading layers without parameters, applied once instead of at every step.
 
 Each example's features depend on that example alone, so computing them beforehand changes neither what is
 released nor its price. They are as sensitive as the examples themselves: they stay in memory, in the place of
@@ -21,7 +21,7 @@ from clipless.network import Network
 _CHUNK = 1024
 
 
-def front_depth(network: Network) -> int:
+def prefix_depth(network: Network) -> int:
     """Return how many leading layers have no parameters; the whole network if none has any."""
     for depth, layer in enumerate(network.layers):
         if next(layer.parameters(), None) is not None:
@@ -29,27 +29,27 @@ def front_depth(network: Network) -> int:
     return len(network.layers)
 
 
-def split_fixed_front(network: Network) -> tuple[Network, Network]:
-    """Split ``network`` into its fixed front and the rest, which share its layers.
+def split_fixed_prefix(network: Network) -> tuple[Network, Network]:
+    """Split ``network`` into its fixed prefix and the rest, which share its layers.
 
-    Training the rest on the front's features trains ``network``. The rest alone has no input ball: plans and
-    certificates are made for ``network``, whose parameter names begin ``front_depth`` layers later.
+    Training the rest on the prefix's features trains ``network``. The rest alone has no input ball: plans and
+    certificates are made for ``network``, whose parameter names begin ``prefix_depth`` layers later.
 
     Returns:
-        (front, rest); either may have no layers and then changes nothing.
+        (prefix, rest); either may have no layers and then changes nothing.
     """
-    depth = front_depth(network)
+    depth = prefix_depth(network)
     layers = list(network.layers)
-    front = Network(layers[:depth], network.input_shape)
-    return front, Network(layers[depth:], _output_shape(front))
+    prefix = Network(layers[:depth], network.input_shape)
+    return prefix, Network(layers[depth:], _output_shape(prefix))
 
 
 @torch.no_grad()
-def precompute(front: Network, split: Split) -> Split:
-    """Apply ``front`` to every example of ``split``, a chunk at a time.
+def precompute(prefix: Network, split: Split) -> Split:
+    """Apply ``prefix`` to every example of ``split``, a chunk at a time.
 
     Args:
-        front: layers without parameters, as `split_fixed_front` returns them, on the device of the split.
+        prefix: layers without parameters, as `split_fixed_prefix` returns them, on the device of the split.
         split: rows of any split.
 
     Returns:
@@ -58,14 +58,14 @@ def precompute(front: Network, split: Split) -> Split:
     Raises:
         UnsupportedError: a layer with parameters: features would be stale after the first step.
     """
-    if next(front.parameters(), None) is not None:
-        raise UnsupportedError("Expected a front without parameters; split the network with split_fixed_front")
-    if len(front.layers) == 0:
+    if next(prefix.parameters(), None) is not None:
+        raise UnsupportedError("Expected a prefix without parameters; split the network with split_fixed_prefix")
+    if len(prefix.layers) == 0:
         return split
     features: Tensor | None = None
     for start in range(0, len(split), _CHUNK):
         rows = split.x[start : start + _CHUNK]
-        part = front(padded(rows, _CHUNK))[: len(rows)]
+        part = prefix(padded(rows, _CHUNK))[: len(rows)]
         if features is None:
             features = part.new_empty((len(split), *part.shape[1:]))
         features[start : start + len(part)] = part
@@ -73,8 +73,8 @@ def precompute(front: Network, split: Split) -> Split:
 
 
 @torch.no_grad()
-def _output_shape(front: Network) -> tuple[int, ...]:
-    buffer: Tensor | None = next(front.buffers(), None)
+def _output_shape(prefix: Network) -> tuple[int, ...]:
+    buffer: Tensor | None = next(prefix.buffers(), None)
     device = None if buffer is None else buffer.device
     dtype = None if buffer is None else buffer.dtype
-    return tuple(front(torch.zeros((1, *front.input_shape), device=device, dtype=dtype)).shape[1:])
+    return tuple(prefix(torch.zeros((1, *prefix.input_shape), device=device, dtype=dtype)).shape[1:])
