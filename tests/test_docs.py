@@ -143,11 +143,13 @@ def test_the_layer_and_the_network_of_the_guide_are_sound():
 
     known = {"nn": nn, "Tensor": Tensor, "final": final, "Any": Any, "LayerBound": LayerBound, "Signal": Signal}
     known |= {"WeightNorms": WeightNorms, "bound_rule": bound_rule}
-    layer, check, network = (text for text in python_blocks("docs/extending.md") if "read_split" not in text)
-    for text in (layer, check, network):
+    layer, check, tower, network = (text for text in python_blocks("docs/extending.md") if "read_split" not in text)
+    for text in (layer, check, tower, network):
         exec(text, known)
     known["test_halve_keeps_to_its_bound"]()
-    assert known["clipless"].bounds.bound_network(known["model"]).output.shape == (10,)
+    built = known["tower"].build((1, 8, 8), 10, input_norm=8.0, floors=3)
+    for model in (known["model"], built):
+        assert known["clipless"].bounds.bound_network(model).output.shape == (10,)
 
 
 def test_the_data_set_of_the_guide_is_one():

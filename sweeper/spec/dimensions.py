@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import Any
 
 from clipless.plans.method import Method
-from sweeper.spec.fields.choices import ARCHITECTURES, DEFAULT_PARAMETERS, LOSSES
+from sweeper.spec.architectures import architecture_options
+from sweeper.spec.fields.choices import LOSS_DEFAULTS, MODEL_OPTIONS
 from sweeper.spec.fields.messages import bad_value, did_you_mean_or_known
 from sweeper.spec.fields.ranges import Choices, Open, Range, Scalar
 from sweeper.spec.settings import (
@@ -26,8 +27,6 @@ from sweeper.spec.settings import (
     PrivacySettings,
     TrainingSettings,
 )
-
-_OPTIONS = frozenset(option for options in ARCHITECTURES.values() for option in options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +187,12 @@ def _model(model: ModelSettings) -> Iterator[Dimension]:
         if field == "weight_norm":
             yield replace(dimension, when=Condition("model.constraint", frozenset(WITH_RADIUS)))
             continue
-        if field not in _OPTIONS:
+        if field not in MODEL_OPTIONS:
             yield dimension
             continue
-        takers = (v.name for v in model.architecture if field in ARCHITECTURES[v.name] and field not in v.parameters)
+        takers = (
+            v.name for v in model.architecture if field in architecture_options(v.name) and field not in v.parameters
+        )
         yield Dimension(
             dimension.name, dimension.key, dimension.value, Condition("model.architecture", frozenset(takers))
         )
@@ -211,6 +212,5 @@ def _training(training: TrainingSettings) -> Iterator[Dimension]:
         yield Dimension("training.class_weights", "training.loss.class_weights", training.class_weights)
     for variant in training.loss:
         when = Condition("training.loss", frozenset({variant.name}))
-        defaults = {field: DEFAULT_PARAMETERS[field] for field in LOSSES[variant.name] if field in DEFAULT_PARAMETERS}
-        for field, value in (defaults | dict(variant.parameters)).items():
+        for field, value in {**LOSS_DEFAULTS[variant.name], **variant.parameters}.items():
             yield Dimension(f"training.loss.{variant.name}.{field}", f"training.loss.{field}", value, when)

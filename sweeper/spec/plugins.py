@@ -1,9 +1,9 @@
-"""What users add by entry points: metrics and samplers, found by the names under which they were installed.
+"""What users add by entry points: metrics, samplers and architectures, found by the names of these.
 
 Names are looked up without importing anything; a plug-in is imported when a spec uses it, never because a file or a
-request names a module. Data sets are plug-ins of `clipless.datasets`. Architectures and losses are none: every layer,
-loss and guard that privacy rests on has a rule in `clipless`, found by exact type, and one from outside would have
-none.
+request names a module. Data sets are plug-ins of `clipless.datasets`. An architecture is made of layers of `clipless`;
+layers and losses are no plug-ins: every layer, loss and guard that privacy rests on has a rule in `clipless`, found by
+exact type, and one from outside would have none.
 """
 
 import re
@@ -14,6 +14,7 @@ from importlib import metadata as importlib_metadata
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from clipless.zoo import Architecture
 from sweeper.errors import SpecError
 from sweeper.records import MEMBERSHIP, Direction
 from sweeper.spec.fields.messages import did_you_mean, show
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 METRICS = "sweeper.metrics"
 SAMPLERS = "sweeper.samplers"
+ARCHITECTURE_PLUGINS = "sweeper.architectures"
 BUILT_IN_SAMPLERS = ("tpe", "gp", "nsga2", "nsga3", "quasi-random", "random", "grid")
 BUILT_IN_METRICS = ("epsilon", "accuracy", "auroc", *MEMBERSHIP)
 
@@ -125,6 +127,25 @@ def find_metric(name: str) -> Metric:
 def reading_metrics(names: Iterable[str]) -> tuple[str, ...]:
     """Return those of the names that are plug-ins which read training rows; these are imported to know."""
     return tuple(name for name in names if is_metric(name) and find_metric(name).reads_training_rows)
+
+
+def load_architecture(name: str, taken: Iterable[str]) -> Architecture[Any]:
+    """Import the architecture of that name.
+
+    Args:
+        name: of the plug-in.
+        taken: names of the package's own.
+
+    Raises:
+        SpecError: none or several of that name, a name that is taken, or no `Architecture`.
+    """
+    found = _load(ARCHITECTURE_PLUGINS, name, taken)
+    if not isinstance(found, Architecture):
+        raise SpecError(
+            f"Expected an architecture declared by clipless.zoo.architecture from the plug-in {name}, got "
+            f"{show(found)}; correct the plug-in"
+        )
+    return found
 
 
 def check_sampler(name: str) -> str:

@@ -15,21 +15,12 @@ from clipless.plans.schedule import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from clipless.projections import CONSTRAINTS
+from sweeper.spec.architectures import ArchitectureSettings, architecture_options
 from sweeper.spec.fields._section import ONE_COUNT, ONE_POSITIVE, Section
-from sweeper.spec.fields.choices import (
-    ACTIVATION,
-    ARCHITECTURES,
-    CONSTRAINT,
-    COUNT,
-    EVEN,
-    LOSSES,
-    POOLING,
-    POSITIVE,
-    SKIP,
-)
+from sweeper.spec.fields.choices import ARCHITECTURE_OPTIONS, COUNT, LOSS_OPTIONS, MODEL_OPTIONS, POSITIVE
 from sweeper.spec.fields.fields import ClassWeights, Flag, Name, Number, Variant, Variants
-from sweeper.spec.fields.messages import bad_value
-from sweeper.spec.fields.ranges import Choices, Open
+from sweeper.spec.fields.messages import bad_value, locate
+from sweeper.spec.fields.ranges import Choices, Open, to_plain
 
 
 class Optimizer(enum.Enum):
@@ -45,30 +36,9 @@ ADAPTIVE = "adaptive"
 WITH_RADIUS = tuple(name for name, kind in CONSTRAINTS.items() if "radius" in signature(kind).parameters)
 
 
-class ModelSettings(Section):
+class ModelSettings(ArchitectureSettings):
     """What is trained. Left out: the architecture's own default."""
 
-    architecture: Annotated[tuple[Variant, ...], Variants(table=ARCHITECTURES)]
-    width: Annotated[Open, EVEN] | None = None
-    depth: Annotated[Open, COUNT] | None = None
-    hidden: Annotated[Open, EVEN] | None = None
-    patch: Annotated[Open, COUNT] | None = None
-    convolutions: Annotated[Open, COUNT] | None = None
-    blocks: Annotated[Open, COUNT] | None = None
-    widening: Annotated[Open, COUNT] | None = None
-    skip: Annotated[Open, SKIP] | None = None
-    learned_skip: Annotated[Open, Flag()] | None = None
-    activation: Annotated[Open, ACTIVATION] | None = None
-    pooling: Annotated[Open, POOLING] | None = None
-    bias: Annotated[Open, Flag()] | None = None
-    bias_norm: Annotated[Open, POSITIVE] | None = None
-    scales: Annotated[Open, ARCHITECTURES["scattering"]["scales"]] | None = None
-    orientations: Annotated[Open, ARCHITECTURES["scattering"]["orientations"]] | None = None
-    order: Annotated[Open, ARCHITECTURES["scattering"]["order"]] | None = None
-    order0_gain: Annotated[Open, ARCHITECTURES["scattering"]["order0_gain"]] | None = None
-    order2_gain: Annotated[Open, ARCHITECTURES["scattering"]["order2_gain"]] | None = None
-    feature_clip: Annotated[Open, ARCHITECTURES["scattering"]["feature_clip"]] | None = None
-    constraint: Annotated[Open, CONSTRAINT] | None = None
     weight_norm: Annotated[Open, POSITIVE] | None = None
     input_clip: Annotated[Open, POSITIVE] | None = None
     standardise: Annotated[Open, Flag()] | None = None
@@ -76,10 +46,16 @@ class ModelSettings(Section):
 
     @model_validator(mode="after")
     def _somebody_takes_each_option(self) -> Self:
-        for option in {name: None for options in ARCHITECTURES.values() for name in options}:
+        taken = [architecture_options(variant.name) for variant in self.architecture]
+        for option, field in MODEL_OPTIONS.items():
             given = getattr(self, option)
-            if given is not None and not any(option in ARCHITECTURES[v.name] for v in self.architecture):
-                takers = [name for name, options in ARCHITECTURES.items() if option in options]
+            if given is None:
+                continue
+            for options in taken:
+                if options.get(option, field) != field:
+                    locate(options[option].parse, to_plain(given), option)
+            if not any(option in options for options in taken):
+                takers = [name for name, options in ARCHITECTURE_OPTIONS.items() if option in options]
                 raise bad_value(
                     f"no {{name}} without an architecture that takes it ({', '.join(takers)})",
                     path=option,
@@ -120,7 +96,7 @@ class TrainingSettings(Section):
     momentum: Annotated[Open, Number(at_least=0, below=1)] = 0.9
     schedule: Annotated[Open, Name(names=Schedule)] = "constant"
     averaging: Annotated[Open, Number(above=0, below=1)] | None = None
-    loss: Annotated[tuple[Variant, ...], Variants(table=LOSSES)] = (Variant("tau-cce"),)
+    loss: Annotated[tuple[Variant, ...], Variants(table=LOSS_OPTIONS)] = (Variant("tau-cce"),)
     class_weights: Annotated[tuple[float, ...], ClassWeights()] | None = None
     sensitivity_fraction: Annotated[Open, Number(above=0, at_most=1)] = 1.0
     follow_weights: bool = False
