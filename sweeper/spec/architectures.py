@@ -23,7 +23,7 @@ from sweeper.spec.plugins import ARCHITECTURE_PLUGINS, installed, load_architect
 NO_OPTIONS: Options = MappingProxyType({})
 
 
-def find_architecture(name: str) -> Architecture[Any]:
+def find_architecture(name: str) -> Architecture:
     """Return the architecture of that name, a plug-in's if it is none of the package's own.
 
     Raises:

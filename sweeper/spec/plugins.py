@@ -129,7 +129,7 @@ def reading_metrics(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if is_metric(name) and find_metric(name).reads_training_rows)
 
 
-def load_architecture(name: str, taken: Iterable[str]) -> Architecture[Any]:
+def load_architecture(name: str, taken: Iterable[str]) -> Architecture:
     """Import the architecture of that name.
 
     Args:

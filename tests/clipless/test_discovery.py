@@ -73,14 +73,11 @@ FILES = {
         from clipless import layers
         from clipless.option_types import Count
         from clipless.zoo._base import architecture
-        from clipless.zoo._options import DEFAULT_OPTIONS, LayerOptions
 
         @architecture
-        def halved(input_shape, outputs, *, input_norm, times: Count = 1, options: LayerOptions = DEFAULT_OPTIONS,
-                   generator=None):
+        def halved(input_shape, outputs, make, *, times: Count = 1):
             every = [layers.every_layer()["Halve"]() for _ in range(times)]
-            stack = [layers.InputBall(input_norm), layers.Flatten(), *every]
-            return [*stack, options.dense(prod(input_shape), outputs, generator)]
+            return [layers.Flatten(), *every, make.dense(prod(input_shape), outputs)]
     """,
 }
 USE = """

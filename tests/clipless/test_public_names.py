@@ -27,7 +27,7 @@ EXPORTED = {
     TauBCE TauCCE WestonWatkins build_loss loss_lipschitz loss_rule""",
     projections: """CONSTRAINTS Constraint FixedNorm Free Orthogonal SpectralBall Standardised build_constraint constraint
     fixed_norm initial_gain orthogonal spectral_ball""",
-    zoo: """ACTIVATIONS ARCHITECTURES Architecture LayerOptions POOLINGS Pooling architecture build check_maps convnet lenet
+    zoo: """ACTIVATIONS ARCHITECTURES Architecture LayerMaker LayerOptions POOLINGS Pooling architecture build check_maps convnet lenet
     mixer mlp patch_net pool resnet scattering vgg wide_resnet""",
 }
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from clipless.discovery import declared, import_modules
 from clipless.errors import UnsupportedError
 from clipless.zoo._base import Architecture, architecture
-from clipless.zoo._options import ACTIVATIONS, POOLINGS, LayerOptions, Pooling, check_maps, pool
+from clipless.zoo._options import ACTIVATIONS, POOLINGS, LayerMaker, LayerOptions, Pooling, check_maps, pool
 from clipless.zoo.convnet import convnet
 from clipless.zoo.lenet import lenet
 from clipless.zoo.mixer import mixer
@@ -26,7 +26,7 @@ from clipless.zoo.wide_resnet import wide_resnet
 if TYPE_CHECKING:
     from clipless.network import Network
 
-ARCHITECTURES: Mapping[str, Architecture[Any]] = MappingProxyType(
+ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
     {found.name: found for module in import_modules(__name__, __path__) for found in declared(module, Architecture)}
 )
 
@@ -56,6 +56,7 @@ __all__ = [
     "ARCHITECTURES",
     "POOLINGS",
     "Architecture",
+    "LayerMaker",
     "LayerOptions",
     "Pooling",
     "architecture",

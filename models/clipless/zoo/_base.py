@@ -10,54 +10,70 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import update_wrapper
 from types import MappingProxyType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
+from clipless import layers
 from clipless.errors import UnsupportedError
-from clipless.zoo._options import LayerOptions
+from clipless.zoo._options import DEFAULT_OPTIONS, LayerMaker, LayerOptions
 
 if TYPE_CHECKING:
     from torch import Generator, nn
 
     from clipless.network import Network
 
-P = ParamSpec("P")
-# What every architecture takes: from the data, from the trial's seed, and as `LayerOptions`.
-_SHARED = ("input_norm", "options", "generator")
+    Builder = Callable[..., list[nn.Module]]
+
 _LAYER_OPTIONS = tuple(field.name for field in fields(LayerOptions))
 
 
-class Architecture(Generic[P]):
+class Architecture:
     """A family of networks: call it for one of them.
 
     Attributes:
         name: by which a spec chooses it: that of the function, with hyphens.
-        own_options: the annotation of each keyword of its own.
+        builder: the function.
+        own_options: the annotation of each option of its own.
     """
 
-    def __init__(self, builder: "Callable[Concatenate[Sequence[int], int, P], list[nn.Module]]") -> None:
+    def __init__(self, builder: "Builder") -> None:
         update_wrapper(self, builder)
-        self._builder = builder
+        self.builder = builder
         self.name = builder.__name__.replace("_", "-")
         self.own_options = _own_options(builder)
 
-    def __call__(self, input_shape: Sequence[int], outputs: int, *args: P.args, **kwargs: P.kwargs) -> "Network":
-        """Return a network.
+    def __call__(
+        self,
+        input_shape: Sequence[int],
+        outputs: int,
+        *,
+        input_norm: float,
+        options: LayerOptions = DEFAULT_OPTIONS,
+        generator: "Generator | None" = None,
+        **own: Any,
+    ) -> "Network":
+        """Return a network: an input ball, and the layers of the architecture.
 
         Args:
             input_shape: shape of one example.
             outputs: number of logits.
-            args: none.
-            kwargs: ``input_norm``, radius of the input ball; ``options``, a `LayerOptions`; ``generator``, which draws
-                the initial weights; and the architecture's own options.
+            input_norm: radius of the input ball.
+            options: activation, biases and constraint of the layers.
+            generator: draws the initial weights.
+            own: the architecture's own options.
+
+        Raises:
+            UnsupportedError: an option that the architecture does not take.
+            ValueError: shapes or options that do not fit.
         """
         from torch import nn
 
         from clipless.network import Network
 
-        layers = self._builder(input_shape, outputs, *args, **kwargs)
-        if not (isinstance(layers, list) and all(isinstance(layer, nn.Module) for layer in layers)):
-            raise UnsupportedError(f"Expected a list of layers from the architecture {self.name}, got {layers!r:.80}")
-        return Network(layers, input_shape)
+        self._check(own, tuple(self.own_options))
+        made = self.builder(tuple(input_shape), outputs, LayerMaker(options, generator), **own)
+        if not (isinstance(made, list) and all(isinstance(layer, nn.Module) for layer in made)):
+            raise UnsupportedError(f"Expected a list of layers from the architecture {self.name}, got {made!r:.80}")
+        return Network([layers.InputBall(input_norm), *made], input_shape)
 
     def build(
         self,
@@ -73,42 +89,48 @@ class Architecture(Generic[P]):
         Raises:
             UnsupportedError: an option that the architecture does not take.
         """
-        for option in options:
-            if option not in (known := (*self.own_options, *_LAYER_OPTIONS)):
-                raise UnsupportedError(f"Expected an option of {self.name} among {', '.join(known)}, got {option!r}")
-        own: dict[str, Any] = {name: value for name, value in options.items() if name in self.own_options}
+        self._check(options, (*self.own_options, *_LAYER_OPTIONS))
+        own = {name: value for name, value in options.items() if name not in _LAYER_OPTIONS}
         shared = LayerOptions(**{name: value for name, value in options.items() if name in _LAYER_OPTIONS})
-        build: Callable[..., Network] = self
-        return build(input_shape, outputs, input_norm=input_norm, options=shared, generator=generator, **own)
+        return self(input_shape, outputs, input_norm=input_norm, options=shared, generator=generator, **own)
+
+    def _check(self, options: Mapping[str, Any], known: tuple[str, ...]) -> None:
+        for option in options:
+            if option not in known:
+                raise UnsupportedError(f"Expected an option of {self.name} among {', '.join(known)}, got {option!r}")
 
 
-def architecture(builder: "Callable[Concatenate[Sequence[int], int, P], list[nn.Module]]") -> Architecture[P]:
+def architecture(builder: "Builder") -> Architecture:
     """Declare a function as an architecture.
 
     Args:
-        builder: takes the shape of one example and the number of logits, and the keywords ``input_norm``, ``options``
-            (a `LayerOptions`) and ``generator``; each further keyword is an option of its own, with a default and an
-            annotation of `clipless.option_types`. Returns layers of `clipless.layers`, the first one an
-            `InputBall` of radius ``input_norm``. The generator draws every initial weight.
+        builder: takes the shape of one example, the number of logits and a `LayerMaker`; each keyword is an option of
+            its own, with a default and an annotation of `clipless.option_types`. Returns layers of `clipless.layers`,
+            which stand behind an input ball; the maker draws every initial weight.
 
     Raises:
-        UnsupportedError: one of these keywords is missing, or an option without a default or an annotation.
+        UnsupportedError: other arguments, or an option without a default or an annotation.
     """
     return Architecture(builder)
 
 
-def _own_options(builder: Callable[..., Any]) -> Mapping[str, Any]:
-    keywords = [p for p in inspect.signature(builder).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    missing = [name for name in _SHARED if name not in {keyword.name for keyword in keywords}]
-    if missing:
-        raise UnsupportedError(f"Expected the keyword {missing[0]} of the architecture {builder.__name__}; add it")
-    own = [keyword for keyword in keywords if keyword.name not in _SHARED]
-    for keyword in own:
-        if keyword.default is keyword.empty or keyword.annotation is keyword.empty:
+def _own_options(builder: "Builder") -> Mapping[str, Any]:
+    parameters = list(inspect.signature(builder).parameters.values())
+    own = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    if len(parameters) - len(own) != 3:
+        raise UnsupportedError(
+            f"Expected (input_shape, outputs, make, *, ...) of the architecture {builder.__name__}, got "
+            f"{inspect.signature(builder)}; correct its arguments"
+        )
+    for option in own:
+        if option.default is option.empty or option.annotation is option.empty:
             raise UnsupportedError(
-                f"Expected a default and a type of the option {keyword.name} of the architecture {builder.__name__}"
+                f"Expected a default and a type of the option {option.name} of the architecture {builder.__name__}"
             )
-        if keyword.name in _LAYER_OPTIONS:
-            raise UnsupportedError(f"{builder.__name__} has an option {keyword.name} of its own; take it from options")
-    annotations = SimpleNamespace(__annotations__={keyword.name: keyword.annotation for keyword in own})
+        if option.name in (*_LAYER_OPTIONS, "input_norm", "options", "generator"):
+            raise UnsupportedError(
+                f"Expected another name than {option.name} for an option of {builder.__name__}, for every architecture "
+                "has one of that name; rename it"
+            )
+    annotations = SimpleNamespace(__annotations__={option.name: option.annotation for option in own})
     return MappingProxyType(get_type_hints(annotations, builder.__globals__, include_extras=True))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from clipless import layers
 from clipless.errors import UnsupportedError
@@ -58,24 +58,29 @@ class LayerOptions:
         if self.activation not in ACTIVATIONS:
             raise UnsupportedError(f"Expected an activation among {', '.join(ACTIVATIONS)}, got {self.activation!r}")
 
-    def dense(self, features: int, out: int, generator: "Generator | None") -> "nn.Module":
-        """Return a dense layer."""
-        return layers.Dense(features, out, self.constraint, generator, bias=self.bias, bias_norm=self.bias_norm)
-
-    def convolution(
-        self, channels: int, out: int, kernel: int, generator: "Generator | None", *, stride: int = 1, padding: int = 0
-    ) -> "nn.Module":
-        """Return a convolution with a square kernel."""
-        return layers.Conv2d(
-            channels, out, kernel, stride, padding, self.constraint, generator, bias=self.bias, bias_norm=self.bias_norm
-        )
-
-    def activate(self, features: int) -> "nn.Module":
-        """Return a fresh activation along axis 1, of that many features."""
-        return ACTIVATIONS[self.activation](features)
-
 
 DEFAULT_OPTIONS = LayerOptions()
+
+
+class LayerMaker:
+    """Makes the layers of one network, by its options and its generator of initial weights."""
+
+    def __init__(self, options: LayerOptions, generator: "Generator | None") -> None:
+        self._options = options
+        self._weights: dict[str, Any] = {"constraint": options.constraint, "generator": generator}
+        self._weights |= {"bias": options.bias, "bias_norm": options.bias_norm}
+
+    def dense(self, features: int, out: int) -> "nn.Module":
+        """Return a dense layer."""
+        return layers.Dense(features, out, **self._weights)
+
+    def convolution(self, channels: int, out: int, kernel: int, *, stride: int = 1, padding: int = 0) -> "nn.Module":
+        """Return a convolution with a square kernel."""
+        return layers.Conv2d(channels, out, kernel, stride, padding, **self._weights)
+
+    def activation(self, features: int) -> "nn.Module":
+        """Return a fresh activation along axis 1, of that many features."""
+        return ACTIVATIONS[self._options.activation](features)
 
 
 def pool(name: str, window: int) -> "nn.Module":

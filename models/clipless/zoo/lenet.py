@@ -1,51 +1,46 @@
 """LeNet-like networks: 5x5 convolutions and three dense layers (LeCun et al. 1998)."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from clipless import layers
 from clipless.option_types import Even
 from clipless.zoo._base import architecture
-from clipless.zoo._options import DEFAULT_OPTIONS, LayerOptions, Pooling, check_maps, pool
+from clipless.zoo._options import LayerMaker, Pooling, check_maps, pool
 
 if TYPE_CHECKING:
-    from torch import Generator, nn
+    from torch import nn
 
 
 @architecture
 def lenet(
-    input_shape: Sequence[int],
+    input_shape: tuple[int, ...],
     outputs: int,
+    make: LayerMaker,
     *,
-    input_norm: float,
     width: Even = 6,
     hidden: Even = 120,
     pooling: Pooling = "l2",
-    options: LayerOptions = DEFAULT_OPTIONS,
-    generator: "Generator | None" = None,
 ) -> "list[nn.Module]":
     """Two blocks of padded 5x5 convolution, activation and pooling, then three dense layers.
 
     Args:
         input_shape: (C, H, W) of one example, at least 4 x 4.
         outputs: number of logits.
-        input_norm: radius of the input ball.
+        make: makes the layers.
         width: channels of the first block; the second has 8/3 as many (6 and 16).
         hidden: features of the first dense layer; the second has 7/10 of them (120 and 84).
         pooling: a key of `clipless.zoo.POOLINGS`.
-        options: activation, biases and constraint of the layers.
-        generator: draws the initial weights.
     """
     check_maps(input_shape, 4, "two poolings")
     channels, height, size = input_shape
-    stack: list[nn.Module] = [layers.InputBall(input_norm)]
+    stack: list[nn.Module] = []
     for out in (width, 2 * round(width * 4 / 3)):
-        stack += [options.convolution(channels, out, 5, generator, padding=2), options.activate(out)]
+        stack += [make.convolution(channels, out, 5, padding=2), make.activation(out)]
         stack.append(pool(pooling, 2))
         channels, height, size = out, height // 2, size // 2
     stack.append(layers.Flatten())
     features = channels * height * size
     for out in (hidden, 2 * round(hidden * 0.35)):
-        stack += [options.dense(features, out, generator), options.activate(out)]
+        stack += [make.dense(features, out), make.activation(out)]
         features = out
-    return [*stack, options.dense(features, outputs, generator)]
+    return [*stack, make.dense(features, outputs)]

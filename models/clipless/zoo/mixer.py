@@ -1,28 +1,25 @@
 """MLP-Mixers (Tolstikhin et al. 2021, arXiv 2105.01601) of square layers."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from clipless import layers
 from clipless.option_types import Count, Share
 from clipless.zoo._base import architecture
-from clipless.zoo._options import DEFAULT_OPTIONS, LayerOptions, check_maps
+from clipless.zoo._options import LayerMaker, check_maps
 
 if TYPE_CHECKING:
-    from torch import Generator, nn
+    from torch import nn
 
 
 @architecture
 def mixer(
-    input_shape: Sequence[int],
+    input_shape: tuple[int, ...],
     outputs: int,
+    make: LayerMaker,
     *,
-    input_norm: float,
     patch: Count = 4,
     depth: Count = 2,
     skip: Share = 0.0,
-    options: LayerOptions = DEFAULT_OPTIONS,
-    generator: "Generator | None" = None,
 ) -> "list[nn.Module]":
     """Patches by space-to-depth, then layers that mix tokens and channels in turn, then one dense layer.
 
@@ -33,30 +30,28 @@ def mixer(
     Args:
         input_shape: (C, H, W) of one example; patches must tile the map.
         outputs: number of logits.
-        input_norm: radius of the input ball.
+        make: makes the layers.
         patch: side of a patch; T = (H / patch)(W / patch) tokens of C patch^2 features.
         depth: number of blocks, each of two token-mixing and two channel-mixing layers.
         skip: a, share of the identity around each pair of layers; 0 for none.
-        options: activation, biases and constraint of the layers.
-        generator: draws the initial weights.
     """
     check_maps(input_shape, patch, f"patch={patch}")
     channels, height, size = input_shape
     if height % patch or size % patch:
-        raise ValueError(f"Expected maps that patches of {patch} tile, got {tuple(input_shape)} (mixer)")
+        raise ValueError(f"Expected maps that patches of {patch} tile, got {input_shape} (mixer)")
     tokens, features = (height // patch) * (size // patch), channels * patch**2
 
     def pair(mixed: int) -> "list[nn.Module]":
         """Two square layers on the last axis with an activation along it, which axis 1 is after a swap."""
-        between = [layers.SwapAxes(), options.activate(mixed), layers.SwapAxes()]
+        between = [layers.SwapAxes(), make.activation(mixed), layers.SwapAxes()]
         inside: list[nn.Module] = [
-            options.dense(mixed, mixed, generator),
+            make.dense(mixed, mixed),
             *between,
-            options.dense(mixed, mixed, generator),
+            make.dense(mixed, mixed),
         ]
         return [layers.Residual(inside, skip)] if skip else inside
 
-    stack: list[nn.Module] = [layers.InputBall(input_norm), layers.SpaceToDepth(patch), layers.Tokens()]
+    stack: list[nn.Module] = [layers.SpaceToDepth(patch), layers.Tokens()]
     for _ in range(depth):
         stack += [layers.SwapAxes(), *pair(tokens), layers.SwapAxes(), *pair(features)]
-    return [*stack, layers.Flatten(), options.dense(tokens * features, outputs, generator)]
+    return [*stack, layers.Flatten(), make.dense(tokens * features, outputs)]

@@ -1,30 +1,27 @@
 """Patch networks: every convolution has stride = kernel, so that its patches do not overlap."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from clipless import layers
 from clipless.option_types import Count, Even
 from clipless.zoo._base import architecture
-from clipless.zoo._options import DEFAULT_OPTIONS, LayerOptions, Pooling, check_maps, pool
+from clipless.zoo._options import LayerMaker, Pooling, check_maps, pool
 
 if TYPE_CHECKING:
-    from torch import Generator, nn
+    from torch import nn
 
 
 @architecture
 def patch_net(
-    input_shape: Sequence[int],
+    input_shape: tuple[int, ...],
     outputs: int,
+    make: LayerMaker,
     *,
-    input_norm: float,
     width: Even = 16,
     depth: Count = 2,
     patch: Count = 2,
     hidden: Even = 128,
     pooling: Pooling | None = None,
-    options: LayerOptions = DEFAULT_OPTIONS,
-    generator: "Generator | None" = None,
 ) -> "list[nn.Module]":
     """Convolutions on disjoint patches with an activation each, then two dense layers.
 
@@ -35,24 +32,22 @@ def patch_net(
     Args:
         input_shape: (C, H, W) of one example.
         outputs: number of logits.
-        input_norm: radius of the input ball.
+        make: makes the layers.
         width: channels of the first convolution; they grow by ``patch**2`` per convolution.
         depth: number of convolutions; each divides the map by ``patch``, and by 2 where it is pooled.
         patch: side of a patch.
         hidden: features between the two dense layers.
         pooling: of 2x2 windows after each activation, a key of `clipless.zoo.POOLINGS`; left out, none.
-        options: activation, biases and constraint of the layers.
-        generator: draws the initial weights.
     """
     window = 1 if pooling is None else 2
     check_maps(input_shape, (window * patch) ** depth, f"patch={patch}, pooling={pooling} and depth={depth}")
     channels, height, size = input_shape
-    stack: list[nn.Module] = [layers.InputBall(input_norm)]
+    stack: list[nn.Module] = []
     for block in range(depth):
         out = width * patch ** (2 * block)
-        stack += [options.convolution(channels, out, patch, generator, stride=patch), options.activate(out)]
+        stack += [make.convolution(channels, out, patch, stride=patch), make.activation(out)]
         if pooling is not None:
             stack.append(pool(pooling, window))
         channels, height, size = out, height // patch // window, size // patch // window
-    stack += [layers.Flatten(), options.dense(channels * height * size, hidden, generator), options.activate(hidden)]
-    return [*stack, options.dense(hidden, outputs, generator)]
+    stack += [layers.Flatten(), make.dense(channels * height * size, hidden), make.activation(hidden)]
+    return [*stack, make.dense(hidden, outputs)]

@@ -77,7 +77,7 @@ def _annotations(declared: Any) -> dict[str, Any]:
     return get_type_hints(declared, include_extras=True)
 
 
-def options_of(architecture: Architecture[Any]) -> Options:
+def options_of(architecture: Architecture) -> Options:
     """Return the fields of the options that an architecture takes."""
     return MappingProxyType({**_fields_of(architecture.own_options), **LAYER_OPTIONS})
 

@@ -17,7 +17,7 @@ from clipless.datasets import load
 from clipless.errors import UnsupportedError
 from clipless.option_types import Count, Even, Ge, Le
 from clipless.testing import neighbour_ratios
-from clipless.zoo import ARCHITECTURES, LayerOptions, architecture
+from clipless.zoo import ARCHITECTURES, architecture
 from sweeper.errors import SpecError
 from sweeper.search.space import resolve, sample, suggest
 from sweeper.spec import plugins
@@ -26,27 +26,23 @@ from sweeper.spec.plugins import ARCHITECTURE_PLUGINS
 from sweeper.spec.spec import Spec, schema
 from sweeper.trials.build import build_loss, build_model, build_plan
 
-PLAIN = LayerOptions()
-
 
 @architecture
 def tower(
     input_shape,
     outputs,
+    make,
     *,
-    input_norm,
     floors: Annotated[int, Ge(1), Le(3)] = 2,
     width: Annotated[int, Ge(2), Le(8)] = 4,
-    options: LayerOptions = PLAIN,
-    generator=None,
 ):
     """Dense floors of one width."""
     features = torch.Size(input_shape).numel()
-    stack: list[nn.Module] = [layers.InputBall(input_norm), layers.Flatten()]
+    stack: list[nn.Module] = [layers.Flatten()]
     for _ in range(floors):
-        stack += [options.dense(features, width, generator), options.activate(width)]
+        stack += [make.dense(features, width), make.activation(width)]
         features = width
-    return [*stack, options.dense(features, outputs, generator)]
+    return [*stack, make.dense(features, outputs)]
 
 
 class Ten(nn.Module):
@@ -56,11 +52,10 @@ class Ten(nn.Module):
         return 10 * x
 
 
-def with_layer(make):
+def with_layer(odd_layer):
     @architecture
-    def odd(input_shape, outputs, *, input_norm, options: LayerOptions = PLAIN, generator=None):
-        last = options.dense(64, outputs, generator)
-        return [layers.InputBall(input_norm), layers.Flatten(), make(), last]
+    def odd(input_shape, outputs, make):
+        return [layers.Flatten(), odd_layer(), make.dense(64, outputs)]
 
     return odd
 
@@ -71,8 +66,8 @@ def replaced():
     return layer
 
 
-def text_option(input_shape, outputs, *, input_norm, label: str = "a", options=PLAIN, generator=None):
-    return [layers.InputBall(input_norm)]
+def text_option(input_shape, outputs, make, *, label: str = "a"):
+    return [layers.Flatten()]
 
 
 THINGS = SimpleNamespace(
@@ -222,26 +217,26 @@ def test_a_plug_in_is_imported_only_when_a_spec_names_it(install):
 @pytest.mark.parametrize(
     ("builder", "said"),
     [
-        (lambda shape, outputs, *, input_norm, options=PLAIN: [], "Expected the keyword generator"),
-        (lambda shape, outputs, *, options, generator: [], "Expected the keyword input_norm"),
-        (lambda shape, outputs, *, input_norm, options, generator, size=1: [], "a default and a type of the option size"),
+        (lambda shape, outputs: [], r"Expected \(input_shape, outputs, make, \*, \.\.\.\)"),
+        (lambda shape, outputs, *, make=None: [], r"Expected \(input_shape, outputs, make, \*, \.\.\.\)"),
+        (lambda shape, outputs, make, *, size=1: [], "a default and a type of the option size"),
     ],
-)  # fmt: skip
-def test_a_function_that_lacks_what_every_architecture_takes_is_refused(builder, said):
+)
+def test_a_function_of_other_arguments_is_refused(builder, said):
     with pytest.raises(UnsupportedError, match=said):
         architecture(builder)
 
 
-def test_an_option_of_the_layers_is_not_declared_twice():
-    def own(shape, outputs, *, input_norm, options, generator, bias: bool = True):
+def test_an_option_that_every_architecture_has_is_not_declared_twice():
+    def own(shape, outputs, make, *, bias: bool = True):
         return []
 
-    with pytest.raises(UnsupportedError, match="own has an option bias of its own"):
+    with pytest.raises(UnsupportedError, match="Expected another name than bias for an option of own"):
         architecture(own)
 
 
 def test_what_is_no_list_of_layers_is_refused():
-    def nothing(shape, outputs, *, input_norm, options=PLAIN, generator=None, size: Count = 1, more: Even = 2):
+    def nothing(shape, outputs, make, *, size: Count = 1, more: Even = 2):
         return None
 
     with pytest.raises(UnsupportedError, match="Expected a list of layers from the architecture nothing, got None"):
