@@ -35,7 +35,7 @@ class SeededSource(RandomSource):
 
     @property
     def secure(self) -> bool:
-        """False: whoever knows the seed knows the noise."""
+        """False: the seed gives the noise away."""
         return False
 
     def random_bytes(self, count: int) -> bytearray:

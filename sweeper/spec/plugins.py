@@ -53,7 +53,7 @@ class Metric:
 
     @property
     def is_objective(self) -> bool:
-        """Whether it can be an axis of the front: a share, the larger the better, of rows that nobody trained on."""
+        """Whether it can be an axis of the front: a share, the larger the better, of rows outside training."""
         return self.share and self.direction is Direction.MAXIMIZE and not self.reads_training_rows
 
     def compute(self, name: str, model: "Network", split: "Split", declared: "Metadata") -> float:
@@ -188,7 +188,7 @@ def _load(group: str, name: str, taken: Iterable[str]) -> Any:
     entry = _entry(group, name, taken)
     try:
         return entry.load()
-    except Exception as error:  # whatever somebody else's module does when it is imported
+    except Exception as error:  # whatever the module of a plug-in does when it is imported
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise SpecError(f"Cannot import the plug-in {name} ({entry.value}): {reason}; install it again") from error
 

@@ -45,7 +45,7 @@ class ModelSettings(ArchitectureSettings):
     input_quantile: Annotated[Open, Number(above=0, below=1)] | None = None
 
     @model_validator(mode="after")
-    def _somebody_takes_each_option(self) -> Self:
+    def _every_option_is_taken(self) -> Self:
         taken = [architecture_options(variant.name) for variant in self.architecture]
         for option, field in MODEL_OPTIONS.items():
             given = getattr(self, option)

@@ -159,6 +159,13 @@ def shared():
     return parts
 
 
+def viewed():
+    parts = dense()
+    parts["d"] = nn.Linear(16, 16)
+    parts["d"].weight = nn.Parameter(parts["b"].weight.detach().T)
+    return parts
+
+
 def hooked():
     parts = dense()
     parts["b"].register_forward_hook(lambda _module, _args, output: output * 2)
@@ -189,6 +196,7 @@ class Positional(nn.Module):
 A = "Cannot convert"
 REFUSED = {
     "shared weights": (shared, lambda m, x: m.c(m.d(m.b(m.a(x.flatten(1))))), r"d\.weight: it shares its weights with b\.weight"),
+    "a view of other weights": (viewed, lambda m, x: m.c(m.d(m.b(m.a(x.flatten(1))))), r"d\.weight: it shares its weights with b\.weight"),
     "weights applied twice": (dense, lambda m, x: m.c(m.b(m.b(m.a(x.flatten(1))))), "b: its weights are applied twice; build two"),
     "an in-place module": (lambda: dense() | {"relu": nn.ReLU(inplace=True)}, lambda m, x: m.c(m.relu(m.a(x.flatten(1)))), "relu: ReLU with inplace=True has no layer"),
     "an in-place function": (dense, lambda m, x: m.c(F.relu(m.a(x.flatten(1)), inplace=True)), "relu: with inplace=True it has no layer"),

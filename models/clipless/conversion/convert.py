@@ -49,8 +49,8 @@ def convert(
     Raises:
         UnsupportedError: naming the operation that has no layer, where it stands, and what to do.
     """
+    _check_own(module)
     model = deepcopy(module)
-    _check_own(model)
     weights = Weights(constraint or Orthogonal(), bias_norm)
     layers = layers_of(model, weights)
     if input_norm is not None:

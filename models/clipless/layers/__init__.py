@@ -1,8 +1,7 @@
 """Layers with bound rules; no bounds in here.
 
 A final class of a module of this folder is a layer, found without being listed; the names below are for type checkers
-and readers. They are imported when they are first used: reading what an architecture declares imports no
-torch.
+and readers. Layers are imported when they are first used: reading what an architecture declares imports no torch.
 """
 
 from collections.abc import Mapping
