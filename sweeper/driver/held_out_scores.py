@@ -30,7 +30,7 @@ def score_front(
     """
     noise = ScoreNoise.of(spec, data)
     score = scorer(data.metadata, spec.radii, noise, own=own_objectives(spec.objectives), test=True)
-    features: dict[str, Tensor] = {}  # of one trial: its models share their fixed prefix
+    features: dict[str, Tensor] = {}  # of one trial: its models share their fixed front
     front = [recorder.points[point.key] for point in recorder.archive.points]
     for point in sorted((point for point in front if point.test is None), key=lambda point: point.key):
         if is_over():
