@@ -6,7 +6,6 @@ import re
 import subprocess
 from pathlib import Path
 from types import ModuleType
-from typing import Any, final
 
 import pytest
 
@@ -142,33 +141,3 @@ def test_the_reference_of_the_api_has_every_public_package_and_extension_point()
     assert {f"clipless.{name}" for name in public} <= told
     for name in told:
         assert importlib.import_module(name).__doc__
-
-
-def python_blocks(name):
-    return re.findall(r"```python\n(.*?)```", read(name), flags=re.DOTALL)
-
-
-def test_the_layer_and_the_network_of_the_guide_are_sound():
-    from torch import Tensor, nn
-
-    from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
-
-    known = {"nn": nn, "Tensor": Tensor, "final": final, "Any": Any, "LayerBound": LayerBound, "Signal": Signal}
-    known |= {"WeightNorms": WeightNorms, "bound_rule": bound_rule}
-    texts = [text for text in python_blocks("docs/extending.md") if "read_split" not in text]
-    for text in texts:
-        exec(text, known)
-    known["test_halve_keeps_to_its_bound"]()
-    built = known["tower"].build((1, 8, 8), 10, input_norm=8.0, floors=3)
-    for model in (known["model"], built, known["converted"]):
-        assert known["clipless"].bounds.bound_network(model).output.shape == (10,)
-
-
-def test_the_data_set_of_the_guide_is_one():
-    import torch
-
-    (text,) = (text for text in python_blocks("docs/extending.md") if "read_split" in text)
-    rows = clipless.datasets.Split(x=torch.zeros(4, 12), y=torch.tensor([0, 1, 0, 1]))
-    known = {"read_split": lambda *_: rows}
-    exec(text, known)
-    assert known["load"]().metadata.name == "ward7"

