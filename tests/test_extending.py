@@ -1,6 +1,6 @@
 """The recipes of ``docs/extending.md``, carried out: their files written into a copy of the repository, their tests run.
 
-A block with a file name is that file. Folders of this repository are written to as they are; any other folder is a
+A block that begins with a file name is that file. Folders of this repository are written to as they are; any other folder is a
 package of somebody's own, installed by the entry points in its ``pyproject.toml``.
 """
 
@@ -36,7 +36,7 @@ def sections():
 
 def files(text):
     """The files of a section: path and content."""
-    return re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', text, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```\w+\n# ([\w-]+/[\w/.-]+)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def recipes():
@@ -115,8 +115,12 @@ def test_every_folder_and_file_that_the_page_names_exists():
     assert missing in (set(), later)
 
 
-def test_the_network_in_python_is_bounded():
-    (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
-    known = {}
-    exec(block, known)
-    assert clipless.bounds.bound_network(known["model"]).output.shape == (10,)
+def test_networks_in_python_are_bounded():
+    blocks = re.findall(r"^```python\n(?!# )(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        if "clipless.convert" in block and "convert" not in clipless.__all__:
+            continue  # in a checkout that does not have it yet
+        known = {}
+        exec(block, known)
+        assert clipless.bounds.bound_network(known["model"]).output.shape == (10,)
