@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clipless import TauBCE, TauCCE, make_plan, zoo
 from clipless.datasets import Dataset, Evaluation, Metadata, Split
-from clipless.datasets.sources.images import PIXEL_UNIT
+from clipless.datasets.raw_rows import PIXEL_UNIT
 from clipless.diagnostics import colour_norms, diagnose, input_norms, public_rows
 from clipless.diagnostics.clipping import FRACTIONS
 from clipless.diagnostics.passes import passes

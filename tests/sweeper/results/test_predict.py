@@ -138,7 +138,7 @@ def test_data_that_are_gone_are_an_error_that_picking_survives(ran, tmp_path, co
         load(folder).input_format()
     with pytest.raises(SweeperError, match=r"Cannot find how the rows of .* are encoded: 'source'"):
         input_of_sweep(folder, {})
-    assert "gone.yaml" in load(folder).pick().write(tmp_path / "taken")
+    assert "gone.csv" in load(folder).pick().write(tmp_path / "taken")
     assert (tmp_path / "taken" / "model.safetensors").is_file()
     assert not (tmp_path / "taken" / DATA_NAME).exists()
 

@@ -18,11 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clipless.datasets.kinds import ColourSpace, Evaluation
-from clipless.datasets.metadata import Dataset, Metadata, Split
+from clipless.datasets.dataset import Dataset, Split
+from clipless.datasets.maps import prepare
+from clipless.datasets.metadata import ColourSpace, Evaluation, Metadata
 from clipless.datasets.new_rows.arrays import as_tensors, read_array, scaled
-from clipless.datasets.new_rows.raw_rows import Pixels, RawRows, Tensors, listed, raw_facts, raw_from_json, raw_to_json
-from clipless.datasets.preparation import Preparation, prepare
+from clipless.datasets.preparation import Preparation
+from clipless.datasets.raw_rows import Pixels, RawRows, Tensors, listed, raw_facts, raw_from_json, raw_to_json
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges
 from clipless.datasets.tables.encoding import UNMATCHED, encode_columns, match_texts, numbers
 from clipless.datasets.tables.table_file import Array, Table, _normalised, read_table

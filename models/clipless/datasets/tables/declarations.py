@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TypeAlias
 
-from clipless.datasets.kinds import Evaluation
+from clipless.datasets.metadata import Evaluation
 from clipless.datasets.splits import Splitting
 from clipless.errors import DeclarationError
 

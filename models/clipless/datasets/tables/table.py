@@ -6,7 +6,7 @@ Numbers are scaled to [-1, 1] by their declared range, so radii of certificates 
 input gain is 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,15 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
-from clipless.datasets.facts import ROW_COUNTS, UNPAID_RANGES, evaluation_facts, split_fact
-from clipless.datasets.kinds import Evaluation
-from clipless.datasets.metadata import Dataset, Metadata, Split
+from clipless.datasets.dataset import Dataset, Split
+from clipless.datasets.metadata import (
+    ROW_COUNTS,
+    UNPAID_RANGES,
+    Evaluation,
+    Metadata,
+    evaluation_facts,
+    split_fact,
+)
 from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash
 from clipless.datasets.tables.declarations import Column, Drop, Ranges
 from clipless.datasets.tables.encoding import encode_columns, encode_labels, input_norm, match_texts
@@ -60,25 +66,21 @@ class Source:
 
 
 def load_table(
-    path: str | Path,
-    *,
-    evaluation: Evaluation,
-    target: str | None = None,
-    ranges: str | Path | Ranges | None = None,
-    unit: str | None = None,
-    classes: Sequence[Any] | None = None,
-    splitting: Splitting | None = None,
+    path: str | Path, *, evaluation: Evaluation, ranges: str | Path | Ranges | None = None, **declared: Any
 ) -> Dataset:
-    """Load a user's own table; `clipless.datasets.load` describes the arguments."""
+    """Load a user's own table.
+
+    Args:
+        path: of the table.
+        evaluation: what its validation and test rows are.
+        ranges: its ranges file, or declarations made in Python.
+        declared: ``target``, ``unit``, ``classes`` and ``splits``, as `clipless.datasets.load` describes them.
+
+    Raises:
+        DataError: a row, or the table, that the declarations do not cover.
+    """
     path = Path(path)
-    table = read_table(path)
-    if ranges is None:
-        raise DataError(
-            f"Column {next(iter(table.columns))!r} of {path} has no declared range: write a ranges file with "
-            f"`sweeper data ranges {path}`, fill it in and name it (data.ranges)"
-        )
-    given = {"target": target, "classes": classes, "evaluation": evaluation, "unit": unit, "splits": splitting}
-    ranges = agreed(ranges if isinstance(ranges, Ranges) else load_ranges(ranges), path, **given)
+    table, ranges = _opened(path, ranges, evaluation=evaluation, **declared)
     source = Source(
         name=path.name.split(".")[0],
         split_name=OWN_TABLE,
@@ -88,6 +90,48 @@ def load_table(
         splitting=ranges.splits or HashSplit(),
     )
     return encode_table(table, ranges, source)
+
+
+def load_schema(path: Path, *, ranges: str | Path | Ranges | None = None, **declared: Any) -> Ranges:
+    """Return the declarations of every column of a user's own table, in its order; no cell enters.
+
+    Args:
+        path: of the table.
+        ranges: as for `load_table`.
+        declared: likewise.
+
+    Raises:
+        DataError: a table that cannot be read, or a column that is not declared.
+    """
+    table, ranges = _opened(path, ranges, **declared)
+    return schema(table.columns, ranges)
+
+
+def schema(columns: Iterable[str], ranges: Ranges) -> Ranges:
+    """Return the declarations of ``columns`` by name, in their order; bookkeeping is dropped.
+
+    Raises:
+        DataError: a column that is not declared.
+    """
+    split_column = ranges.splits.column if isinstance(ranges.splits, ColumnSplit) else None
+    aside = {ranges.unit, split_column} - {None, "row"}
+    found: dict[str, Column] = {}
+    for name in (name for name in columns if name != ranges.target):
+        declaration = Drop() if name in aside else ranges.declaration(name)
+        if declaration is None:
+            raise DataError(f"Column {name!r} has no declared range in {ranges.name}: declare it")
+        found[name] = declaration
+    return replace(ranges, columns=found, others=None)
+
+
+def _opened(path: Path, ranges: str | Path | Ranges | None, **declared: Any) -> tuple[Table, Ranges]:
+    table = read_table(path)
+    if ranges is None:
+        raise DataError(
+            f"Column {next(iter(table.columns))!r} of {path} has no declared range: write a ranges file with "
+            f"`sweeper data ranges {path}`, fill it in and name it (data.ranges)"
+        )
+    return table, agreed(ranges if isinstance(ranges, Ranges) else load_ranges(ranges), path, **declared)
 
 
 def agreed(ranges: Ranges, path: Path, **given: Any) -> Ranges:

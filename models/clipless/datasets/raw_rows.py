@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, TypeAlias, assert_never
 
-from clipless.datasets.sources.images import PIXEL_UNIT
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges
 from clipless.datasets.tables.encoding import input_norm
 from clipless.datasets.tables.ranges_file import parse_ranges
 from clipless.datasets.tables.table import RADIUS_UNIT
 from clipless.errors import DataError
+
+PIXEL_UNIT = "pixels in [0, 1]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from clipless.datasets import ColourSpace, Dataset, Evaluation, Metadata, Preparation, Split, load, prepare
-from clipless.datasets.preparation import MATRICES, colour_lipschitz, convert
+from clipless.datasets.maps import MATRICES, colour_lipschitz, convert
 from clipless.errors import DataError
 
 LINEAR = [ColourSpace.GRAY, ColourSpace.YIQ, ColourSpace.YUV]

@@ -1,10 +1,8 @@
-import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_digits
 
 from clipless.datasets import Evaluation, HashSplit, load
-from clipless.datasets.sources.embedded import BREAST_CANCER_RANGES
 
 
 def test_digits_are_images_in_zero_and_one():
@@ -28,22 +26,6 @@ def test_digits_hold_every_image_of_scikit_learn_with_its_label():
 
 def test_fractions_of_digits_can_be_chosen():
     assert len(load("digits", splits=HashSplit(validation=0.1, test=0.5)).train) < 900
-
-
-def test_breast_cancer_is_scaled_by_published_ranges():
-    dataset = load("breast_cancer")
-    facts = dataset.metadata
-    assert (facts.input_shape, facts.classes) == ((30,), ("benign", "malignant"))
-    assert facts.input_norm == pytest.approx(30**0.5)
-    y = torch.cat([dataset.train.y, dataset.validation.y, dataset.test.y])
-    assert torch.bincount(y).tolist() == [357, 212]
-
-
-def test_the_published_ranges_clamp_nothing():
-    data = load_breast_cancer().data
-    low, high = np.array([BREAST_CANCER_RANGES[name][kind] for kind in range(3) for name in BREAST_CANCER_RANGES]).T
-    assert (low <= data.min(axis=0)).all()
-    assert (data.max(axis=0) <= high).all()
 
 
 @pytest.mark.parametrize("name", ["digits", "breast_cancer"])
