@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from clipless.privacy.accounting.claim import selection_epsilon
 from clipless.privacy.accounting.private_selection import Repetitions
+from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import epsilon_of_splits, in_one_split
 from sweeper.privacy.pricing import Price, price, round_up

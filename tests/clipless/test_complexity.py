@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from clipless import TauCCE, make_plan, zoo
 from clipless.plans.method import Method
 from clipless.projections import Free
-from clipless.training.trainer import accumulate_gradients
+from clipless.testing import accumulate_gradients
 from clipless.zoo import LayerOptions
 
 SMALL, LARGE = 8, 24

@@ -16,7 +16,7 @@ from clipless.fixed_prefix import split_fixed_prefix
 from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plans.plan import Plan
-from clipless.training.trainer import sum_gradients
+from clipless.training.batch_sums import sum_gradients
 
 # Numbers in single precision beside weight, gradient and sum for each trained entry: noise, its deviations and its grid
 # in double precision, the optimiser's two moments, a moving average.

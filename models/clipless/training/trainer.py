@@ -18,7 +18,6 @@ from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.fixed_prefix import precompute, split_fixed_prefix
 from clipless.guards.exact_sums import check_rows, grid, padded
-from clipless.guards.guard import guarded
 from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plans.clip_norm import ClipNorms
@@ -31,9 +30,9 @@ from clipless.plans.trainable import check_arithmetic, check_rows_apart, check_t
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
 from clipless.training.augmentation import Augmentation
+from clipless.training.batch_sums import sum_gradients
 from clipless.training.checkpoint import TrainingState, load_state, save_state
 from clipless.training.optimizers import Adam, Descent, MovingAverage, Optimizer
-from clipless.training.per_example import accumulate_clipped
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
 _MICRO_BATCHES = {"cpu": 512}
@@ -345,71 +344,3 @@ def even_size(batch_size: float, sampling_rate: float, most: int) -> int:
     """
     usual = ceil(batch_size + 2.0 * sqrt(batch_size * (1.0 - sampling_rate)))
     return ceil(usual / ceil(usual / most))
-
-
-def sum_gradients(
-    model: Network,
-    loss: Loss,
-    x: Tensor,
-    y: Tensor,
-    plan: Plan,
-    totals: Mapping[str, Tensor],
-    *,
-    rows: int | None = None,
-    forward: Network | None = None,
-    ghost: bool = False,
-    exact: bool = False,
-) -> None:
-    """Add the gradient of the *summed* loss of a batch to ``totals``, bounded as the plan's method says.
-
-    Args:
-        model: the network that ``plan`` was made for.
-        loss: the loss that ``plan`` was made for.
-        x: (B, ...) rows.
-        y: (B,) targets.
-        plan: of the training.
-        totals: by parameter, float64, shaped like it.
-        rows: the first ones, which count; those behind fill the batch up. All by default.
-        forward: what is applied to the rows: ``model``, or its layers behind a fixed prefix that the rows have
-            passed already.
-        ghost: see `clipless.training.per_example.accumulate_clipped`; for ``dp-sgd``.
-        exact: see `clipless.guards.guard.Guard`; for the methods that the guard bounds.
-
-    Guarantees:
-        Each parameter's computed total changes by at most ``plan.sensitivities`` when one row of the batch is replaced
-        by a row with zero contribution (under ``dp-sgd`` all of them together by ``plan.clip_norm``), for up to
-        `clipless.guards.exact_sums.MOST_ROWS` rows in all calls that share ``totals``. None without privacy.
-    """
-    if rows == 0 or len(x) == 0:
-        return
-    forward = forward or model
-
-    def backward() -> None:
-        loss(forward(x), y)[:rows].sum().backward()
-
-    match plan.method:
-        case Method.DP_SGD:
-            accumulate_clipped(model, backward, plan.clip_norm or 0.0, totals, ghost=ghost)
-        case Method.NON_PRIVATE:
-            backward()
-            for name, parameter in model.named_parameters():
-                if parameter.grad is not None:
-                    totals[name].add_(parameter.grad)
-                    parameter.grad = None
-        case Method.CLIPLESS | Method.LIP_DP_SGD:
-            normalise = plan.method is Method.LIP_DP_SGD
-            with guarded(model, plan.sensitivities, normalise=normalise, exact=exact, totals=totals):
-                backward()
-
-
-def accumulate_gradients(
-    model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, *, ghost: bool = False, exact: bool = False
-) -> None:
-    """Add what `sum_gradients` makes of one batch to ``parameter.grad``, rounded once; for looking at it."""
-    totals = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in model.named_parameters() if p.requires_grad}
-    before = {name: model.get_parameter(name).grad for name in totals}
-    model.zero_grad()
-    sum_gradients(model, loss, x, y, plan, totals, ghost=ghost, exact=exact)
-    for name, total in totals.items():
-        parameter, held = model.get_parameter(name), before[name]
-        parameter.grad = total.to(parameter.dtype) if held is None else held.add_(total)

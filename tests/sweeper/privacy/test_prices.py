@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from clipless.privacy.accounting.claim import claim, selection_epsilon
+from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.privacy.prices import answers

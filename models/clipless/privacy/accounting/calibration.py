@@ -13,7 +13,8 @@ from functools import cache, lru_cache
 from scipy import optimize
 
 from clipless.errors import AccountingError
-from clipless.privacy.accounting.claim import claim, rdp_epsilon
+from clipless.privacy.accounting.claim import claim
+from clipless.privacy.accounting.renyi import rdp_epsilon
 from clipless.privacy.accounting.spending import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER, MOST_STEPS
 from clipless.privacy.events import PoissonGaussian, Relation
 

@@ -24,6 +24,9 @@ _MOST_STEPS = 20_000  # an adversary may ignore the later ones
 _SPREADS = np.linspace(-7.0, 7.0, 141)  # thresholds, in standard deviations of S around its mean under P
 _TAIL = 1e-15  # binomial mass left out on either side
 
+AGREEMENT = 1e-6
+"""All sides are rounded outwards; what is left is rounding in the last lines, below 1e-9."""
+
 
 def attack_epsilon(event: Event, delta: float) -> float:
     """Bound epsilon from below by what the attack proves.
@@ -58,3 +61,8 @@ def _attack(part: PoissonGaussian, delta: float) -> float:
             assert_never(part.relation)
     seen = present_C > delta
     return float(np.max(np.log(present_C[seen] - delta) - log_absent_C[seen], initial=0.0))
+
+
+def falls_below(upper: float, lower: float) -> bool:
+    """Return whether an upper bound of epsilon contradicts a lower one, NaN included."""
+    return not upper >= lower - AGREEMENT * max(1.0, lower)

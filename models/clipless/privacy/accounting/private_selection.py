@@ -15,7 +15,7 @@ The first three are one family (definition 1 of the paper), truncated so that K 
 all is drawn with probability e^-mean: then nothing is released, an outcome that the data have no part in, as theorem
 6 of the paper wants; drawing again would be another distribution with another price.
 
-Nothing here is priced: that is ``clipless.privacy.accounting.claim.selection_epsilon``. No seed may decide K.
+Nothing here is priced: that is ``clipless.privacy.accounting.selection_price.selection_epsilon``. No seed may decide K.
 """
 
 import enum

@@ -11,9 +11,11 @@ import pytest
 from scipy import optimize, stats
 
 from clipless.errors import AccountantsDisagreeError, AccountingError
-from clipless.privacy.accounting import claim as accounting
-from clipless.privacy.accounting.claim import attack_epsilon, rdp_epsilon, selection_epsilon
+from clipless.privacy.accounting import renyi, selection_price
+from clipless.privacy.accounting.lower_bound import attack_epsilon
 from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.renyi import rdp_epsilon
+from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.testing import SeededSource
@@ -201,7 +203,7 @@ def paper_price(event, repetitions, delta):
     orders = 1.0 + np.geomspace(0.05, 2000.0 if event.sampling_rate == 1.0 else 30.0, 1200)
     whole = np.floor(orders).astype(int)
     moment = {
-        k: event.steps * accounting._cgf(k, event.noise_multiplier, event.sampling_rate) for k in {*whole, *(whole + 1)}
+        k: event.steps * renyi._cgf(k, event.noise_multiplier, event.sampling_rate) for k in {*whole, *(whole + 1)}
     }
     cgf = np.array([moment[k] + (x - k) * (moment[k + 1] - moment[k]) for x, k in zip(orders, whole, strict=True)])
     rdp = cgf / (orders - 1)
@@ -262,13 +264,13 @@ def test_a_selection_on_paper_costs_more_than_one_training():
 
 @pytest.mark.parametrize(("noise_multiplier", "sampling_rate"), [(0.4, 0.5), (1.0, 0.001), (100.0, 0.5), (30.0, 0.99)])
 def test_every_order_has_a_finite_moment_that_bounds_the_exact_one(noise_multiplier, sampling_rate):
-    accountant = accounting.RdpAccountant(accounting._ORDERS)
-    accountant.compose(accounting._dp_event(spent(noise_multiplier, sampling_rate, 1)))
+    accountant = selection_price.RdpAccountant(selection_price._ORDERS)
+    accountant.compose(selection_price._dp_event(spent(noise_multiplier, sampling_rate, 1)))
     assert np.isfinite(accountant.rdp).all()
-    for order, rdp in zip(accounting._ORDERS, accountant.rdp, strict=True):
+    for order, rdp in zip(selection_price._ORDERS, accountant.rdp, strict=True):
         if order <= 16 and order == int(order):
-            exact = accounting._cgf(int(order), noise_multiplier, sampling_rate) / (order - 1)
-            assert rdp == pytest.approx(exact, rel=1e-7, abs=0.1 * accounting._STEP_ROUNDING)
+            exact = renyi._cgf(int(order), noise_multiplier, sampling_rate) / (order - 1)
+            assert rdp == pytest.approx(exact, rel=1e-7, abs=0.1 * selection_price._STEP_ROUNDING)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -308,7 +310,7 @@ def test_another_relation_and_an_impossible_delta_are_refused():
 
 def test_a_price_below_an_attack_on_one_candidate_is_not_claimed(monkeypatch):
     event = spent(2.0, 1.0, 7)
-    monkeypatch.setattr(accounting.RdpAccountant, "get_epsilon", lambda *_: 0.9 * attack_epsilon(event, DELTA))
+    monkeypatch.setattr(selection_price.RdpAccountant, "get_epsilon", lambda *_: 0.9 * attack_epsilon(event, DELTA))
     with pytest.raises(AccountantsDisagreeError, match="private selection claims"):
         selection_epsilon(event, LAWS["geometric"](11), DELTA)
 
