@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import Signal, rounding
-from clipless.certificates.induced import Reach, follow
+from clipless.certificates.induced import Reach, propagate_reach
 from clipless.fixed_prefix import split_fixed_prefix
 from clipless.layers import ClipGradient, Dense, InputBall
 from clipless.network import Network
@@ -221,9 +221,9 @@ def _reach(model: Network, bounds: NetworkBounds, norm: float, count: int) -> Te
     start = Reach.of_unit(norm, prod(signal.shape))
     (classes,) = bounds.output.shape
     if dense is None or behind > count:
-        weight_KI, reach = torch.eye(classes, dtype=torch.float64), follow(every[first:], signal, start)
+        weight_KI, reach = torch.eye(classes, dtype=torch.float64), propagate_reach(every[first:], signal, start)
     else:
-        weight_KI, reach = dense.weight.detach().double(), follow(every[first:-behind], signal, start)
+        weight_KI, reach = dense.weight.detach().double(), propagate_reach(every[first:-behind], signal, start)
     apart = weight_KI[None] if classes == 1 else weight_KI[:, None, :] - weight_KI[None, :, :]
     return (reach.of_products(apart.cpu()) * (1.0 + bounds.slack)).clamp(min=LEAST)
 

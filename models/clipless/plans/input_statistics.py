@@ -38,7 +38,7 @@ def releases(network: Network) -> int:
 
 
 @torch.no_grad()
-def settle(
+def release_statistics(
     network: Network,
     data: Split,
     sampler: PoissonSampler,

@@ -35,7 +35,7 @@ def sum_gradients(
         plan: of the training.
         totals: by parameter, float64, shaped like it.
         rows: the first ones, which count; those behind fill the batch up. All by default.
-        forward: what is applied to the rows: ``model``, or its layers behind a fixed front that the rows have
+        forward: what is applied to the rows: ``model``, or its layers behind a fixed prefix that the rows have
             passed already.
         ghost: see `clipless.training.per_example.accumulate_clipped`; for ``dp-sgd``.
         exact: see `clipless.guards.guard.Guard`; for the methods that the guard bounds.

@@ -95,7 +95,7 @@ def has_room(
             raise
     else:
         return True
-    give_back()
+    release_memory()
     return False
 
 
@@ -105,7 +105,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in texts)
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """Give memory back that nothing uses any more."""
     gc.collect()
     torch.cuda.empty_cache()

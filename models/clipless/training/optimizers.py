@@ -156,7 +156,7 @@ class MovingAverage:
             self.values = [p.clone() for p in self._parameters]
 
     @contextmanager
-    def shown(self, *, keep: bool = False) -> Iterator[None]:
+    def applied(self, *, keep: bool = False) -> Iterator[None]:
         """Let the parameters hold their averages inside the block, and behind it if ``keep``."""
         held = [p.detach().clone() for p in self._parameters]
         self._put(self.values or held)

@@ -146,15 +146,15 @@ def _factors(gradients: Sequence[_Gradients], clip_norm: float) -> Tensor:
 @contextmanager
 def _forming(model: Network, clip_norm: float, *, ghost: bool) -> Iterator[dict[nn.Parameter, _Gradients]]:
     """Form the gradients of each layer with trained parameters in the one backward pass inside the block."""
-    pass_ = _Pass(clip_norm, ghost)
+    hooks = _GradientHooks(clip_norm, ghost)
     with ExitStack() as handles:
         for layer in model.modules():
             if any(p.requires_grad for p in layer.parameters(recurse=False)):
-                handles.enter_context(layer.register_forward_hook(pass_.watch))
-        yield pass_.gradients
+                handles.enter_context(layer.register_forward_hook(hooks.watch))
+        yield hooks.gradients
 
 
-class _Pass:
+class _GradientHooks:
     """One pass: gradients are formed layer by layer as cotangents arrive, so that inputs can be let go.
 
     Attributes:

@@ -21,8 +21,8 @@ from clipless.guards.exact_sums import check_rows, grid, padded
 from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plans.clip_norm import ClipNorms
-from clipless.plans.freezing import at_rest
-from clipless.plans.input_statistics import settle
+from clipless.plans.freezing import frozen
+from clipless.plans.input_statistics import release_statistics
 from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION, Plan, check_plan
 from clipless.plans.schedule import Schedule
@@ -163,7 +163,7 @@ class PrivateTrainer:
         self._source = source
         self._sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
         if state is None:
-            settle(
+            release_statistics(
                 model,
                 data,
                 self._sampler,
@@ -214,7 +214,7 @@ class PrivateTrainer:
                 if checkpoint is not None:
                     save_state(checkpoint, self._plan, self.state())
             last = epoch == self._plan.epochs
-            with nullcontext() if self._average is None else self._average.shown(keep=last):
+            with nullcontext() if self._average is None else self._average.applied(keep=last):
                 yield Epoch(epoch, curve[epoch - 1])
 
     def state(self) -> TrainingState:
@@ -246,7 +246,7 @@ class PrivateTrainer:
             self.step(torch.from_numpy(rows).to(self._data.x.device))
         self._epoch += 1
 
-    def _forget(self) -> None:
+    def _clear_gradients(self) -> None:
         """Leave no gradient of a step that was not finished behind, where its noise is not added yet."""
         for parameter in self._parameters.values():
             parameter.grad = None
@@ -265,7 +265,7 @@ class PrivateTrainer:
         try:
             self._step(rows_B)
         except BaseException:
-            self._forget()
+            self._clear_gradients()
             raise
 
     def _step(self, rows_B: Tensor) -> None:
@@ -274,7 +274,7 @@ class PrivateTrainer:
         resting = self._plan.resting(self._model, self._steps)
         for parameter in self._parameters.values():
             parameter.grad = None
-        with self._clip_norms.lowered(self._steps), at_rest(self._model, resting):
+        with self._clip_norms.lowered(self._steps), frozen(self._model, resting):
             plan = self._plan.at(self._model, self._loss, resting)
             for chunk in rows_B.split(self._micro_batch_size):
                 self._accumulate(self._data.x[chunk], self._data.y[chunk], plan)
@@ -289,7 +289,7 @@ class PrivateTrainer:
         factor = self._schedule.factor(self._steps, self._plan.epochs * self._plan.steps_per_epoch)
         self._optimizer.learning_rate = self._learning_rate * factor
         self._optimizer.step()
-        with at_rest(self._model, resting):
+        with frozen(self._model, resting):
             self._model.project()
         self._steps += 1
         if self._average is not None:

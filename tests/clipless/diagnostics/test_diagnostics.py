@@ -13,7 +13,7 @@ from clipless import TauBCE, TauCCE, make_plan, zoo
 from clipless.datasets import Dataset, Evaluation, Metadata, Split
 from clipless.datasets.raw_rows import PIXEL_UNIT
 from clipless.diagnostics import colour_norms, diagnose, input_norms, public_rows
-from clipless.diagnostics.clipping import FRACTIONS
+from clipless.diagnostics.clipping_bias import FRACTIONS
 from clipless.diagnostics.passes import passes
 from clipless.diagnostics.records import linear_norms, log_norms
 from clipless.errors import DataError, PlanError

@@ -31,7 +31,7 @@ from clipless.layers.statistics import PaidStatistics
 from clipless.losses import MulticlassHinge
 from clipless.network import Network
 from clipless.plans.clip_norm import AdaptiveClipping, ClipNorms
-from clipless.plans.input_statistics import _bounded_sum, settle
+from clipless.plans.input_statistics import _bounded_sum, release_statistics
 from clipless.plans.method import Method
 from clipless.plans.plan import make_plan
 from clipless.privacy.noisy_counts import release_scores
@@ -614,7 +614,7 @@ def test_noise_of_every_release_is_rounded_to_its_grid():
     layer = Told(1)
     data, std = Split(torch.ones(8, 4), torch.zeros(8, dtype=torch.int64)), 1e-7
     sampler = PoissonSampler(8, 1.0, source)
-    settle(Network([layer], (4,)), data, sampler, source, noise_std=std, batch_size=8, micro_batch_size=8)
+    release_statistics(Network([layer], (4,)), data, sampler, source, noise_std=std, batch_size=8, micro_batch_size=8)
     steps = layer.mean_M.double() * 8 / grid(1.0)
     assert torch.equal(steps, steps.round())
     assert steps.abs().min() > 0

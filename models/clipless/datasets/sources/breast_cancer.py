@@ -12,7 +12,7 @@ from clipless.datasets.metadata import Evaluation
 from clipless.datasets.sources._base import BENCHMARK, DataSource
 from clipless.datasets.splits import HashSplit
 from clipless.datasets.tables.declarations import Numeric, Ranges
-from clipless.datasets.tables.table import Source, encode_table
+from clipless.datasets.tables.table import TableFacts, encode_table
 from clipless.datasets.tables.table_file import Table
 
 # Ranges of the nine measured quantities of a cell nucleus and of the fractal dimension: mean, standard error
@@ -59,7 +59,7 @@ class BreastCancer:
         columns = {name: pa.array(column) for name, column in zip(features, bunch.data.T, strict=True)}
         names = np.array([str(name) for name in bunch.target_names])
         table = Table(self.name, columns | {"diagnosis": pa.array(names[bunch.target], pa.large_string())})
-        source = Source(
+        source = TableFacts(
             name=self.name,
             split_name=self.name,
             evaluation=evaluation,

@@ -19,7 +19,7 @@ from clipless.datasets.sources.openml import Arrays, cached, download
 from clipless.datasets.splits import HashSplit
 from clipless.datasets.tables.declarations import Numeric, Ranges
 from clipless.datasets.tables.ranges_file import parse_ranges
-from clipless.datasets.tables.table import Source, encode_table, schema
+from clipless.datasets.tables.table import TableFacts, encode_table, schema
 from clipless.datasets.tables.table_file import Table, read_table
 from clipless.errors import DataError
 
@@ -89,7 +89,7 @@ class KnownTable:
         Raises:
             DataError: the folder lacks the file, the file is not that table, or there is no network.
         """
-        source = Source(
+        source = TableFacts(
             name=self.name,
             split_name=self.name,
             evaluation=evaluation,

@@ -42,7 +42,7 @@ _CATEGORY_CHANGES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class TableFacts:
     """What is said about a table besides its ranges.
 
     Attributes:
@@ -81,7 +81,7 @@ def load_table(
     """
     path = Path(path)
     table, ranges = _opened(path, ranges, evaluation=evaluation, **declared)
-    source = Source(
+    source = TableFacts(
         name=path.name.split(".")[0],
         split_name=OWN_TABLE,
         evaluation=evaluation,
@@ -131,10 +131,10 @@ def _opened(path: Path, ranges: str | Path | Ranges | None, **declared: Any) -> 
             f"Column {next(iter(table.columns))!r} of {path} has no declared range: write a ranges file with "
             f"`sweeper data ranges {path}`, fill it in and name it (data.ranges)"
         )
-    return table, agreed(ranges if isinstance(ranges, Ranges) else load_ranges(ranges), path, **declared)
+    return table, complete_declarations(ranges if isinstance(ranges, Ranges) else load_ranges(ranges), path, **declared)
 
 
-def agreed(ranges: Ranges, path: Path, **given: Any) -> Ranges:
+def complete_declarations(ranges: Ranges, path: Path, **given: Any) -> Ranges:
     """Complete ``ranges`` by what is given elsewhere, which may repeat what they declare and never change it.
 
     Args:
@@ -161,7 +161,7 @@ def agreed(ranges: Ranges, path: Path, **given: Any) -> Ranges:
     return replace(ranges, **told)
 
 
-def encode_table(table: Table, ranges: Ranges, source: Source) -> Dataset:
+def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:
     """Encode ``table`` by its declarations and split it.
 
     Guarantees:
@@ -198,7 +198,7 @@ def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:
     return ranges.target, ranges.classes
 
 
-def _bookkeeping(table: Table, source: Source) -> set[str]:
+def _bookkeeping(table: Table, source: TableFacts) -> set[str]:
     columns = {} if source.unit == "row" else {source.unit: "data.unit"}
     if isinstance(source.splitting, ColumnSplit):
         columns[source.splitting.column] = "data.splits"
@@ -232,7 +232,7 @@ def _declarations(table: Table, ranges: Ranges, not_features: set[str]) -> dict[
     return declarations
 
 
-def _parts(table: Table, ranges: Ranges, source: Source) -> NDArray[np.int8]:
+def _parts(table: Table, ranges: Ranges, source: TableFacts) -> NDArray[np.int8]:
     units = None if source.unit == "row" else _units(table, source.unit, ranges)
     match source.splitting:
         case ColumnSplit(column=column):
@@ -277,7 +277,7 @@ def _split(x_NF: NDArray[np.float32], labels_N: NDArray[np.int64], chosen_N: NDA
 
 
 def _metadata(
-    width: int, declarations: Mapping[str, Column], ranges: Ranges, classes: tuple[str, ...], source: Source
+    width: int, declarations: Mapping[str, Column], ranges: Ranges, classes: tuple[str, ...], source: TableFacts
 ) -> Metadata:
     evaluation = Evaluation.EXPLORATORY if ranges.unpaid else source.evaluation
     facts, conditions = evaluation_facts(source.evaluation, public_because=source.public_because)

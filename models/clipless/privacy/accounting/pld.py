@@ -18,8 +18,8 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution,
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.lower_bound import attack_epsilon
+from clipless.privacy.accounting.parts import LARGEST_LOSS, MOST_STEPS, check_delta, spending_parts, too_little_noise
 from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, IntArray, LossGrid, delta_slack
-from clipless.privacy.accounting.spending import LARGEST_LOSS, MOST_STEPS, check_delta, hopeless, spending
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 
@@ -30,10 +30,10 @@ def pld_epsilon(event: Event, delta: float) -> float:
         AccountingError: delta is not in (0, 1).
     """
     check_delta(delta)
-    parts = spending(event)
+    parts = spending_parts(event)
     if not parts:
         return 0.0
-    if hopeless(parts):
+    if too_little_noise(parts):
         return math.inf
     if len(parts) > 1:
         return math.inf if _out_of_reach(event, delta) else composed_pld_epsilon(event, delta)
@@ -59,8 +59,8 @@ def optimistic_epsilon(event: Event, delta: float) -> float:
         AccountingError: delta is not in (0, 1).
     """
     check_delta(delta)
-    parts = spending(event)
-    if not parts or hopeless(parts):
+    parts = spending_parts(event)
+    if not parts or too_little_noise(parts):
         return 0.0
     if _out_of_reach(event, delta):
         return attack_epsilon(event, delta)
@@ -83,7 +83,7 @@ def composed_pld_epsilon(
     """
     if interval is not None and not 0.0 < interval < math.inf:
         raise AccountingError(f"Expected 0 < interval < inf, got interval={interval!r}")
-    parts = spending(event)
+    parts = spending_parts(event)
     usable = _usable_delta(delta, parts, pessimistic)
     if not usable > 0.0:
         return math.inf
@@ -104,7 +104,7 @@ def composed_pld_epsilon(
 
 
 def _out_of_reach(event: Event, delta: float) -> bool:
-    return sum(part.steps for part in spending(event)) > MOST_STEPS or attack_epsilon(event, delta) > LARGEST_LOSS
+    return sum(part.steps for part in spending_parts(event)) > MOST_STEPS or attack_epsilon(event, delta) > LARGEST_LOSS
 
 
 def _usable_delta(delta: float, parts: Sequence[PoissonGaussian], pessimistic: bool) -> float:

@@ -20,7 +20,7 @@ from autodp.rdp_acct import anaRDPacct
 from autodp.rdp_bank import RDP_gaussian
 
 from clipless.errors import AccountingError
-from clipless.privacy.accounting.spending import check_delta, hopeless, spending
+from clipless.privacy.accounting.parts import check_delta, spending_parts, too_little_noise
 from clipless.privacy.events import Event, Relation
 
 _ROUNDING = 2.0**-49  # of K, and of order x log2(order), the size of autodp's log-gamma terms: more than was seen
@@ -36,10 +36,10 @@ def rdp_epsilon(event: Event, delta: float) -> float:
     check_delta(delta)
     if event.relation is not Relation.ADD_OR_REMOVE_ONE:
         raise AccountingError("RDP has no bound for Poisson sampling under replace-one; use pld_epsilon")
-    parts = spending(event)
+    parts = spending_parts(event)
     if not parts:
         return 0.0
-    if hopeless(parts):
+    if too_little_noise(parts):
         return math.inf
     return epsilon_of_cgf(
         lambda order: sum(part.steps * _cgf(order, part.noise_multiplier, part.sampling_rate) for part in parts), delta

@@ -13,8 +13,8 @@ from dp_accounting.rdp import RdpAccountant
 
 from clipless.errors import AccountantsDisagreeError, AccountingError
 from clipless.privacy.accounting.lower_bound import AGREEMENT, attack_epsilon, falls_below
+from clipless.privacy.accounting.parts import check_delta, spending_parts, too_little_noise
 from clipless.privacy.accounting.private_selection import Repetitions
-from clipless.privacy.accounting.spending import check_delta, hopeless, spending
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 _ORDERS = (
@@ -51,10 +51,10 @@ def selection_epsilon(event: Event, repetitions: Repetitions, delta: float) -> f
             "Expected add-or-remove-one for private selection, which RDP prices: it has no bound for Poisson sampling "
             "under replace-one"
         )
-    parts = spending(event)
+    parts = spending_parts(event)
     if not parts:
         return 0.0
-    if hopeless(parts):
+    if too_little_noise(parts):
         return math.inf
     accountant = RdpAccountant(_ORDERS)
     candidate = dp_event.ComposedDpEvent([_dp_event(part) for part in parts])

@@ -27,7 +27,7 @@ _FLAT_FACTORS = tuple(2.0**power for power in range(4, -5, -1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClippingSetting:
+class ClippingRule:
     """One setting.
 
     Attributes:
@@ -64,7 +64,7 @@ def _factor(limit: float, norm_B: Tensor) -> Tensor:
     return (limit / norm_B).clamp(max=1.0)
 
 
-def settings(plan: Plan, worst_cases: Mapping[str, float]) -> tuple[ClippingSetting, ...]:
+def compared_rules(plan: Plan, worst_cases: Mapping[str, float]) -> tuple[ClippingRule, ...]:
     """Return what is looked at: the plan's own setting first, then every other at the noise of a few fractions.
 
     Args:
@@ -83,8 +83,8 @@ def settings(plan: Plan, worst_cases: Mapping[str, float]) -> tuple[ClippingSett
         level = noise / full if worst_cases else 0.0
         limits = {name: level * delta for name, delta in worst_cases.items()}
         both = (
-            ClippingSetting(method=guard, level=level, limits=limits, noise_norm=noise),
-            ClippingSetting(method=Method.DP_SGD, level=noise / sqrt(entries), limits={}, noise_norm=noise),
+            ClippingRule(method=guard, level=level, limits=limits, noise_norm=noise),
+            ClippingRule(method=Method.DP_SGD, level=noise / sqrt(entries), limits={}, noise_norm=noise),
         )
         found += [
             one for one in (both if worst_cases else both[1:]) if (one.method, noise) != (used.method, used.noise_norm)
@@ -92,18 +92,16 @@ def settings(plan: Plan, worst_cases: Mapping[str, float]) -> tuple[ClippingSett
     return tuple(found)
 
 
-def _in_use(plan: Plan) -> ClippingSetting:
+def _in_use(plan: Plan) -> ClippingRule:
     entries = sum(plan.sizes.values())
     match plan.method:
         case Method.NON_PRIVATE:
-            return ClippingSetting(method=plan.method, level=1.0, limits={}, in_use=True)
+            return ClippingRule(method=plan.method, level=1.0, limits={}, in_use=True)
         case Method.DP_SGD:
             flat = plan.clip_norm or 0.0
-            return ClippingSetting(
-                method=plan.method, level=flat, limits={}, in_use=True, noise_norm=flat * sqrt(entries)
-            )
+            return ClippingRule(method=plan.method, level=flat, limits={}, in_use=True, noise_norm=flat * sqrt(entries))
         case Method.CLIPLESS | Method.LIP_DP_SGD:
-            return ClippingSetting(
+            return ClippingRule(
                 method=plan.method,
                 level=plan.sensitivity_fraction,
                 limits=plan.sensitivities,
@@ -118,19 +116,19 @@ def _noise_norm(plan: Plan, limits: Mapping[str, float]) -> float:
     return sqrt(sum(plan.sizes[name] * (sigma * limits[name]) ** 2 for name, sigma in sigmas.items()))
 
 
-class Tally:
+class ClippedSums:
     """Sums over rows under one setting."""
 
-    def __init__(self, setting: ClippingSetting, sizes: Mapping[str, int]) -> None:
-        self.setting = setting
+    def __init__(self, rule: ClippingRule, sizes: Mapping[str, int]) -> None:
+        self.rule = rule
         self.sums = {name: torch.zeros(size, dtype=torch.float64) for name, size in sizes.items()}
         self._acted = dict.fromkeys(sizes, 0)
         self._acted_anywhere, self._rows = 0, 0
 
     def add(self, rows: Passes) -> None:
         """Add some rows."""
-        factors = self.setting.factors(rows)
-        for name, contributions_BD in self.setting.contributions(rows).items():
+        factors = self.rule.factors(rows)
+        for name, contributions_BD in self.rule.contributions(rows).items():
             self.sums[name] += factors[name] @ contributions_BD
             self._acted[name] += int((factors[name] < _SCALED).sum())
         self._acted_anywhere += int((torch.stack(list(factors.values())) < _SCALED).any(dim=0).sum())
@@ -145,10 +143,10 @@ class Tally:
         whole, reference = torch.cat(list(self.sums.values())), torch.cat([gradients[name] for name in self.sums])
         length = float(reference.norm())
         return ClippingBias(
-            method=self.setting.method,
-            level=self.setting.level,
-            in_use=self.setting.in_use,
-            noise_norm=self.setting.noise_norm,
+            method=self.rule.method,
+            level=self.rule.level,
+            in_use=self.rule.in_use,
+            noise_norm=self.rule.noise_norm,
             acted=self._acted_anywhere / self._rows,
             cosine=_cosine(whole, reference),
             kept=float(whole.norm()) / length if length > 0 else nan,

@@ -19,7 +19,7 @@ MOST_STEPS = 10**7
 """PLD reports the price of more steps as infinite, for its transforms would take minutes; RDP has a finite bound."""
 
 
-def spending(event: Event) -> tuple[PoissonGaussian, ...]:
+def spending_parts(event: Event) -> tuple[PoissonGaussian, ...]:
     """Return the parts of an event that cost anything, those of equal noise and sampling rate merged."""
     steps: dict[tuple[float, float], int] = {}
     for part in (event,) if isinstance(event, PoissonGaussian) else event.events:
@@ -32,7 +32,7 @@ def spending(event: Event) -> tuple[PoissonGaussian, ...]:
     )
 
 
-def hopeless(parts: Sequence[PoissonGaussian]) -> bool:
+def too_little_noise(parts: Sequence[PoissonGaussian]) -> bool:
     """Return whether any part has too little noise for a finite epsilon."""
     return any(part.noise_multiplier < LEAST_NOISE_MULTIPLIER for part in parts)
 
