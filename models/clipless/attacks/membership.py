@@ -33,7 +33,7 @@ class MembershipScore:
 
 
 def threshold_attack(model: Network, loss: Loss, members: Split, others: Split) -> MembershipScore:
-    """Call rows of small loss members (Yeom et al. 2018, arXiv 1709.01604), at every threshold.
+    """Predict that rows with a small loss are members (Yeom et al. 2018, arXiv 1709.01604), at every threshold.
 
     Args:
         model: the model under attack.

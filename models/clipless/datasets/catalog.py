@@ -111,7 +111,7 @@ def load(
 def raw_rows_of(
     source: str | Path, *, data_dir: str | Path | None = None, **declared: Any
 ) -> "tuple[str, tuple[str, ...], RawRows]":
-    """Return the name and the classes of a data set, and how its rows are given before anything is done to them.
+    """Return the name, the classes and the raw format of a data set: its rows before any preparation.
 
     Args:
         source: as `load` takes it.

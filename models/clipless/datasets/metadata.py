@@ -11,7 +11,7 @@ from clipless.datasets.splits import ColumnSplit, HashSplit, Splitting
 from clipless.errors import DataError, DeclarationError
 
 ROW_COUNTS = "The number of rows of each split is public."
-UNPAID_RANGES = "No guarantee: the declared ranges were computed from the data, and nobody paid for that release."
+UNPAID_RANGES = "No guarantee: the declared ranges were computed from the data, an unpaid release."
 
 
 class Evaluation(enum.Enum):

@@ -1,4 +1,4 @@
-"""How rows are given before anything is done to them: declared columns, images of whole levels, or tensors.
+"""The raw format of a row, before any preparation: declared columns, an image of whole levels, or a tensor.
 
 Public declarations only, and their JSON form.
 """

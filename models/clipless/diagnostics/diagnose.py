@@ -1,4 +1,4 @@
-"""One look at a model, by its plan and some public rows. Shape letters: N rows."""
+"""Diagnosis of a model, from its plan and public rows. Shape letters: N rows."""
 
 from collections.abc import Mapping
 from math import inf, isfinite, sqrt
@@ -80,7 +80,7 @@ def diagnose(model: nn.Module, loss: Loss, split: Split, plan: Plan, *, rows: in
 
 
 class _RowTotals:
-    """What all rows together did."""
+    """Sums, norms and maxima over all rows."""
 
     def __init__(self) -> None:
         self.rows, self.left_out = 0, 0

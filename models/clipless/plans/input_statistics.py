@@ -48,7 +48,7 @@ def release_statistics(
     batch_size: float,
     micro_batch_size: int,
 ) -> None:
-    """Learn the constants of every paid layer, each behind the ones before it.
+    """Estimate the constants of every paid layer in order, each from the outputs of the layers before it.
 
     Args:
         network: as the plan was made for it.

@@ -24,7 +24,7 @@ _STATE = 10
 
 
 class PassSizes:
-    """How many rows had room for what, and how many had not; nothing is tried twice."""
+    """Numbers of rows that fitted into memory, and that did not, by key; no number is tried twice."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[int, float]] = {}  # the most rows that had room, the fewest that had not
@@ -55,7 +55,7 @@ class PassSizes:
             rows //= 2
 
     def note(self, key: Hashable, rows: int) -> None:
-        """Remember that so many rows had no room."""
+        """Remember that this many rows did not fit."""
         enough, too_many = self._known.get(key, (0, float("inf")))
         self._known[key] = (min(enough, rows - 1), min(too_many, rows))
 
@@ -100,13 +100,13 @@ def has_room(
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that there was not enough memory, on a GPU or elsewhere."""
+    """Whether an error reports a lack of memory, on any device."""
     texts = ("out of memory", "can't allocate memory")
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in texts)
 
 
 def release_memory() -> None:
-    """Give memory back that nothing uses any more."""
+    """Release unused memory."""
     gc.collect()
     torch.cuda.empty_cache()
 

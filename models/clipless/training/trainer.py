@@ -68,7 +68,7 @@ def fit(
     source: RandomSource | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Iterator[Epoch]:
-    """Train ``model`` in place, one epoch for each value asked for; its private statistics are released right away.
+    """Train ``model`` in place, one epoch per value requested; its private statistics are released at the call.
 
     Args:
         model: the network that ``plan`` was made for; on the device of the data.
@@ -78,7 +78,7 @@ def fit(
         optimizer: settings; Adam at 1e-3 by default.
         schedule: of the learning rate, over the planned steps.
         averaging: decay of an exponential moving average of the weights, in (0, 1), which the model then holds
-            whenever an epoch is done; training goes on from the weights themselves.
+            whenever an epoch is done; training continues from the weights themselves.
         micro_batch_size: most rows per forward pass; a batch is accumulated from passes of one size, filled up with
             rows of zeros. Does not change privacy. By default 512 on a CPU, 8192 elsewhere.
         ghost_clipping: how ``dp-sgd`` clips, see `clipless.training.per_example.accumulate_clipped`. Does not change
@@ -88,9 +88,9 @@ def fit(
         augmentation: random copies of each drawn row; does not change privacy. A fixed prefix is then applied at every
             step.
         source: randomness of batches and noise; by default, and for any guarantee, a fresh `SecureSource`.
-        checkpoint: a file that holds the state behind each epoch before it is shown. A training of the same plan that
-            finds one there goes on from it, and first shows the epoch that it holds once more; one that is damaged or
-            of another plan is replaced.
+        checkpoint: a file that receives the state after each epoch, before the epoch is yielded. A training of the same
+            plan that finds one there resumes from it, and first yields the epoch that it holds once more; a file that
+            is damaged or of another plan is replaced.
 
     Raises:
         PlanError: the plan was made for something else.
@@ -99,8 +99,8 @@ def fit(
     Guarantees:
         The private statistics of the model and its weights after every step are (epsilon, delta)-differentially
         private for the rows of ``data`` with epsilon as priced from ``plan.event()``. Nothing else that depends on the
-        rows is returned, logged or stored. Holds for non-finite rows. A training that was killed has drawn the noise of
-        steps that its checkpoint does not hold; whoever could see their results has to be charged for them as well.
+        rows is returned, logged or stored. Holds for non-finite rows. A killed training has taken
+        steps that its checkpoint does not hold; if their results could be seen, they must be charged too.
     """
     network = check_plan(plan, model, loss, len(data))
     if tuple(data.x.shape[1:]) != network.input_shape:
@@ -133,7 +133,7 @@ def fit(
 
 
 def default_micro_batch(device: str) -> int:
-    """Return how many rows a forward pass takes on a kind of device, unless asked otherwise."""
+    """Return the default number of rows per forward pass on a kind of device."""
     return _MICRO_BATCHES.get(device, _LARGEST_MICRO_BATCH)
 
 
@@ -203,7 +203,7 @@ class PrivateTrainer:
             self._restore(state)
 
     def epochs(self, checkpoint: str | os.PathLike[str] | None = None) -> Iterator[Epoch]:
-        """Train, one epoch for each value asked for; show the one that the state held first."""
+        """Train one epoch per value requested; yield the epoch that the state held first."""
         if self._plan.method is not Method.NON_PRIVATE:
             check_rows_apart(self._trained, [self._micro_batch_size * self._copies])
         curve = self._plan.epsilon_curve()
@@ -218,7 +218,7 @@ class PrivateTrainer:
                 yield Epoch(epoch, curve[epoch - 1])
 
     def state(self) -> TrainingState:
-        """Return where the training stands, between two epochs; its tensors change with the next step."""
+        """Return the state between two epochs; its tensors change with the next step."""
         tensors = {f"model.{name}": tensor for name, tensor in self._model.state_dict().items()}
         for i, entries in self._optimizer.state.items():
             tensors |= {f"optimizer.{i}.{name}": value for name, value in entries.items()}
@@ -247,13 +247,13 @@ class PrivateTrainer:
         self._epoch += 1
 
     def _clear_gradients(self) -> None:
-        """Leave no gradient of a step that was not finished behind, where its noise is not added yet."""
+        """Discard the gradients of an unfinished step: they carry no noise yet."""
         for parameter in self._parameters.values():
             parameter.grad = None
         self._gradient_D.zero_()
 
     def _check_layers(self) -> None:
-        """Refuse what was exchanged or thawed: gradients would gather where neither guard nor noise reaches them."""
+        """Refuse exchanged or unfrozen layers: neither guard nor noise would reach their gradients."""
         trained = {name: p for name, p in self._model.named_parameters() if p.requires_grad}
         same = trained.keys() == self._parameters.keys() and all(p is self._parameters[n] for n, p in trained.items())
         modules = list(self._model.modules())
@@ -261,7 +261,7 @@ class PrivateTrainer:
             raise PlanError("Expected the layers that training began with, found others; make a new plan for them")
 
     def step(self, rows_B: Tensor) -> None:
-        """Take one step on the given rows, which must come from the plan's sampler to be worth their price."""
+        """Take one step on the given rows; the plan's price holds only for rows that its sampler drew."""
         try:
             self._step(rows_B)
         except BaseException:
@@ -335,7 +335,7 @@ class PrivateTrainer:
 
 
 def even_size(batch_size: float, sampling_rate: float, most: int) -> int:
-    """Return of how many rows equal passes are made so that few rows are padding.
+    """Return the number of rows per pass: passes of one size, with little padding.
 
     Args:
         batch_size: expected rows of a batch.

@@ -90,7 +90,7 @@ class InputFormat:
         return self._encoded_table(self.raw, Table(where.name, read), allow_unknown=allow_unknown)
 
     def of_array(self, array: NDArray[Any], where: str = "the given array") -> NewRows:
-        """Turn an array of images, or of a plug-in's tensors, into rows.
+        """Encode an array of images, or of a plug-in's tensors.
 
         Raises:
             DataError: another shape or type, a value out of range; or the model takes a table.
@@ -152,7 +152,7 @@ class InputFormat:
         return self._prepared(torch.from_numpy(np.concatenate(blocks, axis=1)))
 
     def _prepared(self, x: Tensor) -> NewRows:
-        """Do to the rows, and to the public facts, what was done in training."""
+        """Apply the preparation of training to the rows and to the public facts."""
         labels_N = torch.zeros(len(x), dtype=torch.int64)
         rows, one = Split(x, labels_N), Split(x[:1], labels_N[:1])
         ready = prepare(Dataset(self._facts(), rows, one, one), self.preparation)

@@ -26,7 +26,7 @@ class DataSource(Protocol):
         """Names of the classes; label ``i`` is ``classes[i]``."""
 
     def raw(self, data_dir: Path | None) -> RawRows:
-        """Return how a row is given before anything is done to it: declarations, and of a table its schema.
+        """Return the raw format of a row: declarations, and for a table the names and order of its columns.
 
         Raises:
             DataError: a table that cannot be read.

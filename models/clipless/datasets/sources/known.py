@@ -24,7 +24,7 @@ from clipless.datasets.tables.table_file import Table, read_table
 from clipless.errors import DataError
 
 _STANDARDISED = (
-    "The published numbers were standardised with statistics of all rows, and nobody paid for that release: "
+    "The published numbers were standardised with statistics of all rows, an unpaid release: "
     "on private data the same preprocessing would void the guarantee."
 )
 _ADULT_DATA_ID = 1590

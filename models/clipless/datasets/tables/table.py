@@ -1,7 +1,7 @@
 """Tables: a user's own file, or a known one, turned into a data set by public declarations.
 
 Every map from a cell to coordinates is a map of one row made of declared constants (see `declarations`). A
-column without a declaration is refused: statistics of the rows would be a release that nobody paid for.
+column without a declaration is refused: statistics of the rows would be an unpaid release.
 Numbers are scaled to [-1, 1] by their declared range, so radii of certificates are in those units and the
 input gain is 1.
 """

@@ -1,7 +1,7 @@
 r"""How many candidates a private selection trains: a random number, whose distribution is public and value secret.
 
-Choosing the best of K private trainings costs K of them if K is fixed. If K is drawn at random and nobody but the
-winner is seen, it costs little more than one (Liu and Talwar 2019; Papernot and Steinke 2022, arXiv 2110.03620).
+Choosing the best of K private trainings costs K of them if K is fixed. If K is drawn at random and only the winner is
+seen, it costs little more than one (Liu and Talwar 2019; Papernot and Steinke 2022, arXiv 2110.03620).
 The distributions, with ``q`` short for ``1 - gamma``:
 
 | distribution | shape eta | P(K = k) | mean |
