@@ -91,16 +91,9 @@ def load(
     Raises:
         DataError: one sentence naming file, field, value and remedy.
     """
-    dataset = _load(
-        source,
-        data_dir=data_dir,
-        evaluation=evaluation,
-        splits=splits,
-        target=target,
-        ranges=ranges,
-        unit=unit,
-        classes=classes,
-    )
+    declared = {"target": target, "ranges": ranges, "unit": unit, "classes": classes}
+    chosen = None if evaluation is None else Evaluation.parse(evaluation)
+    dataset = _load(source, _folder(data_dir), chosen, splits, declared)
     if preparation is None:
         return dataset
     from clipless.datasets.maps import prepare
@@ -142,40 +135,26 @@ def raw_rows_of(
 
 def _load(
     source: str | Path,
-    *,
-    data_dir: str | Path | None,
-    evaluation: Evaluation | str | None,
+    folder: Path | None,
+    evaluation: Evaluation | None,
     splits: Splitting | None,
-    target: str | None,
-    ranges: str | Path | Ranges | None,
-    unit: str | None,
-    classes: Sequence[Any] | None,
+    declared: Mapping[str, Any],
 ) -> "Dataset":
-    chosen = None if evaluation is None else Evaluation.parse(evaluation)
-    folder, name = _folder(data_dir), _name(source)
+    name = _name(source)
     if name is None:
-        if chosen is None:
+        if evaluation is None:
             raise DeclarationError(
                 f"Say what the validation and test rows of {source} are: evaluation: public, private "
                 "or exploratory (data.evaluation)"
             )
         from clipless.datasets.tables.table import load_table
 
-        return load_table(
-            _found(Path(source), folder),
-            evaluation=chosen,
-            target=target,
-            ranges=ranges,
-            unit=unit,
-            classes=classes,
-            splits=splits,
-        )
-    fixed = {"target": target, "ranges": ranges, "unit": None if unit == "row" else unit, "classes": classes}
-    _refuse_own_options(name, fixed, splits)
+        return load_table(_found(Path(source), folder), evaluation=evaluation, splits=splits, **declared)
+    _refuse_own_options(name, declared, splits)
     if name in SOURCES:
         hashed = splits if isinstance(splits, HashSplit) else None
-        return _source(name).load(data_dir=folder, evaluation=chosen or Evaluation.PUBLIC, splitting=hashed)
-    return _load_plugin(name, folder, chosen, splits)
+        return _source(name).load(data_dir=folder, evaluation=evaluation or Evaluation.PUBLIC, splitting=hashed)
+    return _load_plugin(name, folder, evaluation, splits)
 
 
 def _folder(data_dir: str | Path | None) -> Path | None:
@@ -219,7 +198,7 @@ def _found(path: Path, folder: Path | None) -> Path:
 
 def _refuse_own_options(name: str, options: Mapping[str, object], splits: Splitting | None) -> None:
     for option, value in options.items():
-        if value is not None:
+        if value is not None and (option, value) != ("unit", "row"):
             raise DeclarationError(f"{name} declares its own {option}, got {value!r}: leave it out (data.{option})")
     if not (splits is None or isinstance(splits, HashSplit)):
         raise DeclarationError(f"{name} has no column that declares splits: give fractions (data.splits)")
