@@ -83,12 +83,31 @@ def composed_pld_epsilon(
     """
     if interval is not None and not 0.0 < interval < math.inf:
         raise AccountingError(f"Expected 0 < interval < inf, got interval={interval!r}")
-    parts = spending_parts(event)
-    usable = _usable_delta(delta, parts, pessimistic)
+    usable = _usable_delta(delta, spending_parts(event), pessimistic)
     if not usable > 0.0:
         return math.inf
+    try:
+        return float(_composed(event, interval, pessimistic).get_epsilon_for_delta(usable))
+    except OverflowError:  # dp_accounting searches downwards and takes exp(-loss): epsilon is below a loss of -700
+        return 0.0
+
+
+def composed_profile(event: Event) -> tuple[FloatArray, FloatArray]:
+    """Return increasing epsilons of either sign, and upper bounds of both directions' divergences there.
+
+    The event costs something, and dp_accounting composes its parts.
+    """
+    composed = _composed(event, None, pessimistic=True)
+    reach = min(LARGEST_LOSS, max(1.0, float(composed.get_epsilon_for_delta(1e-12))))
+    epsilons = np.linspace(-reach, reach, 4001)
+    slack = delta_slack(sum(part.steps for part in spending_parts(event)))
+    return epsilons, np.clip(np.asarray(composed.get_delta_for_epsilon(epsilons)) + slack, 0.0, 1.0)
+
+
+def _composed(event: Event, interval: float | None, pessimistic: bool) -> PrivacyLossDistribution:
+    parts = spending_parts(event)
     width = _interval(parts, pessimistic) if interval is None else interval
-    composed = reduce(
+    return reduce(
         lambda left, right: left.compose(right, TAIL),
         [
             _one_step(part.noise_multiplier, part.sampling_rate, part.relation, width, pessimistic).self_compose(
@@ -97,10 +116,6 @@ def composed_pld_epsilon(
             for part in parts
         ],
     )
-    try:
-        return float(composed.get_epsilon_for_delta(usable))
-    except OverflowError:  # dp_accounting searches downwards and takes exp(-loss): epsilon is below a loss of -700
-        return 0.0
 
 
 def _out_of_reach(event: Event, delta: float) -> bool:

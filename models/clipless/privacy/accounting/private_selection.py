@@ -92,6 +92,11 @@ class Repetitions:
             case _:
                 assert_never(self.distribution)
 
+    @property
+    def gamma(self) -> float:
+        """The parameter of the truncated negative binomial that has this mean; zero for ``poisson``."""
+        return 0.0 if self.eta == math.inf else math.exp(-_log_inverse_gamma(self.eta, self.mean))
+
     def to_json(self) -> dict[str, Any]:
         """Return strict JSON values."""
         return {"distribution": self.distribution.value, "mean": self.mean, "shape": self.shape}
