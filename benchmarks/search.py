@@ -32,7 +32,7 @@ from sweeper.driver.driver import Options
 from sweeper.driver.runner import run
 from sweeper.pareto.dominance import Floats, hypervolume_curve
 from sweeper.records import Objective, Point
-from sweeper.schedulers.scheduling import make_scheduler
+from sweeper.schedulers._rung_scheduler import make_scheduler
 from sweeper.search.optuna_search import Search
 from sweeper.spec.search import Sampler, Scheduler, SearchSettings
 from sweeper.store.sweep_folder import SweepFolder

@@ -20,13 +20,14 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf, isnan, log
-from typing import Any, assert_never
+from typing import assert_never
 
 import numpy as np
 
 from sweeper.pareto.dominance import Floats, costs
 from sweeper.records import Direction, Objective, Point
-from sweeper.schedulers.rungs import DominanceRung, Frontier, MarginRung, Margins, Standing
+from sweeper.schedulers._base import Decision
+from sweeper.schedulers._rungs import DominanceRung, Frontier, MarginRung, Margins, Standing
 from sweeper.spec.search import Scheduler, SearchSettings
 
 # What every objective but epsilon, all of them shares of 1, may gain per unit of log epoch: without being noise, and
@@ -49,37 +50,6 @@ class Order(enum.Enum):
 
     FRONT = "front"
     MARGIN = "margin"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What was decided about a trial, and why.
-
-    Attributes:
-        trial: its id.
-        epoch: after which it was decided.
-        goes_on: whether the trial trains on.
-        reason: in one sentence.
-        rung: the rung, None for a projection.
-        rank: place among the trials of the rung, from 1.
-        of: trials that have reached the rung, this one included.
-        kept: how many of them may go on.
-        failed: whether it ends because a score is no number.
-    """
-
-    trial: str
-    epoch: int
-    goes_on: bool
-    reason: str
-    rung: int | None = None
-    rank: int | None = None
-    of: int | None = None
-    kept: int | None = None
-    failed: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(slots=True)

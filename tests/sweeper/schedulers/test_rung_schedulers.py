@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sweeper.pareto.dominance import costs, dominates
 from sweeper.records import Objective, Point
-from sweeper.schedulers.scheduling import Order, RungScheduler, make_scheduler
+from sweeper.schedulers._rung_scheduler import Order, RungScheduler, make_scheduler
 from sweeper.spec.search import SearchSettings
 
 AXES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@0.25", "auroc"))

@@ -1,4 +1,4 @@
-"""Who is ahead at a rung, and what can still come: the arithmetic behind ``scheduling.py``, on rows of costs.
+"""Who is ahead at a rung, and what can still come: the arithmetic behind ``_rung_scheduler.py``, on rows of costs.
 
 A row holds one point, a column one objective, smaller is better (``pareto.costs``). No standing depends on the order in
 which the trials of a rung arrived, and taking one more in costs time in proportion to what is there, not to its square.
