@@ -23,7 +23,7 @@ from sweeper.privacy.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.privacy.pricing import drawn_by, epochs_of, round_up, whole_event
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.front import Front, build_front
-from sweeper.schedulers._rung_scheduler import make_scheduler
+from sweeper.schedulers import make_scheduler
 from sweeper.search.optuna_search import Proposals
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec

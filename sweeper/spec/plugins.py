@@ -1,4 +1,4 @@
-"""What users add by entry points: metrics, samplers and architectures, found by the names of these.
+"""What users add by entry points: metrics, samplers, schedulers and architectures, found by their names.
 
 Names are looked up without importing anything; a plug-in is imported when a spec uses it, never because a file or a
 request names a module. Data sets are plug-ins of `clipless.datasets`. An architecture is made of layers of `clipless`;
@@ -6,12 +6,14 @@ layers and losses are no plug-ins: every layer, loss and guard that privacy rest
 exact type, and one from outside would have none.
 """
 
+import pkgutil
 import re
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from importlib import metadata as importlib_metadata
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clipless.zoo import Architecture
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 METRICS = "sweeper.metrics"
 SAMPLERS = "sweeper.samplers"
+SCHEDULERS = "sweeper.schedulers"
 ARCHITECTURE_PLUGINS = "sweeper.architectures"
 BUILT_IN_SAMPLERS = ("tpe", "gp", "nsga2", "nsga3", "quasi-random", "random", "grid")
 BUILT_IN_METRICS = ("epsilon", "accuracy", "auroc", *MEMBERSHIP)
@@ -177,6 +180,42 @@ def sampler(name: str, seed: int, kind: type[T]) -> T:
             f"{show(built)}; correct the plug-in"
         )
     return built
+
+
+def built_in_schedulers() -> tuple[str, ...]:
+    """Return the names of this package's own schedulers, those of the modules that hold them; imports none."""
+    folder = Path(__file__).parents[1] / "schedulers"
+    names = (module.name for module in pkgutil.iter_modules([str(folder)]))
+    return tuple(sorted(name.replace("_", "-") for name in names if not name.startswith("_")))
+
+
+def check_scheduler(name: str) -> str:
+    """Return the name of an installed scheduler; it is not imported.
+
+    Raises:
+        SpecError: none or several of that name, or a name that is taken.
+    """
+    _entry(SCHEDULERS, name, ("none", *built_in_schedulers()))
+    return name
+
+
+def load_scheduler(name: str, kind: type[T]) -> type[T]:
+    """Return the class of an installed scheduler.
+
+    Args:
+        name: of the plug-in.
+        kind: the base class of schedulers, which this module does not import.
+
+    Raises:
+        SpecError: no such plug-in, or it is something else.
+    """
+    found = _load(SCHEDULERS, name, ("none", *built_in_schedulers()))
+    if not (isinstance(found, type) and issubclass(found, kind)):
+        raise SpecError(
+            f"Expected a subclass of sweeper.schedulers.{kind.__name__} from the plug-in {name}, got {show(found)}; "
+            f"correct the plug-in"
+        )
+    return found
 
 
 def _may_be_own(name: str) -> bool:

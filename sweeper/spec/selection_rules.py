@@ -16,7 +16,7 @@ from sweeper.spec.data import DataSettings
 from sweeper.spec.dimensions import Dimension
 from sweeper.spec.fields.messages import bad_value
 from sweeper.spec.objectives import reads_training_rows
-from sweeper.spec.search import Sampler, Scheduler, SearchSettings
+from sweeper.spec.search import NO_SCHEDULER, Sampler, SearchSettings
 from sweeper.spec.settings import PrivacySettings
 
 EVENT_SLOTS = (
@@ -57,9 +57,9 @@ def _of_search(search: SearchSettings) -> Iterator[_Rule]:
         name = search.sampler.value if isinstance(search.sampler, Sampler) else search.sampler
         expected = f"sampler random {_UNDER}, whose candidates are drawn independently from one fixed prior"
         yield "search.sampler", name, expected, "set sampler: random"
-    if search.scheduler is not Scheduler.NONE:
+    if search.scheduler != NO_SCHEDULER:
         expected = f"scheduler none {_UNDER}, whose candidates all train to their end"
-        yield "search.scheduler", search.scheduler.value, expected, "leave it out"
+        yield "search.scheduler", search.scheduler, expected, "leave it out"
     if search.trials is not None:
         expected = f"no {{name}} {_UNDER}, where their number is drawn at random"
         yield "search.trials", search.trials, expected, "give its mean, selection_mean, instead"

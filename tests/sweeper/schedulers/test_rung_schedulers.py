@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from sweeper.pareto.dominance import costs, dominates
 from sweeper.records import Objective, Point
-from sweeper.schedulers._rung_scheduler import Order, RungScheduler, make_scheduler
+from sweeper.schedulers import make_scheduler
+from sweeper.schedulers.asha import Asha
+from sweeper.schedulers.hyperband import Hyperband
 from sweeper.spec.search import SearchSettings
 
 AXES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@0.25", "auroc"))
@@ -22,8 +24,11 @@ def point(trial, epsilon, accuracy, certified=0.0, epoch=1):
     return Point(trial=trial, epoch=epoch, values=values)
 
 
-def scheduler(objectives=TWO, **options):
-    return RungScheduler(objectives, **options)
+KINDS = (Hyperband, Asha)
+
+
+def scheduler(objectives=TWO, kind=Hyperband, **options):
+    return kind(objectives, **options)
 
 
 def at_first_rung(points, objectives=TWO, **options):
@@ -53,18 +58,18 @@ def test_a_newcomer_that_dominates_a_rung_goes_on(rows_, eta):
 
 
 @settings(max_examples=40)
-@given(rows, st.integers(2, 4), st.sampled_from(Order))
-def test_a_newcomer_that_all_dominate_ends(rows_, eta, order):
+@given(rows, st.integers(2, 4), st.sampled_from(KINDS))
+def test_a_newcomer_that_all_dominate_ends(rows_, eta, kind):
     worst = point("t9999", 99.0, -0.1, -0.1)
-    assert not at_first_rung([*points_of(rows_), worst], THREE, eta=eta, order=order)[-1].goes_on
+    assert not at_first_rung([*points_of(rows_), worst], THREE, eta=eta, kind=kind)[-1].goes_on
 
 
 @settings(max_examples=40)
-@given(st.data(), rows, st.sampled_from(Order), st.sampled_from([TWO, THREE, AXES]))
-def test_decisions_on_a_full_rung_do_not_depend_on_who_came_first(data, rows_, order, objectives):
+@given(st.data(), rows, st.sampled_from(KINDS), st.sampled_from([TWO, THREE, AXES]))
+def test_decisions_on_a_full_rung_do_not_depend_on_who_came_first(data, rows_, kind, objectives):
     *others, last = points_of(rows_)
     shuffled = data.draw(st.permutations(others))
-    one, other = (at_first_rung([*first, last], objectives, order=order)[-1] for first in (others, shuffled))
+    one, other = (at_first_rung([*first, last], objectives, kind=kind)[-1] for first in (others, shuffled))
     assert one == other
 
 
@@ -100,9 +105,9 @@ def test_one_in_eta_goes_on(rows_, eta):
 
 @pytest.mark.parametrize("epoch", [1, 2, EPOCHS])
 @pytest.mark.parametrize("score", [nan, inf])
-@pytest.mark.parametrize("order", Order)
-def test_a_score_that_is_no_number_ends_its_trial_as_failed(order, score, epoch):
-    made = scheduler(order=order)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_score_that_is_no_number_ends_its_trial_as_failed(kind, score, epoch):
+    made = scheduler(kind=kind)
     made.begin("t1", [1.0] * EPOCHS)
     decision = made.judge(partial("t1", 1.0, score, epoch))
     assert (decision.goes_on, decision.failed, decision.rung) == (False, True, None)
@@ -253,7 +258,7 @@ def test_the_projection_looks_at_epsilons_not_at_epochs():
 
 
 def test_asha_compares_utility_at_equal_epsilon():
-    made = scheduler(order=Order.MARGIN, eta=2)
+    made = scheduler(kind=Asha, eta=2)
     found = {}
     for trial, epsilon, accuracy in (("a", 8.0, 0.80), ("b", 1.0, 0.70), ("c", 8.5, 0.81), ("d", 0.5, 0.60)):
         made.begin(trial, [epsilon] * 9)
@@ -265,7 +270,7 @@ def test_asha_compares_utility_at_equal_epsilon():
 
 
 def test_what_a_trial_had_itself_is_nothing_to_beat():
-    made, reasons = scheduler(order=Order.MARGIN, eta=2, grace=3), {}
+    made, reasons = scheduler(kind=Asha, eta=2, grace=3), {}
     for trial, epsilons, accuracies in (
         ("a", (1.0, 2.0, 3.0), (0.9, 0.9, 0.8)),
         ("b", (2.0, 4.0, 6.0), (0.5, 0.6, 0.7)),
@@ -281,9 +286,9 @@ def test_what_a_trial_had_itself_is_nothing_to_beat():
 events_ = st.lists(st.tuples(st.integers(0, 5), shares, shares), min_size=1, max_size=60)
 
 
-def decided(events, order, *, begin_first=False, twice=False):
+def decided(events, kind, *, begin_first=False, twice=False):
     """Decisions about a log of events, trials begun as they come or all at once, in the order of their numbers."""
-    made, epochs, log = scheduler(THREE, order=order, brackets=2), {}, []
+    made, epochs, log = scheduler(THREE, kind=kind, brackets=2), {}, []
     curve = [0.5 + 0.2 * e for e in range(30)]
     for trial in sorted({trial for trial, _, _ in events if begin_first}):
         made.begin(f"t{trial}", curve, number=trial)
@@ -299,12 +304,12 @@ def decided(events, order, *, begin_first=False, twice=False):
 
 
 @settings(max_examples=20)
-@given(events_, st.sampled_from(Order))
-def test_the_same_events_give_the_same_decisions(events, order):
+@given(events_, st.sampled_from(KINDS))
+def test_the_same_events_give_the_same_decisions(events, kind):
     """Whether trials begin one by one or, as when records are read back, all at once; an epoch seen twice counts once."""
-    log = decided(events, order)
-    assert decided(events, order, begin_first=True) == log
-    assert decided(events, order, twice=True) == log
+    log = decided(events, kind)
+    assert decided(events, kind, begin_first=True) == log
+    assert decided(events, kind, twice=True) == log
 
 
 @pytest.mark.parametrize("options", [{"eta": 1}, {"eta": 2.0}, {"grace": 0}, {"brackets": 0}])
@@ -315,9 +320,9 @@ def test_settings_out_of_range_are_refused(options):
 
 def test_the_spec_chooses():
     assert make_scheduler(SearchSettings(), TWO) is None
-    assert make_scheduler(SearchSettings(scheduler="hyperband"), TWO)._order is Order.FRONT
+    assert isinstance(make_scheduler(SearchSettings(scheduler="hyperband"), TWO), Hyperband)
     made = make_scheduler(SearchSettings(scheduler="asha", eta=4, grace=2, brackets=3), TWO)
-    assert (made._order, made._eta, made._grace, made._brackets) == (Order.MARGIN, 4, 2, 3)
+    assert (type(made), made.objectives, made.eta, made.grace, made.brackets) == (Asha, TWO, 4, 2, 3)
 
 
 def test_a_decision_is_plain_values():
