@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from math import inf, isnan
 from typing import Any
 
-from sweeper.pareto.dominance import Floats, costs
 from sweeper.errors import SpecError
+from sweeper.pareto.dominance import Floats, costs
 from sweeper.records import Direction, Objective, Point
 from sweeper.spec.fields.messages import show
 
