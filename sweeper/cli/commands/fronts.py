@@ -1,21 +1,46 @@
-"""The commands that draw: the front of a sweep, and several sweeps side by side. Each is one function call."""
+"""Commands that read sweeps: list them, show one, draw its front, compare several."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sweeper.cli.options import DEFAULT_OUT, Figure, Out, SweepFolder
 from sweeper.errors import ExportError
 
 app = typer.Typer()
 
-SweepFolderArgument = Annotated[Path, typer.Argument(help="The folder of a sweep.", show_default=False)]
-Figure = Annotated[str | None, typer.Option(help="One figure of the report instead of all of it.", show_default=False)]
+
+@app.command("list")
+def list_(out: Out = DEFAULT_OUT) -> None:
+    """List the sweeps in a folder."""
+    from sweeper.cli.tables import print_view, sweeps_table
+    from sweeper.store.sweep_folder import hidden_sweeps, list_sweeps
+
+    if hidden_sweeps(out):
+        from sweeper.driver.private_run import recover_all
+
+        for said in recover_all(out):
+            typer.echo(said)
+    found = list_sweeps(out)
+    if not found:
+        typer.echo(f"No sweep in {out}; start one with: sweeper run SPEC --out {out}")
+        return
+    print_view(sweeps_table(found))
+
+
+@app.command()
+def show(sweep: SweepFolder) -> None:
+    """Show a sweep: its front, its trials and how they ended, and what it cost."""
+    from sweeper.cli.tables import print_view, sweep_view
+    from sweeper.results.sweep import load
+
+    print_view(sweep_view(load(sweep)))
 
 
 @app.command()
 def front(
-    sweep: SweepFolderArgument,
+    sweep: SweepFolder,
     format_: Annotated[
         str | None,
         typer.Option("--format", help="html (the default), png, svg, pdf, csv or json.", show_default=False),

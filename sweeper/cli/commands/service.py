@@ -6,18 +6,17 @@ from typing import Annotated
 
 import typer
 
+from sweeper.cli.options import DEFAULT_OUT, Out, SpecFile
 from sweeper.errors import SweeperError
 
 TOKEN = "SWEEPER_TOKEN"
 
 app = typer.Typer()
 
-Out = Annotated[Path, typer.Option(help="Where sweeps live.")]
-
 
 @app.command()
 def serve(
-    out: Out = Path("sweeps-out"),
+    out: Out = DEFAULT_OUT,
     host: Annotated[str, typer.Option(help="Address to listen on; any but this machine's own needs --tokens.")] = (
         "127.0.0.1"
     ),
@@ -73,17 +72,17 @@ def serve(
 
 @app.command()
 def submit(
-    spec: Annotated[Path, typer.Argument(help="The spec, a YAML file.", show_default=False)],
+    spec: SpecFile,
     url: Annotated[str, typer.Option(help="Address of the service.")] = "http://127.0.0.1:8000",
 ) -> None:
     """Submit a spec to a service; a token is taken from SWEEPER_TOKEN."""
     from sweeper.service.client import submit as submit_
-    from sweeper.spec.spec import Spec
+    from sweeper.spec.yaml_file import read_mapping
 
     try:
         text = spec.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
-        Spec.from_yaml(spec)  # says what is wrong with the file
+        read_mapping(spec)  # says what is wrong with the file
         raise
     made = submit_(url, text, os.environ.get(TOKEN) or None)
     typer.echo(f"{made['id']}: {made['state']}\n{url.rstrip('/')}{made['url']}")
