@@ -23,9 +23,8 @@ from clipless.training.augmentation import Augmentation
 from clipless.training.optimizers import Optimizer
 from sweeper.errors import SpecError
 from sweeper.spec.architectures import find_architecture
-from sweeper.spec.settings import ADAPTIVE
-from sweeper.spec.settings import Optimizer as OptimizerKind
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.spec.trial_config import ADAPTIVE, TrialConfig
+from sweeper.spec.trial_config import Optimizer as OptimizerKind
 
 # Standardisation divides by no less than this share of the deviation that entries of the largest norm would have.
 _LEAST_DEVIATION = 0.02
