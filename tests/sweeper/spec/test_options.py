@@ -93,7 +93,7 @@ def test_every_option_of_a_trial_is_declared_in_its_configuration(settings, conf
 def test_what_an_option_takes_has_the_type_that_the_code_reads():
     """Each default of the spec, if it has one, is a value of the configuration."""
     for configuration in (TrialTraining, TrialPrivacy):
-        for name, field in configuration.model_fields.items():
+        for field in configuration.model_fields.values():
             option = option_of(field)
             if option is not None and option.default not in (None, REQUIRED):
                 assert TypeAdapter(field.annotation).validate_python(option.default) is not None

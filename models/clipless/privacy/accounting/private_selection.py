@@ -23,12 +23,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
-from typing import Any, assert_never
-
-from scipy import optimize
+from typing import TYPE_CHECKING, Any, assert_never
 
 from clipless.errors import AccountingError
-from clipless.privacy.randomness import RandomSource, SecureSource
+
+if TYPE_CHECKING:
+    from clipless.privacy.randomness import RandomSource
 
 LEAST_MEAN, LARGEST_MEAN = 1.1, 1e4
 LEAST_SHAPE, LARGEST_SHAPE = 1e-3, 1e3
@@ -113,7 +113,7 @@ class Repetitions:
         except (KeyError, TypeError, ValueError) as error:
             raise AccountingError(f"Expected distribution, mean and shape of a selection, got {record!r}") from error
 
-    def draw(self, source: RandomSource | None = None) -> int:
+    def draw(self, source: "RandomSource | None" = None) -> int:
         """Draw K by inverting its distribution function.
 
         Args:
@@ -124,6 +124,8 @@ class Repetitions:
             is at most ``mean`` (less by one part in 10^12): what is drawn is no more than what is priced. K is
             as secret as the noise: it may be neither shown nor stored beside what is released.
         """
+        from clipless.privacy.randomness import SecureSource  # torch, which a spec that is only read does not need
+
         word = int.from_bytes((source or SecureSource()).random_bytes(_WORD_BYTES), "big")
         with localcontext(prec=_DIGITS):
             uniform = Decimal(word) / 2 ** (8 * _WORD_BYTES)
@@ -148,6 +150,7 @@ class Repetitions:
 
 def _log_inverse_gamma(eta: float, mean: float) -> float:
     """Return x = log(1/gamma) at which the truncated negative binomial has this mean; the mean grows with x."""
+    from scipy import optimize
 
     def mean_at(x: float) -> float:
         return math.expm1(x) / x if eta == 0.0 else eta * math.expm1(x) / -math.expm1(-eta * x)
