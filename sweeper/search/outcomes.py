@@ -1,0 +1,69 @@
+"""What a sampler is told of a trial: those of its epochs that are on the front of all trials, or its last one."""
+
+from collections.abc import Mapping, Sequence
+from math import isnan
+from typing import Any
+
+from sweeper.pareto.dominance import Box, FrontArchive, costs, exclusive
+from sweeper.records import Objective, Point
+from sweeper.spec.constraints import Constraint
+
+
+class Outcomes:
+    """The epochs of the open trials, and the front of all epochs.
+
+    Args:
+        objectives: axes of the front.
+        constraints: what outcomes should meet.
+    """
+
+    def __init__(self, objectives: Sequence[Objective], constraints: Sequence[Constraint]) -> None:
+        self._objectives, self._constraints = tuple(objectives), tuple(constraints)
+        self._archive = FrontArchive(self._objectives)
+        self._arrived: list[Point] = []  # epochs that are not in the archive yet
+        self._epochs: dict[str, list[Point]] = {}
+
+    def open(self, trial: str) -> None:
+        """Collect the epochs of a trial."""
+        self._epochs[trial] = []
+
+    def close(self, trial: str) -> None:
+        """Forget the epochs of a trial; those on the front stay there."""
+        del self._epochs[trial]
+
+    def add(self, point: Point) -> None:
+        """Take in an epoch; one without a number for every objective counts for nothing."""
+        if self._values(point) is not None:
+            self._arrived.append(point)
+            if point.trial in self._epochs:
+                self._epochs[point.trial].append(point)
+
+    def of(self, trial: str, most: int) -> list[dict[str, Any]]:
+        """Return the outcomes of an open trial, the best first, none if it has no epoch that counts.
+
+        Args:
+            trial: its id.
+            most: how many of them.
+        """
+        return [self._outcome(point) for point in self._contributing(trial, most)]
+
+    def _contributing(self, trial: str, most: int) -> list[Point]:
+        self._archive.add(self._arrived)
+        self._arrived.clear()
+        front = list(self._archive.points)
+        mine = [i for i, point in enumerate(front) if point.trial == trial]
+        if not mine:
+            return self._epochs[trial][-1:]
+        added = exclusive(Box.default(self._objectives).placed(costs(front, self._objectives), self._objectives))
+        best = sorted(mine, key=lambda i: (-added[i], front[i].epoch))
+        return [front[i] for i in best[:most]]
+
+    def _outcome(self, point: Point) -> dict[str, Any]:
+        violations: Mapping[str, float] = {str(one): one.violation(point.values) for one in self._constraints}
+        return {"epoch": point.epoch, "values": self._values(point), "violations": violations}
+
+    def _values(self, point: Point) -> tuple[float, ...] | None:
+        values = [point.values.get(objective.name) for objective in self._objectives]
+        if any(not isinstance(value, int | float) or isnan(value) for value in values):
+            return None
+        return tuple(float(value) for value in values if value is not None)
