@@ -17,16 +17,17 @@ from pydantic import PrivateAttr, ValidationError, model_validator
 from sweeper.errors import SpecError
 from sweeper.records import Objective
 from sweeper.spec.data import DataSettings
-from sweeper.spec.data_rules import broken_data_rules
 from sweeper.spec.dimensions import Dimension, grid_size, list_dimensions, proposal
 from sweeper.spec.fields._section import Section, SweepName
 from sweeper.spec.fields.messages import bad_value, locate, sentence, show
 from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.objectives import radii
-from sweeper.spec.score_rules import broken_score_rules
+from sweeper.spec.rules._base import BrokenRule
+from sweeper.spec.rules.data import broken_data_rules
+from sweeper.spec.rules.scores import broken_score_rules
+from sweeper.spec.rules.sections import broken_budget_rules, broken_space_rules
+from sweeper.spec.rules.selection import broken_selection_rules
 from sweeper.spec.search import SearchSettings
-from sweeper.spec.section_rules import Rule, broken_budget_rules, broken_space_rules
-from sweeper.spec.selection_rules import check_private_selection
 from sweeper.spec.settings import ModelSettings, PrivacySettings, ResourceSettings, TrainingSettings
 from sweeper.spec.yaml_file import read_mapping
 
@@ -75,8 +76,7 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _conditions_of_private_selection(self) -> Self:
-        check_private_selection(self.search, self.privacy, self.data, self.dimensions)
-        return self
+        return self._refused(broken_selection_rules(self.search, self.privacy, self.data, self.dimensions))
 
     @model_validator(mode="after")
     def _scores_that_can_be_paid(self) -> Self:
@@ -90,10 +90,10 @@ class Spec(Section):
         locate(lambda _: self.first, None, "search.first")
         return self
 
-    def _refused(self, broken: Iterable[Rule]) -> Self:
+    def _refused(self, broken: Iterable[BrokenRule]) -> Self:
         """Refuse the first broken rule."""
-        for field, got, expected, remedy in broken:
-            raise bad_value(expected, path=field, got=got, remedy=remedy)
+        for rule in broken:
+            raise bad_value(rule.expected, path=rule.field, got=rule.got, remedy=rule.remedy)
         return self
 
     @property
@@ -196,10 +196,8 @@ class Spec(Section):
             SpecError: delta >= 1/N without ``accept_large_delta``, a batch larger than N, auroc or a loss on
                 the wrong number of classes, class weights or priors for another number of classes.
         """
-        for field, got, expected, remedy in broken_data_rules(
-            self.search, self.training, self.privacy, population, classes
-        ):
-            raise self.mistaken(expected, field, got, remedy)
+        for rule in broken_data_rules(self.search, self.training, self.privacy, population, classes):
+            raise self.mistaken(rule.expected, rule.field, rule.got, rule.remedy)
 
 
 def schema() -> dict[str, Any]:

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 from sweeper.spec.fields.ranges import largest
 from sweeper.spec.objectives import needs_two_classes
+from sweeper.spec.rules._base import BrokenRule
 from sweeper.spec.search import SearchSettings
-from sweeper.spec.section_rules import Rule
 from sweeper.spec.settings import PrivacySettings, TrainingSettings
 
 
 def broken_data_rules(
     search: SearchSettings, training: TrainingSettings, privacy: PrivacySettings, population: int, classes: int | None
-) -> Iterator[Rule]:
+) -> Iterator[BrokenRule]:
     """Yield what does not fit the data; nothing if all is well.
 
     Args:
@@ -24,16 +24,16 @@ def broken_data_rules(
     if not (privacy.delta < 1 / population or privacy.accept_large_delta):
         expected = f"delta < 1/N = {1 / population:.3g} for N={population} training rows"
         remedy = "it permits publishing a row outright: lower it, or set accept_large_delta: true"
-        yield "privacy.delta", privacy.delta, expected, remedy
+        yield BrokenRule("privacy.delta", privacy.delta, expected, remedy)
     batch_size = largest(training.batch_size)
     if not batch_size <= population:
         expected = f"batch_size <= N = {population}, the number of training rows"
-        yield "training.batch_size", batch_size, expected, "lower it, or the end of its range"
+        yield BrokenRule("training.batch_size", batch_size, expected, "lower it, or the end of its range")
     if classes is not None:
         yield from _of_classes(search, training, classes)
 
 
-def _of_classes(search: SearchSettings, training: TrainingSettings, classes: int) -> Iterator[Rule]:
+def _of_classes(search: SearchSettings, training: TrainingSettings, classes: int) -> Iterator[BrokenRule]:
     for kind, names, remedy in (
         ("objective", search.objectives, "use accuracy"),
         ("metric", search.metrics, "use certified@R"),
@@ -41,12 +41,12 @@ def _of_classes(search: SearchSettings, training: TrainingSettings, classes: int
         binary = [name for name in names if needs_two_classes(name)]
         if binary and classes != 2:
             expected = f"two classes for the {kind} {binary[0]}, the data have {classes}"
-            yield f"search.{kind}s", None, expected, remedy
+            yield BrokenRule(f"search.{kind}s", None, expected, remedy)
     if classes != 2 and any(loss.name == "tau-bce" for loss in training.loss):
-        yield "training.loss", None, f"two classes for tau-bce, the data have {classes}", "use tau-cce"
+        yield BrokenRule("training.loss", None, f"two classes for tau-bce, the data have {classes}", "use tau-cce")
     for field, numbers in _class_by_class(training):
         if len(numbers) != classes:
-            yield field, list(numbers), f"{classes} numbers, one for each class of the data", ""
+            yield BrokenRule(field, list(numbers), f"{classes} numbers, one for each class of the data", "")
 
 
 def _class_by_class(training: TrainingSettings) -> Iterator[tuple[str, tuple[float, ...]]]:

@@ -8,7 +8,7 @@ from clipless.datasets import load
 from clipless.privacy.accounting.private_selection import Distribution, Repetitions
 from sweeper.errors import SpecError
 from sweeper.search.space import resolve, sample
-from sweeper.spec.selection_rules import EVENT_SLOTS
+from sweeper.spec.rules.selection import EVENT_SLOTS
 from sweeper.spec.settings import ModelSettings, PrivacySettings, TrainingSettings
 from sweeper.spec.spec import Spec
 from sweeper.trials.build import build_loss, build_model, build_plan
