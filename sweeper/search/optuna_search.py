@@ -18,8 +18,7 @@ from typing import Any, Protocol
 import optuna
 
 from sweeper.records import Objective, Point
-from sweeper.search.observation import Observation
-from sweeper.search.outcomes import Outcomes
+from sweeper.search.observation import Observation, Observations
 from sweeper.search.samplers import sampler_kind
 from sweeper.search.study import Proposal, Space, Study
 from sweeper.spec.constraints import Constraint
@@ -53,6 +52,9 @@ class Proposals(Protocol):
 class Search:
     """Multi-objective proposals from a define-by-run space.
 
+    More than fifteen methods, for the order of asking, telling, writing down and preparing is one thing: a journal that
+    is read back goes through the same methods as the run that wrote it.
+
     Args:
         space: asks an Optuna trial for its values and returns the proposal.
         objectives: what to optimise.
@@ -78,7 +80,7 @@ class Search:
         journal: Path | None = None,
         trials: int = 0,
     ) -> None:
-        self._study, self._outcomes = Study(space, objectives), Outcomes(objectives, constraints)
+        self._study, self._observations = Study(space, objectives), Observations(objectives, constraints)
         self._kind, self._seed = sampler_kind(sampler), seed
         self._first = deque(dict(one) for one in first)
         self._trials: dict[str, optuna.Trial] = {}
@@ -119,7 +121,7 @@ class Search:
 
     def report(self, point: Point) -> None:
         """Take in an epoch, with the epsilon that its trial reported."""
-        self._outcomes.add(point)
+        self._observations.add(point)
 
     def finish(self, trial: str, *, failed: bool = False) -> None:
         """Tell the sampler how an open trial ended; once.
@@ -129,7 +131,7 @@ class Search:
         """
         if trial in self.open:
             self._take_in()
-            told = [] if failed else self._outcomes.of(trial, self._kind.told_epochs)
+            told = [] if failed else self._observations.of(trial, self._kind.told_epochs)
             self._write({"event": "tell", "trial": trial, "outcomes": told})
             self._tell(trial, told)
 
@@ -157,13 +159,13 @@ class Search:
         name = f"t{self._numbered:04d}"
         self._write({"event": "ask", "trial": name, "params": dict(trial.params), "given": given})
         self._trials[name], self.open[name] = trial, proposal
-        self._outcomes.open(name)
+        self._observations.open(name)
         return name
 
     def _tell(self, trial: str, outcomes: Sequence[Mapping[str, Any]]) -> None:
         asked = self._trials.pop(trial)
         del self.open[trial]
-        self._outcomes.close(trial)
+        self._observations.close(trial)
         self._study.tell(asked, outcomes)
 
     def _learn(self, row: Mapping[str, Any]) -> None:

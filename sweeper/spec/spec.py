@@ -2,6 +2,9 @@
 
 Every mistake is one sentence that names file, field, value and remedy. Mistakes that only the data can show
 are found by ``Spec.validate_against`` once the number of training rows is known.
+
+`Spec` has more than fifteen methods, each of a few lines: a validator that hands over to ``rules``, or a view of the
+sections.
 """
 
 import hashlib

@@ -16,11 +16,14 @@ from sweeper.records import Direction
 from sweeper.spec.fields.choices import ARCHITECTURE_OPTIONS, LOSS_DEFAULTS, LOSS_OPTIONS, field_of
 from sweeper.spec.fields.fields import Name, Number
 from sweeper.spec.fields.ranges import Choices, Range
+from sweeper.spec.plugins import built_in_schedulers
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import DEFAULT_TRIALS, Spec, schema
 from sweeper.spec.yaml_file import parse_mapping
 
 FILE = "mnist.yaml"
+
+OWN_SCHEDULERS = " or ".join(built_in_schedulers())
 
 
 def set_key(content, path, value):
@@ -76,7 +79,7 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("resources.zebra", 1, "Unknown key 'zebra' (resources.zebra in mnist.yaml); known: concurrent, cpus, gpus"),
         ("resources.gpus", 1.5, "Expected gpus <= 1, for a trial trains on one device, got gpus=1.5 (resources.gpus in mnist.yaml); set it to 1, or to a part of one: further GPUs train more trials at a time"),
         ("resources.gpus", 2, "Expected gpus <= 1, for a trial trains on one device, got gpus=2.0 (resources.gpus in mnist.yaml); set it to 1, or to a part of one: further GPUs train more trials at a time"),
-        ("search.scheduler", "hyperbend", "Expected scheduler none or asha or hyperband, got scheduler='hyperbend' (search.scheduler in mnist.yaml); did you mean 'hyperband'?"),
+        ("search.scheduler", "hyperbend", f"Expected scheduler none or {OWN_SCHEDULERS}, got scheduler='hyperbend' (search.scheduler in mnist.yaml); did you mean 'hyperband'?"),
         ("search.eta", 1, "Expected an integer eta >= 2, got eta=1 (search.eta in mnist.yaml)"),
         ("search.sampler", "tpa", "Expected sampler tpe or gp or nsga2 or nsga3 or quasi-random or random or grid, got sampler='tpa' (search.sampler in mnist.yaml); did you mean 'tpe'?"),
         ("search.objectives", ["accurracy"], "Expected an objective: epsilon, accuracy, auroc, certified@R or certified-auroc@R, got objectives='accurracy' (search.objectives.0 in mnist.yaml)"),
