@@ -1,4 +1,4 @@
-"""Schedulers: which trials go on after each epoch. Pure decisions, a function of the events in their order.
+"""Schedulers: which trials continue after each epoch. Pure decisions, a function of the events in their order.
 
 A module without an underscore holds one scheduler and bears the name by which a spec asks for it: ``asha.py`` is
 ``scheduler: asha``. One more module is one more scheduler. Other packages add schedulers by entry points of the group

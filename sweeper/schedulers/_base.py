@@ -31,7 +31,7 @@ class Decision:
         rung: the rung, None for a projection.
         rank: place among the trials of the rung, from 1.
         of: trials that have reached the rung, this one included.
-        kept: how many of them may go on.
+        kept: how many of them may continue.
         failed: whether it ends because a score is no number.
     """
 
@@ -77,7 +77,7 @@ class Scheduler(ABC):
 
     Args:
         objectives: axes of the front.
-        eta: one in eta goes on, at least 2.
+        eta: one in eta continues, at least 2.
         grace: epochs before the first decision.
         brackets: sets of rungs; trials join them in turn, by their numbers.
     """

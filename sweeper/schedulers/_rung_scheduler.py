@@ -1,7 +1,7 @@
 """Schedulers that compare trials at rungs (asynchronous successive halving, Li et al. 2020, arXiv 1810.05934).
 
-At a *rung*, an epoch of a bracket, a trial goes on if it is among the best 1/eta of the trials that have reached that
-rung of its bracket. Subclasses say who is ahead.
+At a *rung*, an epoch of a bracket, a trial continues if it is among the best 1/eta of the trials that have reached that
+rung of its bracket. Subclasses order the trials.
 """
 
 from abc import abstractmethod
@@ -31,7 +31,7 @@ class RungScheduler(Scheduler):
         return self.rank(progress.bracket, point, row) if at_rung else None
 
     def at_rung(self, point: Point, standing: Standing) -> Decision:
-        """Let the best one in eta go on."""
+        """Let the best one in eta continue."""
         kept = ceil(standing.of / self.eta)
         goes_on = standing.rank <= kept
         verdict = "goes on" if goes_on else "ends"

@@ -92,7 +92,7 @@ class Margins:
     """For every epsilon, the least cost that trials have there or below, and the least without the trial that has it.
 
     Args:
-        worst: the cost where nobody has anything.
+        worst: the cost where no trial has a point.
     """
 
     def __init__(self, worst: float) -> None:

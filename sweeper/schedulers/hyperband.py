@@ -3,7 +3,7 @@
 At a rung, trials are ordered by how many dominate them; those with equally many by what each adds to the hypervolume of
 these equals. After every epoch, at rungs too, a trial also ends when its future is known to be hopeless: its epsilon at
 every later epoch is known, so if even an optimistic continuation is nowhere better than the front found so far, nothing
-is lost. Only a trial that dominates all others at a rung goes on whatever the projection says.
+is lost. Only a trial that dominates all others at a rung continues whatever the projection says.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,11 @@
-"""The search: Optuna proposes, and is told how each trial ended. Ray is not known here.
+"""The search: Optuna proposes configurations and learns how each trial ended. It knows neither Ray nor the space.
 
-Everything that is asked and told is written down first, so that a search can be rebuilt exactly: a proposal depends on
-the seed, on its number, and on what was asked and told before it, on nothing else. Spaces are not defined here
-(``space.py``).
+The journal has every question and every answer before it counts, so that a search can be rebuilt exactly: a proposal
+depends on the seed, its number, and what was asked and told before it, and on nothing else.
 
-A Gaussian process takes up to a second for a proposal, in which a free place would wait, and the rows of the other
-trials with it. Its next proposal is therefore asked for in a thread as soon as the one before it is handed out, and
-whatever is told in the meantime is told after it: when a trial ends, the one that takes its place does not know how.
+A Gaussian process takes up to a second for a proposal, during which a free worker would wait. The search therefore asks
+for the next proposal in a thread as soon as it has handed out the one before. Results that arrive in the meantime are
+told after it: the trial that replaces an ended one does not know that one's result.
 """
 
 from collections import deque
@@ -58,9 +57,9 @@ class Search:
     Args:
         space: asks an Optuna trial for its values and returns the proposal.
         objectives: what to optimise.
-        sampler: what proposes; the name of a plug-in for one of one's own, made anew for each proposal.
+        sampler: what proposes, or the name of a plug-in; made anew for each proposal.
         seed: fixes the proposals, given the same results in the same order.
-        first: parameter values to try first; parameters left out of one are sampled.
+        first: parameter values to try first; parameters that one omits are sampled.
         constraints: what outcomes should meet; they steer TPE, GP, NSGA-II and NSGA-III towards those that do.
         earlier: outcomes of earlier sweeps to learn from.
         journal: the file of what was asked and told; what it holds is taken up again, before what is earlier.
@@ -116,7 +115,7 @@ class Search:
         self.asked = self._numbered = max(self._numbered, trials)
 
     def enqueue(self, params: Mapping[str, Any]) -> None:
-        """Try these parameter values next; those left out are sampled."""
+        """Try these parameter values next; those you omit are sampled."""
         self._first.append(dict(params))
 
     def report(self, point: Point) -> None:

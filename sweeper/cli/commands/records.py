@@ -15,7 +15,7 @@ app = typer.Typer()
 
 @app.command()
 def log(sweep: SweepFolder, trial: TrialId) -> None:
-    """Print what happened to a trial, epoch by epoch, and why it ended."""
+    """Print the history of a trial, epoch by epoch, and why it ended."""
     from sweeper.results.trial_log import trial_log
 
     typer.echo(trial_log(sweep, trial))
@@ -25,9 +25,9 @@ def log(sweep: SweepFolder, trial: TrialId) -> None:
 def note(
     sweep: SweepFolder,
     trial: TrialId,
-    text: Annotated[str, typer.Argument(help="What to note.", show_default=False)],
+    text: Annotated[str, typer.Argument(help="The text of the note.", show_default=False)],
 ) -> None:
-    """Note something about a trial, while the sweep runs or after."""
+    """Add a note to a trial, while the sweep runs or afterwards."""
     from sweeper.results.notes import add_note
 
     _say(add_note(sweep, trial, text))
@@ -39,7 +39,7 @@ def tag(
     trial: TrialId,
     pair: Annotated[str, typer.Argument(metavar="KEY=VALUE", help="The tag.", show_default=False)],
 ) -> None:
-    """Tag a trial, while the sweep runs or after."""
+    """Set a tag of a trial, while the sweep runs or afterwards."""
     from sweeper.results.notes import add_tag
 
     key, sign, value = pair.partition("=")
@@ -53,7 +53,7 @@ def replay(
     sweep: SweepFolder,
     tracking: OtherTracking = None,
 ) -> None:
-    """Deliver the tracking rows that wait because the store was out of reach."""
+    """Deliver the tracking rows that a sweep kept while its store was unreachable."""
     from sweeper.store.sweep_folder import check_may_be_seen
     from sweeper.tracking.tracker import SPOOL_NAME, replay_spool
 
@@ -67,9 +67,11 @@ def delete(
     sweep: SweepFolder,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     runs: Annotated[bool, typer.Option("--runs", help="Delete its MLflow runs too.")] = False,
-    forget: Annotated[bool, typer.Option("--forget-ledger", help="Do not keep what it spent.")] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget-ledger", help="Delete the record of its spent privacy too.")
+    ] = False,
 ) -> None:
-    """Delete a sweep; what it spent is kept."""
+    """Delete a sweep; the record of its spent privacy is kept."""
     from sweeper.results.housekeeping import check_not_running, delete_sweep
 
     check_not_running(sweep)
@@ -85,9 +87,9 @@ def delete(
 @app.command()
 def gc(
     out: Annotated[Path, typer.Argument(help="The folder where sweeps live.", show_default=False)],
-    yes: Annotated[bool, typer.Option("--yes", help="Remove it; only listed otherwise.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them; otherwise they are only listed.")] = False,
 ) -> None:
-    """List, or remove, what ended sweeps no longer need."""
+    """List, or remove, files that ended sweeps no longer need."""
     from sweeper.results.housekeeping import garbage, remove
 
     found = garbage(out)

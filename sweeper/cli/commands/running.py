@@ -42,7 +42,7 @@ def run(
         Path | None, typer.Option(help="A folder made for this sweep beforehand, instead of a new one in --out.")
     ] = None,
 ) -> None:
-    """Run a sweep; Ctrl-C ends it early with the front of what was done."""
+    """Run a sweep; Ctrl-C stops it and keeps the front of the finished work."""
     from sweeper.driver.driver import Options
     from sweeper.driver.failure import noting
     from sweeper.driver.runner import run_sweep
@@ -80,13 +80,13 @@ def resume(
 @app.command()
 def extend(
     sweep: SweepFolder,
-    trials: Annotated[int, typer.Option(help="How many trials in all, those that ran included.", min=1)],
+    trials: Annotated[int, typer.Option(help="Number of trials in all, including those that ran.", min=1)],
     data_dir: DataDir = None,
     tracking: OtherTracking = None,
     cluster: OtherCluster = None,
     webhook: Webhook = None,
 ) -> None:
-    """Run more trials of a sweep, ended or not.
+    """Run more trials of a sweep, whether it has ended or not.
 
     Options you omit keep the values the sweep was started with.
     """
@@ -112,7 +112,7 @@ def enqueue(
         list[str], typer.Option("--set", help='A hyperparameter, "training.learning_rate=0.05"; repeatable.')
     ],
 ) -> None:
-    """Try a configuration next; hyperparameters left out are sampled."""
+    """Enqueue a configuration as the next trial; hyperparameters you omit are sampled."""
     from sweeper.store.requests import enqueue as enqueue_
 
     chosen = enqueue_(sweep, dict(map(_setting, values)))

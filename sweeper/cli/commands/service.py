@@ -75,7 +75,7 @@ def submit(
     spec: SpecFile,
     url: Annotated[str, typer.Option(help="Address of the service.")] = "http://127.0.0.1:8000",
 ) -> None:
-    """Submit a spec to a service; a token is taken from SWEEPER_TOKEN."""
+    """Submit a spec to a service; the token is read from SWEEPER_TOKEN."""
     from sweeper.service.client import submit as submit_
     from sweeper.spec.yaml_file import read_mapping
 

@@ -15,9 +15,9 @@ def broken_data_rules(
     """Yield what does not fit the data; nothing if all is well.
 
     Args:
-        search: the section of the spec.
-        training: likewise.
-        privacy: likewise.
+        search: section of the spec.
+        training: section of the spec.
+        privacy: section of the spec.
         population: N, the number of training rows; a public number.
         classes: number of classes, if known.
     """

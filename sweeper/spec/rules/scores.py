@@ -1,8 +1,8 @@
 """What a spec must look like where rows held back are private, so that their scores can be released with noise.
 
 Released are shares of rows that each row decides alone (``clipless.privacy.noisy_counts``). AUROCs compare pairs,
-membership inference reads training rows, attacks draw the starts of all rows from one generator, and nobody knows what
-a plug-in computes: each is refused by name.
+membership inference reads training rows, attacks draw the starts of all rows from one generator, and what a plug-in
+computes is unknown: each is refused by name.
 """
 
 from collections.abc import Iterator
