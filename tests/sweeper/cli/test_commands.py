@@ -28,6 +28,7 @@ def hello(name: str) -> None:
     [
         (["--help"], "Usage"),
         (["run", "--help"], "--webhook"),
+        (["schema"], '"training"'),
     ],
 )
 def test_what_only_tells_something_imports_nothing_that_trains(imported, arguments, expected):
