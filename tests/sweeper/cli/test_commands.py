@@ -29,6 +29,7 @@ def hello(name: str) -> None:
         (["--help"], "Usage"),
         (["run", "--help"], "--webhook"),
         (["schema"], '"training"'),
+        (["data", "list"], "breast_cancer"),
     ],
 )
 def test_what_only_tells_something_imports_nothing_that_trains(imported, arguments, expected):
