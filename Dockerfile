@@ -5,14 +5,15 @@ FROM python:${PYTHON} AS built
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 RUN python -m venv /opt/sweeper
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-# the largest package first: this layer stays when the code changes
-RUN /opt/sweeper/bin/pip install ${TORCH_INDEX:+--extra-index-url ${TORCH_INDEX}} "torch>=2.7,<2.14"
 WORKDIR /source
+COPY constraints.txt ./
+# the largest package first: this layer stays when the code changes
+RUN /opt/sweeper/bin/pip install --constraint constraints.txt ${TORCH_INDEX:+--extra-index-url ${TORCH_INDEX}} torch
 COPY pyproject.toml README.md LICENSE ./
 COPY sweeper sweeper
 COPY dashboards dashboards
 COPY models models
-RUN /opt/sweeper/bin/pip install ".[stack]"
+RUN /opt/sweeper/bin/pip install --constraint constraints.txt ".[stack]"
 
 FROM python:${PYTHON}
 # the service draws pictures with it

@@ -1,18 +1,21 @@
-# Each verb sets itself up in .venv with pip and needs nothing but Python 3.11 or newer.
+# Each verb sets itself up in .venv with pip; you need only Python 3.11 or newer.
 # Another Python: make PYTHON=python3.12 demo. Options for pip: make PIP_ARGS="--index-url ..." setup.
+# Versions are those of constraints.txt; the newest that pyproject.toml allows: make CONSTRAINTS= setup.
 
 PYTHON ?= python3
 PIP_ARGS ?=
+CONSTRAINTS ?= constraints.txt
 WORKERS ?= 2
 MARKS ?= not long
 DATA ?=
 VENV := .venv
 BIN := $(VENV)/bin
 # Bytecode is left to the first import, which halves the time to a first front.
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile $(PIP_ARGS)
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
+PIP := $(PIP_INSTALL) --no-compile $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo stack test lint format docs bench clean
+.PHONY: help setup demo stack test lint format docs bench constraints clean
 
 help:
 	@echo "make setup    install the runtime into .venv"
@@ -23,6 +26,7 @@ help:
 	@echo "make format   let ruff rewrite the code"
 	@echo "make docs     build the user guide into site/, warnings as errors"
 	@echo "make bench    measure against peers; prints tables. DATA=FOLDER with local data sets runs all of them"
+	@echo "make constraints  resolve the versions in constraints.txt anew; installs nothing"
 	@echo "make clean    remove .venv and what was built"
 
 $(VENV)/.python:
@@ -30,7 +34,7 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.runtime: $(VENV)/.python pyproject.toml
+$(VENV)/.runtime: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "installing into $(VENV): a few minutes, once"
 	$(PIP) --editable .
 	@touch $@
@@ -73,6 +77,11 @@ bench: $(VENV)/.dev
 	@set -e; for name in neighbours layer_cost step_time step_scaling overhead large_store live_page search kills stack_faults service_load service_fuzz; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done
 	@set -e; for name in thesis $(if $(DATA),tabular guard_norms); do \
 		echo "== $$name"; $(BIN)/python benchmarks/$$name.py $(if $(DATA),--data-dir $(DATA)); done
+
+constraints: $(VENV)/.python
+	$(PIP_INSTALL) $(PIP_ARGS) --dry-run --ignore-installed --report $(VENV)/resolved.json --editable ".[dev]"
+	$(BIN)/python -m tools.constraints $(VENV)/resolved.json > $(VENV)/constraints.txt
+	mv $(VENV)/constraints.txt constraints.txt
 
 clean:
 	rm -rf $(VENV) site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -11,7 +11,7 @@ from _search_curves import Trajectory
 
 from sweeper.pareto.dominance import Box, Floats, costs, nondominated, volume
 from sweeper.records import Objective, Point
-from sweeper.schedulers.rungs import Frontier, crowding
+from sweeper.schedulers._rungs import Frontier, crowding
 
 ETA, GRACE = 3, 1
 

@@ -24,7 +24,7 @@ import numpy as np
 from rich.console import Console
 
 from dashboards.data import read
-from dashboards.figures import FIGURES, LIGHT, plotly_js
+from dashboards.figures import plotly_js, sweep_figures
 from dashboards.pages.report import build_report
 from sweeper.cli.tables import sweep_view, sweeps_table
 from sweeper.privacy.claims import Claim
@@ -51,8 +51,8 @@ def main() -> None:
         row("list", lambda: printed(sweeps_table(list_sweeps(parent))))
         row("show", lambda: printed(sweep_view(load(folder))))
         data = row("read for the report", lambda: read(folder))
-        for name, draw in FIGURES.items():
-            row(f"figure {name}", partial(draw, data, LIGHT))
+        for name, kind in sweep_figures().items():
+            row(f"figure {name}", partial(kind.draw, data))
         page = row("the report, all figures among it", lambda: build_report(data))
         command("list", "--out", parent)
         command("show", str(folder))

@@ -28,8 +28,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import clipless
+from clipless.guards.convolution import guarded_conv2d
 from clipless.guards.exact_sums import padded
-from clipless.guards.guard import Guard, guarded_conv2d, guarded_linear
+from clipless.guards.guard import Guard, guarded_linear
 from clipless.guards.per_channel import along, guarded_bias, guarded_householder, guarded_mix, householder
 from clipless.layers import Conv1d, Conv2d, Dense, Flatten, Householder, InputBall, Residual
 from clipless.losses import MulticlassHinge
@@ -38,7 +39,7 @@ from clipless.plans.method import Method
 from clipless.plans.plan import Plan, make_plan
 from clipless.privacy.randomness import SecureSource
 from clipless.privacy.sampling import PoissonSampler
-from clipless.training.trainer import sum_gradients
+from clipless.training.batch_sums import sum_gradients
 
 Sums = dict[str, Tensor]
 PAIRS_OF_A_BATCH = 8

@@ -32,9 +32,9 @@ from sweeper.driver.options import Options
 from sweeper.driver.runner import run
 from sweeper.pareto.dominance import Floats, hypervolume_curve
 from sweeper.records import Objective, Point
-from sweeper.schedulers.scheduling import make_scheduler
+from sweeper.schedulers import make_scheduler
 from sweeper.search.optuna_search import Search
-from sweeper.spec.search import Sampler, Scheduler, SearchSettings
+from sweeper.spec.search import NO_SCHEDULER, Sampler, SearchSettings
 from sweeper.store.sweep_folder import SweepFolder
 
 AXES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@0.25"))
@@ -58,7 +58,7 @@ class Stopper(Protocol):
 class Ours:
     """A scheduler of the package."""
 
-    def __init__(self, scheduler: Scheduler, objectives: Sequence[Objective]) -> None:
+    def __init__(self, scheduler: str, objectives: Sequence[Objective]) -> None:
         self._scheduler = make_scheduler(SearchSettings(scheduler=scheduler), objectives)
 
     def begin(self, trial: str, trajectory: Trajectory) -> None:
@@ -74,12 +74,12 @@ class Ours:
 
 Arm = Callable[[Sequence[Objective], int], Stopper]
 ARMS: Mapping[str, Arm] = {
-    "none": lambda axes, _: Ours(Scheduler.NONE, axes),
+    "none": lambda axes, _: Ours(NO_SCHEDULER, axes),
     "random stop": lambda _, seed: ByChance(seed),
     "ASHA on accuracy": lambda _, __: Halving(by_accuracy),
     "MO-rank": lambda axes, _: Halving(by_rank(axes)),
-    "asha": lambda axes, _: Ours(Scheduler.ASHA, axes),
-    "hyperband": lambda axes, _: Ours(Scheduler.HYPERBAND, axes),
+    "asha": lambda axes, _: Ours("asha", axes),
+    "hyperband": lambda axes, _: Ours("hyperband", axes),
 }
 FORESIGHT: Mapping[str, Arm] = {
     f"foresight {least:g}": lambda axes, _, least=least: Foresight(axes, least)  # type: ignore[misc]
@@ -200,7 +200,7 @@ def compare(
 def real(folder: Path, trials: int, seed: int) -> None:
     """Run two sweeps on digits and print their hypervolumes at equal numbers of epochs."""
     points = {}
-    for scheduler, count in ((Scheduler.NONE, trials), (Scheduler.HYPERBAND, 12 * trials)):
+    for scheduler, count in ((NO_SCHEDULER, trials), ("hyperband", 12 * trials)):
         spec = digits_spec(trials=count, seed=seed, sampler="random", scheduler=scheduler.value)
         sweep = run(spec, Options(out=folder / scheduler.value))
         points[scheduler.value] = list(SweepFolder(sweep.directory).points().values())[: trials * EPOCHS]

@@ -37,7 +37,7 @@ def budgets(data: SweepData, epsilons: tuple[float, ...] = BUDGETS) -> tuple[Bud
 def front_rows(data: SweepData) -> list[dict[str, Any]]:
     """One row per point of the front, by epsilon: identity, values, test values, accountants, configuration.
 
-    Every row has the same keys, in the same order; what a point does not have is None.
+    Every row has the same keys, in the same order; a value that a point lacks is None.
     """
     names = _value_names(data)
     accountants = sorted({name for point in data.front_points for name in point.accountants})

@@ -1,6 +1,6 @@
 """How numbers, names and settings are written for people, in figures and in the report alike.
 
-Plain text: whoever puts it into markup escapes it.
+Plain text: code that puts it into markup escapes it.
 """
 
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal

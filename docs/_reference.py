@@ -1,4 +1,8 @@
-"""The page ``spec-reference.md``, written from the JSON schema of a spec whenever the guide is built."""
+"""What is written from the code whenever the guide is built.
+
+The page ``spec-reference.md`` comes from the JSON schema of a spec, the tables of figures in ``reports.md`` from the
+figures themselves.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,6 +10,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from dashboards.figures import comparison_figures, sweep_figures
 from sweeper.spec.spec import schema
 
 PAGE = "spec-reference.md"
@@ -24,6 +29,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the page; called by mkdocs."""
     files.append(File.generated(config, PAGE, content=reference(schema())))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Fill in the tables of figures; called by mkdocs for each page."""
+    return with_figures(markdown)
+
+
+def with_figures(markdown: str) -> str:
+    """Return a page with a table of figures in the place of each comment that asks for one."""
+    for what, kinds in (("sweep", sweep_figures()), ("comparison", comparison_figures())):
+        rows = "\n".join(f"| `{kind.name}` | {kind.summary} |" for kind in kinds.values())
+        table = f"| `--figure` | what it shows |\n|---|---|\n{rows}"
+        markdown = markdown.replace(f"<!-- figures of a {what} -->", table)
+    return markdown
 
 
 def reference(whole: Mapping[str, Any]) -> str:

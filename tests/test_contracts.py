@@ -18,13 +18,14 @@ import torch
 import clipless
 from clipless import layers, losses, projections, zoo
 from clipless.bounds import bound_network, bounded_types
+from clipless.discovery import import_modules
 from clipless.losses import _rules
 from clipless.plans.method import Method
 from clipless.plans.trainable import check_trainable
 from clipless.saving import architecture
 from sweeper.errors import SpecError
 from sweeper.search.space import resolve, suggest
-from sweeper.spec.fields.choices import ARCHITECTURES
+from sweeper.spec.fields.choices import ARCHITECTURE_OPTIONS
 from sweeper.spec.spec import Spec
 from sweeper.trials.build import build_loss, build_model
 
@@ -127,7 +128,7 @@ def reached_layers():
     variants += [("activation", activation) for activation in zoo.ACTIVATIONS]
     variants += [("pooling", pooling) for pooling in zoo.POOLINGS]
     described = [{"architecture": "mlp", "standardise": True}, {"architecture": "mlp", "input_quantile": 0.9}]
-    for name, options in ARCHITECTURES.items():
+    for name, options in ARCHITECTURE_OPTIONS.items():
         small = {"hidden": 8} if name == "scattering" else {"depth": 1} if "depth" in options else {}
         described += [{"architecture": {"name": name, o: value, **small}} for o, value in variants if o in options]
     found = set()
@@ -144,9 +145,11 @@ def layer_contract():
     cases = tried("bounds/test_layers.py", "test_no_search_exceeds_a_bound_and_tight_ones_are_attained", "case")
     return Contract(
         "layer",
-        layers.__all__,
+        tuple(layers.every_layer()),
         {
-            "bound rule": {kind.__name__ for kind in bounded_types() if kind is getattr(layers, kind.__name__, None)},
+            "bound rule": {
+                kind.__name__ for kind in bounded_types() if kind is layers.every_layer().get(kind.__name__)
+            },
             "adversarial test": {type(table[case][0]).__name__ for case in cases},
             "place in a spec, nor is it declared to be for the library alone": reached_layers() | LIBRARY_ONLY,
             "row in docs/mathematics.md": first_column("mathematics.md", "Bounds"),
@@ -155,8 +158,10 @@ def layer_contract():
 
 
 def loss_types():
-    """Exported losses, by class name."""
+    """Losses that are exported, or stand in any module of the folder, by class name."""
     kinds = {name: getattr(losses, name) for name in losses.__all__}
+    for module in import_modules(losses.__name__, losses.__path__):
+        kinds |= {n: k for n, k in vars(module).items() if getattr(k, "__module__", "") == module.__name__}
     return {n: k for n, k in kinds.items() if inspect.isclass(k) and hasattr(k, "output_size") and k is not losses.Loss}
 
 
@@ -348,8 +353,8 @@ class DummyConstraint:
 
 def test_a_layer_that_is_exported_and_nothing_else_lacks_everything(monkeypatch):
     before = layer_contract().gaps()
-    monkeypatch.setattr(layers, "__all__", [*layers.__all__, "Dummy"])
-    monkeypatch.setattr(layers, "Dummy", Dummy, raising=False)
+    every = {**layers.every_layer(), "Dummy": Dummy}
+    monkeypatch.setattr(layers, "every_layer", lambda: every)
     contract = layer_contract()
     assert contract.gaps() == [*before, *(f"layer Dummy has no {need}" for need in contract.needs)]
 
@@ -361,7 +366,7 @@ def test_a_layer_whose_adversarial_test_is_gone_is_noticed(monkeypatch):
     monkeypatch.setattr(test, "pytestmark", [pytest.mark.parametrize("case", set(module.CASES) - {"tanh"}).mark])
     assert set(layer_contract().gaps()) - before == {"layer Tanh has no adversarial test"}
     monkeypatch.delattr(module, "test_no_search_exceeds_a_bound_and_tight_ones_are_attained")
-    assert {f"layer {name} has no adversarial test" for name in layers.__all__} <= set(layer_contract().gaps())
+    assert {f"layer {name} has no adversarial test" for name in layers.every_layer()} <= set(layer_contract().gaps())
 
 
 def test_a_loss_that_is_exported_and_nothing_else_lacks_everything(monkeypatch):

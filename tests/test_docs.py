@@ -1,10 +1,11 @@
 """The documentation is complete and true: every key of the spec, every example, every link, every verb."""
 
+import importlib
 import importlib.util
 import re
 import subprocess
 from pathlib import Path
-from typing import Any, final
+from types import ModuleType
 
 import pytest
 
@@ -14,11 +15,12 @@ from sweeper.spec.yaml_file import parse_mapping
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
 ]
+GENERATED = {"spec-reference.md", "images/architecture.svg"}  # by the hooks in mkdocs.yml
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
@@ -52,17 +54,16 @@ def test_every_example_of_a_spec_is_one(name):
             assert Spec.from_mapping(content, source=name).trials >= 1
 
 
-def test_the_quick_start_has_examples_of_a_bundled_set_and_of_a_table_of_ones_own():
-    text = read("docs/index.md")
-    assert "data: {name: digits}" in text
-    assert "path: patients.parquet" in text
+def test_the_guide_begins_with_examples_of_a_bundled_set_and_of_a_table_of_ones_own():
+    assert "data: {name: digits}" in read("docs/index.md")
+    assert "path: patients.parquet" in read("docs/own-data.md")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_relative_link_leads_somewhere(name):
     page = ROOT / name
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).is_file(), target
+        assert target in GENERATED or (page.parent / target).is_file(), target
 
 
 def test_every_verb_of_the_makefile_is_explained():
@@ -120,41 +121,23 @@ def test_the_reference_of_the_spec_says_what_every_key_takes():
     assert "| `width` | a whole number, >= 2, a multiple of 2 | yes |  |" in page
     assert "| `centre` | a number or a list, each a number, at least 1 of them |  |  |" in page
     assert "| `delta` | a number, > 0, < 1 |  | required |" in page
-    assert "| `loss` | `tau-cce`, " in page
+    assert "| `loss` | `mae`, " in page
     assert "| yes | `[tau-cce]` |" in page
     assert "| `salt` | text |" in page
 
 
 def test_every_page_of_the_guide_is_in_its_menu():
     menu = read("mkdocs.yml").partition("nav:")[2]
-    for page in (ROOT / "docs").glob("*.md"):
-        assert f": {page.name}\n" in menu
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert f": {page.relative_to(ROOT / 'docs')}\n" in menu
     assert ": spec-reference.md\n" in menu
 
 
-def python_blocks(name):
-    return re.findall(r"```python\n(.*?)```", read(name), flags=re.DOTALL)
-
-
-def test_the_layer_and_the_network_of_the_guide_are_sound():
-    from torch import Tensor, nn
-
-    from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
-
-    known = {"nn": nn, "Tensor": Tensor, "final": final, "Any": Any, "LayerBound": LayerBound, "Signal": Signal}
-    known |= {"WeightNorms": WeightNorms, "bound_rule": bound_rule}
-    layer, check, network = (text for text in python_blocks("docs/extending.md") if "read_split" not in text)
-    for text in (layer, check, network):
-        exec(text, known)
-    known["test_halve_keeps_to_its_bound"]()
-    assert known["clipless"].bounds.bound_network(known["model"]).output.shape == (10,)
-
-
-def test_the_data_set_of_the_guide_is_one():
-    import torch
-
-    (text,) = (text for text in python_blocks("docs/extending.md") if "read_split" in text)
-    rows = clipless.datasets.Split(x=torch.zeros(4, 12), y=torch.tensor([0, 1, 0, 1]))
-    known = {"read_split": lambda *_: rows}
-    exec(text, known)
-    assert known["load"]().metadata.name == "ward7"
+def test_the_reference_of_the_api_has_every_public_package_and_extension_point():
+    pages = (page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
+    told = {name for page in pages for name in re.findall(r"^::: (.+)$", page, flags=re.MULTILINE)}
+    assert {"clipless", "sweeper", "dashboards"} <= told
+    public = {name for name in clipless.__all__ if isinstance(getattr(clipless, name), ModuleType)}
+    assert {f"clipless.{name}" for name in public} <= told
+    for name in told:
+        assert importlib.import_module(name).__doc__

@@ -124,7 +124,7 @@
   };
   const clicked = ({ points }) => setProps("click", { data: { point: points[0]?.customdata, time: Date.now() } });
 
-  // What somebody has zoomed or turned stays so, although axes that grow with the sweep come with new ends.
+  // Zoom and rotation chosen by the reader are kept, although axes that grow with the sweep come with new ends.
   const supplied = new Map();
   const keepView = (section, id, layout) => {
     const before = supplied.get(id);

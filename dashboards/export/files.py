@@ -6,23 +6,16 @@ is only looked for where an image is asked for.
 
 import contextlib
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from dashboards.data import SweepData
-from dashboards.figures import (
-    COMPARISON_FIGURES,
-    COMPARISON_NUMBERS,
-    FIGURES,
-    LIGHT,
-    NUMBERS,
-    Figure,
-    Rows,
-    Theme,
-)
+from dashboards.figures import LIGHT, FigureKind, Theme, comparison_figures, sweep_figures
 from dashboards.pages.comparison import build_comparison
-from dashboards.pages.report import build_page, build_report
+from dashboards.pages.report import build_figure_page, build_report
 from sweeper.errors import ExportError, UnknownFigureError
 from sweeper.results.comparison import Comparison
 from sweeper.results.front import csv_text
@@ -55,9 +48,6 @@ class Format(enum.Enum):
         return cls(suffix)
 
 
-_IMAGES = (Format.PNG, Format.SVG, Format.PDF)
-
-
 def export_front(
     data: SweepData,
     path: str | Path,
@@ -75,26 +65,19 @@ def export_front(
         data: the sweep.
         path: the file; its folder is made if need be.
         format_: by default, what the path's suffix names.
-        figure: one of `dashboards.figures.FIGURES`.
+        figure: one of `dashboards.figures.sweep_figures`; an image shows the front by default.
         theme: the look of an image.
 
     Raises:
         ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
     """
-    path = Path(path)
-    format_ = format_ or Format.of(path)
-    _check_figure(figure, FIGURES)
-    if figure is not None or format_ in _IMAGES:
-        name = figure or "front"
-        return _write(path, _drawn(format_, name, lambda look: FIGURES[name](data, look), NUMBERS[name], data, theme))
-    match format_:
-        case Format.HTML:
-            content = build_report(data)
-        case Format.CSV:
-            content = data.result.to_csv()
-        case _:
-            content = to_text(data.result.to_json(), indent=1) + "\n"
-    return _write(path, content.encode())
+    draft = _Draft(data, sweep_figures(), "front", figure, theme)
+    contents: dict[Format, Callable[[], str]] = {
+        Format.HTML: partial(build_report, data),
+        Format.CSV: data.result.to_csv,
+        Format.JSON: lambda: to_text(data.result.to_json(), indent=1) + "\n",
+    }
+    return _export(draft, Path(path), format_, contents)
 
 
 def export_comparison(
@@ -105,54 +88,57 @@ def export_comparison(
     Args:
         comparison: of several sweeps.
         path: the file; its folder is made if need be.
-        figure: one of `dashboards.figures.COMPARISON_FIGURES`; an image shows the fronts by default.
+        figure: one of `dashboards.figures.comparison_figures`; an image shows the fronts by default.
         theme: the look of an image.
 
     Raises:
         ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
     """
-    path = Path(path)
-    format_ = Format.of(path)
-    _check_figure(figure, COMPARISON_FIGURES)
-    if figure is not None or format_ in _IMAGES:
-        name = figure or "fronts"
-        draw, count = COMPARISON_FIGURES[name], COMPARISON_NUMBERS[name]
-        return _write(path, _drawn(format_, name, lambda look: draw(comparison, look), count, comparison, theme))
-    match format_:
-        case Format.HTML:
-            content = build_comparison(comparison)
-        case Format.CSV:
-            content = csv_text(comparison.rows())
-        case _:
-            content = to_text(comparison.to_json(), indent=1) + "\n"
-    return _write(path, content.encode())
+    draft = _Draft(comparison, comparison_figures(), "fronts", figure, theme)
+    contents: dict[Format, Callable[[], str]] = {
+        Format.HTML: partial(build_comparison, comparison),
+        Format.CSV: lambda: csv_text(comparison.rows()),
+        Format.JSON: lambda: to_text(comparison.to_json(), indent=1) + "\n",
+    }
+    return _export(draft, Path(path), None, contents)
 
 
-def _check_figure(figure: str | None, known: Iterable[str]) -> None:
-    if figure is not None and figure not in known:
-        raise UnknownFigureError(f"Expected a figure out of {', '.join(known)}, got {figure!r}: name one of them")
+@dataclass(frozen=True, slots=True)
+class _Draft(Generic[D]):
+    """What is exported: one figure, or all of ``data`` if none is named."""
+
+    data: D
+    kinds: Mapping[str, FigureKind[D, Any]]
+    default: str  # the figure that an image shows
+    figure: str | None
+    theme: Theme
+
+    def content(self, format_: Format) -> bytes:
+        """Return one figure in one format: a page, a picture, or its numbers."""
+        kind = self.kinds[self.figure or self.default]
+        match format_:
+            case Format.CSV:
+                return csv_text(kind.numbers(self.data)).encode()
+            case Format.JSON:
+                return to_text({"figure": kind.name, "rows": kind.numbers(self.data)}, indent=1).encode() + b"\n"
+            case Format.HTML:
+                return build_figure_page(kind, kind.draw(self.data)).encode()
+            case Format.PNG | Format.SVG | Format.PDF as image:
+                from dashboards.export.pictures import render
+
+                return render(kind.draw(self.data, self.theme), image.value)
 
 
-def _drawn(
-    format_: Format,
-    name: str,
-    draw: Callable[[Theme], Figure],
-    count: Callable[[D], Rows],
-    data: D,
-    theme: Theme,
-) -> bytes:
-    """One figure in one format: a page, a picture, or its numbers."""
-    match format_:
-        case Format.CSV:
-            return csv_text(count(data)).encode()
-        case Format.JSON:
-            return to_text({"figure": name, "rows": count(data)}, indent=1).encode() + b"\n"
-        case Format.HTML:
-            return build_page(name, draw(LIGHT)).encode()
-        case Format.PNG | Format.SVG | Format.PDF as image:
-            from dashboards.export.pictures import render
-
-            return render(draw(theme), image.value)
+def _export(
+    draft: _Draft[Any], path: Path, format_: Format | None, contents: Mapping[Format, Callable[[], str]]
+) -> Path:
+    """Write one figure, or, without one, what ``contents`` has for the format."""
+    format_ = format_ or Format.of(path)
+    if draft.figure is not None and draft.figure not in draft.kinds:
+        known = ", ".join(draft.kinds)
+        raise UnknownFigureError(f"Expected a figure out of {known}, got {draft.figure!r}: name one of them")
+    whole = contents.get(format_) if draft.figure is None else None
+    return _write(path, draft.content(format_) if whole is None else whole().encode())
 
 
 def _write(path: Path, content: bytes) -> Path:

@@ -11,6 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
+from dashboards.figures._base import FigureInfo, Table
 from dashboards.figures._theme import Theme, template
 from dashboards.text import delta_text, is_fraction, number, setting, show, title_of
 from sweeper.records import Direction, Point
@@ -148,7 +149,7 @@ def _hover(point: Point, configuration: str) -> str:
 def curve_line(
     steps: Sequence[Step], right_end: float, theme: Theme, index: int, *, name: str, texts: Sequence[str]
 ) -> go.Scatter:
-    """One of several staircases, told apart by colour, dash and mark; it goes on to the right end of the axis."""
+    """One of several staircases, told apart by colour, dash and mark, and drawn to the right end of the axis."""
     color = (theme.ink, theme.blue, theme.orange, theme.green, theme.purple, theme.red)[index % 6]
     symbol = SYMBOLS[index % len(SYMBOLS)]
     return go.Scatter(
@@ -181,21 +182,9 @@ def point_name(point: Point) -> str:
     return f"{point.trial}.{point.epoch}"
 
 
-Rows = list[dict[str, Any]]  # the numbers of a figure as a table
-
-
-def point_rows(points: Iterable[Point], **more: Any) -> Rows:
+def point_rows(points: Iterable[Point], **more: Any) -> Table:
     """One row per point: what identifies it, and its values."""
     return [{"trial": p.trial, "epoch": p.epoch, **dict(p.values), **more} for p in points]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FigureInfo:
-    """What every figure knows before it is drawn."""
-
-    title: str
-    epsilon_title: str
-    exploratory: bool
 
 
 def header(data: SweepData, title: str) -> dict[str, Any]:

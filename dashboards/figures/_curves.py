@@ -8,7 +8,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.data import finite
-from dashboards.figures._common import FigureInfo, Step, curve_line, epsilon_axis, label, new_figure
+from dashboards.figures._base import FigureInfo
+from dashboards.figures._common import Step, curve_line, epsilon_axis, label, new_figure
 from dashboards.figures._theme import Theme
 from dashboards.text import show
 from sweeper.records import Point

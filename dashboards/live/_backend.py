@@ -2,8 +2,8 @@
 
 Dash's own FastAPI backend adds a middleware to the application that it is given, answers every unknown path with the
 page, opens a web socket, runs callbacks on the event loop and answers every mistake with 500. Here it gets an
-application of its own instead, without the web socket, to which only the page's paths are passed: whatever stands in
-front of the application's routes stands in front of these too.
+application of its own instead, without the web socket, to which only the page's paths are passed: middleware in front
+of the application's routes covers these too.
 """
 
 import gzip
@@ -38,7 +38,7 @@ class Backend(FastAPIDashServer):
     def setup_backend(self, dash_app: Dash) -> None:
         """Let errors pass."""
         before = self._before_request_funcs
-        self.server.add_middleware(_Open, dash_app=dash_app, dash_server=self, before_request_funcs=before)
+        self.server.add_middleware(_RaisingMiddleware, dash_app=dash_app, dash_server=self, before_request_funcs=before)
 
     def setup_component_suites(self, dash_app: Dash) -> None:  # type: ignore[override]  # Dash says str, and returns None
         """Serve scripts from threads: reading and packing one takes a while."""
@@ -53,7 +53,7 @@ class Backend(FastAPIDashServer):
     def serve_component_suites(
         self, dash_app: Dash, package_name: str, fingerprinted_path: str, request: Request
     ) -> Response:
-        """Return a script of Dash's, compressed once for each file, whatever fingerprint it is asked for by."""
+        """Return a script of Dash's, compressed once for each file under any fingerprint."""
         if "gzip" not in request.headers.get("accept-encoding", ""):
             return self._plain(dash_app, package_name, fingerprinted_path, request)
         path, has_fingerprint = check_fingerprint(fingerprinted_path)
@@ -101,7 +101,7 @@ class PassThrough:
         """Answer a request.
 
         Raises:
-            HTTPException: the page's own application refuses it; and whatever reading the body raises.
+            HTTPException: the page's own application refuses it; and errors of reading the body.
         """
         body = await Request(scope, receive).body()  # here, since Dash would take a refused body for an empty one
         whole = [{"type": "http.request", "body": body, "more_body": False}]
@@ -123,7 +123,7 @@ class PassThrough:
             raise HTTPException(refused["status"], headers=allowed and {"Allow": allowed.decode()})
 
 
-class _Open(DashMiddleware):
+class _RaisingMiddleware(DashMiddleware):
     """Dash's middleware, which would answer errors itself, in a shape of its own."""
 
     async def _handle_error(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:

@@ -12,10 +12,19 @@ from typing import Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, no_update
 
-from dashboards.live._layout import FIGURES_OF, LARGEST_EPSILON, MINIMUMS, PARTS_OF, SMALLEST_EPSILON, TITLES
+from dashboards.figures import comparison_figures
+from dashboards.live._layout import (
+    FRONT,
+    FRONT_3D,
+    LARGEST_EPSILON,
+    MINIMUMS,
+    PARTS_OF,
+    SMALLEST_EPSILON,
+    TITLES,
+    figures_of,
+)
 from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._view import PREFIX, Tab, View
-from dashboards.pages.comparison import PANELS as COMPARED
 from dashboards.text import number, radius_of, show
 from sweeper.errors import SweeperError
 
@@ -25,7 +34,7 @@ _BEYOND_SLIDERS = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class PageState:
     """What the page shows: all that the browser needs to know.
 
     Attributes:
@@ -58,7 +67,7 @@ class Shown:
         return content | {"names": list(self.names), "radii": list(self.radii)}
 
     @classmethod
-    def parse(cls, known: Any) -> "Shown | None":
+    def parse(cls, known: Any) -> "PageState | None":
         """Return what a browser says that it shows, None if no page of ours shows such a thing."""
         if not isinstance(known, Mapping) or set(known) != set(cls.__dataclass_fields__):
             return None
@@ -67,7 +76,7 @@ class Shown:
         return cls(**known) if fits and len(known["names"]) <= MINIMUMS else None
 
 
-def show_view(snapshots: Snapshots, view: View) -> Shown:
+def show_view(snapshots: Snapshots, view: View) -> PageState:
     """Return what a view shows of the sweeps as they are."""
     try:
         if view.sweep:
@@ -75,28 +84,28 @@ def show_view(snapshots: Snapshots, view: View) -> Shown:
         if view.compared:
             return _comparison([snapshots.get(name) for name in view.compared], view)
     except SweeperError as error:
-        return Shown(notice=str(error), title="Not found")
-    return Shown(resources={"part-sweeps": _address("part", "sweeps", View(), snapshots.token())}, running=True)
+        return PageState(notice=str(error), title="Not found")
+    return PageState(resources={"part-sweeps": _address("part", "sweeps", View(), snapshots.token())}, running=True)
 
 
-def _sweep(snapshot: Snapshot, view: View) -> Shown:
+def _sweep(snapshot: Snapshot, view: View) -> PageState:
     plain = View(sweep=view.sweep)
     head = {"part-head": _address("part", "head", plain, snapshot.token)}
     if snapshot.data is None:
-        return Shown(resources=head, title=snapshot.name, running=True)
+        return PageState(resources=head, title=snapshot.name, running=True)
     filters = replace(plain, max_epsilon=view.max_epsilon, minimum=view.minimum, point=view.point)
     resources = head
-    for name in FIGURES_OF[view.tab]:
+    for name in figures_of(view.tab):
         asked = replace(plain, linear=view.linear)
         drawn = name
-        if name == "front":
-            asked, drawn = replace(asked, radius=view.radius), "front-3d" if view.solid else "front"
+        if name == FRONT:
+            asked, drawn = replace(asked, radius=view.radius), FRONT_3D if view.solid else FRONT
             marked = replace(filters, radius=view.radius)
             resources["marks-front"] = _address("marks", "front", marked, snapshot.token)
         resources[f"figure-{name}"] = _address("figure", drawn, asked, snapshot.token)
     for name in PARTS_OF[view.tab]:
         resources[f"part-{name}"] = _address("part", name, filters if name == "picked" else plain, snapshot.token)
-    return Shown(
+    return PageState(
         resources=resources,
         title=f"{snapshot.data.name}: {TITLES[view.tab].lower()}",
         tab=view.tab.value,
@@ -107,15 +116,15 @@ def _sweep(snapshot: Snapshot, view: View) -> Shown:
     )
 
 
-def _comparison(snapshots: Sequence[Snapshot], view: View) -> Shown:
+def _comparison(snapshots: Sequence[Snapshot], view: View) -> PageState:
     asked = View(compared=view.compared, anyway=view.anyway, linear=view.linear)
     token = "-".join(snapshot.token[:6] for snapshot in snapshots)
     missing = next((snapshot for snapshot in snapshots if snapshot.data is None), None)
     if missing is not None:
-        return Shown(notice=f"{missing.name}: {missing.trouble}", title="Comparison", running=True)
+        return PageState(notice=f"{missing.name}: {missing.trouble}", title="Comparison", running=True)
     resources = {"part-compared": _address("part", "compared", asked, token)}
-    resources |= {f"figure-{name}": _address("figure", name, asked, token) for name in COMPARED}
-    return Shown(resources=resources, title="Comparison", running=any(snapshot.running for snapshot in snapshots))
+    resources |= {f"figure-{name}": _address("figure", name, asked, token) for name in comparison_figures()}
+    return PageState(resources=resources, title="Comparison", running=any(snapshot.running for snapshot in snapshots))
 
 
 def _address(kind: str, name: str, view: View, token: str) -> str:
@@ -135,7 +144,7 @@ def radii(snapshot: Snapshot) -> tuple[str, ...]:
     return () if snapshot.data is None else (snapshot.data.utility, *snapshot.data.certificates)
 
 
-def controlled(view: View, shown: Shown, values: Mapping[str, Any]) -> View:
+def controlled(view: View, shown: PageState, values: Mapping[str, Any]) -> View:
     """Return the view that the controls ask for; a control that stands where the view puts it asks for nothing.
 
     Args:
@@ -163,7 +172,7 @@ def controlled(view: View, shown: Shown, values: Mapping[str, Any]) -> View:
     return view
 
 
-def values_of(view: View, shown: Shown) -> dict[str, Any]:
+def values_of(view: View, shown: PageState) -> dict[str, Any]:
     """Return the value of every control for a view."""
     epsilon = LARGEST_EPSILON
     if view.max_epsilon is not None and view.max_epsilon > 0:
@@ -179,7 +188,7 @@ def values_of(view: View, shown: Shown) -> dict[str, Any]:
     }
 
 
-def labels_of(view: View, shown: Shown) -> dict[str, str]:
+def labels_of(view: View, shown: PageState) -> dict[str, str]:
     """Return the words beside every filter, empty where it has no meaning."""
     limit = "any" if view.max_epsilon is None else number(view.max_epsilon)
     floors = [f"{name} ≥ {show(name, view.minimum[name]) if name in view.minimum else 'any'}" for name in shown.names]
@@ -187,7 +196,7 @@ def labels_of(view: View, shown: Shown) -> dict[str, str]:
     return {"max-epsilon": f"epsilon ≤ {limit}", **{f"minimum-{i}": words for i, words in enumerate(floors)}}
 
 
-def marks_of(shown: Shown) -> dict[int, str]:
+def marks_of(shown: PageState) -> dict[int, str]:
     """Return the radii on the slider; 0 is the utility itself."""
     return {i: (radius_of(name) or "0") if i else "0" for i, name in enumerate(shown.radii or ("",))}
 
@@ -243,9 +252,9 @@ def update(
         values: of every control.
         known: what the page shows now, as it says.
     """
-    shown_before = Shown.parse(known)
+    shown_before = PageState.parse(known)
     view = View.parse(search)
-    if shown_before is not None and shown_before.search == search:  # otherwise somebody followed a link
+    if shown_before is not None and shown_before.search == search:  # otherwise the reader followed a link
         view = controlled(view, shown_before, values)
         if stamp_of(click) != shown_before.click:
             view = replace(view, point=clicked(click) or view.point)

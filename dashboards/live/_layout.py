@@ -7,22 +7,14 @@ from typing import Any
 
 from dash import dcc, html
 
+from dashboards.figures import FigureKind, comparison_figures, sweep_figures
 from dashboards.live._view import Tab
-from dashboards.pages.comparison import PANELS as COMPARED
-from dashboards.pages.report import PANELS, Panel
 
 TICK_MILLISECONDS = 2000
 MINIMUMS = 3  # sliders for objectives beside epsilon
 LARGEST_EPSILON = 2.0  # in its logarithm; the slider's right end is no limit
 SMALLEST_EPSILON = -2.0
-FIGURES_OF: dict[Tab, tuple[str, ...]] = {
-    Tab.FRONT: ("front",),
-    Tab.ROBUSTNESS: ("robustness", "temperature"),
-    Tab.TRIALS: ("trajectories",),
-    Tab.SEARCH: ("hypervolume", "importances", "configurations", "architectures", "repeats"),
-    Tab.COST: (),
-    Tab.EXPORT: (),
-}
+FRONT, FRONT_3D = "front", "front-3d"  # which share one place, above the others
 PARTS_OF: dict[Tab, tuple[str, ...]] = {
     Tab.FRONT: ("picked", "headline", "points"),
     Tab.ROBUSTNESS: (),
@@ -64,9 +56,9 @@ def layout() -> html.Div:
                     html.Div(id="part-head"),
                     _tabs(),
                     _front(),
-                    *(_panel(panel.figure, panel.heading, panel.caption, wide=panel.wide) for panel in _others()),
+                    *map(_panel, _others()),
                     html.Div(id="part-compared"),
-                    *(_panel(name, heading, caption) for name, (heading, caption) in COMPARED.items()),
+                    *map(_panel, comparison_figures().values()),
                     *(html.Div(id=f"part-{name}", className="late") for name in _LATE),
                 ],
                 id="content",
@@ -78,14 +70,19 @@ def layout() -> html.Div:
 
 
 def _aria(**words: str) -> Any:
-    """Return the attributes of one element that tell who does not see it what it is."""
+    """Return the attributes that describe an element to a screen reader."""
     return {f"aria-{key}": value for key, value in words.items()}
 
 
-def _others() -> list[Panel]:
-    """The report's panels beside the front; those of one tab in the order of the tab."""
-    panels = {panel.figure: panel for panel in PANELS}
-    return [panels[name] for names in FIGURES_OF.values() for name in names if name != "front"]
+def figures_of(tab: Tab) -> tuple[str, ...]:
+    """Return the names of a tab's figures in the order of the report; the front in space shares the front's place."""
+    found = sweep_figures().values()
+    return tuple(kind.name for kind in found if kind.topic.value == tab.value and kind.name != FRONT_3D)
+
+
+def _others() -> list[FigureKind[Any, Any]]:
+    """The figures beside the front, tab by tab."""
+    return [sweep_figures()[name] for tab in Tab for name in figures_of(tab) if name != FRONT]
 
 
 def _bar() -> html.Div:
@@ -106,14 +103,14 @@ def _tabs() -> html.Nav:
 
 
 def _front() -> html.Section:
-    caption = next(panel.caption for panel in PANELS if panel.figure == "front")
+    front = sweep_figures()[FRONT]
     return html.Section(
         [
             html.Div(
                 [
-                    html.H2("The front"),
+                    html.H2(front.heading),
                     _controls(),
-                    html.Figure([_graph("front", "The front"), html.Figcaption(caption)]),
+                    html.Figure([_graph(front), html.Figcaption(front.caption)]),
                 ],
             ),
             html.Aside([html.H2("Pick a point"), *_filters(), html.Div(id="part-picked")], className="pick"),
@@ -194,13 +191,13 @@ def _filter(name: str, words: str, slider: Any) -> html.Div:
     )
 
 
-def _panel(name: str, heading: str, caption: str, *, wide: bool = False) -> html.Section:
-    graph = _graph(name, heading)
-    inner = html.Div(graph, className="wide", tabIndex=0) if wide else graph
-    words = [html.H2(heading), html.Figure([inner, html.Figcaption(caption)])]
-    return html.Section(words, id=f"section-{name}", hidden=True)
+def _panel(kind: FigureKind[Any, Any]) -> html.Section:
+    graph = _graph(kind)
+    inner = html.Div(graph, className="wide", tabIndex=0) if kind.wide else graph
+    words = [html.H2(kind.heading), html.Figure([inner, html.Figcaption(kind.caption)])]
+    return html.Section(words, id=f"section-{kind.name}", hidden=True)
 
 
-def _graph(name: str, heading: str) -> html.Div:
-    place = html.Div(html.Div(), id=f"figure-{name}", className="plot")
-    return html.Div(place, role="img", className="frame", **_aria(label=f"Figure: {heading}"))
+def _graph(kind: FigureKind[Any, Any]) -> html.Div:
+    place = html.Div(html.Div(), id=f"figure-{kind.name}", className="plot")
+    return html.Div(place, role="img", className="frame", **_aria(label=f"Figure: {kind.heading}"))

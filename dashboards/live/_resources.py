@@ -7,18 +7,15 @@ makes no second copy.
 import gzip
 import json
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from dashboards.data import SweepData, finite
-from dashboards.figures import COMPARISON_FIGURES, FIGURES, LIGHT, Figure, as_json, is_empty, linear_epsilon
-from dashboards.figures.sweep import front, front3d
-from dashboards.live import _parts as parts
+from dashboards.figures import FigureKind, as_json, comparison_figures, is_empty, linear_epsilon, sweep_figures
+from dashboards.live import _fragments as fragments
 from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._view import View
 from dashboards.pages import _sections as sections
@@ -29,16 +26,16 @@ from dashboards.pages._page import untitled
 from sweeper.errors import PickError, UnknownSweepError
 from sweeper.results.comparison import Comparison, ComparisonError, compare
 from sweeper.results.pick import meeting
+from sweeper.service.cache import SharedCache
 from sweeper.store.jsonl import plain
 
+T = TypeVar("T")
 KINDS = ("figure", "part", "marks", "file")
 KEPT_COMPARISONS = 8
-_ALWAYS = ("front", "front-3d", "trajectories", "hypervolume", "importances")  # also while they have nothing to show
-_EPSILON = ("front", "front-3d", "architectures", "repeats", "robustness", "trajectories", "fronts", "attainment")
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Resource:
     """One answer, compressed."""
 
     content: bytes
@@ -59,67 +56,63 @@ class Resources:
         self, snapshots: Snapshots, tracking: str | None = None, now: Callable[[], datetime] = datetime.now
     ) -> None:
         self._snapshots, self._tracking, self._now = snapshots, tracking, now
-        self._compared: OrderedDict[str, Snapshot] = OrderedDict()
-        self._lock = threading.Lock()
+        self._compared: SharedCache[SharedCache[Any]] = SharedCache(KEPT_COMPARISONS)
 
-    def get(self, kind: str, name: str, view: View) -> Made:
+    def get(self, kind: str, name: str, view: View) -> Resource:
         """Return a figure, a part, marks or a file: ``figure/front``, ``part/head``, ``marks/front``, ``file/card.md``.
 
         Raises:
             SweeperError: no such sweep or resource, or a sweep without data.
         """
         if (kind, name) == ("part", "sweeps"):
-            return _html(parts.sweeps(self._snapshots.listed(), self._now()))
+            return _html(fragments.sweeps(self._snapshots.summaries(), self._now()))
         if view.compares:
             return self._of_comparison(kind, name, view)
         snapshot = self._snapshots.get(view.sweep)
         match kind, name:
-            case "figure", _ if name in FIGURES:
-                radius, linear = _options(snapshot, name, view)
-                make = partial(_figure, name, snapshot, radius, linear)
+            case "figure", _ if figure := sweep_figures().get(name):
+                radius, linear = _options(snapshot, figure, view)
+                make = partial(_figure, figure, snapshot, radius, linear)
                 return snapshot.once((kind, name, radius, linear), make)
             case "part", "picked":
-                return _html(parts.picked(snapshot, view, self._address(snapshot)))
+                return _html(fragments.picked(snapshot, view, self._address(snapshot)))
             case "part", "records":
                 return snapshot.once((kind, name), lambda: _html(_records(snapshot, self._address(snapshot))))
             case "part", _ if name in _PARTS:
                 return snapshot.once((kind, name), lambda: _html(_PARTS[name](snapshot)))
-            case "file", _ if name in parts.FILES:
+            case "file", _ if name in fragments.FILES:
                 return _file(name, snapshot, view)
             case "marks", "front":
                 return _json(marks(snapshot.sweep(), view))
         raise UnknownSweepError("Expected a figure or a part of the live page; got another name")
 
     def _address(self, snapshot: Snapshot) -> str | None:
-        return None if snapshot.data is None else parts.tracking_address(snapshot.data, self._tracking)
+        return None if snapshot.data is None else fragments.tracking_address(snapshot.data, self._tracking)
 
-    def _of_comparison(self, kind: str, name: str, view: View) -> Made:
+    def _of_comparison(self, kind: str, name: str, view: View) -> Resource:
         """Return a part of a comparison; the last few comparisons are kept, each for one state of its sweeps."""
         snapshots = [self._snapshots.get(sweep) for sweep in view.compared]
         state = "/".join([*(f"{snapshot.name}={snapshot.token}" for snapshot in snapshots), str(view.anyway)])
-        with self._lock:
-            kept = self._compared.setdefault(state, Snapshot("", state))
-            self._compared.move_to_end(state)
-            while len(self._compared) > KEPT_COMPARISONS:
-                self._compared.popitem(last=False)
+        kept = self._compared.get(state, SharedCache)
 
         def comparison() -> Comparison:
-            return kept.once("comparison", lambda: _compare(snapshots, view))
+            return cast("Comparison", kept.get("comparison", lambda: _compare(snapshots, view)))
 
-        def make() -> Made:
+        def make() -> Resource:
             return _html(_compared(comparison, view)) if kind == "part" else _overlaid(name, comparison, view)
 
-        if name not in (("compared",) if kind == "part" else COMPARISON_FIGURES):
+        if name not in (("compared",) if kind == "part" else comparison_figures()):
             raise UnknownSweepError("Expected a figure or a part of a comparison; got another name")
-        return kept.once((kind, name, view.linear), make)
+        return cast("Resource", kept.get((kind, name, view.linear), make))
 
 
-def _overlaid(name: str, comparison: Callable[[], Comparison], view: View) -> Made:
+def _overlaid(name: str, comparison: Callable[[], Comparison], view: View) -> Resource:
     try:
-        drawn = COMPARISON_FIGURES[name](comparison(), LIGHT)
+        made = comparison()
     except ComparisonError:
         return _json(None)
-    return _json(_drawn(name, drawn, linear=view.linear and name in _EPSILON))
+    kind = comparison_figures()[name]
+    return _json(_drawn(kind, made, linear=view.linear and kind.epsilon_axis))
 
 
 def _compare(snapshots: list[Snapshot], view: View) -> Comparison:
@@ -130,17 +123,15 @@ def _compared(comparison: Callable[[], Comparison], view: View) -> Html:
     try:
         made = comparison()
     except ComparisonError as error:
-        return parts.refused(str(error), view)
+        return fragments.refused(str(error), view)
     title = " and ".join(group.name for group in made.groups)
     return join([compared.head(made, title), compared.differences(made), compared.table(made)])
 
 
 def _records(snapshot: Snapshot, address: str | None) -> Html:
-    data = snapshot.sweep()
-    link = (lambda run: parts.run_link(address, run)) if address else (lambda _: None)
-    return tag(
-        "section", tag("h2", "Records"), tables.decisions_table(data), tables.trials_table(data, link), id="records"
-    )
+    if address is None:
+        return tables.records(snapshot.sweep())
+    return tables.records(snapshot.sweep(), partial(fragments.run_link, address))
 
 
 def _growing(snapshot: Snapshot) -> Html | None:
@@ -151,39 +142,32 @@ def _growing(snapshot: Snapshot) -> Html | None:
 
 
 _PARTS: dict[str, Callable[[Snapshot], Html]] = {
-    "head": parts.sweep_head,
+    "head": fragments.sweep_head,
     "headline": lambda snapshot: sections.headline(snapshot.sweep()),
     "points": lambda snapshot: tables.front_table(snapshot.sweep()),
     "cost": lambda snapshot: join(
         [_growing(snapshot), sections.cost(snapshot.sweep()), sections.claim(snapshot.sweep())]
     ),
-    "exports": lambda snapshot: join([parts.exports(snapshot.name), sections.how_to_pick(snapshot.sweep())]),
+    "exports": lambda snapshot: join([fragments.exports(snapshot.name), sections.how_to_pick(snapshot.sweep())]),
 }
 
 
-def _options(snapshot: Snapshot, name: str, view: View) -> tuple[str, bool]:
+def _options(snapshot: Snapshot, kind: FigureKind[Any, Any], view: View) -> tuple[str, bool]:
     """Return what the figure depends on beside the sweep: a certificate that the sweep has, and the axis."""
     known = snapshot.data is not None and view.radius in snapshot.data.certificates
-    radius = view.radius if known and name in ("front", "front-3d") else ""
-    return radius, view.linear and name in _EPSILON
+    radius = view.radius if known and kind.info_at is not None else ""
+    return radius, view.linear and kind.epsilon_axis
 
 
-def _figure(name: str, snapshot: Snapshot, radius: str, linear: bool) -> Made:
-    data = snapshot.sweep()
-    match name:
-        case "front" if radius:
-            drawn = front.plot(front.info(data, utility=radius), LIGHT)
-        case "front-3d" if radius:
-            drawn = front3d.plot(front3d.info(data, certificate=radius), LIGHT)
-        case _:
-            drawn = FIGURES[name](data, LIGHT)
-    return _json(_drawn(name, drawn, linear=linear))
+def _figure(kind: FigureKind[SweepData, Any], snapshot: Snapshot, radius: str, linear: bool) -> Resource:
+    return _json(_drawn(kind, snapshot.sweep(), radius, linear=linear))
 
 
-def _drawn(name: str, drawn: Figure, *, linear: bool) -> dict[str, Any] | None:
-    if is_empty(drawn) and name not in _ALWAYS:
+def _drawn(kind: FigureKind[T, Any], data: T, radius: str = "", *, linear: bool) -> dict[str, Any] | None:
+    figure = kind.draw(data, certificate=radius)
+    if is_empty(figure) and not kind.keep_empty:
         return None
-    return untitled(as_json(linear_epsilon(drawn) if linear else drawn))
+    return untitled(as_json(linear_epsilon(figure) if linear else figure))
 
 
 def marks(data: SweepData, view: View) -> dict[str, Any]:
@@ -201,7 +185,7 @@ def marks(data: SweepData, view: View) -> dict[str, Any]:
     depth = axis if view.radius else data.certificate or data.utility
     try:
         allowed = meeting(data.result, view.max_epsilon, view.minimum)
-        point = parts.chosen(data, view)
+        point = fragments.chosen(data, view)
     except PickError:
         allowed, point = (), None
     filtered = view.max_epsilon is not None or bool(view.minimum)
@@ -221,21 +205,23 @@ def marks(data: SweepData, view: View) -> dict[str, Any]:
     }
 
 
-def _file(name: str, snapshot: Snapshot, view: View) -> Made:
-    point = parts.chosen(snapshot.sweep(), view)
-    text = parts.file(snapshot, name, point)
+def _file(name: str, snapshot: Snapshot, view: View) -> Resource:
+    point = fragments.chosen(snapshot.sweep(), view)
+    text = fragments.file(snapshot, name, point)
     media_type = "application/json" if name.endswith("json") else "text/markdown; charset=utf-8"
-    return Made(gzip.compress(text.encode()), media_type, _safe(f"{snapshot.name}-{point.trial}-{point.epoch}-{name}"))
+    return Resource(
+        gzip.compress(text.encode()), media_type, _safe(f"{snapshot.name}-{point.trial}-{point.epoch}-{name}")
+    )
 
 
 def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)
 
 
-def _json(value: Any) -> Made:
+def _json(value: Any) -> Resource:
     text = json.dumps(plain(value), allow_nan=False, separators=(",", ":"))
-    return Made(gzip.compress(text.encode(), 4), "application/json")
+    return Resource(gzip.compress(text.encode(), 4), "application/json")
 
 
-def _html(markup: Html) -> Made:
-    return Made(gzip.compress(str(markup).encode(), 4), "text/html; charset=utf-8")
+def _html(markup: Html) -> Resource:
+    return Resource(gzip.compress(str(markup).encode(), 4), "text/html; charset=utf-8")

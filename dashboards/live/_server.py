@@ -55,7 +55,7 @@ _INDEX = f"""<!DOCTYPE html>
 </html>"""
 
 
-class _Live(Dash):
+class _LivePage(Dash):
     """Dash whose page has no inline script, so that a policy may forbid them."""
 
     def interpolate_index(self, *args: Any, **parts: Any) -> str:
@@ -87,7 +87,7 @@ def mount(app: FastAPI, catalog: Catalog, *, tracking: str | None = None) -> Non
 
 
 def _page(inner: FastAPI) -> Dash:
-    page = _Live(
+    page = _LivePage(
         __name__,
         server=False,
         backend=Backend,
@@ -164,7 +164,7 @@ def _resource_route(resources: Resources, kind: str) -> Callable[[Request, str],
 
 
 def _unpacked(request: Request, content: bytes, media_type: str, headers: dict[str, str]) -> Response:
-    """Send what was compressed before, as it is to whoever takes that."""
+    """Send content that is compressed already, unpacked for a client that does not take gzip."""
     headers = headers | {"Vary": "Accept-Encoding"}
     if "gzip" not in request.headers.get("accept-encoding", ""):
         return Response(gzip.decompress(content), media_type=media_type, headers=headers)

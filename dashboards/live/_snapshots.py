@@ -1,16 +1,15 @@
 """Sweeps at one moment each, shared by all browsers: read when their files changed, and not too often.
 
 A running sweep is read row by row as it grows, and its front is computed over all rows, because ``front.json`` is only
-written now and then. Whatever is made of a snapshot is kept with it. The next one is taken after a pause that grows
-with the time that making took, so that a large sweep under many eyes takes a small share of the machine. What only
-the first snapshot pays for, like imports, is no reason for a pause.
+written now and then. Results made of a snapshot are kept with it. The next snapshot is taken after a pause that grows
+with the time the last ones took, so that a large sweep with many viewers takes a small share of the machine. Costs of
+the first one alone, such as imports, do not lengthen the pause.
 """
 
 import contextlib
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -22,6 +21,7 @@ from sweeper.errors import RecordError, SweeperError
 from sweeper.pareto.dominance import front_mask, hypervolume
 from sweeper.records import Trial, TrialStatus
 from sweeper.results.front import Front, FrontTrial, read_front, up_to_date
+from sweeper.service.cache import SharedCache
 from sweeper.store.jsonl import read_object
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
@@ -49,7 +49,7 @@ class Catalog(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class SweepSummary:
     """One row of the list of sweeps; numbers are None where there is no front yet."""
 
     name: str
@@ -81,7 +81,7 @@ class Snapshot:
     trouble: str = ""
     ledger: Path = field(default_factory=Path)
     seconds: float = 0.0
-    _made: dict[Hashable, "_CacheEntry"] = field(default_factory=dict)
+    _made: SharedCache[object] = field(default_factory=SharedCache)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -105,46 +105,34 @@ class Snapshot:
         return self.data
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what was made under this key, making it the first time; what is raised is not kept."""
-        with self._lock:
-            slot = self._made.setdefault(key, _CacheEntry())
-        with slot.lock:
-            if not slot.made:
-                started = time.thread_time()
-                slot.result = make()
-                slot.made = True
-                with self._lock:
-                    self.seconds += time.thread_time() - started
-            return cast("T", slot.result)
+        """Return the result under this key, made the first time; an error is raised and not kept."""
+
+        def timed() -> T:
+            started = time.thread_time()
+            made = make()
+            with self._lock:
+                self.seconds += time.thread_time() - started
+            return made
+
+        return cast("T", self._made.get(key, timed))
 
 
-@dataclass
-class _CacheEntry:
-    """One result, and the lock of whoever makes it."""
+@dataclass(slots=True)
+class _SweepState:
+    """One sweep as it was last read: its snapshot, what the one before took, and what reads its rows."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    made: bool = False
-    result: object = None
-
-
-class _SweepEntry:
-    """One sweep: its follower, its last snapshot, what the one before took, and when it was looked at."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.snapshot: Snapshot | None = None
-        self.seconds_before = 0.0
-        self.looked = 0.0
-        self.follower: SweepTail | None = None
-        self.front: tuple[tuple[int, int, int], Front] | None = None
+    snapshot: Snapshot = field(default_factory=lambda: Snapshot("", ""))
+    seconds_before: float = 0.0
+    follower: SweepTail | None = None
+    front: tuple[tuple[int, int, int], Front] | None = None
 
     def pause(self) -> float:
-        """Return the seconds between two looks."""
-        return _pause(0.0 if self.snapshot is None else self.snapshot.seconds, self.seconds_before)
+        """Return the seconds until it is read again."""
+        return _pause(self.snapshot.seconds, self.seconds_before)
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _SummaryEntry:
     """A row of the list as it was last made: of which state, what that took, and until when a running sweep keeps it.
 
     The rows of all sweeps are kept, whereas snapshots are kept of a few: a list of many running sweeps must not read
@@ -152,7 +140,7 @@ class _Row:
     """
 
     token: str
-    listed: Listed
+    listed: SweepSummary
     seconds: float = 0.0
     until: float = 0.0
 
@@ -163,13 +151,13 @@ class Snapshots:
     Args:
         catalog: of the sweeps that may be seen.
         clock: tells seconds.
+        limit: of sweeps that are kept in memory.
     """
 
-    def __init__(self, catalog: Catalog, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, catalog: Catalog, clock: Callable[[], float] = time.monotonic, limit: int = KEPT_SWEEPS) -> None:
         self._catalog, self._clock = catalog, clock
-        self._watched: OrderedDict[str, _SweepEntry] = OrderedDict()
-        self._lock = threading.Lock()
-        self._rows: dict[str, _Row] = {}
+        self._sweeps: SharedCache[_SweepState] = SharedCache(limit, clock=clock)
+        self._rows: dict[str, _SummaryEntry] = {}
 
     def names(self) -> tuple[str, ...]:
         """Return the folder names of the sweeps, newest first."""
@@ -177,9 +165,9 @@ class Snapshots:
 
     def token(self) -> str:
         """Return a text that changes when the list of sweeps does."""
-        return sha256(repr(self.listed()).encode()).hexdigest()[:16]
+        return sha256(repr(self.summaries()).encode()).hexdigest()[:16]
 
-    def listed(self) -> tuple[Listed, ...]:
+    def summaries(self) -> tuple[SweepSummary, ...]:
         """Return one row per sweep, newest first; one that vanishes meanwhile is left out."""
         rows = []
         for name in self.names():
@@ -187,7 +175,7 @@ class Snapshots:
                 rows.append(self._row(name))
         return tuple(rows)
 
-    def _row(self, name: str) -> Listed:
+    def _row(self, name: str) -> SweepSummary:
         token = _token(self._catalog.version(name))
         known = self._rows.get(name)
         if known is not None and known.token == token:
@@ -196,9 +184,9 @@ class Snapshots:
         try:
             manifest = folder.read_manifest()
         except RecordError:
-            return Listed(name=name, status="unreadable")
+            return SweepSummary(name=name, status="unreadable")
         if manifest.status is not TrialStatus.RUNNING:
-            row = _Row(token, _summary(name, manifest, _written_counts(folder)))
+            row = _SummaryEntry(token, _summary(name, manifest, _written_counts(folder)))
         elif known is not None and known.until > self._clock():
             return known.listed
         else:
@@ -206,12 +194,12 @@ class Snapshots:
         self._rows[name] = row
         return row.listed
 
-    def _live_row(self, name: str, manifest: Manifest, seconds_before: float) -> "_Row":
+    def _live_row(self, name: str, manifest: Manifest, seconds_before: float) -> "_SummaryEntry":
         started = time.thread_time()
         snapshot = self.get(name)
         seconds = time.thread_time() - started
         listed = _summary(name, manifest, _live_counts(snapshot.data))
-        return _Row(snapshot.token, listed, seconds, self._clock() + _pause(seconds, seconds_before))
+        return _SummaryEntry(snapshot.token, listed, seconds, self._clock() + _pause(seconds, seconds_before))
 
     def get(self, name: str) -> Snapshot:
         """Return the sweep as it is, or as it was at the last look if that was just now.
@@ -220,25 +208,18 @@ class Snapshots:
             SweeperError: no such sweep.
         """
         folder = self._catalog.folder(name)
-        watched = self._of(name)
-        with watched.lock:
-            last = watched.snapshot
-            if last is not None and self._clock() < watched.looked + watched.pause():
-                return last
-            token = _token(self._catalog.version(name))
-            if last is None or last.token != token:
-                watched.seconds_before = 0.0 if last is None else last.seconds
-                last = watched.snapshot = _take(name, token, folder, watched)
-            watched.looked = self._clock()
-            return last
+        before = self._sweeps.peek(name)
+        pause = 0.0 if before is None else before.pause()
+        return self._sweeps.get(name, lambda: self._look(name, folder), max_age_seconds=pause).snapshot
 
-    def _of(self, name: str) -> _SweepEntry:
-        with self._lock:
-            watched = self._watched.setdefault(name, _SweepEntry())
-            self._watched.move_to_end(name)
-            while len(self._watched) > KEPT_SWEEPS:
-                self._watched.popitem(last=False)
-            return watched
+    def _look(self, name: str, folder: SweepFolder) -> _SweepState:
+        """Return the state of a sweep, read again if its files have changed; of one sweep in one thread at a time."""
+        state = self._sweeps.peek(name) or _SweepState()
+        token, last = _token(self._catalog.version(name)), state.snapshot
+        if last.token != token:
+            state.seconds_before = last.seconds
+            state.snapshot = _take(name, token, folder, state)
+        return state
 
 
 def _pause(seconds: float, seconds_before: float) -> float:
@@ -249,9 +230,9 @@ def _token(version: str) -> str:
     return sha256(version.encode()).hexdigest()[:16]
 
 
-def _summary(name: str, manifest: Manifest, counts: Mapping[str, Any]) -> Listed:
+def _summary(name: str, manifest: Manifest, counts: Mapping[str, Any]) -> SweepSummary:
     started = _STARTED.search(name)
-    return Listed(name=name, status=manifest.status.value, started=started.group(1) if started else "", **counts)
+    return SweepSummary(name=name, status=manifest.status.value, started=started.group(1) if started else "", **counts)
 
 
 def _live_counts(data: SweepData | None) -> dict[str, Any]:
@@ -279,29 +260,29 @@ def _written_counts(folder: SweepFolder) -> dict[str, Any]:
         return {}
 
 
-def _take(name: str, token: str, folder: SweepFolder, watched: _SweepEntry) -> Snapshot:
+def _take(name: str, token: str, folder: SweepFolder, state: _SweepState) -> Snapshot:
     started = time.thread_time()
     snapshot = Snapshot(name, token, ledger=folder.ledger)
     try:
-        snapshot.data, snapshot.trials = _read(folder, watched)
+        snapshot.data, snapshot.trials = _read(folder, state)
     except RecordError as error:
-        watched.follower = None  # it may have lost rows; the next one reads all of them
-        begun = not folder.front.exists()
+        state.follower = None  # it may have lost rows; the next one reads all of them
+        is_early = not folder.front.exists()
         said = str(error).replace(f"{folder.path.parent}/", "")
-        snapshot.trouble = "This sweep has begun and has no front yet." if begun else said
+        snapshot.trouble = "This sweep has started and has no front yet." if is_early else said
     snapshot.seconds = time.thread_time() - started
     return snapshot
 
 
-def _read(folder: SweepFolder, watched: _SweepEntry) -> tuple[SweepData, dict[str, Trial]]:
+def _read(folder: SweepFolder, state: _SweepState) -> tuple[SweepData, dict[str, Trial]]:
     manifest = folder.read_manifest()
     if manifest.status is not TrialStatus.RUNNING:
-        watched.follower = watched.front = None
+        state.follower = state.front = None
         return replace(read(folder.path), directory=folder.path.name), folder.trials()
-    follower = watched.follower = watched.follower or SweepTail(folder)
+    follower = state.follower = state.follower or SweepTail(folder)
     follower.look()
     data = SweepData(
-        result=_live_front(up_to_date(_written_front(folder, watched), folder.ledger), follower),
+        result=_live_front(up_to_date(_written_front(folder, state), folder.ledger), follower),
         manifest=manifest,
         directory=folder.path.name,
         decisions=tuple(follower.decisions),
@@ -309,16 +290,16 @@ def _read(folder: SweepFolder, watched: _SweepEntry) -> tuple[SweepData, dict[st
     return data, follower.trials
 
 
-def _written_front(folder: SweepFolder, watched: _SweepEntry) -> Front:
+def _written_front(folder: SweepFolder, state: _SweepState) -> Front:
     """Return ``front.json``, parsed only if it was replaced."""
     try:
         status = folder.front.stat()
     except OSError as error:
         raise RecordError(f"Cannot read {folder.front}: {error.strerror or error}") from error
     mark = (status.st_mtime_ns, status.st_size, status.st_ino)
-    if watched.front is None or watched.front[0] != mark:
-        watched.front = (mark, read_front(folder.front))
-    return watched.front[1]
+    if state.front is None or state.front[0] != mark:
+        state.front = (mark, read_front(folder.front))
+    return state.front[1]
 
 
 def _live_front(written: Front, follower: SweepTail) -> Front:

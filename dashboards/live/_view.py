@@ -1,6 +1,6 @@
-"""What a browser shows, as its address says it: sweep, tab, filters. An address can be shared and comes from anybody.
+"""What a browser shows, as its address says it: sweep, tab, filters. Addresses are shared, so they are not trusted.
 
-What an address says wrongly, or what has no meaning here, is as if it were not there.
+An unknown or invalid part of an address is ignored.
 """
 
 import enum

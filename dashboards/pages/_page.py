@@ -5,17 +5,58 @@ else. Text reaches the page only through `dashboards.pages._html`, which escapes
 light theme, and repainted by the page when the reader's browser prefers dark.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
-from dashboards.figures import DARK, FONT, LIGHT, MONOSPACE, Figure, Theme, as_json, exchange, plotly_js
-from dashboards.pages._html import Html, json_script, tag
+from dashboards.figures import (
+    DARK,
+    FONT,
+    LIGHT,
+    MONOSPACE,
+    Figure,
+    FigureKind,
+    Theme,
+    as_json,
+    exchange,
+    is_empty,
+    plotly_js,
+)
+from dashboards.pages._html import Child, Html, json_script, tag
+
+D = TypeVar("D")
 
 SCRIPTS = ("figures.js", "tables.js", "report.js")
 COMPLETE = "This page is complete: it loads nothing from elsewhere."
 # No network; plotly's WebGL figures compile their shaders' drivers with Function().
 POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'"
+
+
+def build(
+    title: str,
+    head: Html,
+    kinds: Iterable[FigureKind[D, Any]],
+    data: D,
+    *,
+    before: Iterable[Html] = (),
+    after: Iterable[Html] = (),
+    versions: Html | None = None,
+) -> str:
+    """Return the page of a sweep, a comparison or a diagnosis; a figure with nothing to show is left out.
+
+    Args:
+        title: of the browser's window.
+        head: the page's header.
+        kinds: the figures, in the order of the page.
+        data: what they are figures of.
+        before: sections above the figures.
+        after: sections below them.
+        versions: a sentence for the footer.
+    """
+    drawn = [(kind, figure) for kind in kinds if not is_empty(figure := kind.draw(data))]
+    panels = [panel(kind.name, kind.heading, kind.caption + kind.omitted(data), wide=kind.wide) for kind, _ in drawn]
+    main = tag("main", *before, *panels, *after)
+    return document(title, (head, main, footer(versions)), {kind.name: figure for kind, figure in drawn})
 
 
 def document(title: str, parts: tuple[Html, ...], figures: Mapping[str, Figure]) -> str:
@@ -53,6 +94,35 @@ def document(title: str, parts: tuple[Html, ...], figures: Mapping[str, Figure])
     return f"<!DOCTYPE html>\n{page}\n"
 
 
+def header(
+    eyebrow: Child, title: str, banner: Html | None = None, facts: Mapping[str, tuple[str, str | None]] | None = None
+) -> Html:
+    """Return the header of a page: its name, a warning if there is one, and facts, each with a note or none."""
+    pairs = (
+        tag("div", tag("dt", name), tag("dd", value, tag("small", note) if note else None))
+        for name, (value, note) in (facts or {}).items()
+    )
+    listed = tag("dl", *pairs, class_="facts") if facts else None
+    return tag("header", tag("p", eyebrow, class_="eyebrow"), tag("h1", title), banner, listed)
+
+
+def exploratory(more: str = "") -> Html:
+    """Return the warning of a sweep whose epsilons are no guarantees."""
+    words = " This sweep used something that was not paid for, so its epsilons are not privacy guarantees."
+    return tag("p", tag("strong", "Exploratory: no guarantee."), words + more, class_="banner", role="note")
+
+
+def footer(*sentences: Html | None) -> Html:
+    """Return the footer of a page."""
+    return tag("footer", tag("div", *sentences, tag("p", COMPLETE)))
+
+
+def scrolling_table(heads: Html, rows: Iterable[Html]) -> Html:
+    """Return a table that scrolls sideways where it is too wide."""
+    table = tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows))
+    return tag("div", table, class_="scroll", tabindex=0)
+
+
 def panel(name: str, heading: str, caption: str, *, wide: bool = False) -> Html:
     """The section of one figure; a wide one scrolls sideways on a phone instead of shrinking."""
     plot = tag("div", id=f"plot-{name}", class_="plot", role="img", aria_label=f"Figure: {heading}")
@@ -64,7 +134,7 @@ def panel(name: str, heading: str, caption: str, *, wide: bool = False) -> Html:
 def untitled(figure: dict[str, Any]) -> dict[str, Any]:
     """Return a figure as JSON for a page that has headings.
 
-    The figure's own title and the space for it go; so do digits that nobody sees.
+    The figure's own title and the space for it go; so do digits too small to see.
     """
     layout = {**figure["layout"]}
     layout.pop("title", None)

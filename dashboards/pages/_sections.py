@@ -7,6 +7,7 @@ from math import floor
 
 from dashboards.data import SweepData
 from dashboards.pages._html import Html, each, tag
+from dashboards.pages._page import exploratory, header
 from dashboards.summary import BUDGETS, Budget, best_within, budgets
 from dashboards.text import MISSING, delta_text, is_fraction, number, show
 from sweeper.records import Point
@@ -17,7 +18,7 @@ _ANSWERS = {"winner": "The winner leaves", "front": "The front leaves", "everyth
 def head(data: SweepData, eyebrow: Html | str = "Sweep report") -> Html:
     """Name, data, and the terms under which every epsilon of the page is stated."""
     claim = data.result.claim
-    facts = {
+    facts: dict[str, tuple[str, str | None]] = {
         "data": (claim.data, f"{claim.population} training rows"),
         "delta": (delta_text(data).removeprefix("delta = "), None),
         "relation": (", ".join(data.relations) or "not recorded", f"unit: {claim.unit}"),
@@ -25,30 +26,8 @@ def head(data: SweepData, eyebrow: Html | str = "Sweep report") -> Html:
         "trials": (str(len(data.trials)), _how_ended(data)),
         "points": (str(len(data.points)), f"{len(data.result.on_front)} on the front"),
     }
-    banner = None
-    if claim.exploratory:
-        banner = tag(
-            "p",
-            tag("strong", "Exploratory: no guarantee."),
-            " This sweep used something that was not paid for, so its epsilons are not privacy guarantees."
-            " The conditions below say what.",
-            class_="banner",
-            role="note",
-        )
-    return tag(
-        "header",
-        tag("p", eyebrow, class_="eyebrow"),
-        tag("h1", data.name),
-        banner,
-        tag(
-            "dl",
-            *(
-                tag("div", tag("dt", name), tag("dd", value, tag("small", note) if note else None))
-                for name, (value, note) in facts.items()
-            ),
-            class_="facts",
-        ),
-    )
+    banner = exploratory(" The conditions below say what.") if claim.exploratory else None
+    return header(eyebrow, data.name, banner, facts)
 
 
 def _how_ended(data: SweepData) -> str | None:

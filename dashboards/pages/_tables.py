@@ -1,11 +1,12 @@
 """The tables of the report: the points of the front, why trials ended early, and the trials."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sized
 from typing import Any
 
 from dashboards.data import SweepData, chosen_trials, evenly
 from dashboards.pages._html import Html, each, join, tag
+from dashboards.pages._page import scrolling_table
 from dashboards.summary import front_rows
 from dashboards.text import MISSING, setting, show
 
@@ -23,15 +24,10 @@ def front_table(data: SweepData) -> Html:
         return tag("section", tag("h2", "Points of the front"), tag("p", "No points yet."), id="points")
     numeric = {name for name in rows[0] if any(isinstance(row[name], int | float) for row in rows)}
     heads = [
-        tag(
-            "th",
-            tag("button", _heading(name), type="button"),
-            scope="col",
-            class_="number" if name in numeric else None,
-        )
-        for name in rows[0]
+        tag("th", tag("button", _heading(n), type="button"), scope="col", class_="number" if n in numeric else None)
+        for n in rows[0]
     ]
-    body = join(tag("tr", *(_cell(name, value, name in numeric) for name, value in row.items())) for row in rows)
+    body = [tag("tr", *(_cell(name, value, name in numeric) for name, value in row.items())) for row in rows]
     return tag(
         "section",
         tag("h2", "Points of the front"),
@@ -40,12 +36,7 @@ def front_table(data: SweepData) -> Html:
             "Select a heading to sort by it. Values not marked test are measured on validation rows.",
             _cut(rows, found, "points of the front, evenly spread over epsilon"),
         ),
-        tag(
-            "div",
-            tag("table", tag("thead", tag("tr", *heads)), tag("tbody", body)),
-            class_="scroll",
-            tabindex=0,
-        ),
+        scrolling_table(join(heads), body),
         id="points",
     )
 
@@ -87,8 +78,13 @@ def trials_table(data: SweepData, run_link: Callable[[str], Html | None] = lambd
         "details",
         tag("summary", f"All {len(data.trials)} trials"),
         _note(_cut(shown, data.trials, "trials, those on the front among them")),
-        _scrolling(heads, rows),
+        scrolling_table(heads, rows),
     )
+
+
+def records(data: SweepData, run_link: Callable[[str], Html | None] = lambda _: None) -> Html:
+    """The section of both tables of trials; the arguments are those of `trials_table`."""
+    return tag("section", tag("h2", "Records"), decisions_table(data), trials_table(data, run_link), id="records")
 
 
 def decisions_table(data: SweepData) -> Html | None:
@@ -106,16 +102,11 @@ def decisions_table(data: SweepData) -> Html | None:
     compared = len(data.decisions) - len(ended)
     return tag(
         "details",
-        tag("summary", f"{len(ended)} trials ended early{f' ({how})' if how else ''}; {compared} times one went on"),
+        tag("summary", f"{len(ended)} trials ended early{f' ({how})' if how else ''}; {compared} times one continued"),
         _note(_cut(shown, ended, "of these decisions, evenly spread", where="decisions.jsonl")),
-        _scrolling(each("th", _DECIDED, scope="col"), rows),
+        scrolling_table(each("th", _DECIDED, scope="col"), rows),
         open=len(shown) <= OPEN_ROWS,
     )
-
-
-def _scrolling(heads: Html, rows: Sequence[Html]) -> Html:
-    table = tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows))
-    return tag("div", table, class_="scroll", tabindex=0)
 
 
 def _cut(shown: Sized, found: Sized, what: str, *, where: str = "front.csv") -> str | None:

@@ -1,45 +1,22 @@
 """The page of a comparison: fronts of several sweeps in one plane, and what can be said of their difference."""
 
-from dashboards.figures import COMPARISON_FIGURES, LIGHT, is_empty
+from dashboards.figures import comparison_figures
 from dashboards.pages._html import Html, each, tag
-from dashboards.pages._page import COMPLETE, document, panel
+from dashboards.pages._page import build, header, scrolling_table
 from sweeper.results.comparison import PRICE, Comparison, Run
-
-PANELS = {
-    "fronts": (
-        "The fronts",
-        "One line per sweep: what is achievable at epsilon ≤ x. Sweeps of one name share colour, dash and mark.",
-    ),
-    "attainment": (
-        "What the runs attain",
-        "For each name with several sweeps: the solid line is attained by at least half of them, the band reaches from "
-        "what all of them attain to what the best of them does. Nothing is averaged.",
-    ),
-    "hypervolumes": (
-        "Hypervolumes",
-        "One mark per sweep, a tick for the mean of a name: the share of one box, the same for all, that the front "
-        "dominates.",
-    ),
-}
 
 
 def build_comparison(comparison: Comparison) -> str:
     """The comparison as one HTML document."""
-    figures = {
-        name: figure for name, draw in COMPARISON_FIGURES.items() if not is_empty(figure := draw(comparison, LIGHT))
-    }
     title = " and ".join(group.name for group in comparison.groups)
-    parts = (
+    return build(
+        f"{title}: comparison of sweeps",
         head(comparison, title),
-        tag(
-            "main",
-            differences(comparison),
-            *(panel(name, *PANELS[name]) for name in figures),
-            table(comparison),
-        ),
-        tag("footer", tag("div", tag("p", COMPLETE))),
+        comparison_figures().values(),
+        comparison,
+        before=[differences(comparison)],
+        after=[table(comparison)],
     )
-    return document(f"{title}: comparison of sweeps", parts, figures)
 
 
 def head(comparison: Comparison, title: str) -> Html:
@@ -48,7 +25,7 @@ def head(comparison: Comparison, title: str) -> Html:
     if comparison.exploratory:
         marks.insert(0, "Exploratory: no guarantee. One of these sweeps used something that was not paid for.")
     banner = tag("div", *(tag("p", mark) for mark in marks), class_="banner", role="note") if marks else None
-    return tag("header", tag("p", "Comparison of sweeps", class_="eyebrow"), tag("h1", title), banner)
+    return header("Comparison of sweeps", title, banner)
 
 
 def differences(comparison: Comparison) -> Html:
@@ -69,8 +46,7 @@ def table(comparison: Comparison) -> Html:
     """One row per sweep."""
     heads = each("th", ["name", "sweep", "trials", "points", "on the front", "hypervolume"], scope="col")
     rows = [_row(group.name, run) for group in comparison.groups for run in group.runs]
-    body = tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows))
-    return tag("section", tag("h2", "Sweeps"), tag("div", body, class_="scroll", tabindex=0), id="sweeps")
+    return tag("section", tag("h2", "Sweeps"), scrolling_table(heads, rows), id="sweeps")
 
 
 def _row(name: str, run: Run) -> Html:

@@ -25,6 +25,7 @@ from clipless.lazy import by_need
 if TYPE_CHECKING:
     from clipless import attacks, datasets, layers, losses, projections, zoo
     from clipless.certificates.certify import certified_auroc, certified_radii, certify, float64_logits
+    from clipless.conversion.convert import convert
     from clipless.evaluation import attacked_accuracy, evaluate
     from clipless.losses import (
         HKR,
@@ -75,6 +76,7 @@ __all__ = [
     "certified_auroc",
     "certified_radii",
     "certify",
+    "convert",
     "datasets",
     "evaluate",
     "fit",
@@ -114,6 +116,7 @@ _HOME = {
     "certified_auroc": "clipless.certificates.certify",
     "certified_radii": "clipless.certificates.certify",
     "certify": "clipless.certificates.certify",
+    "convert": "clipless.conversion.convert",
     "evaluate": "clipless.evaluation",
     "fit": "clipless.training.trainer",
     "float64_logits": "clipless.certificates.certify",

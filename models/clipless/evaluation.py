@@ -38,7 +38,7 @@ def evaluate(
         split: rows that are public, paid for, or marked exploratory.
         radii: as written, ``"36/255"``; in raw units.
         input_gain: Lipschitz constant of the fixed maps between raw units and the tensor.
-        features: `clipless.certificates.certify.float64_features` of the rows, which save the fixed front's part.
+        features: `clipless.certificates.certify.float64_features` of the rows, which save the fixed prefix's part.
 
     Returns:
         ``accuracy``, ``certified@R`` for each radius, and with two classes ``auroc`` and ``certified-auroc@R``,

@@ -12,14 +12,14 @@ from safetensors.torch import save as to_bytes
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from clipless import layers
 from clipless.errors import ModelFileError, UnsupportedError
+from clipless.layers import every_layer
 from clipless.network import Network
 from clipless.projections import CONSTRAINTS, Constraint
 
 FORMAT = "clipless-network-1"
 _AT_ONCE_BYTES = 2**24  # up to which a copy in memory is written: in half the time
-_LAYERS: Mapping[str, type[nn.Module]] = {name: getattr(layers, name) for name in layers.__all__}
+_LAYERS = every_layer()
 
 
 def architecture(model: Network) -> dict[str, Any]:

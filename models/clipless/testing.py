@@ -21,8 +21,8 @@ from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plans.plan import Plan
 from clipless.privacy.randomness import RandomSource
+from clipless.training.batch_sums import sum_gradients
 from clipless.training.optimizers import Adam, Descent
-from clipless.training.trainer import sum_gradients
 
 PATIENCE = 25  # steps without a rise after which a start ends
 
@@ -35,7 +35,7 @@ class SeededSource(RandomSource):
 
     @property
     def secure(self) -> bool:
-        """False: whoever knows the seed knows the noise."""
+        """False: the seed gives the noise away."""
         return False
 
     def random_bytes(self, count: int) -> bytearray:
@@ -160,7 +160,7 @@ def neighbour_ratios(
         y: (B,) targets.
         plan: gives the sensitivities.
         row: the row that is left out.
-        exact: as for `clipless.training.trainer.sum_gradients`.
+        exact: as for `clipless.training.batch_sums.sum_gradients`.
 
     Returns:
         Ratio by parameter; at most 1. NaN if a gradient is not finite.
@@ -236,3 +236,16 @@ def broken_weights(model: Network, factor: float = 100.0) -> Iterator[None]:
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 parameter.copy_(saved[name])
+
+
+def accumulate_gradients(
+    model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, *, ghost: bool = False, exact: bool = False
+) -> None:
+    """Add what `sum_gradients` makes of one batch to ``parameter.grad``, rounded once; for looking at it."""
+    totals = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in model.named_parameters() if p.requires_grad}
+    before = {name: model.get_parameter(name).grad for name in totals}
+    model.zero_grad()
+    sum_gradients(model, loss, x, y, plan, totals, ghost=ghost, exact=exact)
+    for name, total in totals.items():
+        parameter, held = model.get_parameter(name), before[name]
+        parameter.grad = total.to(parameter.dtype) if held is None else held.add_(total)

@@ -18,7 +18,7 @@ from ray import tune
 
 from clipless.datasets import Dataset, Metadata, Split
 from clipless.privacy.randomness import RandomSource
-from clipless.training.memory import give_back, is_out_of_memory
+from clipless.training.memory import is_out_of_memory, release_memory
 from sweeper.backend.devices import cap_memory, placement
 from sweeper.backend.storage import SharedFolder
 from sweeper.errors import TrialError
@@ -134,7 +134,7 @@ class CliplessTrial(tune.Trainable):
         self._micro_batch_size = tried // 2
         self._rows = self._run = None
         del run
-        give_back()
+        release_memory()
         return self._begin()
 
     def _build(self) -> TrialRun:

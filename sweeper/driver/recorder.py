@@ -21,7 +21,7 @@ from sweeper.errors import RecordError, TrialError
 from sweeper.privacy.claims import Claim
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.front import Front, build_front
-from sweeper.schedulers.scheduling import make_scheduler
+from sweeper.schedulers import make_scheduler
 from sweeper.search.optuna_search import Proposals
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec

@@ -12,7 +12,7 @@ from sweeper.privacy.claims import Claim, Steering
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.results.front import read_front
 from sweeper.spec.objectives import reads_training_rows
-from sweeper.spec.search import Scheduler
+from sweeper.spec.search import NO_SCHEDULER
 from sweeper.spec.spec import Spec
 from sweeper.store.input_format import DATA_NAME, describe, read_input
 from sweeper.store.jsonl import plain, to_text
@@ -36,7 +36,7 @@ def claimed(spec: Spec, data: Dataset, steering: Steering | None = None) -> Clai
         len(data.train),
         delta=spec.privacy.delta,
         reads_training_rows=reads_training_rows(spec.search.metrics),
-        ends_trials_early=spec.search.scheduler is not Scheduler.NONE,
+        ends_trials_early=spec.search.scheduler != NO_SCHEDULER,
         steering=steering,
         noise=ScoreNoise.of(spec, data),
     )

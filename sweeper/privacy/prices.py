@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from clipless.privacy.accounting.claim import selection_epsilon
 from clipless.privacy.accounting.private_selection import Repetitions
+from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import epsilon_of_splits, in_one_split
 from sweeper.privacy.pricing import Price, price, round_up
@@ -83,7 +83,7 @@ def _selected(selection: Terms, test: Sequence[PoissonGaussian], delta: float) -
         f"of a secret random number of independent trials ({_law(selection.repetitions)}), of which each spends "
         f"epsilon {round_up(single)}; its conditions held, as far as they are checked: commands and service "
         "refuse to show a selection that runs, and its owner sees to it that nobody opens its files otherwise "
-        "(Papernot and Steinke 2022, arXiv 2110.03620)."
+        "(Papernot and Steinke 2022, arXiv 2110.03620; its privacy profile, where that says less)."
     )
     unpriced = Price(epsilon=math.inf, delta=delta, events=0)
     return {

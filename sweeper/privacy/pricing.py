@@ -97,10 +97,8 @@ def price(events: Sequence[PoissonGaussian], delta: float, *, tight: bool = Fals
     """
     if not events:
         return Price(epsilon=0.0, delta=delta, events=0)
-    from clipless.privacy.accounting.claim import (  # takes seconds, and what shows a sweep prices nothing
-        claim,
-        rdp_epsilon,
-    )
+    from clipless.privacy.accounting.claim import claim  # takes seconds, and what shows a sweep prices nothing
+    from clipless.privacy.accounting.renyi import rdp_epsilon
 
     composed = Composed(tuple(events))
     if tight or len(events) == 1 or composed.relation is not Relation.ADD_OR_REMOVE_ONE:

@@ -7,7 +7,7 @@ from clipless.datasets import Dataset, Evaluation
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import counts_sensitivity, scores_event
 from sweeper.privacy.paid_scores import PaidScores
-from sweeper.spec.score_rules import broken_score_rules
+from sweeper.spec.rules.scores import broken_score_rules
 from sweeper.spec.spec import Spec
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clipless.datasets import Drop, InputFormat, Ranges
-from clipless.datasets.new_rows.raw_rows import Pixels
+from clipless.datasets.raw_rows import Pixels
 from sweeper.errors import SweeperError, one_line
 from sweeper.privacy.pricing import round_up
 from sweeper.results.predict import load_predictor

@@ -1,1 +1,42 @@
-"""Schedulers: which trials go on after each rung."""
+"""Schedulers: which trials continue after each epoch. Pure decisions, a function of the events in their order.
+
+A module without an underscore holds one scheduler and bears the name by which a spec asks for it: ``asha.py`` is
+``scheduler: asha``. One more module is one more scheduler. Other packages add schedulers by entry points of the group
+``sweeper.schedulers``.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+
+from sweeper.records import Objective
+from sweeper.schedulers._base import Decision, Progress, Scheduler
+from sweeper.spec.plugins import built_in_schedulers, load_scheduler
+from sweeper.spec.search import NO_SCHEDULER, SearchSettings
+
+__all__ = ["Decision", "Progress", "Scheduler", "make_scheduler"]
+
+
+def make_scheduler(search: SearchSettings, objectives: Sequence[Objective]) -> Scheduler | None:
+    """Return what ends the trials of a sweep early, ``None`` for nothing.
+
+    Raises:
+        SpecError: no such plug-in, or it is no scheduler.
+    """
+    if search.scheduler == NO_SCHEDULER:
+        return None
+    kind = find_scheduler(search.scheduler)
+    return kind(objectives, eta=search.eta, grace=search.grace, brackets=search.brackets)
+
+
+def find_scheduler(name: str) -> type[Scheduler]:
+    """Return the scheduler of that name: the one that its module defines, or that of a plug-in.
+
+    Raises:
+        SpecError: no such plug-in, or it is no scheduler.
+    """
+    if name not in built_in_schedulers():
+        return load_scheduler(name, Scheduler)  # type: ignore[type-abstract]
+    module = import_module(f"{__name__}.{name.replace('-', '_')}")
+    defined = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
+    (kind,) = (one for one in defined if isinstance(one, type) and issubclass(one, Scheduler))
+    return kind

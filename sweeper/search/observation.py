@@ -1,8 +1,13 @@
-"""What an earlier trial tells a sampler."""
+"""What trials tell a sampler."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
+from typing import Any
 
+from sweeper.pareto.dominance import Box, FrontArchive, costs, exclusive
+from sweeper.records import Objective, Point
+from sweeper.spec.constraints import Constraint
 from sweeper.spec.fields.ranges import Scalar
 
 
@@ -19,3 +24,65 @@ class Observation:
     params: Mapping[str, Scalar]
     values: tuple[float, ...]
     violations: Mapping[str, float]
+
+
+class Observations:
+    """The epochs of the open trials, and which of them a sampler is told when a trial ends.
+
+    Those that are on the front of all trials, or the last one.
+
+    Args:
+        objectives: axes of the front.
+        constraints: what values should meet.
+    """
+
+    def __init__(self, objectives: Sequence[Objective], constraints: Sequence[Constraint]) -> None:
+        self._objectives, self._constraints = tuple(objectives), tuple(constraints)
+        self._archive = FrontArchive(self._objectives)
+        self._arrived: list[Point] = []  # epochs that are not in the archive yet
+        self._epochs: dict[str, list[Point]] = {}
+
+    def open(self, trial: str) -> None:
+        """Collect the epochs of a trial."""
+        self._epochs[trial] = []
+
+    def close(self, trial: str) -> None:
+        """Forget the epochs of a trial; those on the front stay there."""
+        del self._epochs[trial]
+
+    def add(self, point: Point) -> None:
+        """Take in an epoch; one without a number for every objective counts for nothing."""
+        if self._values(point) is not None:
+            self._arrived.append(point)
+            if point.trial in self._epochs:
+                self._epochs[point.trial].append(point)
+
+    def of(self, trial: str, most: int) -> list[dict[str, Any]]:
+        """Return what a sampler is told of an open trial, the best epoch first; nothing if no epoch counts.
+
+        Args:
+            trial: its id.
+            most: number of epochs.
+        """
+        return [self._observed(point) for point in self._contributing(trial, most)]
+
+    def _contributing(self, trial: str, most: int) -> list[Point]:
+        self._archive.add(self._arrived)
+        self._arrived.clear()
+        front = list(self._archive.points)
+        mine = [i for i, point in enumerate(front) if point.trial == trial]
+        if not mine:
+            return self._epochs[trial][-1:]
+        added = exclusive(Box.default(self._objectives).placed(costs(front, self._objectives), self._objectives))
+        best = sorted(mine, key=lambda i: (-added[i], front[i].epoch))
+        return [front[i] for i in best[:most]]
+
+    def _observed(self, point: Point) -> dict[str, Any]:
+        violations: Mapping[str, float] = {str(one): one.violation(point.values) for one in self._constraints}
+        return {"epoch": point.epoch, "values": self._values(point), "violations": violations}
+
+    def _values(self, point: Point) -> tuple[float, ...] | None:
+        values = [point.values.get(objective.name) for objective in self._objectives]
+        if any(not isinstance(value, int | float) or isnan(value) for value in values):
+            return None
+        return tuple(float(value) for value in values if value is not None)

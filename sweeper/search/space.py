@@ -1,4 +1,4 @@
-"""Spec -> search space, defined by running: what Optuna is asked for, and what becomes of its answers.
+"""From a spec to its search space, defined by running: what Optuna is asked, and what its answers become.
 
 A parameter exists only where it means something: the temperature of a loss is asked for when that loss was
 chosen. Parameter names are those of ``dimensions.py`` and stay the same when choices are added.

@@ -36,7 +36,7 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
         RecordError: the file of tokens cannot be read.
 
     Guarantees:
-        Every path except ``/healthz`` and ``/login``, those of the live page included, is behind the door of
+        Every path except ``/healthz`` and ``/login``, those of the live page included, is checked by
         `sweeper.service.security.access`.
     """
     settings.check()

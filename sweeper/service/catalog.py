@@ -1,21 +1,14 @@
 """The sweeps that the service shows: their names, their folders, and when what can be shown of them changed.
 
-What is made from a sweep (bytes to send, parsed points) is made once for each version and shared by all requests. No
-name leads out of the folder in which sweeps live, or to a private selection that has not ended.
+No name leads out of the folder in which sweeps live, or to a private selection that has not ended.
 """
 
 import re
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar, cast
 
 from sweeper.errors import UnknownSweepError
 from sweeper.store.sweep_folder import SweepFolder, is_secret
-
-T = TypeVar("T")
 
 # What the pages and answers about a sweep are made from.
 SHOWN_FILES = (
@@ -27,18 +20,8 @@ SHOWN_FILES = (
     "front.json",
     "notes.jsonl",
 )
-KEPT_RESULTS = 32  # made from sweeps and kept in memory, of all sweeps together
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
 _STARTED = re.compile(r"-(\d{8}-\d{6})(?:-(\d{1,3}))?$")
-
-
-@dataclass
-class _CacheEntry:
-    """One result, and the lock of whoever makes it."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    version: str | None = None
-    result: Any = None
 
 
 class Catalog:
@@ -50,11 +33,9 @@ class Catalog:
 
     def __init__(self, out: Path) -> None:
         self.out = Path(out)
-        self._slots: OrderedDict[Hashable, _CacheEntry] = OrderedDict()
-        self._lock = threading.Lock()
 
     def names(self) -> tuple[str, ...]:
-        """Return the folder names of the sweeps that have begun, newest first; none that selects privately yet."""
+        """Return the folder names of the sweeps that have started, newest first; none that selects privately yet."""
         found = [file.parent.name for file in self.out.glob("*/sweep.json")]
         return by_age(name for name in found if _NAME.fullmatch(name) and self._is_shown(self.out / name))
 
@@ -77,41 +58,9 @@ class Catalog:
         """
         return version_of(self.folder(name).path)
 
-    def shared(
-        self, name: str, what: Hashable, make: Callable[[SweepFolder], T], files: tuple[str, ...] = SHOWN_FILES
-    ) -> T:
-        """Return what ``make`` makes of a sweep, made once for all who ask until one of the files changes.
-
-        Args:
-            name: of the sweep.
-            what: names the result.
-            make: is given the folder.
-            files: that it reads.
-
-        Raises:
-            UnknownSweepError: no sweep of that name; and whatever ``make`` raises, which is not kept.
-        """
-        folder = self.folder(name)
-        slot = self._entry((name, what))
-        with slot.lock:
-            version = version_of(folder.path, files)
-            if slot.version != version:
-                slot.result = make(folder)
-                slot.version = version  # of before: what changed meanwhile is made again
-            return cast("T", slot.result)
-
     @staticmethod
     def _is_shown(path: Path) -> bool:
         return not (path.is_symlink() or is_secret(path))
-
-    def _entry(self, key: Hashable) -> _CacheEntry:
-        """Return the place of a result; of too many, the one that was not asked for longest goes."""
-        with self._lock:
-            slot = self._slots.setdefault(key, _CacheEntry())
-            self._slots.move_to_end(key)
-            while len(self._slots) > KEPT_RESULTS:
-                self._slots.popitem(last=False)
-            return slot
 
 
 def by_age(names: Iterable[str]) -> tuple[str, ...]:
@@ -138,6 +87,6 @@ def version_of(folder: Path, files: tuple[str, ...] = SHOWN_FILES) -> str:
 
 
 def _age(name: str) -> tuple[str, int, str]:
-    """Return what names sort by: when the sweep was begun, as its name says."""
+    """Return what names sort by: when the sweep was started, as its name says."""
     found = _STARTED.search(name)
     return (found.group(1), int(found.group(2) or 1), name) if found else ("", 0, name)

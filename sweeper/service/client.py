@@ -25,7 +25,7 @@ def submit(url: str, spec_text: str, token: str | None = None) -> dict[str, Any]
         token: that permits to write, if the service wants one.
 
     Raises:
-        SweeperError: the service cannot be reached, or refuses the spec; its own sentence is told.
+        SweeperError: the service cannot be reached, or refuses the spec; the message holds its sentence.
 
     Guarantees:
         However often the connection breaks, one sweep is submitted.

@@ -1,7 +1,7 @@
 """One shape for every error that the service answers with: problem+json (RFC 9457).
 
 An answer names what was wrong with the request, in one sentence, and its request id. It never holds a traceback, a path
-of this machine or the text of an error that nobody raised on purpose.
+of this machine or the text of an error that was not raised on purpose.
 """
 
 import json
@@ -66,7 +66,7 @@ class Redactor:
     """Takes the folders of this machine out of sentences.
 
     Args:
-        roots: folders, absolute; what lies in them is named relative to them.
+        roots: absolute folders; paths below them become relative.
     """
 
     def __init__(self, *roots: Path) -> None:

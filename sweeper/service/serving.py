@@ -22,7 +22,7 @@ GRACE_SECONDS = 3  # for answers that are on their way; streams of events are cu
 def serve(
     settings: ServiceSettings, launcher: Launcher | None = None, announce: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Serve until SIGINT or SIGTERM; drivers go on then.
+    """Serve until SIGINT or SIGTERM; drivers keep running.
 
     Args:
         settings: of the service.

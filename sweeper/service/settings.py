@@ -1,12 +1,14 @@
 """How the service is run."""
 
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 
 from sweeper.errors import SweeperError
 
 MEBIBYTE = 2**20
+EXTRA = ("dash", "fastapi", "itsdangerous", "prometheus_client", "uvicorn")  # what `sweeper[service]` installs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,7 @@ class ServiceSettings:
         return is_loopback(self.host)
 
     def check(self) -> None:
-        """Find settings under which the service would be open to everybody.
+        """Refuse settings under which every machine that reaches the service could use it.
 
         Raises:
             SweeperError: another address than one of this machine, and no tokens.
@@ -89,3 +91,14 @@ def is_loopback(host: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def check_installed() -> None:
+    """Find out whether the packages of the service are installed; imports none of them.
+
+    Raises:
+        SweeperError: one is missing.
+    """
+    missing = [name for name in EXTRA if find_spec(name) is None]
+    if missing:
+        raise SweeperError(f"The service needs {', '.join(missing)}: pip install 'sweeper[service]'")

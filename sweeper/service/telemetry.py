@@ -68,20 +68,20 @@ class TelemetryMiddleware:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        seen = _Seen(scope, send)
+        exchange = _Exchange(scope, send)
         try:
-            await self._app(scope, receive, seen.send)
+            await self._app(scope, receive, exchange.send)
         except Exception as error:
-            seen.failure = error
-            if scope["type"] == "http" and seen.status is None:
+            exchange.failure = error
+            if scope["type"] == "http" and exchange.status is None:
                 answer = problem(500, INTERNAL, id_of(Request(scope)))
-                await answer(scope, receive, seen.send)
+                await answer(scope, receive, exchange.send)
         finally:
-            seen.record(self._metrics)
+            exchange.record(self._metrics)
 
 
-class _Seen:
-    """One request as it is answered."""
+class _Exchange:
+    """One request and its answer."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope, self._send, self._began = scope, send, time.monotonic()
@@ -153,5 +153,5 @@ def where(error: BaseException) -> str:
 
 
 def _pattern(scope: Scope) -> str:
-    """Return the pattern of the path, which has few values whatever clients send."""
+    """Return the pattern of the path, which takes few values, unlike what clients send."""
     return str(getattr(scope.get("route"), "path", None) or _NO_ROUTE)

@@ -1,13 +1,16 @@
 """The section ``data`` of a spec: what is learned from, and what is declared of it."""
 
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import model_validator
 
-from clipless.datasets import ColourSpace, ColumnSplit, Evaluation, HashSplit, Preparation
+from clipless.datasets import ColourSpace, ColumnSplit, Evaluation, HashSplit
 from sweeper.spec.fields._section import Section
 from sweeper.spec.fields.fields import FieldType, Name, Number
 from sweeper.spec.fields.messages import bad_value
+
+if TYPE_CHECKING:
+    from clipless.datasets import Preparation
 
 _SHARE = Number(above=0, below=1, fixed=True)
 # Constants beyond which float32 norms could overflow or vanish, for some rows and not for others.
@@ -119,8 +122,10 @@ class DataSettings(Section):
     centre: Annotated[tuple[float, ...], Centre()] | None = None
     normalise: Annotated[float, Number(at_least=SMALLEST, at_most=LARGEST, fixed=True)] | None = None
 
-    def preparation(self) -> Preparation | None:
+    def preparation(self) -> "Preparation | None":
         """Return what is done to each example, ``None`` for nothing."""
+        from clipless.datasets import Preparation
+
         made = Preparation(colour=self.colour or ColourSpace.RGB, centre=self.centre or (), normalise=self.normalise)
         return None if made == Preparation() else made
 

@@ -11,55 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import prod
-from types import MappingProxyType
 from typing import Any
 
-from clipless.plans.method import Method
-from sweeper.spec.fields.choices import ARCHITECTURES, DEFAULT_PARAMETERS, LOSSES
+from sweeper.spec.architectures import architecture_options
+from sweeper.spec.fields.choices import LOSS_DEFAULTS, MODEL_OPTIONS
 from sweeper.spec.fields.messages import bad_value, did_you_mean_or_known
+from sweeper.spec.fields.options import Condition, option_of
 from sweeper.spec.fields.ranges import Choices, Open, Range, Scalar
-from sweeper.spec.settings import (
-    ADAPTIVE,
-    WITH_RADIUS,
-    ModelSettings,
-    Optimizer,
-    PrivacySettings,
-    TrainingSettings,
-)
-
-_OPTIONS = frozenset(option for options in ARCHITECTURES.values() for option in options)
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """The dimension ``parent`` holds one of ``values``."""
-
-    parent: str
-    values: frozenset[str]
-
-    def holds(self, chosen: Mapping[str, Scalar]) -> bool:
-        """Whether it does, given the values chosen so far."""
-        return chosen.get(self.parent) in self.values
-
-
-_PRIVATE = Condition("training.method", frozenset(m.value for m in Method if m is not Method.NON_PRIVATE))
-_BOUNDED = Condition("training.method", frozenset(m.value for m in Method if m.bounded))
-_CLIPPED = Condition("training.method", frozenset({Method.DP_SGD.value}))
-_BY_METHOD = MappingProxyType(
-    {
-        "training.sensitivity_fraction": _BOUNDED,
-        "training.follow_weights": _BOUNDED,
-        "training.exact_norms": _BOUNDED,
-        "training.gradient_clip": _BOUNDED,
-        "training.gradient_clip_schedule": _BOUNDED,
-        "training.clip_quantile": Condition("training.gradient_clip_schedule", frozenset({ADAPTIVE})),
-        "training.clip_norm": _CLIPPED,
-        "training.ghost_clipping": _CLIPPED,
-        "privacy.epsilon": _PRIVATE,
-        "privacy.noise_multiplier": _PRIVATE,
-        "privacy.noise": _BOUNDED,
-    }
-)
+from sweeper.spec.settings import WITH_RADIUS, ModelSettings, PrivacySettings, TrainingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +40,8 @@ def list_dimensions(
     model: ModelSettings, training: TrainingSettings, privacy: PrivacySettings
 ) -> tuple[Dimension, ...]:
     """Return the dimensions, each after the one that its condition names."""
-    every = [*_model(model), *_training(training), *_privacy(privacy)]
+    of_privacy = _plain("privacy", privacy, leave_out=("sweep_epsilon", "score_noise"))
+    every = [*_model(model), *_training(training), *of_privacy]
     fixed = {
         dimension.name: dimension.value for dimension in every if dimension.space is None and dimension.when is None
     }
@@ -164,16 +124,12 @@ def _settle(dimension: Dimension, fixed: Mapping[str, Open]) -> Dimension | None
 
 
 def _plain(section: str, settings: Any, leave_out: tuple[str, ...] = ()) -> Iterator[Dimension]:
-    for field in type(settings).model_fields:
+    for field, declared in type(settings).model_fields.items():
         value = getattr(settings, field)
         if value is not None and field not in leave_out:
-            name = f"{section}.{field}"
-            yield Dimension(name, name, value.value if isinstance(value, Enum) else value)
-
-
-def _privacy(privacy: PrivacySettings) -> Iterator[Dimension]:
-    for dimension in _plain("privacy", privacy, leave_out=("sweep_epsilon", "score_noise")):
-        yield replace(dimension, when=_BY_METHOD.get(dimension.name))
+            name, option = f"{section}.{field}", option_of(declared)
+            when = None if option is None else option.when
+            yield Dimension(name, name, value.value if isinstance(value, Enum) else value, when)
 
 
 def _names(values: Sequence[Any]) -> Open:
@@ -188,10 +144,12 @@ def _model(model: ModelSettings) -> Iterator[Dimension]:
         if field == "weight_norm":
             yield replace(dimension, when=Condition("model.constraint", frozenset(WITH_RADIUS)))
             continue
-        if field not in _OPTIONS:
+        if field not in MODEL_OPTIONS:
             yield dimension
             continue
-        takers = (v.name for v in model.architecture if field in ARCHITECTURES[v.name] and field not in v.parameters)
+        takers = (
+            v.name for v in model.architecture if field in architecture_options(v.name) and field not in v.parameters
+        )
         yield Dimension(
             dimension.name, dimension.key, dimension.value, Condition("model.architecture", frozenset(takers))
         )
@@ -202,15 +160,13 @@ def _model(model: ModelSettings) -> Iterator[Dimension]:
 
 
 def _training(training: TrainingSettings) -> Iterator[Dimension]:
-    for dimension in _plain("training", training, leave_out=("momentum", "loss", "class_weights")):
-        yield replace(dimension, when=_BY_METHOD.get(dimension.name))
-    sgd = Condition("training.optimizer", frozenset({Optimizer.SGD.value}))
-    yield Dimension("training.momentum", "training.momentum", training.momentum, sgd)
+    options = _plain("training", training, leave_out=("loss", "class_weights"))
+    # Momentum comes last: what a seed proposes depends on the order in which a sampler is asked.
+    yield from sorted(options, key=lambda dimension: dimension.name == "training.momentum")
     yield Dimension("training.loss", "training.loss.name", _names(training.loss))
     if training.class_weights is not None:
         yield Dimension("training.class_weights", "training.loss.class_weights", training.class_weights)
     for variant in training.loss:
         when = Condition("training.loss", frozenset({variant.name}))
-        defaults = {field: DEFAULT_PARAMETERS[field] for field in LOSSES[variant.name] if field in DEFAULT_PARAMETERS}
-        for field, value in (defaults | dict(variant.parameters)).items():
+        for field, value in {**LOSS_DEFAULTS[variant.name], **variant.parameters}.items():
             yield Dimension(f"training.loss.{variant.name}.{field}", f"training.loss.{field}", value, when)

@@ -1,19 +1,22 @@
-"""What users add by entry points: metrics and samplers, found by the names under which they were installed.
+"""What users add by entry points: metrics, samplers, schedulers and architectures, found by their names.
 
 Names are looked up without importing anything; a plug-in is imported when a spec uses it, never because a file or a
-request names a module. Data sets are plug-ins of `clipless.datasets`. Architectures and losses are none: every layer,
-loss and guard that privacy rests on has a rule in `clipless`, found by exact type, and one from outside would have
-none.
+request names a module. Data sets are plug-ins of `clipless.datasets`. An architecture is made of layers of `clipless`;
+layers and losses are no plug-ins: every layer, loss and guard that privacy rests on has a rule in `clipless`, found by
+exact type, and one from outside would have none.
 """
 
+import pkgutil
 import re
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from importlib import metadata as importlib_metadata
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from clipless.zoo import Architecture
 from sweeper.errors import SpecError
 from sweeper.records import MEMBERSHIP, Direction
 from sweeper.spec.fields.messages import did_you_mean, show
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 METRICS = "sweeper.metrics"
 SAMPLERS = "sweeper.samplers"
+SCHEDULERS = "sweeper.schedulers"
+ARCHITECTURE_PLUGINS = "sweeper.architectures"
 BUILT_IN_SAMPLERS = ("tpe", "gp", "nsga2", "nsga3", "quasi-random", "random", "grid")
 BUILT_IN_METRICS = ("epsilon", "accuracy", "auroc", *MEMBERSHIP)
 
@@ -51,7 +56,7 @@ class Metric:
 
     @property
     def is_objective(self) -> bool:
-        """Whether it can be an axis of the front: a share, the larger the better, of rows that nobody trained on."""
+        """Whether it can be an axis of the front: a share, the larger the better, of rows outside training."""
         return self.share and self.direction is Direction.MAXIMIZE and not self.reads_training_rows
 
     def compute(self, name: str, model: "Network", split: "Split", declared: "Metadata") -> float:
@@ -127,6 +132,25 @@ def reading_metrics(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if is_metric(name) and find_metric(name).reads_training_rows)
 
 
+def load_architecture(name: str, taken: Iterable[str]) -> Architecture:
+    """Import the architecture of that name.
+
+    Args:
+        name: of the plug-in.
+        taken: names of the package's own.
+
+    Raises:
+        SpecError: none or several of that name, a name that is taken, or no `Architecture`.
+    """
+    found = _load(ARCHITECTURE_PLUGINS, name, taken)
+    if not isinstance(found, Architecture):
+        raise SpecError(
+            f"Expected an architecture declared by clipless.zoo.architecture from the plug-in {name}, got "
+            f"{show(found)}; correct the plug-in"
+        )
+    return found
+
+
 def check_sampler(name: str) -> str:
     """Return the name of an installed sampler; it is not imported.
 
@@ -158,6 +182,42 @@ def sampler(name: str, seed: int, kind: type[T]) -> T:
     return built
 
 
+def built_in_schedulers() -> tuple[str, ...]:
+    """Return the names of this package's own schedulers, those of the modules that hold them; imports none."""
+    folder = Path(__file__).parents[1] / "schedulers"
+    names = (module.name for module in pkgutil.iter_modules([str(folder)]))
+    return tuple(sorted(name.replace("_", "-") for name in names if not name.startswith("_")))
+
+
+def check_scheduler(name: str) -> str:
+    """Return the name of an installed scheduler; it is not imported.
+
+    Raises:
+        SpecError: none or several of that name, or a name that is taken.
+    """
+    _entry(SCHEDULERS, name, ("none", *built_in_schedulers()))
+    return name
+
+
+def load_scheduler(name: str, kind: type[T]) -> type[T]:
+    """Return the class of an installed scheduler.
+
+    Args:
+        name: of the plug-in.
+        kind: the base class of schedulers, which this module does not import.
+
+    Raises:
+        SpecError: no such plug-in, or it is something else.
+    """
+    found = _load(SCHEDULERS, name, ("none", *built_in_schedulers()))
+    if not (isinstance(found, type) and issubclass(found, kind)):
+        raise SpecError(
+            f"Expected a subclass of sweeper.schedulers.{kind.__name__} from the plug-in {name}, got {show(found)}; "
+            f"correct the plug-in"
+        )
+    return found
+
+
 def _may_be_own(name: str) -> bool:
     """Whether a plug-in may have the name; looking plug-ins up takes 0.05 s, which other names need not pay."""
     return name not in BUILT_IN_METRICS and _NAME.fullmatch(name) is not None
@@ -167,7 +227,7 @@ def _load(group: str, name: str, taken: Iterable[str]) -> Any:
     entry = _entry(group, name, taken)
     try:
         return entry.load()
-    except Exception as error:  # whatever somebody else's module does when it is imported
+    except Exception as error:  # whatever the module of a plug-in does when it is imported
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise SpecError(f"Cannot import the plug-in {name} ({entry.value}): {reason}; install it again") from error
 

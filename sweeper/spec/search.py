@@ -1,6 +1,7 @@
 """The section ``search`` of a spec: which configurations are tried, and how long."""
 
 import enum
+from collections.abc import Callable
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -19,10 +20,18 @@ from sweeper.spec.fields._section import ONE_COUNT, ONE_POSITIVE, Section
 from sweeper.spec.fields.fields import FieldType, Name, Number
 from sweeper.spec.fields.messages import bad_value
 from sweeper.spec.objectives import MOST, meaning, metric_list, objective_list
-from sweeper.spec.plugins import BUILT_IN_SAMPLERS, SAMPLERS, check_sampler, installed
+from sweeper.spec.plugins import (
+    SAMPLERS,
+    SCHEDULERS,
+    built_in_schedulers,
+    check_sampler,
+    check_scheduler,
+    installed,
+)
 
 MLFLOW = "mlflow:"  # in front of the name of an experiment
 DEFAULT_MEAN = 10.0  # trials under private selection
+NO_SCHEDULER = "none"
 
 
 class Sampler(enum.Enum):
@@ -35,14 +44,6 @@ class Sampler(enum.Enum):
     QUASI_RANDOM = "quasi-random"
     RANDOM = "random"
     GRID = "grid"
-
-
-class Scheduler(enum.Enum):
-    """What ends trials early."""
-
-    NONE = "none"
-    HYPERBAND = "hyperband"
-    ASHA = "asha"
 
 
 class Selection(enum.Enum):
@@ -62,21 +63,42 @@ class SamplerName(FieldType):
 
     def parse(self, value: Any) -> Sampler | str:
         """Return the member, or the name of the plug-in."""
-        if isinstance(value, str) and value not in BUILT_IN_SAMPLERS and (plugins := installed(SAMPLERS)):
-            try:
-                return check_sampler(value)
-            except SpecError as error:
-                expected, _, remedy = str(error).removeprefix("Expected ").partition("; ")
-                if value in plugins:
-                    raise bad_value(expected.partition(", got ")[0], remedy=remedy) from None
-                known = " or ".join(BUILT_IN_SAMPLERS)
-                raise bad_value(f"{{name}} {known}, or a plug-in", remedy=remedy) from None
-        chosen = self.own.parse(value)
+        chosen = _own_or_plugin(value, self.own, SAMPLERS, check_sampler)
         return chosen if isinstance(chosen, Sampler) else str(chosen)
 
     def json_schema(self) -> dict[str, Any]:
         """One of this package's, or of those that are installed here."""
         return {"enum": [*self.own.known(), *installed(SAMPLERS)]}
+
+
+class SchedulerName(FieldType):
+    """A scheduler of this package, the name of an installed plug-in, or ``none``."""
+
+    @property
+    def own(self) -> Name:
+        """The names of this package."""
+        return Name(names=(NO_SCHEDULER, *built_in_schedulers()), fixed=True)
+
+    def parse(self, value: Any) -> str:
+        """Return the name."""
+        return str(_own_or_plugin(value, self.own, SCHEDULERS, check_scheduler))
+
+    def json_schema(self) -> dict[str, Any]:
+        """One of this package's, or of those that are installed here."""
+        return {"enum": [*self.own.known(), *installed(SCHEDULERS)]}
+
+
+def _own_or_plugin(value: Any, own: Name, group: str, check: Callable[[str], str]) -> Any:
+    if isinstance(value, str) and value not in own.known() and (plugins := installed(group)):
+        try:
+            return check(value)
+        except SpecError as error:
+            expected, _, remedy = str(error).removeprefix("Expected ").partition("; ")
+            if value in plugins:
+                raise bad_value(expected.partition(", got ")[0], remedy=remedy) from None
+            known = " or ".join(own.known())
+            raise bad_value(f"{{name}} {known}, or a plug-in", remedy=remedy) from None
+    return own.parse(value)
 
 
 class EarlierSweep(FieldType):
@@ -100,7 +122,7 @@ class SearchSettings(Section):
     metrics: Annotated[tuple[str, ...], BeforeValidator(metric_list)] = ()
     constraints: tuple[str, ...] = Field(default=(), strict=False)
     sampler: Annotated[Sampler | str, SamplerName()] = Sampler.TPE
-    scheduler: Annotated[Scheduler, Name(names=Scheduler, fixed=True)] = Scheduler.NONE
+    scheduler: Annotated[str, SchedulerName()] = NO_SCHEDULER
     eta: Annotated[int, Number(integer=True, at_least=2, fixed=True)] = 3
     grace: Annotated[int, ONE_COUNT] = 1
     brackets: Annotated[int, ONE_COUNT] = 1

@@ -1,85 +1,48 @@
 """The sections ``model``, ``training``, ``privacy`` and ``resources`` of a spec.
 
-A field typed ``Open`` takes a value, a list or a range; the others take one value for the whole sweep,
-because points of different deltas, relations or evaluations could not be compared.
+A field typed ``Open`` takes a value, a list or a range; the others take one value for the whole sweep, because points
+of different deltas, relations or evaluations could not be compared. The options of ``training`` and ``privacy`` are
+declared in ``trial_config.py``.
 """
 
-import enum
 from inspect import signature
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import model_validator
 
-from clipless.plans.method import Method
-from clipless.plans.schedule import Schedule
-from clipless.privacy.allocation import NoiseAllocation
-from clipless.privacy.events import Relation
 from clipless.projections import CONSTRAINTS
+from sweeper.spec.architectures import ArchitectureSettings, architecture_options
 from sweeper.spec.fields._section import ONE_COUNT, ONE_POSITIVE, Section
-from sweeper.spec.fields.choices import (
-    ACTIVATION,
-    ARCHITECTURES,
-    CONSTRAINT,
-    COUNT,
-    EVEN,
-    LOSSES,
-    POOLING,
-    POSITIVE,
-    SKIP,
-)
-from sweeper.spec.fields.fields import ClassWeights, Flag, Name, Number, Variant, Variants
-from sweeper.spec.fields.messages import bad_value
-from sweeper.spec.fields.ranges import Choices, Open
-
-
-class Optimizer(enum.Enum):
-    """What turns a noised gradient into a step."""
-
-    SGD = "sgd"
-    ADAM = "adam"
-
-
-# The schedule of a clipping norm that follows a private quantile.
-ADAPTIVE = "adaptive"
+from sweeper.spec.fields.choices import ARCHITECTURE_OPTIONS, LOSS_OPTIONS, MODEL_OPTIONS, POSITIVE
+from sweeper.spec.fields.fields import ClassWeights, Flag, Number, Variant, Variants
+from sweeper.spec.fields.messages import bad_value, locate
+from sweeper.spec.fields.options import OpenSection, open_section
+from sweeper.spec.fields.ranges import Choices, Open, to_plain
+from sweeper.spec.trial_config import ADAPTIVE, TrialPrivacy, TrialTraining
 
 WITH_RADIUS = tuple(name for name, kind in CONSTRAINTS.items() if "radius" in signature(kind).parameters)
 
 
-class ModelSettings(Section):
+class ModelSettings(ArchitectureSettings):
     """What is trained. Left out: the architecture's own default."""
 
-    architecture: Annotated[tuple[Variant, ...], Variants(table=ARCHITECTURES)]
-    width: Annotated[Open, EVEN] | None = None
-    depth: Annotated[Open, COUNT] | None = None
-    hidden: Annotated[Open, EVEN] | None = None
-    patch: Annotated[Open, COUNT] | None = None
-    convolutions: Annotated[Open, COUNT] | None = None
-    blocks: Annotated[Open, COUNT] | None = None
-    widening: Annotated[Open, COUNT] | None = None
-    skip: Annotated[Open, SKIP] | None = None
-    learned_skip: Annotated[Open, Flag()] | None = None
-    activation: Annotated[Open, ACTIVATION] | None = None
-    pooling: Annotated[Open, POOLING] | None = None
-    bias: Annotated[Open, Flag()] | None = None
-    bias_norm: Annotated[Open, POSITIVE] | None = None
-    scales: Annotated[Open, ARCHITECTURES["scattering"]["scales"]] | None = None
-    orientations: Annotated[Open, ARCHITECTURES["scattering"]["orientations"]] | None = None
-    order: Annotated[Open, ARCHITECTURES["scattering"]["order"]] | None = None
-    order0_gain: Annotated[Open, ARCHITECTURES["scattering"]["order0_gain"]] | None = None
-    order2_gain: Annotated[Open, ARCHITECTURES["scattering"]["order2_gain"]] | None = None
-    feature_clip: Annotated[Open, ARCHITECTURES["scattering"]["feature_clip"]] | None = None
-    constraint: Annotated[Open, CONSTRAINT] | None = None
     weight_norm: Annotated[Open, POSITIVE] | None = None
     input_clip: Annotated[Open, POSITIVE] | None = None
     standardise: Annotated[Open, Flag()] | None = None
     input_quantile: Annotated[Open, Number(above=0, below=1)] | None = None
 
     @model_validator(mode="after")
-    def _somebody_takes_each_option(self) -> Self:
-        for option in {name: None for options in ARCHITECTURES.values() for name in options}:
+    def _every_option_is_taken(self) -> Self:
+        taken = [architecture_options(variant.name) for variant in self.architecture]
+        for option, field in MODEL_OPTIONS.items():
             given = getattr(self, option)
-            if given is not None and not any(option in ARCHITECTURES[v.name] for v in self.architecture):
-                takers = [name for name, options in ARCHITECTURES.items() if option in options]
+            if given is None:
+                continue
+            for options in taken:
+                if options.get(option, field) != field:
+                    locate(options[option].parse, to_plain(given), option)
+            if not any(option in options for options in taken):
+                takers = [name for name, options in ARCHITECTURE_OPTIONS.items() if option in options]
                 raise bad_value(
                     f"no {{name}} without an architecture that takes it ({', '.join(takers)})",
                     path=option,
@@ -109,33 +72,19 @@ def _values(value: Open | None) -> tuple[Any, ...]:
     return value.values if isinstance(value, Choices) else (value,)
 
 
-class TrainingSettings(Section):
+if TYPE_CHECKING:
+    _TrainingOptions = OpenSection
+    _PrivacyOptions = OpenSection
+else:
+    _TrainingOptions = open_section(TrialTraining)
+    _PrivacyOptions = open_section(TrialPrivacy)
+
+
+class TrainingSettings(_TrainingOptions):
     """How it is trained. ``batch_size`` is the expected size of a Poisson-sampled batch."""
 
-    method: Annotated[Open, Name(names=Method)] = "clipless"
-    epochs: Annotated[Open, COUNT] | None = None
-    batch_size: Annotated[Open, COUNT] = 256
-    learning_rate: Annotated[Open, POSITIVE] = 0.01
-    optimizer: Annotated[Open, Name(names=Optimizer)] = "adam"
-    momentum: Annotated[Open, Number(at_least=0, below=1)] = 0.9
-    schedule: Annotated[Open, Name(names=Schedule)] = "constant"
-    averaging: Annotated[Open, Number(above=0, below=1)] | None = None
-    loss: Annotated[tuple[Variant, ...], Variants(table=LOSSES)] = (Variant("tau-cce"),)
+    loss: Annotated[tuple[Variant, ...], Variants(table=LOSS_OPTIONS)] = (Variant("tau-cce"),)
     class_weights: Annotated[tuple[float, ...], ClassWeights()] | None = None
-    sensitivity_fraction: Annotated[Open, Number(above=0, at_most=1)] = 1.0
-    follow_weights: bool = False
-    exact_norms: Annotated[Open, Flag()] | None = None
-    gradient_clip: Annotated[Open, POSITIVE] | None = None
-    gradient_clip_schedule: Annotated[Open, Name(names=(*(s.value for s in Schedule), ADAPTIVE))] | None = None
-    clip_quantile: Annotated[Open, Number(above=0, below=1)] | None = None
-    clip_norm: Annotated[Open, POSITIVE] = 1.0
-    ghost_clipping: bool = False
-    copies: Annotated[Open, COUNT] | None = None
-    flip: bool | None = None
-    shift: Annotated[Open, Number(integer=True, at_least=0)] | None = None
-    freeze_after: Annotated[Open, Number(above=0, below=1)] | None = None
-    freeze_layers: Annotated[Open, COUNT] | None = None
-    micro_batch_size: Annotated[int, ONE_COUNT] | None = None
 
     @model_validator(mode="after")
     def _layers_and_when(self) -> Self:
@@ -161,15 +110,9 @@ class TrainingSettings(Section):
         return self
 
 
-class PrivacySettings(Section):
+class PrivacySettings(_PrivacyOptions):
     """What is promised. Two of epsilon, noise_multiplier and training.epochs give the third."""
 
-    epsilon: Annotated[Open, POSITIVE] | None = None
-    noise_multiplier: Annotated[Open, POSITIVE] | None = None
-    delta: Annotated[float, Number(above=0, below=1, fixed=True)]
-    noise: Annotated[Open, Name(names=NoiseAllocation)] = "min-variance"
-    relation: Annotated[Relation, Name(names=Relation, fixed=True)] = Relation.ADD_OR_REMOVE_ONE
-    accept_large_delta: bool = False
     sweep_epsilon: Annotated[float, ONE_POSITIVE] | None = None
     score_noise: Annotated[float, ONE_POSITIVE] | None = None
 

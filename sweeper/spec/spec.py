@@ -2,11 +2,14 @@
 
 Every mistake is one sentence that names file, field, value and remedy. Mistakes that only the data can show
 are found by ``Spec.validate_against`` once the number of training rows is known.
+
+`Spec` has more than fifteen methods, each of a few lines: a validator that hands over to ``rules``, or a view of the
+sections.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -14,22 +17,23 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import PrivateAttr, ValidationError, model_validator
 
-from clipless.plans.method import Method
 from sweeper.errors import SpecError
 from sweeper.records import Objective
 from sweeper.spec.data import DataSettings
 from sweeper.spec.dimensions import Dimension, grid_size, list_dimensions, proposal
 from sweeper.spec.fields._section import Section, SweepName
 from sweeper.spec.fields.messages import bad_value, locate, sentence, show
-from sweeper.spec.fields.ranges import Choices, Range, Scalar, largest
-from sweeper.spec.objectives import needs_two_classes, radii
-from sweeper.spec.score_rules import broken_score_rules
-from sweeper.spec.search import Sampler, SearchSettings
-from sweeper.spec.selection_rules import check_private_selection
+from sweeper.spec.fields.ranges import Scalar
+from sweeper.spec.objectives import radii
+from sweeper.spec.rules._base import BrokenRule
+from sweeper.spec.rules.data import broken_data_rules
+from sweeper.spec.rules.scores import broken_score_rules
+from sweeper.spec.rules.sections import broken_budget_rules, broken_space_rules
+from sweeper.spec.rules.selection import broken_selection_rules
+from sweeper.spec.search import SearchSettings
 from sweeper.spec.settings import ModelSettings, PrivacySettings, ResourceSettings, TrainingSettings
 from sweeper.spec.yaml_file import read_mapping
 
-_COUPLED = ("privacy.epsilon", "privacy.noise_multiplier", "training.epochs")
 DEFAULT_TRIALS = 16
 
 
@@ -70,56 +74,29 @@ class Spec(Section):
         return spec
 
     @model_validator(mode="after")
-    def _two_of_three(self) -> Self:
-        values = (self.privacy.epsilon, self.privacy.noise_multiplier, self.training.epochs)
-        given = [field for field, value in zip(_COUPLED, values, strict=True) if value is not None]
-        if len(given) != 2:
-            expected = f"exactly two of {', '.join(_COUPLED[:2])} and {_COUPLED[2]}, which give the third"
-            remedy = f"leave one of {', '.join(given)} out" if len(given) > 2 else "add " + _missing(given)
-            raise bad_value(f"{expected}; got {', '.join(given) or 'none of them'}", got=None, remedy=remedy)
-        return self
-
-    @model_validator(mode="after")
-    def _epochs_without_privacy(self) -> Self:
-        method = self.training.method
-        methods = method.values if isinstance(method, Choices) else (method,)
-        if Method.NON_PRIVATE.value in methods and self.training.epochs is None:
-            expected = "{name} where a trial may be non-private: no budget ends it"
-            raise bad_value(expected, path="training.epochs", got=None, remedy="add it")
-        return self
+    def _budget(self) -> Self:
+        return self._refused(broken_budget_rules(self.training, self.privacy))
 
     @model_validator(mode="after")
     def _conditions_of_private_selection(self) -> Self:
-        check_private_selection(self.search, self.privacy, self.data, self.dimensions)
-        return self
+        return self._refused(broken_selection_rules(self.search, self.privacy, self.data, self.dimensions))
 
     @model_validator(mode="after")
     def _scores_that_can_be_paid(self) -> Self:
-        if self.data.evaluation is not None:  # left out, the data set says it
-            for field, got, expected, remedy in broken_score_rules(self.search, self.privacy, self.data.evaluation):
-                raise bad_value(expected, path=field, got=got, remedy=remedy)
-        return self
+        if self.data.evaluation is None:  # left out, the data set says it
+            return self
+        return self._refused(broken_score_rules(self.search, self.privacy, self.data.evaluation))
 
     @model_validator(mode="after")
     def _enough_to_try(self) -> Self:
-        trials, size = self.search.trials, grid_size(self.dimensions)
-        if trials is not None and size is not None and trials > size:
-            remedy = "lower it or open a hyperparameter: the same configuration twice costs privacy twice"
-            expected = f"trials <= {size}, the number of configurations in the search space"
-            raise bad_value(expected, path="search.trials", got=trials, remedy=remedy)
-        if self.search.sampler is Sampler.GRID and size is None:
-            remedy = "list its values, or use quasi-random"
-            ranges = [
-                dimension.name
-                for dimension in self.dimensions
-                if isinstance(dimension.space, Range) and dimension.space.size() is None
-            ]
-            expected = "a list or whole numbers for every open hyperparameter of a grid"
-            raise bad_value(expected, path=ranges[0], got=None, remedy=remedy)
-        if len(self.search.first) > self.trials:
-            expected = f"at most {self.trials} configurations, the number of trials"
-            raise bad_value(expected, path="search.first", got=len(self.search.first))
+        self._refused(broken_space_rules(self.search, self.dimensions, self.trials))
         locate(lambda _: self.first, None, "search.first")
+        return self
+
+    def _refused(self, broken: Iterable[BrokenRule]) -> Self:
+        """Refuse the first broken rule."""
+        for rule in broken:
+            raise bad_value(rule.expected, path=rule.field, got=rule.got, remedy=rule.remedy)
         return self
 
     @property
@@ -222,48 +199,10 @@ class Spec(Section):
             SpecError: delta >= 1/N without ``accept_large_delta``, a batch larger than N, auroc or a loss on
                 the wrong number of classes, class weights or priors for another number of classes.
         """
-        privacy, batch_size = self.privacy, largest(self.training.batch_size)
-        if not (privacy.delta < 1 / population or privacy.accept_large_delta):
-            expected = f"delta < 1/N = {1 / population:.3g} for N={population} training rows"
-            remedy = "it permits publishing a row outright: lower it, or set accept_large_delta: true"
-            raise self.mistaken(expected, "privacy.delta", privacy.delta, remedy)
-        if not batch_size <= population:
-            expected = f"batch_size <= N = {population}, the number of training rows"
-            raise self.mistaken(expected, "training.batch_size", batch_size, "lower it, or the end of its range")
-        if classes is not None:
-            self._check_classes(classes)
-
-    def _check_classes(self, classes: int) -> None:
-        for kind, names, remedy in (
-            ("objective", self.search.objectives, "use accuracy"),
-            ("metric", self.search.metrics, "use certified@R"),
-        ):
-            binary = [name for name in names if needs_two_classes(name)]
-            if binary and classes != 2:
-                expected = f"two classes for the {kind} {binary[0]}, the data have {classes}"
-                raise self.mistaken(expected, f"search.{kind}s", remedy=remedy)
-        if classes != 2 and any(loss.name == "tau-bce" for loss in self.training.loss):
-            raise self.mistaken(
-                f"two classes for tau-bce, the data have {classes}", "training.loss", remedy="use tau-cce"
-            )
-        for field, numbers in self._of_each_class():
-            if len(numbers) != classes:
-                raise self.mistaken(f"{classes} numbers, one for each class of the data", field, list(numbers))
-
-    def _of_each_class(self) -> Iterator[tuple[str, tuple[float, ...]]]:
-        """Yield what is declared class by class, under its field."""
-        if self.training.class_weights is not None:
-            yield "training.class_weights", self.training.class_weights
-        for loss in self.training.loss:
-            priors = loss.parameters.get("priors")
-            if isinstance(priors, tuple):
-                yield f"training.loss.{loss.name}.priors", priors
+        for rule in broken_data_rules(self.search, self.training, self.privacy, population, classes):
+            raise self.mistaken(rule.expected, rule.field, rule.got, rule.remedy)
 
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of a spec, for editors."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Spec.model_json_schema()}
-
-
-def _missing(given: list[str]) -> str:
-    return " or ".join(field for field in _COUPLED if field not in given)

@@ -1,7 +1,13 @@
-"""The configuration of one trial: every value of the spec chosen, nothing left open."""
+"""The configuration of one trial: every value of the spec chosen, nothing left open.
 
+The options of the sections ``training`` and ``privacy`` are declared here, each once: the type that the code reads,
+what the spec takes for it, its default there, and which trials have it. ``settings.py`` derives the sections from that,
+``dimensions.py`` the search space.
+"""
+
+import enum
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -10,8 +16,30 @@ from clipless.plans.schedule import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError
+from sweeper.spec.fields._section import ONE_COUNT
+from sweeper.spec.fields.choices import COUNT, POSITIVE
+from sweeper.spec.fields.fields import Flag, Name, Number
 from sweeper.spec.fields.messages import sentence
-from sweeper.spec.settings import Optimizer
+from sweeper.spec.fields.options import REQUIRED, Condition, Option
+
+
+class Optimizer(enum.Enum):
+    """What turns a noised gradient into a step."""
+
+    SGD = "sgd"
+    ADAM = "adam"
+
+
+# The schedule of a clipping norm that follows a private quantile.
+ADAPTIVE = "adaptive"
+_CLIP_SCHEDULES = (*(schedule.value for schedule in Schedule), ADAPTIVE)
+_SHARE = Number(above=0, below=1)
+
+_PRIVATE = Condition("training.method", frozenset(m.value for m in Method if m is not Method.NON_PRIVATE))
+_BOUNDED = Condition("training.method", frozenset(m.value for m in Method if m.bounded))
+_CLIPPED = Condition("training.method", frozenset({Method.DP_SGD.value}))
+_SGD = Condition("training.optimizer", frozenset({Optimizer.SGD.value}))
+_FOLLOWED = Condition("training.gradient_clip_schedule", frozenset({ADAPTIVE}))
 
 
 class _Part(BaseModel):
@@ -49,42 +77,45 @@ class TrialLoss(_Part):
 
 
 class TrialTraining(_Part):
-    """How it is trained; ``None`` for what the optimiser or the method has no use for."""
+    """How it is trained; ``None`` for what the optimiser or the method has no use for.
 
-    method: Method
-    epochs: int | None = None
-    batch_size: int
-    learning_rate: float
-    optimizer: Optimizer
-    momentum: float | None = None
-    schedule: Schedule = Schedule.CONSTANT
-    averaging: float | None = None
+    Each option of the section ``training`` but the loss is declared here, and nowhere else.
+    """
+
+    method: Annotated[Method, Option(Name(names=Method), "clipless")]
+    epochs: Annotated[int | None, Option(COUNT)] = None
+    batch_size: Annotated[int, Option(COUNT, 256)]
+    learning_rate: Annotated[float, Option(POSITIVE, 0.01)]
+    optimizer: Annotated[Optimizer, Option(Name(names=Optimizer), "adam")]
+    momentum: Annotated[float | None, Option(Number(at_least=0, below=1), 0.9, _SGD)] = None
+    schedule: Annotated[Schedule, Option(Name(names=Schedule), "constant")] = Schedule.CONSTANT
+    averaging: Annotated[float | None, Option(_SHARE)] = None
     loss: TrialLoss
-    sensitivity_fraction: float | None = None
-    follow_weights: bool | None = None
-    exact_norms: bool | None = None
-    gradient_clip: float | None = None
-    gradient_clip_schedule: str | None = None
-    clip_quantile: float | None = None
-    clip_norm: float | None = None
-    ghost_clipping: bool | None = None
-    copies: int | None = None
-    flip: bool | None = None
-    shift: int | None = None
-    freeze_after: float | None = None
-    freeze_layers: int | None = None
-    micro_batch_size: int | None = None
+    sensitivity_fraction: Annotated[float | None, Option(Number(above=0, at_most=1), 1.0, _BOUNDED)] = None
+    follow_weights: Annotated[bool | None, Option(bool, False, _BOUNDED)] = None
+    exact_norms: Annotated[bool | None, Option(Flag(), when=_BOUNDED)] = None
+    gradient_clip: Annotated[float | None, Option(POSITIVE, when=_BOUNDED)] = None
+    gradient_clip_schedule: Annotated[str | None, Option(Name(names=_CLIP_SCHEDULES), when=_BOUNDED)] = None
+    clip_quantile: Annotated[float | None, Option(_SHARE, when=_FOLLOWED)] = None
+    clip_norm: Annotated[float | None, Option(POSITIVE, 1.0, _CLIPPED)] = None
+    ghost_clipping: Annotated[bool | None, Option(bool, False, _CLIPPED)] = None
+    copies: Annotated[int | None, Option(COUNT)] = None
+    flip: Annotated[bool | None, Option(bool)] = None
+    shift: Annotated[int | None, Option(Number(integer=True, at_least=0))] = None
+    freeze_after: Annotated[float | None, Option(_SHARE)] = None
+    freeze_layers: Annotated[int | None, Option(COUNT)] = None
+    micro_batch_size: Annotated[int | None, Option(ONE_COUNT)] = None
 
 
 class TrialPrivacy(_Part):
     """What is promised; ``None`` for the one of epsilon and noise multiplier that the plan computes."""
 
-    epsilon: float | None = None
-    noise_multiplier: float | None = None
-    delta: float
-    noise: NoiseAllocation | None = None
-    relation: Relation
-    accept_large_delta: bool = False
+    epsilon: Annotated[float | None, Option(POSITIVE, when=_PRIVATE)] = None
+    noise_multiplier: Annotated[float | None, Option(POSITIVE, when=_PRIVATE)] = None
+    delta: Annotated[float, Option(Number(above=0, below=1, fixed=True), REQUIRED)]
+    noise: Annotated[NoiseAllocation | None, Option(Name(names=NoiseAllocation), "min-variance", _BOUNDED)] = None
+    relation: Annotated[Relation, Option(Name(names=Relation, fixed=True), Relation.ADD_OR_REMOVE_ONE)]
+    accept_large_delta: Annotated[bool, Option(bool, False)] = False
 
 
 class TrialConfig(_Part):

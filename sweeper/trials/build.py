@@ -7,10 +7,11 @@ import torch
 from torch import nn
 
 import clipless
+from clipless import losses, saving
 from clipless.datasets import Dataset, Metadata, Split
 from clipless.errors import CliplessError
 from clipless.layers import ClipGradient, ScaleByQuantile, Standardise
-from clipless.losses import LOSSES, Loss
+from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plans.clip_norm import AdaptiveClipping, Clipping
 from clipless.plans.freezing import Freezing
@@ -21,9 +22,9 @@ from clipless.projections import build_constraint
 from clipless.training.augmentation import Augmentation
 from clipless.training.optimizers import Optimizer
 from sweeper.errors import SpecError
-from sweeper.spec.settings import ADAPTIVE
-from sweeper.spec.settings import Optimizer as OptimizerKind
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.spec.architectures import find_architecture
+from sweeper.spec.trial_config import ADAPTIVE, TrialConfig
+from sweeper.spec.trial_config import Optimizer as OptimizerKind
 
 # Standardisation divides by no less than this share of the deviation that entries of the largest norm would have.
 _LEAST_DEVIATION = 0.02
@@ -34,7 +35,7 @@ _LEAST_QUANTILE = 1e-3
 def build_loss(config: TrialConfig) -> Loss:
     """Return the loss of a configuration."""
     chosen = config.training.loss
-    return LOSSES[chosen.name](**chosen.parameters)
+    return losses.build_loss(chosen.name, **chosen.parameters)
 
 
 def initial_seed(seed: int, trial: str) -> int:
@@ -55,14 +56,14 @@ def build_model(config: TrialConfig, data: Dataset, loss: Loss, seed: int) -> Ne
     try:
         if "constraint" in options:
             options["constraint"] = build_constraint(options["constraint"], model.weight_norm)
-        network = clipless.zoo.build(
-            model.architecture,
+        network = find_architecture(model.architecture).build(
             declared.input_shape,
             loss.output_size(len(declared.classes)),
             input_norm=clip,
             generator=torch.Generator().manual_seed(seed),
             **options,
         )
+        saving.architecture(network)  # a plug-in's layers are those of clipless, by exact type
         behind = [] if config.training.gradient_clip is None else [ClipGradient(config.training.gradient_clip)]
         return Network([*statistics, *network.layers, *behind], network.input_shape)
     except (CliplessError, ValueError) as error:

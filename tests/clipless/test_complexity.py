@@ -13,16 +13,24 @@ from torch.utils.flop_counter import FlopCounterMode
 from clipless import TauCCE, make_plan, zoo
 from clipless.plans.method import Method
 from clipless.projections import Free
-from clipless.training.trainer import accumulate_gradients
+from clipless.testing import accumulate_gradients
+from clipless.zoo import LayerOptions
 
 SMALL, LARGE = 8, 24
 NETWORKS = {
-    "mlp": lambda constraint: zoo.mlp((1, 8, 8), 10, input_norm=3.0, width=512, depth=3, constraint=constraint),
+    "mlp": lambda constraint: zoo.mlp(
+        (1, 8, 8), 10, input_norm=3.0, width=512, depth=3, options=LayerOptions(constraint=constraint)
+    ),
     "convnet": lambda constraint: zoo.convnet(
-        (1, 8, 8), 10, input_norm=3.0, width=32, depth=2, hidden=512, constraint=constraint
+        (1, 8, 8), 10, input_norm=3.0, width=32, depth=2, hidden=512, options=LayerOptions(constraint=constraint)
     ),
     "biased": lambda constraint: zoo.mlp(
-        (1, 8, 8), 10, input_norm=3.0, width=512, depth=3, activation="householder", bias=True, constraint=constraint
+        (1, 8, 8),
+        10,
+        input_norm=3.0,
+        width=512,
+        depth=3,
+        options=LayerOptions(activation="householder", bias=True, constraint=constraint),
     ),
 }
 GUARDED = [Method.CLIPLESS, Method.LIP_DP_SGD]

@@ -15,8 +15,8 @@ from clipless.plans.clip_norm import AdaptiveClipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.method import Method
 from clipless.projections import Free
-from clipless.testing import SeededSource
-from clipless.training.trainer import PrivateTrainer, accumulate_gradients
+from clipless.testing import SeededSource, accumulate_gradients
+from clipless.training.trainer import PrivateTrainer
 
 ROWS = 64
 

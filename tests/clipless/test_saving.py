@@ -16,11 +16,14 @@ from clipless.errors import ModelFileError, UnsupportedError
 from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall, L2Pool2d
 from clipless.projections import Orthogonal, SpectralBall
 from clipless.saving import FORMAT, architecture
+from clipless.zoo import LayerOptions
 
 NETWORKS = {
-    "mlp": lambda: zoo.mlp((1, 8, 8), 3, input_norm=2.0, width=8, constraint=SpectralBall(0.7)),
+    "mlp": lambda: zoo.mlp((1, 8, 8), 3, input_norm=2.0, width=8, options=LayerOptions(constraint=SpectralBall(0.7))),
     "convnet": lambda: zoo.convnet((1, 8, 8), 3, input_norm=2.0, width=4, hidden=8),
-    "patch-net": lambda: zoo.patch_net((1, 8, 8), 1, input_norm=2.0, width=4, hidden=8, constraint=Orthogonal(3)),
+    "patch-net": lambda: zoo.patch_net(
+        (1, 8, 8), 1, input_norm=2.0, width=4, hidden=8, options=LayerOptions(constraint=Orthogonal(3))
+    ),
     "scattering": lambda: zoo.scattering((1, 8, 8), 3, input_norm=2.0, order=2, feature_clip=1.5, hidden=8),
     "odd": lambda: Network(
         [

@@ -68,8 +68,8 @@ class Ground:
     addresses: Mapping[str, str] = field(default_factory=dict)
 
 
-class Places:
-    """All places of a stack.
+class Layout:
+    """Where every service of a stack runs.
 
     Args:
         compose: the file.

@@ -20,7 +20,7 @@ from sweeper.service.security.tokens import Role, make_token
 from tools.stack import reaper
 from tools.stack.compose import read_compose
 from tools.stack.database import owner, prepare, programs
-from tools.stack.layout import Ground, Place, Places, free_subnet, search_path
+from tools.stack.layout import Ground, Layout, Place, free_subnet, search_path
 
 LOCK = "stack.lock"
 TOKEN = "token"
@@ -203,7 +203,7 @@ class Stack:
             copies={"ray-worker": settings.workers} | dict.fromkeys([*gpu, *settings.without], 0),
             addresses=settings.addresses,
         )
-        self._places = Places(compose, ground)
+        self._places = Layout(compose, ground)
         for folder in ("logs", "reapers", "secrets"):
             (self._state / folder).mkdir(exist_ok=True)
         (self._state / "secrets").chmod(0o700)

@@ -4,18 +4,17 @@ Runs are the sweeps of one spec in a comparison, or the repeats of every configu
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 
 import plotly.graph_objects as go
 
-from dashboards.data import SweepData
-from dashboards.figures._common import FigureInfo, Rows, epsilon_axis, header, label, new_figure, value_axis
+from dashboards.figures._base import FigureInfo, FigureKind, Table
+from dashboards.figures._common import epsilon_axis, label, new_figure, value_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.comparison._compared import colors, compared
 from dashboards.text import show
-from sweeper.pareto.attainment import Surface, attainment
-from sweeper.records import Objective, Point
+from sweeper.pareto.attainment import Surface
 from sweeper.results.comparison import Comparison
 
 _OPACITY = 0.18
@@ -60,37 +59,17 @@ def info(comparison: Comparison) -> AttainmentInfo:
         utility=comparison.utility.name,
         bands=bands,
         runs="runs",
-        right_end=_right_end(bands),
+        right_end=right_end(bands),
     )
 
 
-def info_of_repeats(data: SweepData) -> AttainmentInfo:
-    """Compute what the repeats of one sweep attain: its first, second, ... training of every configuration."""
-    outcomes = [point for point in data.points if len(point.repeats.get(data.utility, ())) > 1]
-    count = min((len(point.repeats[data.utility]) for point in outcomes), default=0)
-    runs = [[_outcome(point, data.utility, number) for point in outcomes] for number in range(count)]
-    surfaces = attainment(runs, Objective(data.utility, data.direction(data.utility)))
-    bands = (Band(data.name, count, surfaces),) if surfaces else ()
-    return AttainmentInfo(
-        **header(data, "what the repeats attain"),
-        utility=data.utility,
-        bands=bands,
-        runs="repeats",
-        right_end=_right_end(bands),
-    )
-
-
-def _outcome(point: Point, name: str, number: int) -> Point:
-    """The point as one of its repeats alone would be."""
-    return replace(point, values={**point.values, name: point.repeats[name][number]})
-
-
-def _right_end(bands: Sequence[Band]) -> float:
+def right_end(bands: Sequence[Band]) -> float:
+    """Return the largest epsilon of any surface, 1 without any."""
     ends = [step[0] for band in bands for surface in band.surfaces for step in surface.steps]
     return max(ends, default=1.0)
 
 
-def rows(info: AttainmentInfo) -> Rows:
+def rows(info: AttainmentInfo) -> Table:
     """The numbers of the figure: one row per step of each surface."""
     return [
         {"name": band.spec, "runs": band.runs, "surface": surface.name, "at_least": surface.count}
@@ -176,3 +155,22 @@ def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, dash: 
         legendgroup=escape(band.spec),
         showlegend=surface.name == "median",
     )
+
+
+FIGURE: FigureKind[Comparison, AttainmentInfo] = FigureKind(
+    name="attainment",
+    heading="What the runs attain",
+    summary=(
+        "for each name with several sweeps: what at least half of them attain, between what all and what one "
+        "of them attain ([empirical attainment function](https://doi.org/10.1007/3-540-44719-9_15))"
+    ),
+    caption=(
+        "For each name with several sweeps: the solid line is attained by at least half of them, the band reaches from "
+        "what all of them attain to what the best of them does. Nothing is averaged."
+    ),
+    position=20,
+    info=info,
+    plot=plot,
+    rows=rows,
+    epsilon_axis=True,
+)

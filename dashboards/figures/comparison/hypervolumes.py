@@ -5,7 +5,8 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from dashboards.figures._common import SYMBOLS, FigureInfo, Rows, new_figure
+from dashboards.figures._base import FigureInfo, FigureKind, Table
+from dashboards.figures._common import SYMBOLS, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.comparison._compared import colors, compared
 from dashboards.text import number
@@ -26,7 +27,7 @@ def info(comparison: Comparison) -> VolumesInfo:
     return VolumesInfo(**compared(comparison, "hypervolume of each run"), groups=comparison.groups)
 
 
-def rows(info: VolumesInfo) -> Rows:
+def rows(info: VolumesInfo) -> Table:
     """The numbers of the figure: one row per run."""
     return [
         {"name": group.name, "sweep": run.label, "hypervolume": run.hypervolume, "mean_of_name": group.mean}
@@ -72,3 +73,18 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
                 )
             )
     return figure
+
+
+FIGURE: FigureKind[Comparison, VolumesInfo] = FigureKind(
+    name="hypervolumes",
+    heading="Hypervolumes",
+    summary="one mark per sweep, a tick for the mean of a name",
+    caption=(
+        "One mark per sweep, a tick for the mean of a name: the share of one box, the same for all, that the front "
+        "dominates."
+    ),
+    position=30,
+    info=info,
+    plot=plot,
+    rows=rows,
+)

@@ -6,7 +6,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboards.figures._common import FigureInfo, log_ticks, new_figure
+from dashboards.figures._base import FigureInfo
+from dashboards.figures._common import log_ticks, new_figure
 from dashboards.figures._theme import Theme
 from dashboards.text import number
 from sweeper.results.diagnosis import Diagnosis, Snapshot

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from clipless.diagnostics import ClippingBias
 from clipless.plans.method import Method
-from dashboards.figures._common import FigureInfo
+from dashboards.figures._base import FigureInfo, FigureKind
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.diagnosis._header import axis_name, header, log_axis, moment, panels
 from dashboards.text import number
@@ -64,13 +64,13 @@ def info(diagnosis: Diagnosis) -> ClippingInfo:
     """Compare the methods, all parameters together, at each moment."""
     lines = [
         Line(
-            f"{_legend(method)}, {moment(snapshot)}",
+            f"{legend(method)}, {moment(snapshot)}",
             method,
             index > 0,
-            _settings(snapshot.diagnostics.clipping, method),
+            settings_of(snapshot.diagnostics.clipping, method),
         )
         for index, snapshot in enumerate(diagnosis.snapshots)
-        for method in _methods(snapshot.diagnostics.clipping)
+        for method in methods_of(snapshot.diagnostics.clipping)
     ]
     titles = ("angle between the clipped and the unclipped mean gradient", "rows of which something is clipped")
     return ClippingInfo(
@@ -80,29 +80,18 @@ def info(diagnosis: Diagnosis) -> ClippingInfo:
     )
 
 
-def parameter_info(diagnosis: Diagnosis) -> ClippingInfo:
-    """Compare the parameters, method by method, at the last moment."""
-    last = diagnosis.snapshots[-1]
-    biases = last.diagnostics.clipping
-    found = []
-    for method in _methods(biases):
-        lines = [
-            Line(parameter.name, method, True, _settings(biases, method, index))
-            for index, parameter in enumerate(last.diagnostics.parameters)
-        ]
-        found.append((f"{_legend(method)}, {moment(last)}: angle of each parameter's mean gradient", tuple(lines)))
-    return ClippingInfo(**header(diagnosis, "bias of clipping by parameter"), panels=tuple(found), shares=False)
-
-
-def _legend(method: Method) -> str:
+def legend(method: Method) -> str:
+    """Return the name of a method in the legend."""
     return _LEGENDS.get(method, "guard (clipless)")
 
 
-def _methods(biases: tuple[ClippingBias, ...]) -> list[Method]:
+def methods_of(biases: tuple[ClippingBias, ...]) -> list[Method]:
+    """Return the methods that were compared, in order."""
     return list(dict.fromkeys(bias.method for bias in biases))
 
 
-def _settings(biases: tuple[ClippingBias, ...], method: Method, parameter: int | None = None) -> tuple[Setting, ...]:
+def settings_of(biases: tuple[ClippingBias, ...], method: Method, parameter: int | None = None) -> tuple[Setting, ...]:
+    """Return the settings of one method by noise: of the whole gradient, or of the parameter at this index."""
     largest = max(bias.noise_norm for bias in biases)
     chosen = sorted((bias for bias in biases if bias.method is method), key=lambda bias: bias.noise_norm)
     return tuple(
@@ -180,3 +169,18 @@ def _trace(line: Line, index: int, theme: Theme, *, shares: bool, by_method: boo
 
 def _finite(value: float) -> float | None:
     return value if isfinite(value) else None
+
+
+FIGURE: FigureKind[Diagnosis, ClippingInfo] = FigureKind(
+    name="clipping",
+    heading="What clipping does to the direction",
+    summary="the angle between the clipped and the unclipped mean gradient, method beside method",
+    caption=(
+        "Noise averages out over steps, a bent mean does not. The guard per layer and flat clipping of the whole "
+        "gradient are set to need the same noise; large marks are the setting in use. Further left: less noise, more "
+        "clipping."
+    ),
+    position=40,
+    info=info,
+    plot=plot,
+)

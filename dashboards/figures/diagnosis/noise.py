@@ -6,7 +6,8 @@ from math import isfinite
 
 import plotly.graph_objects as go
 
-from dashboards.figures._common import FigureInfo, new_figure
+from dashboards.figures._base import FigureInfo, FigureKind
+from dashboards.figures._common import new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.diagnosis._header import header, log_axis, moment
 from dashboards.text import number
@@ -16,7 +17,7 @@ WHOLE = "all parameters"
 
 
 @dataclass(frozen=True, slots=True)
-class Ratios:
+class NoiseRatios:
     """Noise-to-gradient ratios at one moment, by parameter and over all of them."""
 
     moment: str
@@ -28,18 +29,19 @@ class NoiseInfo(FigureInfo):
     """Numbers of the noise figure; no ratios without noise."""
 
     names: tuple[str, ...]
-    ratios: tuple[Ratios, ...]
+    ratios: tuple[NoiseRatios, ...]
 
 
 def info(diagnosis: Diagnosis) -> NoiseInfo:
     """Collect the ratios of one step at the expected batch size."""
-    looks = [(moment(snapshot), snapshot.diagnostics) for snapshot in diagnosis.snapshots]
+    taken = [(moment(snapshot), snapshot.diagnostics) for snapshot in diagnosis.snapshots]
     ratios = [
-        Ratios(when, (*(p.noise_to_gradient for p in seen.parameters), seen.noise_to_gradient)) for when, seen in looks
+        NoiseRatios(when, (*(p.noise_to_gradient for p in found.parameters), found.noise_to_gradient))
+        for when, found in taken
     ]
     return NoiseInfo(
         **header(diagnosis, "noise against gradient"),
-        names=(*(parameter.name for parameter in looks[0][1].parameters), WHOLE),
+        names=(*(parameter.name for parameter in taken[0][1].parameters), WHOLE),
         ratios=tuple(one for one in ratios if any(one.values)),
     )
 
@@ -80,3 +82,17 @@ def plot(info: NoiseInfo, theme: Theme = LIGHT) -> go.Figure:
         )
     figure.add_vline(x=1.0, line={"color": theme.ink, "width": 1, "dash": "dot"})
     return figure
+
+
+FIGURE: FigureKind[Diagnosis, NoiseInfo] = FigureKind(
+    name="noise",
+    heading="Noise against gradient",
+    summary="the norm of the noise over that of the gradient, by parameter",
+    caption=(
+        "In one step at the expected batch size: the norm of the noise on a parameter over that of the summed, clipped "
+        "gradient. Right of 1, a single step moves that parameter more by noise than by data."
+    ),
+    position=30,
+    info=info,
+    plot=plot,
+)

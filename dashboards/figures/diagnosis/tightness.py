@@ -5,7 +5,8 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from dashboards.figures._common import FigureInfo, log_ticks
+from dashboards.figures._base import FigureInfo, FigureKind
+from dashboards.figures._common import log_ticks
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.diagnosis._header import axis_name, header, moment, panels
 from dashboards.text import number
@@ -15,7 +16,7 @@ _ROW_PIXELS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class TightnessShares:
     """Shares of the bounds at one moment, by what is bounded; None where there is no bound."""
 
     moment: str
@@ -28,7 +29,7 @@ class Family:
 
     title: str
     names: tuple[str, ...]
-    reached: tuple[Reached, ...]
+    reached: tuple[TightnessShares, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ def info(diagnosis: Diagnosis) -> TightnessInfo:
         ),
     )
     families = (
-        Family(title, names, tuple(Reached(moment(s), shares(s)) for s in diagnosis.snapshots))
+        Family(title, names, tuple(TightnessShares(moment(s), shares(s)) for s in diagnosis.snapshots))
         for title, names, shares in kinds
     )
     return TightnessInfo(**header(diagnosis, "tightness of bounds"), families=tuple(filter(None, map(_held, families))))
@@ -75,7 +76,7 @@ def _held(family: Family) -> Family | None:
     kept = [i for i in range(len(family.names)) if any(reached.shares[i] is not None for reached in family.reached)]
     if not kept:
         return None
-    reached = tuple(Reached(r.moment, tuple(r.shares[i] for i in kept)) for r in family.reached)
+    reached = tuple(TightnessShares(r.moment, tuple(r.shares[i] for i in kept)) for r in family.reached)
     return Family(family.title, tuple(family.names[i] for i in kept), reached)
 
 
@@ -103,7 +104,7 @@ def plot(info: TightnessInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
-def _marks(family: Family, reached: Reached, index: int, theme: Theme, *, legend: bool) -> go.Scatter:
+def _marks(family: Family, reached: TightnessShares, index: int, theme: Theme, *, legend: bool) -> go.Scatter:
     color = theme.blue if index else theme.orange
     return go.Scatter(
         x=[share or None for share in reached.shares],
@@ -121,3 +122,18 @@ def _marks(family: Family, reached: Reached, index: int, theme: Theme, *, legend
         legendgroup=reached.moment,
         showlegend=legend,
     )
+
+
+FIGURE: FigureKind[Diagnosis, TightnessInfo] = FigureKind(
+    name="tightness",
+    heading="How much of each bound is reached",
+    summary="how much of each bound the rows reach",
+    caption=(
+        "Every bound is true of all inputs and all weights that the constraints allow; marks show how close any row of "
+        "this data came, at the initial weights and at this point. A mark at 10 % means that the noise could be ten "
+        "times smaller if the bound were tight here. Activations and cotangents multiply to the gradients below them."
+    ),
+    position=10,
+    info=info,
+    plot=plot,
+)

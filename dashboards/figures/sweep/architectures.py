@@ -9,7 +9,8 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
-from dashboards.figures._common import FigureInfo, Rows, Step, header, staircase, value_axis
+from dashboards.figures._base import FigureInfo, FigureKind, Table
+from dashboards.figures._common import Step, header, staircase, value_axis
 from dashboards.figures._curves import Staircase, draw, last_epsilon, step_row
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import setting
@@ -70,7 +71,7 @@ def info(data: SweepData, *, by: str | None = None) -> ArchitecturesInfo:
     )
 
 
-def rows(info: ArchitecturesInfo) -> Rows:
+def rows(info: ArchitecturesInfo) -> Table:
     """The numbers of the figure: one row per step of each curve."""
     return [
         {info.setting: kind.name, "trials": kind.trials} | step_row(step, info.utility)
@@ -100,3 +101,16 @@ def _merged(groups: dict[str, set[str]]) -> dict[str, set[str]]:
 def _kind(data: SweepData, name: str, ids: set[str], points: list[Point]) -> Kind:
     chosen = [point for point in points if point.trial in ids]
     return Kind(name, len(ids), staircase(chosen, data.utility, data.direction(data.utility)))
+
+
+FIGURE: FigureKind[SweepData, ArchitecturesInfo] = FigureKind(
+    name="architectures",
+    heading="Which kind of network",
+    summary="one front per architecture; where all trials have the same, per method, else per loss",
+    caption="Every line picks its own models among the trials of its kind. A kind with more trials had more chances.",
+    position=20,
+    info=info,
+    plot=plot,
+    rows=rows,
+    epsilon_axis=True,
+)

@@ -13,7 +13,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly, finite, varying
-from dashboards.figures._common import FigureInfo, Rows, header, label, new_figure, short_names
+from dashboards.figures._base import FigureInfo, FigureKind, Table, omitted
+from dashboards.figures._common import header, label, new_figure, short_names
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import color_bar
 from dashboards.text import MISSING, is_fraction, number, setting
@@ -77,7 +78,7 @@ def info(data: SweepData) -> ConfigurationsInfo:
     )
 
 
-def rows(info: ConfigurationsInfo) -> Rows:
+def rows(info: ConfigurationsInfo) -> Table:
     """The numbers of the figure: one row per trial."""
     return [{"trial": id_, **{axis.name: axis.values[i] for axis in info.axes}} for i, id_ in enumerate(info.trials)]
 
@@ -157,3 +158,20 @@ def _categories(name: str, label: str, values: Sequence[Any]) -> Axis:
         tuple(names),
         tuple(values),
     )
+
+
+FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
+    name="configurations",
+    heading="Configurations",
+    summary="one line per trial, through its configuration to what it reached",
+    caption=(
+        "One line per trial, through its configuration to what it reached at its last epoch. Drag along an axis to "
+        "keep only the trials that pass there; drag a name to move an axis."
+    ),
+    position=100,
+    info=info,
+    plot=plot,
+    rows=rows,
+    omitted=lambda data: omitted(DRAWN_TRIALS, len(data.trials), "trials"),
+    wide=True,
+)

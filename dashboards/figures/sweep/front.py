@@ -12,9 +12,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly, finite
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
-    FigureInfo,
-    Rows,
     Step,
     epsilon_axis,
     header,
@@ -95,7 +94,7 @@ def info(data: SweepData, *, utility: str | None = None, certificate: str | None
     )
 
 
-def rows(info: FrontInfo) -> Rows:
+def rows(info: FrontInfo) -> Table:
     """The numbers of the figure: one row per drawn point."""
     marked = None if info.knee is None else info.knee[0].key
     front = [row | {"knee": (row["trial"], row["epoch"]) == marked} for row in point_rows(info.front, on_front=True)]
@@ -133,7 +132,7 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def step_line(steps: Sequence[Step], right_end: float, color: str, *, name: str, dash: str = "solid") -> go.Scatter:
-    """A staircase that goes on to the right end of the axis."""
+    """A staircase, drawn to the right end of the axis."""
     tail = [steps[-1]] if steps else []
     return go.Scatter(
         x=[*(step.epsilon for step in steps), *(right_end for _ in tail)],
@@ -249,3 +248,27 @@ def color_bar(title: str) -> dict[str, Any]:
         "tickfont": {"size": 11},
         "xpad": 8,
     }
+
+
+FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(
+    name="front",
+    heading="The front",
+    summary=(
+        "utility against epsilon: the line is what is achievable at epsilon at most x, points below it trade "
+        "utility for a certificate; the ring is the knee"
+    ),
+    caption=(
+        "The line is what is achievable at epsilon ≤ x. Points of the front that lie below it give up some utility for "
+        "a better certificate. The ring marks the knee, beyond which every gain costs most. Hover over a point for its "
+        "trial, epoch and configuration."
+    ),
+    position=10,
+    info=info,
+    plot=plot,
+    rows=rows,
+    info_at=lambda data, certificate: info(data, utility=certificate),
+    omitted=lambda data: omitted(DRAWN_DOMINATED, len(data.points) - len(data.front_points), "dominated points"),
+    topic=Topic.FRONT,
+    epsilon_axis=True,
+    keep_empty=True,
+)

@@ -6,9 +6,8 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import (
-    FigureInfo,
-    Rows,
     header,
     hover_texts,
     label,
@@ -60,7 +59,7 @@ def info(data: SweepData, *, certificate: str | None = None) -> Front3dInfo:
     )
 
 
-def rows(info: Front3dInfo) -> Rows:
+def rows(info: Front3dInfo) -> Table:
     """The numbers of the figure: one row per point."""
     return point_rows(info.front)
 
@@ -119,3 +118,19 @@ def _lines_to_the_floor(
         line={"color": theme.faint, "width": 1.5},
         hoverinfo="skip",
     )
+
+
+FIGURE: FigureKind[SweepData, Front3dInfo] = FigureKind(
+    name="front-3d",
+    heading="Privacy, utility and robustness together",
+    summary="epsilon, utility and certified accuracy in space",
+    caption="The points of the front; drag to turn.",
+    position=60,
+    info=info,
+    plot=plot,
+    rows=rows,
+    info_at=lambda data, certificate: info(data, certificate=certificate),
+    topic=Topic.FRONT,
+    epsilon_axis=True,
+    keep_empty=True,
+)

@@ -12,7 +12,8 @@ from itertools import accumulate
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly
-from dashboards.figures._common import MANY, FigureInfo, Rows, header, new_figure
+from dashboards.figures._base import FigureInfo, FigureKind, Table, omitted
+from dashboards.figures._common import MANY, header, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
 from sweeper.pareto.dominance import hypervolume_curve
@@ -57,7 +58,7 @@ def info(data: SweepData) -> HypervolumeInfo:
     )
 
 
-def rows(info: HypervolumeInfo) -> Rows:
+def rows(info: HypervolumeInfo) -> Table:
     """The numbers of the figure: one row per step."""
     return [
         {"trials": count, "last_trial": trial, "epochs": epochs, "hypervolume": value}
@@ -97,3 +98,17 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
         )
     )
     return figure
+
+
+FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
+    name="hypervolume",
+    heading="What more trials brought",
+    summary="hypervolume of the front after each trial, and the epochs trained so far",
+    caption="Hypervolume of the front after each trial: where the curve is flat, more trials of this kind add little.",
+    position=80,
+    info=info,
+    plot=plot,
+    rows=rows,
+    omitted=lambda data: omitted(DRAWN_STEPS, len(data.trials), "trials"),
+    keep_empty=True,
+)

@@ -6,7 +6,8 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
-from dashboards.figures._common import FigureInfo, Rows, header, label, new_figure, short_names
+from dashboards.figures._base import FigureInfo, FigureKind, Table
+from dashboards.figures._common import header, label, new_figure, short_names
 from dashboards.figures._theme import LIGHT, Theme
 from sweeper.results.importance import FRONT, LEAST_TRIALS, Importance, importances
 
@@ -39,7 +40,7 @@ def info(data: SweepData) -> ImportancesInfo:
     )
 
 
-def rows(info: ImportancesInfo) -> Rows:
+def rows(info: ImportancesInfo) -> Table:
     """The numbers of the figure: one row per panel and parameter."""
     return [
         {
@@ -131,3 +132,21 @@ def _bars(info: ImportancesInfo, importance: Importance, labels: list[str], pane
         hovertemplate="%{text}<extra></extra>",
         xaxis=f"x{panel}" if panel > 1 else "x",
     )
+
+
+FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
+    name="importances",
+    heading="What mattered",
+    summary="which hyperparameters mattered for each objective",
+    caption=(
+        "Share of the differences between trials, at their last epoch, that goes with each setting, as a random forest "
+        "learnt it and predicts trials it has not seen; the last panel is the hypervolume of a trial's own points. It "
+        "speaks of the trials that were tried, not of all that could be."
+    ),
+    position=90,
+    info=info,
+    plot=plot,
+    rows=rows,
+    wide=True,
+    keep_empty=True,
+)

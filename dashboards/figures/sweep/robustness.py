@@ -14,7 +14,8 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
-from dashboards.figures._common import FigureInfo, Rows, Step, header, label, staircase, value_axis
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
+from dashboards.figures._common import Step, header, label, staircase, value_axis
 from dashboards.figures._curves import Staircase, draw, last_epsilon, step_row
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
@@ -50,7 +51,7 @@ def info(data: SweepData) -> RobustnessInfo:
     )
 
 
-def rows(info: RobustnessInfo) -> Rows:
+def rows(info: RobustnessInfo) -> Table:
     """The numbers of the figure: one row per step of each curve."""
     return [
         {"name": curve.name, "radius": curve.radius} | step_row(step, "value")
@@ -70,3 +71,20 @@ def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
 def _legend(name: str) -> str:
     text = radius_of(name)
     return "clean" if text is None else f"radius {escape(text)}"
+
+
+FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
+    name="robustness",
+    heading="Robustness at each radius",
+    summary="one front per certified radius, radius 0 first",
+    caption=(
+        "Every line picks its own models: the best certified accuracy at that radius, within each epsilon. A certified "
+        "example keeps its prediction under every perturbation of at most that Euclidean norm."
+    ),
+    position=40,
+    info=info,
+    plot=plot,
+    rows=rows,
+    topic=Topic.ROBUSTNESS,
+    epsilon_axis=True,
+)

@@ -16,7 +16,8 @@ from math import isfinite, log10
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
-from dashboards.figures._common import FigureInfo, Rows, header, hover_texts, label, new_figure
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
+from dashboards.figures._common import header, hover_texts, label, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import delta_text, number, radius_of, show, title_of
 from sweeper.records import MEMBERSHIP, Direction, Point
@@ -122,7 +123,7 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
     )
 
 
-def rows(info: TemperatureInfo) -> Rows:
+def rows(info: TemperatureInfo) -> Table:
     """The numbers of the figure: one row per cell."""
     return [
         {
@@ -288,3 +289,22 @@ def _leak(name: str, value: float | None) -> float | None:
 
 def _hover(info: TemperatureInfo, cell: Cell | None) -> str:
     return "" if cell is None else info.hover[cell.point.key]
+
+
+FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
+    name="temperature",
+    heading="Temperature, radius and membership",
+    summary=("the best accuracy and certificate of each temperature of the loss, and what membership inference learns"),
+    caption=(
+        "One row per temperature of the loss. Every cell picks its own model: the best accuracy, and the best "
+        "certified accuracy at each radius, with what an attack left of it where one was run. Beside them, how "
+        "well membership inference tells training rows from validation rows on the most accurate model of the row: an "
+        "AUROC of 50 % is guessing, and so is an advantage of a few percent where rows are few."
+    ),
+    position=50,
+    info=info,
+    plot=plot,
+    rows=rows,
+    topic=Topic.ROBUSTNESS,
+    wide=True,
+)

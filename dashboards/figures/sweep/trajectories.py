@@ -1,7 +1,7 @@
 """Trajectories: the way of every trial through the plane of epsilon and utility, and how it ended.
 
 Epsilon grows with the epochs, so a trial walks from left to right; a good trial hugs the front. As figure 14
-of Bethune et al. (2024), https://arxiv.org/abs/2305.16202. Rings are rungs at which a scheduler let a trial go on.
+of Bethune et al. (2024), https://arxiv.org/abs/2305.16202. Rings are rungs at which a scheduler let a trial continue.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,18 +12,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
-from dashboards.figures._common import (
-    MANY,
-    FigureInfo,
-    Rows,
-    Step,
-    epsilon_axis,
-    header,
-    label,
-    new_figure,
-    staircase,
-    value_axis,
-)
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
+from dashboards.figures._common import MANY, Step, epsilon_axis, header, label, new_figure, staircase, value_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import step_line
 from dashboards.text import show
@@ -41,7 +31,7 @@ _SYMBOLS = {
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One trial's points in the order of their epochs; by epoch, why it was let go on or ended there."""
+    """One trial's points in the order of their epochs; by epoch, why it continued or ended there."""
 
     trial: str
     status: TrialStatus
@@ -102,7 +92,7 @@ def _decisions(decisions: Iterable[Mapping[str, Any]], *, goes_on: bool) -> dict
     return found
 
 
-def rows(info: TrajectoriesInfo) -> Rows:
+def rows(info: TrajectoriesInfo) -> Table:
     """The numbers of the figure: one row per point, and what was decided there."""
     return [
         {
@@ -175,7 +165,7 @@ def _paths(trajectories: Iterable[Trajectory], color: str, utility: str, status:
 
 
 def _rungs(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
-    """Where a trial was compared with others and went on."""
+    """Where a trial was compared with others and continued."""
     found = [
         (epsilon, value, f"{_text(t, epoch, epsilon, value, utility)}<br>{escape(t.passed[epoch])}")
         for t in trajectories
@@ -189,7 +179,7 @@ def _rungs(trajectories: Iterable[Trajectory], color: str, utility: str, *, size
         marker={"symbol": "circle-open", "size": size, "color": color, "line": {"width": 1.2}},
         text=[text for _, _, text in found],
         hovertemplate="%{text}<extra></extra>",
-        name="went on at a rung",
+        name="continued at a rung",
     )
 
 
@@ -216,3 +206,22 @@ def _text(t: Trajectory, epoch: int, epsilon: float, value: float, utility: str)
         f"<b>{escape(t.trial)}</b>, epoch {epoch}<br>epsilon {show('epsilon', epsilon)}: "
         f"{label(utility)} {show(utility, value)}"
     )
+
+
+FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
+    name="trajectories",
+    heading="How the trials got there",
+    summary="the way of every trial, how it ended, and rings where a scheduler let it continue",
+    caption=(
+        "One line per trial, one point per epoch; the mark at the end says how the trial ended, a ring that it was "
+        "compared with others and continued."
+    ),
+    position=70,
+    info=info,
+    plot=plot,
+    rows=rows,
+    omitted=lambda data: omitted(DRAWN_TRIALS, len(data.trials), "trials, those on the front among them"),
+    topic=Topic.TRIALS,
+    epsilon_axis=True,
+    keep_empty=True,
+)

@@ -5,7 +5,7 @@ Every result here is computed from rows: on private rows it is a release. Public
 
 from clipless.attacks._ball import Attack
 from clipless.attacks.autoattack import AutoAttack
-from clipless.attacks.membership import MembershipScore, shadow_attack, threshold_attack
+from clipless.attacks.membership import MembershipScore, threshold_attack
 from clipless.attacks.pgd import PGD
 
-__all__ = ["PGD", "Attack", "AutoAttack", "MembershipScore", "shadow_attack", "threshold_attack"]
+__all__ = ["PGD", "Attack", "AutoAttack", "MembershipScore", "threshold_attack"]

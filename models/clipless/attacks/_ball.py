@@ -1,4 +1,4 @@
-"""What every evasion attack shares: its form, and the ball it must stay in. Shape letters: B batch."""
+"""What all evasion attacks share: their signature, and the ball they stay in. Shape letters: B batch."""
 
 from math import inf
 from typing import Protocol
@@ -13,7 +13,7 @@ _INWARD = 1.0 - 1e-12
 
 
 class Attack(Protocol):
-    """Inputs near the given ones that a network decides wrongly, where it finds any."""
+    """Searches for nearby inputs that a network decides wrongly."""
 
     def __call__(self, model: Network, x: Tensor, target_B: Tensor, radius: float) -> Tensor:
         """Return float64 inputs of the shape of ``x`` within ``radius`` of it, in Euclidean norm, row by row."""

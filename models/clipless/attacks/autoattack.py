@@ -81,7 +81,7 @@ class AutoAttack:
 
     @staticmethod
     def check_installed() -> None:
-        """Find out before an attack whether the toolbox is there.
+        """Check before an attack that the toolbox is installed.
 
         Raises:
             UnsupportedError: it is not.

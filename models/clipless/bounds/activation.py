@@ -7,13 +7,18 @@ tanh h increases and is concave (``f f' / t`` decreases in t > 0), so that equal
     |tanh x| <= sqrt(n) tanh(X / sqrt n)        |sigmoid x| <= sqrt(n) sigmoid(X / sqrt n)
 
 Softplus is ReLU plus ``log(1 + exp(-|t|)) <= log 2``: its norm is at most ``X + sqrt(n) log 2``.
+
+Householder: each pair z of features stays or is reflected, so norms are preserved, and the map is continuous where
+the two pieces meet. The derivative of the reflected pair in its angle has norm ``|z|``: with ``z_p`` all values of
+pair p in one example and ``g_p`` their cotangents, ``|dL/dtheta_p| <= |z_p| |g_p|``, and ``|dL/dtheta| <= |x| |g|``
+by Cauchy-Schwarz.
 """
 
 from math import exp, log, prod, sqrt, tanh
 
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
 from clipless.errors import InvalidBoundError
-from clipless.layers import Abs, GroupSort, ReLU, Sigmoid, Softplus, Tanh
+from clipless.layers import Abs, GroupSort, Householder, ReLU, Sigmoid, Softplus, Tanh
 
 # Relative; the closed forms are evaluated in float64, the layers in float32.
 _ROUNDED_UP = 1.0 + 1e-6
@@ -69,3 +74,17 @@ def bound_softplus(layer: Softplus, signal: Signal, weights: WeightNorms) -> Lay
     del layer, weights
     norm = (signal.norm + sqrt(prod(signal.shape)) * log(2.0)) * _ROUNDED_UP
     return LayerBound(output=Signal(signal.shape, norm), input_gain=1.0)
+
+
+@bound_rule(Householder)
+def bound_householder(layer: Householder, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Norm-preserving; gain X to the angles."""
+    del weights
+    if signal.shape[0] != layer.features:
+        raise InvalidBoundError(f"Expected {layer.features} features, got shape {signal.shape} (Householder)")
+    return LayerBound(
+        output=signal,
+        input_gain=1.0,
+        parameter_gains={"angle": signal.norm},
+        normalised_gains={"angle": 1.0},
+    )

@@ -14,7 +14,7 @@ holds for the blocks together by Cauchy-Schwarz.
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
 from clipless.bounds.bias import bias_bounds
 from clipless.errors import InvalidBoundError
-from clipless.guards.guard import patch_counts
+from clipless.guards.convolution import patch_counts
 from clipless.layers import Conv1d, Conv2d
 from clipless.norms import conv2d_norm_upper, spectral_norm_upper
 

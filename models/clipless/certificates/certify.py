@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import Signal, rounding
-from clipless.certificates.induced import Reach, follow
-from clipless.front import split_fixed_front
+from clipless.certificates.induced import Reach, propagate_reach
+from clipless.fixed_prefix import split_fixed_prefix
 from clipless.layers import ClipGradient, Dense, InputBall
 from clipless.network import Network
 from clipless.norms import LEAST, lengths_upper
@@ -36,9 +36,9 @@ _LARGEST = torch.finfo(torch.float64).max
 
 @torch.no_grad()
 def float64_features(model: Network, x: Tensor) -> Tensor:
-    """What a float64 forward pass of the fixed front of ``model`` makes of ``x``; it does not change in training."""
-    front, _ = split_fixed_front(deepcopy(model).double())
-    return torch.cat([front(chunk.double()) for chunk in x.split(_CHUNK)])
+    """What a float64 forward pass of the fixed prefix of ``model`` makes of ``x``; it does not change in training."""
+    prefix, _ = split_fixed_prefix(deepcopy(model).double())
+    return torch.cat([prefix(chunk.double()) for chunk in x.split(_CHUNK)])
 
 
 @torch.no_grad()
@@ -48,9 +48,9 @@ def float64_logits(model: Network, x: Tensor, *, features: Tensor | None = None)
     Args:
         model: the network.
         x: (B, ...) rows.
-        features: `float64_features` of these rows, which save the front's part.
+        features: `float64_features` of these rows, which save the prefix's part.
     """
-    _, rest = split_fixed_front(deepcopy(model).double())
+    _, rest = split_fixed_prefix(deepcopy(model).double())
     features = float64_features(model, x) if features is None else features
     return torch.cat([rest(chunk) for chunk in features.split(_CHUNK)])
 
@@ -221,9 +221,9 @@ def _reach(model: Network, bounds: NetworkBounds, norm: float, count: int) -> Te
     start = Reach.of_unit(norm, prod(signal.shape))
     (classes,) = bounds.output.shape
     if dense is None or behind > count:
-        weight_KI, reach = torch.eye(classes, dtype=torch.float64), follow(every[first:], signal, start)
+        weight_KI, reach = torch.eye(classes, dtype=torch.float64), propagate_reach(every[first:], signal, start)
     else:
-        weight_KI, reach = dense.weight.detach().double(), follow(every[first:-behind], signal, start)
+        weight_KI, reach = dense.weight.detach().double(), propagate_reach(every[first:-behind], signal, start)
     apart = weight_KI[None] if classes == 1 else weight_KI[:, None, :] - weight_KI[None, :, :]
     return (reach.of_products(apart.cpu()) * (1.0 + bounds.slack)).clamp(min=LEAST)
 

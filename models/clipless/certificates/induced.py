@@ -95,7 +95,7 @@ class Reach:
         return torch.stack([found.clamp(min=LEAST) * reach * rounded for found, reach in by_norm]).amin(dim=0)
 
 
-def follow(layers: Iterable[tuple[nn.Module, LayerBound]], signal: Signal, reach: Reach) -> Reach:
+def propagate_reach(layers: Iterable[tuple[nn.Module, LayerBound]], signal: Signal, reach: Reach) -> Reach:
     """Bound what becomes of a perturbation.
 
     Args:
@@ -133,7 +133,9 @@ def _through(layer: nn.Module, bound: LayerBound, signal: Signal, reach: Reach) 
 def _mixed(layer: Residual, signal: Signal, reach: Reach) -> tuple[float, float]:
     named = [(str(index), inner) for index, inner in enumerate(layer.layers)]
     bounds = bound_sequence(named, signal, WeightNorms.MEASURED)
-    inside = follow(((inner, bound) for (_, inner), (_, bound) in zip(named, bounds, strict=True)), signal, reach)
+    inside = propagate_reach(
+        ((inner, bound) for (_, inner), (_, bound) in zip(named, bounds, strict=True)), signal, reach
+    )
     kept = passed = 1.0
     if layer.weight is not None:
         share = layer.weight if layer.mix is None else layer.mix.item()

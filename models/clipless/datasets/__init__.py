@@ -10,11 +10,12 @@ from clipless.lazy import by_need
 
 if TYPE_CHECKING:
     from clipless.datasets.catalog import available, load
-    from clipless.datasets.kinds import ColourSpace, Evaluation
-    from clipless.datasets.metadata import Dataset, Metadata, Split
+    from clipless.datasets.dataset import Dataset, Split
+    from clipless.datasets.maps import prepare
+    from clipless.datasets.metadata import ColourSpace, Evaluation, Metadata
     from clipless.datasets.new_rows.input_formats import input_format
     from clipless.datasets.new_rows.reading import InputFormat, NewRows
-    from clipless.datasets.preparation import Preparation, prepare
+    from clipless.datasets.preparation import Preparation
     from clipless.datasets.splits import ColumnSplit, HashSplit
     from clipless.datasets.tables.declarations import Categorical, Drop, Numeric, Ranges
     from clipless.datasets.tables.ranges_file import load_ranges
@@ -45,11 +46,11 @@ __all__ = [
 
 _HOME = {
     "Categorical": "clipless.datasets.tables.declarations",
-    "ColourSpace": "clipless.datasets.kinds",
+    "ColourSpace": "clipless.datasets.metadata",
     "ColumnSplit": "clipless.datasets.splits",
-    "Dataset": "clipless.datasets.metadata",
+    "Dataset": "clipless.datasets.dataset",
     "Drop": "clipless.datasets.tables.declarations",
-    "Evaluation": "clipless.datasets.kinds",
+    "Evaluation": "clipless.datasets.metadata",
     "HashSplit": "clipless.datasets.splits",
     "InputFormat": "clipless.datasets.new_rows.reading",
     "Metadata": "clipless.datasets.metadata",
@@ -57,12 +58,12 @@ _HOME = {
     "Numeric": "clipless.datasets.tables.declarations",
     "Preparation": "clipless.datasets.preparation",
     "Ranges": "clipless.datasets.tables.declarations",
-    "Split": "clipless.datasets.metadata",
+    "Split": "clipless.datasets.dataset",
     "available": "clipless.datasets.catalog",
     "input_format": "clipless.datasets.new_rows.input_formats",
     "load": "clipless.datasets.catalog",
     "load_ranges": "clipless.datasets.tables.ranges_file",
-    "prepare": "clipless.datasets.preparation",
+    "prepare": "clipless.datasets.maps",
     "write_ranges_template": "clipless.datasets.tables.template",
 }
 

@@ -1,72 +1,60 @@
 """The names of data sets, and the one function that loads any of them or a user's own file."""
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
 from importlib import metadata as importlib_metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clipless.datasets.kinds import Evaluation
-from clipless.datasets.metadata import Dataset
-from clipless.datasets.preparation import Preparation, prepare
-from clipless.datasets.sources.embedded import load_breast_cancer, load_digits
-from clipless.datasets.sources.images import CIFAR10, FASHION_MNIST, MNIST, load_images
-from clipless.datasets.sources.known import KNOWN_TABLES, load_known
+from clipless.datasets.metadata import Evaluation
+from clipless.datasets.preparation import Preparation
 from clipless.datasets.splits import HashSplit, Splitting
 from clipless.datasets.tables.declarations import Ranges
-from clipless.datasets.tables.table import load_table
 from clipless.errors import DeclarationError
+
+if TYPE_CHECKING:  # listing names imports no torch
+    from clipless.datasets.dataset import Dataset
+    from clipless.datasets.raw_rows import RawRows
+    from clipless.datasets.sources._base import DataSource
 
 ENTRY_POINTS = "sweeper.datasets"
 _SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
 
 
-@dataclass(frozen=True)
-class _Named:
-    """A data set with a name: one line about it, and its loader."""
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A data set with a name.
+
+    Attributes:
+        description: one line about it.
+        module: of `clipless.datasets.sources` that holds it.
+    """
 
     description: str
-    load: Callable[..., Dataset]
+    module: str
 
 
-def _bundled(load: Callable[..., Dataset], *, data_dir: Path | None, **options: Any) -> Dataset:
-    del data_dir  # nothing to look for
-    return load(**options)
-
-
-_TABLE_LINES = {
-    "adult": "32,561 or 48,842 persons of a census, 2 classes of income; OpenML or --data-dir",
-    "german": "1,000 borrowers, good or bad credit; --data-dir",
-    "nursery": "12,960 applications to nursery schools, 5 classes; --data-dir",
-    "default-credit": "30,000 card holders, default or not; --data-dir",
-}
-_NAMED: Mapping[str, _Named] = {
-    "digits": _Named("1,797 images of digits, 8 x 8; comes with scikit-learn", partial(_bundled, load_digits)),
-    "breast_cancer": _Named(
-        "569 tumours, benign or malignant; comes with scikit-learn",
-        partial(_bundled, load_breast_cancer),
-    ),
-    "mnist": _Named("70,000 images of digits, 28 x 28; OpenML or --data-dir", partial(load_images, MNIST)),
-    "fashion-mnist": _Named(
-        "70,000 images of clothes, 28 x 28; OpenML or --data-dir", partial(load_images, FASHION_MNIST)
-    ),
-    "cifar10": _Named("60,000 colour photographs, 32 x 32; OpenML or --data-dir", partial(load_images, CIFAR10)),
-    **{
-        table.name: _Named(
-            _TABLE_LINES.get(table.name, "anomaly detection table of ADBench; --data-dir"),
-            partial(load_known, table),
-        )
-        for table in KNOWN_TABLES
-    },
+_ADBENCH = ("aloi", "campaign", "celeba", "donors", "shuttle", "magic.gamma", "skin", "yeast")
+SOURCES: Mapping[str, Listed] = {
+    "digits": Listed("1,797 images of digits, 8 x 8; comes with scikit-learn", "digits"),
+    "breast_cancer": Listed("569 tumours, benign or malignant; comes with scikit-learn", "breast_cancer"),
+    "mnist": Listed("70,000 images of digits, 28 x 28; OpenML or --data-dir", "images"),
+    "fashion-mnist": Listed("70,000 images of clothes, 28 x 28; OpenML or --data-dir", "images"),
+    "cifar10": Listed("60,000 colour photographs, 32 x 32; OpenML or --data-dir", "images"),
+    "adult": Listed("32,561 or 48,842 persons of a census, 2 classes of income; OpenML or --data-dir", "known"),
+    "german": Listed("1,000 borrowers, good or bad credit; --data-dir", "known"),
+    "nursery": Listed("12,960 applications to nursery schools, 5 classes; --data-dir", "known"),
+    "default-credit": Listed("30,000 card holders, default or not; --data-dir", "known"),
+    **dict.fromkeys(_ADBENCH, Listed("anomaly detection table of ADBench; --data-dir", "known")),
 }
 
 
 def available() -> dict[str, str]:
     """Return the names that `load` knows, with one line about each; imports no plug-in, fetches nothing."""
     own = {entry.name: f"plug-in {entry.value}" for entry in _plugins()}
-    return own | {name: named.description for name, named in _NAMED.items()}
+    return own | {name: listed.description for name, listed in SOURCES.items()}
 
 
 def load(
@@ -80,7 +68,7 @@ def load(
     classes: Sequence[Any] | None = None,
     splits: Splitting | None = None,
     preparation: Preparation | None = None,
-) -> Dataset:
+) -> "Dataset":
     """Load a data set by name, or a user's own table by path.
 
     Args:
@@ -103,55 +91,83 @@ def load(
     Raises:
         DataError: one sentence naming file, field, value and remedy.
     """
-    dataset = _load(
-        source,
-        data_dir=data_dir,
-        evaluation=evaluation,
-        splits=splits,
-        target=target,
-        ranges=ranges,
-        unit=unit,
-        classes=classes,
-    )
-    return dataset if preparation is None else prepare(dataset, preparation)
+    declared = {"target": target, "ranges": ranges, "unit": unit, "classes": classes}
+    chosen = None if evaluation is None else Evaluation.parse(evaluation)
+    dataset = _load(source, _folder(data_dir), chosen, splits, declared)
+    if preparation is None:
+        return dataset
+    from clipless.datasets.maps import prepare
+
+    return prepare(dataset, preparation)
+
+
+def raw_rows_of(
+    source: str | Path, *, data_dir: str | Path | None = None, **declared: Any
+) -> "tuple[str, tuple[str, ...], RawRows]":
+    """Return the name, the classes and the raw format of a data set: its rows before any preparation.
+
+    Args:
+        source: as `load` takes it.
+        data_dir: likewise.
+        declared: of an own table: ``target``, ``ranges``, ``unit``, ``classes`` and ``splits``, as `load` takes them.
+
+    Raises:
+        DataError: a file that cannot be read.
+
+    Guarantees:
+        No cell of a table and no pixel enters; of a table only the names and the order of its columns.
+    """
+    from clipless.datasets.raw_rows import Tensors
+    from clipless.datasets.tables.table import load_schema
+
+    folder, name = None if data_dir is None else Path(data_dir), _name(source)
+    if name is None:
+        path = _found(Path(source), folder)
+        ranges = load_schema(path, **declared)
+        return path.name.split(".")[0], ranges.classes or (), replace(ranges, classes=None)
+    if name in SOURCES:
+        published = _source(name)
+        return published.name, published.classes, published.raw(folder)
+    facts = _load_plugin(name, folder, None, None).metadata
+    raw = Tensors(facts.input_shape, facts.input_norm, facts.input_gain, facts.radius_unit)
+    return facts.name, facts.classes, raw
 
 
 def _load(
     source: str | Path,
-    *,
-    data_dir: str | Path | None,
-    evaluation: Evaluation | str | None,
+    folder: Path | None,
+    evaluation: Evaluation | None,
     splits: Splitting | None,
-    target: str | None,
-    ranges: str | Path | Ranges | None,
-    unit: str | None,
-    classes: Sequence[Any] | None,
-) -> Dataset:
-    chosen = None if evaluation is None else Evaluation.parse(evaluation)
-    folder = None if data_dir is None else Path(data_dir)
-    if folder is not None and not folder.is_dir():
-        raise DeclarationError(f"Expected a folder, got {folder} (--data-dir)")
+    declared: Mapping[str, Any],
+) -> "Dataset":
     name = _name(source)
     if name is None:
-        if chosen is None:
+        if evaluation is None:
             raise DeclarationError(
                 f"Say what the validation and test rows of {source} are: evaluation: public, private "
                 "or exploratory (data.evaluation)"
             )
-        return load_table(
-            _found(Path(source), folder),
-            evaluation=chosen,
-            target=target,
-            ranges=ranges,
-            unit=unit,
-            classes=classes,
-            splitting=splits,
-        )
-    fixed = {"target": target, "ranges": ranges, "unit": None if unit == "row" else unit, "classes": classes}
-    _refuse_own_options(name, fixed, splits)
-    if name in _NAMED:
-        return _NAMED[name].load(data_dir=folder, evaluation=chosen or Evaluation.PUBLIC, splitting=splits)
-    return _load_plugin(name, folder, chosen, splits)
+        from clipless.datasets.tables.table import load_table
+
+        return load_table(_found(Path(source), folder), evaluation=evaluation, splits=splits, **declared)
+    _refuse_own_options(name, declared, splits)
+    if name in SOURCES:
+        hashed = splits if isinstance(splits, HashSplit) else None
+        return _source(name).load(data_dir=folder, evaluation=evaluation or Evaluation.PUBLIC, splitting=hashed)
+    return _load_plugin(name, folder, evaluation, splits)
+
+
+def _folder(data_dir: str | Path | None) -> Path | None:
+    folder = None if data_dir is None else Path(data_dir)
+    if folder is not None and not folder.is_dir():
+        raise DeclarationError(f"Expected a folder, got {folder} (--data-dir)")
+    return folder
+
+
+def _source(name: str) -> "DataSource":
+    module = import_module(f"clipless.datasets.sources.{SOURCES[name].module}")
+    sources: tuple[DataSource, ...] = module.SOURCES
+    return next(source for source in sources if source.name == name)
 
 
 def _name(source: str | Path) -> str | None:
@@ -182,7 +198,7 @@ def _found(path: Path, folder: Path | None) -> Path:
 
 def _refuse_own_options(name: str, options: Mapping[str, object], splits: Splitting | None) -> None:
     for option, value in options.items():
-        if value is not None:
+        if value is not None and (option, value) != ("unit", "row"):
             raise DeclarationError(f"{name} declares its own {option}, got {value!r}: leave it out (data.{option})")
     if not (splits is None or isinstance(splits, HashSplit)):
         raise DeclarationError(f"{name} has no column that declares splits: give fractions (data.splits)")
@@ -192,9 +208,11 @@ def _plugins() -> tuple[importlib_metadata.EntryPoint, ...]:
     return tuple(importlib_metadata.entry_points(group=ENTRY_POINTS))
 
 
-def _load_plugin(name: str, folder: Path | None, evaluation: Evaluation | None, splits: Splitting | None) -> Dataset:
+def _load_plugin(name: str, folder: Path | None, evaluation: Evaluation | None, splits: Splitting | None) -> "Dataset":
     """Call a user's loader ``(data_dir, evaluation, splits) -> Dataset``."""
     entry = next(entry for entry in _plugins() if entry.name == name)
+    from clipless.datasets.dataset import Dataset
+
     dataset = entry.load()(data_dir=folder, evaluation=evaluation, splits=splits)
     if not isinstance(dataset, Dataset):
         raise DeclarationError(f"Expected a Dataset from plug-in {entry.value}, got {type(dataset).__name__} ({name})")

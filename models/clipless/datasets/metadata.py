@@ -1,22 +1,49 @@
-"""What a data set is made of: frozen public facts, and three splits of tensors.
+"""Public facts about a data set, and the sentences that its privacy card says about them.
 
-Everything in `Metadata` is a public input of the guarantee and may be printed, logged and saved. The tensors
-of a `Split` are the sensitive values; nothing here summarises them. Checks on them answer yes or no, and a no
-ends the run.
+Everything here is a public input of the guarantee and may be printed, logged and saved. Nothing here imports torch.
 """
 
+import enum
 from dataclasses import dataclass
 from math import isfinite
 
-import torch
-from torch import Tensor
+from clipless.datasets.splits import ColumnSplit, HashSplit, Splitting
+from clipless.errors import DataError, DeclarationError
 
-from clipless.datasets.kinds import Evaluation
-from clipless.errors import DataError
+ROW_COUNTS = "The number of rows of each split is public."
+UNPAID_RANGES = "No guarantee: the declared ranges were computed from the data, an unpaid release."
 
-# Relative rounding of float32 entries at the declared bound.
-NORM_ROUNDING = 1e-5
-_CHUNK = 4096
+
+class Evaluation(enum.Enum):
+    """What the rows held back for validation and test are."""
+
+    PUBLIC = "public"  # their scores cost nothing
+    PRIVATE = "private"  # every score computed on them is a release that has to be paid
+    EXPLORATORY = "exploratory"  # unpaid: watermarked, no guarantee
+
+    @classmethod
+    def parse(cls, value: "Evaluation | str") -> "Evaluation":
+        """Return the member for ``value``.
+
+        Raises:
+            DeclarationError: not one of the three.
+        """
+        try:
+            return cls(value)
+        except ValueError:
+            raise DeclarationError(
+                f"Expected evaluation to be public, private or exploratory, got {value!r} (data.evaluation)"
+            ) from None
+
+
+class ColourSpace(enum.Enum):
+    """In which coordinates the three colours of a pixel are given."""
+
+    RGB = "rgb"
+    GRAY = "gray"
+    YIQ = "yiq"
+    YUV = "yuv"
+    HSV = "hsv"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,62 +103,28 @@ class Metadata:
         return published or self.evaluation is Evaluation.EXPLORATORY
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Rows of one split.
+def split_fact(splitting: Splitting, *, published_test: bool = False) -> str:
+    """Say how rows were assigned to splits."""
+    match splitting:
+        case ColumnSplit():
+            return f"Column {splitting.column!r} declares each row's split; no row's split depends on another."
+        case HashSplit():
+            test = "The test split is the published one; the others" if published_test else "Splits"
+            return f"{test} are assigned by a keyed hash of each row, so that no row's split depends on another."
 
-    Attributes:
-        x: float32, (n, *input_shape), every entry finite.
-        y: int64, (n,), labels from 0.
-    """
 
-    x: Tensor
-    y: Tensor
-
-    def __post_init__(self) -> None:
-        if self.x.dtype != torch.float32 or self.y.dtype != torch.int64:
-            raise DataError(f"Expected x float32 and y int64, got {self.x.dtype} and {self.y.dtype} (Split)")
-        if self.x.dim() < 2 or self.y.shape != self.x.shape[:1]:
-            raise DataError(
-                f"Expected x (n, *input_shape) and y (n,), got {tuple(self.x.shape)} and {tuple(self.y.shape)} (Split)"
+def evaluation_facts(evaluation: Evaluation, *, public_because: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what `evaluation` adds to the public facts and to the conditions."""
+    match evaluation:
+        case Evaluation.PUBLIC:
+            return (f"Validation and test rows are public, and their scores free: {public_because}.",), ()
+        case Evaluation.PRIVATE:
+            return (), (
+                "Validation and test rows are private: every score computed on them is a release of its own, "
+                "not covered by the epsilon of training.",
             )
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-
-@dataclass(frozen=True, eq=False)
-class Dataset:
-    """A data set, ready to train on.
-
-    Guarantees:
-        Every split is non-empty, of the declared shape, with labels among the classes, and no example's norm
-        exceeds ``metadata.input_norm`` (up to float32 rounding), so no entry is infinite or NaN. Construction
-        fails otherwise.
-    """
-
-    metadata: Metadata
-    train: Split
-    validation: Split
-    test: Split
-
-    def __post_init__(self) -> None:
-        for name in ("train", "validation", "test"):
-            _check_split(self.metadata, name, getattr(self, name))
-
-
-def _check_split(metadata: Metadata, name: str, split: Split) -> None:
-    where = f"({metadata.name}, split {name})"
-    if len(split) == 0:
-        raise DataError(f"No rows fall into the {name} split; enlarge its fraction or bring more rows {where}")
-    if tuple(split.x.shape[1:]) != metadata.input_shape:
-        raise DataError(f"Expected examples of shape {metadata.input_shape}, got {tuple(split.x.shape[1:])} {where}")
-    if not (int(split.y.min()) >= 0 and int(split.y.max()) < len(metadata.classes)):
-        raise DataError(f"Expected labels from 0 to {len(metadata.classes) - 1}, got others {where}")
-    # In double precision: whether rows within the bound pass may not depend on how a float32 sum of them rounds.
-    norms = (torch.linalg.vector_norm(rows.flatten(1).double(), dim=1) for rows in split.x.split(_CHUNK))
-    if not all(bool((norms_B <= metadata.input_norm * (1 + NORM_ROUNDING)).all()) for norms_B in norms):  # nor NaN
-        raise DataError(f"An example is not finite or exceeds the declared norm {metadata.input_norm:g} {where}")
+        case Evaluation.EXPLORATORY:
+            return (), ("No guarantee: validation scores of private rows were looked at without paying for them.",)
 
 
 def _are_texts(values: object) -> bool:

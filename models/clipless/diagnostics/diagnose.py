@@ -1,4 +1,4 @@
-"""One look at a model, by its plan and some public rows. Shape letters: N rows."""
+"""Diagnosis of a model, from its plan and public rows. Shape letters: N rows."""
 
 from collections.abc import Mapping
 from math import inf, isfinite, sqrt
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from clipless.bounds import NetworkBounds, bound_network
 from clipless.datasets import Dataset, Evaluation, Split
-from clipless.diagnostics.clipping import Tally, settings
+from clipless.diagnostics.clipping_bias import ClippedSums, compared_rules
 from clipless.diagnostics.passes import Passes, passes
 from clipless.diagnostics.records import Diagnostics, LayerDiagnosis, ParameterDiagnosis, log_norms
 from clipless.errors import DataError, InvalidBoundError, UnsupportedError
@@ -59,28 +59,28 @@ def diagnose(model: nn.Module, loss: Loss, split: Split, plan: Plan, *, rows: in
     normalised = plan.method is Method.LIP_DP_SGD
     reach = None if bounds is None else _lipschitz(loss, bounds)
     worst = {} if bounds is None or reach is None else bounds.sensitivities(reach, normalised=normalised)
-    tallies = [Tally(setting, plan.sizes) for setting in settings(plan, worst)]
-    seen = _Seen()
+    tallies = [ClippedSums(rule, plan.sizes) for rule in compared_rules(plan, worst)]
+    totals = _RowTotals()
     for some in passes(network, loss, _spread(split, rows), normalise=normalised):
-        seen.add(some)
+        totals.add(some)
         for tally in tallies if len(some) else ():
             tally.add(some)
-    if not seen.rows:
-        raise DataError(f"Expected at least one row with finite gradients, got {seen.left_out} without")
-    parameters = _parameters(plan, worst, tallies[0], seen)
-    biases = [tally.bias(seen.gradients) for tally in tallies if tally.setting.method is not Method.NON_PRIVATE]
+    if not totals.rows:
+        raise DataError(f"Expected at least one row with finite gradients, got {totals.left_out} without")
+    parameters = _parameters(plan, worst, tallies[0], totals)
+    biases = [tally.bias(totals.gradients) for tally in tallies if tally.rule.method is not Method.NON_PRIVATE]
     return Diagnostics(
-        rows=seen.rows,
-        left_out=seen.left_out,
+        rows=totals.rows,
+        left_out=totals.left_out,
         parameters=parameters,
-        layers=_layers(network, bounds, reach, seen),
+        layers=_layers(network, bounds, reach, totals),
         noise_to_gradient=_ratio(parameters),
         clipping=tuple(sorted(biases, key=lambda bias: (bias.method.value, -bias.noise_norm))),
     )
 
 
-class _Seen:
-    """What all rows together did."""
+class _RowTotals:
+    """Sums, norms and maxima over all rows."""
 
     def __init__(self) -> None:
         self.rows, self.left_out = 0, 0
@@ -145,17 +145,19 @@ def _spread(split: Split, rows: int) -> Split:
     return Split(split.x[chosen_N], split.y[chosen_N])
 
 
-def _parameters(plan: Plan, worst: Mapping[str, float], used: Tally, seen: _Seen) -> tuple[ParameterDiagnosis, ...]:
+def _parameters(
+    plan: Plan, worst: Mapping[str, float], used: ClippedSums, totals: _RowTotals
+) -> tuple[ParameterDiagnosis, ...]:
     return tuple(
         ParameterDiagnosis(
             name=name,
             size=size,
             worst_case=worst.get(name),
             sensitivity=plan.sensitivities.get(name),
-            own=log_norms(torch.cat(seen.own[name])),
-            guard_bound=log_norms(torch.cat(seen.guard_bounds[name])),
+            own=log_norms(torch.cat(totals.own[name])),
+            guard_bound=log_norms(torch.cat(totals.guard_bounds[name])),
             acted=used.acted(name),
-            signal=plan.batch_size * float(used.sums[name].norm()) / seen.rows,
+            signal=plan.batch_size * float(used.sums[name].norm()) / totals.rows,
             noise_std=plan.noise_stds.get(name, 0.0),
         )
         for name, size in plan.sizes.items()
@@ -163,7 +165,7 @@ def _parameters(plan: Plan, worst: Mapping[str, float], used: Tally, seen: _Seen
 
 
 def _layers(
-    network: Network, bounds: NetworkBounds | None, reach: float | None, seen: _Seen
+    network: Network, bounds: NetworkBounds | None, reach: float | None, totals: _RowTotals
 ) -> tuple[LayerDiagnosis, ...]:
     reaches = {} if bounds is None or reach is None else _cotangent_bounds(bounds, reach)
     norms = {} if bounds is None else _activation_bounds(bounds)
@@ -172,9 +174,9 @@ def _layers(
             name=name,
             kind=type(layer).__name__,
             activation_bound=norms[name] if isfinite(norms.get(name, inf)) else None,
-            activation_largest=seen.activations[name],
+            activation_largest=totals.activations[name],
             cotangent_bound=reaches.get(name),
-            cotangent_largest=seen.cotangents.get(name),
+            cotangent_largest=totals.cotangents.get(name),
         )
         for name, layer in network.named_layers()
     )

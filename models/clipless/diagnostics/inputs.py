@@ -3,7 +3,7 @@
 import torch
 
 from clipless.datasets import ColourSpace, Dataset, Preparation, prepare
-from clipless.datasets.sources.images import PIXEL_UNIT
+from clipless.datasets.raw_rows import PIXEL_UNIT
 from clipless.diagnostics.diagnose import public_rows
 from clipless.diagnostics.records import InputNorms, linear_norms
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from clipless.datasets import Split
-from clipless.front import front_depth
+from clipless.fixed_prefix import prefix_depth
 from clipless.guards.guard import guarded
 from clipless.losses import Loss
 from clipless.network import Network
@@ -51,7 +51,7 @@ class Passes:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Backward:
-    """One row behind the fixed front."""
+    """One row behind the fixed prefix."""
 
     gradients: list[Tensor]
     outputs: list[Tensor]
@@ -69,7 +69,7 @@ def passes(model: Network, loss: Loss, split: Split, *, normalise: bool) -> Iter
             ``lip-dp-sgd``.
     """
     model = deepcopy(model).double()
-    depth = front_depth(model)
+    depth = prefix_depth(model)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     entries = sum(p.numel() for p in parameters.values())
     chunk = max(1, min(_LARGEST_CHUNK, _CHUNK_ENTRIES // entries))

@@ -1,4 +1,4 @@
-"""What one look at a model says: frozen numbers, no rows.
+"""The result of a diagnosis: frozen numbers, no rows.
 
 Shape letters: N rows.
 """

@@ -1,4 +1,4 @@
-"""The scattering transform, a fixed front. Shape letters: B batch, C channels, H height, W width, K features."""
+"""The scattering transform, fixed by formulas. Shape letters: B batch, C channels, H height, W width, K features."""
 
 from collections.abc import Sequence
 from math import ceil, isfinite
@@ -97,7 +97,7 @@ class Scattering2d(nn.Module):
         return height, width
 
     def _paths(self, u_N1HW: Tensor, level: int, order: int) -> Tensor:
-        """Return the features of every path that goes on from ``u``, a map on the grid of scale ``level``."""
+        """Return the features of every path that continues from ``u``, a map on the grid of scale ``level``."""
         octaves = self.scales - level
         smooth: Tensor = self.get_buffer(f"average_{octaves}")
         found = [F.conv2d(u_N1HW, smooth, stride=2**octaves, padding=average_padding(octaves)) * self.gains[order]]

@@ -2,10 +2,11 @@
 
 ``temperature`` T *divides* the logits wherever a loss has one. (The package lip-dp multiplies by tau: T = 1 / tau.)
 A target is a label, or a row of the simplex (a soft label); every constant holds for both. Importing this package
-enters every constant in the table.
+enters the constants of every module of this folder in the table, without torch.
 """
 
-from clipless.losses._rules import Loss, loss_lipschitz, loss_rule
+from clipless.discovery import import_modules
+from clipless.losses._rules import LOSSES, Loss, loss_lipschitz, loss_rule
 from clipless.losses.absolute import MAE
 from clipless.losses.binary import MultilabelBCE
 from clipless.losses.cosine import KCosine
@@ -13,9 +14,11 @@ from clipless.losses.cross_entropy import TauBCE, TauCCE
 from clipless.losses.hinge import MulticlassHinge
 from clipless.losses.kantorovich import HKR, KR
 from clipless.losses.margins import CrammerSinger, WestonWatkins
-from clipless.losses.named import LOSSES, NamedLoss, build_loss
+from clipless.losses.named import build_loss
 from clipless.losses.reduction import Reduction
 from clipless.losses.weighted import ClassWeighted
+
+_FILES = tuple(import_modules(__name__, __path__))  # each enters its losses in the tables
 
 __all__ = [
     "HKR",
@@ -28,7 +31,6 @@ __all__ = [
     "Loss",
     "MulticlassHinge",
     "MultilabelBCE",
-    "NamedLoss",
     "Reduction",
     "TauBCE",
     "TauCCE",

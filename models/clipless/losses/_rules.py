@@ -3,13 +3,15 @@
 Shape letters: B batch, K logits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, Protocol, TypeVar
-
-from torch import Tensor
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from clipless.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Loss(Protocol):
@@ -19,7 +21,7 @@ class Loss(Protocol):
     class 1.
     """
 
-    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+    def __call__(self, logits_BK: "Tensor", target_B: "Tensor") -> "Tensor":
         """Return one loss per example; row i depends on row i alone."""
         ...
 
@@ -31,18 +33,28 @@ class Loss(Protocol):
 LossRule = Callable[[Any, int, float], float]
 R = TypeVar("R", bound=LossRule)
 _RULES: dict[type, LossRule] = {}
+_NAMED: dict[str, Callable[..., Loss]] = {}
+LOSSES: Mapping[str, Callable[..., Loss]] = MappingProxyType(_NAMED)
 
 
-def loss_rule(loss_type: type) -> Callable[[R], R]:
+def loss_rule(loss_type: type, name: str | None = None) -> Callable[[R], R]:
     """Enter the Lipschitz constant of a loss type in the table; a second entry is an error.
 
     The decorated rule takes the loss, K, and a bound on the norm of the logits (inf if there is none).
+
+    Args:
+        loss_type: a frozen dataclass, each of whose attributes has a default and a type of `clipless.option_types`.
+        name: by which a spec chooses the loss; without one it is no entry of `LOSSES`.
     """
 
     def register(rule: R) -> R:
         if loss_type in _RULES:
             raise ValueError(f"{loss_type.__name__} already has a Lipschitz constant")
+        if name in _NAMED:
+            raise ValueError(f"There is already a loss {name}")
         _RULES[loss_type] = rule
+        if name is not None:
+            _NAMED[name] = loss_type
         return rule
 
     return register

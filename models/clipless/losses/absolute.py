@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import final
-
-from torch import Tensor
+from typing import TYPE_CHECKING, final
 
 from clipless.losses._rules import loss_rule
 from clipless.losses.reduction import Reduction, parse_reduction
 from clipless.losses.targets import target_rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @final
@@ -29,7 +30,7 @@ class MAE:
     def __post_init__(self) -> None:
         object.__setattr__(self, "reduction", parse_reduction(self.reduction))
 
-    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+    def __call__(self, logits_BK: "Tensor", target_B: "Tensor") -> "Tensor":
         """Return (B,) losses."""
         error_BK = (logits_BK - target_rows(target_B, logits_BK)).abs()
         return self.reduction.share(logits_BK.shape[1]) * error_BK.sum(dim=1)
@@ -39,7 +40,7 @@ class MAE:
         return classes
 
 
-@loss_rule(MAE)
+@loss_rule(MAE, "mae")
 def _mae(loss: MAE, logits: int, logit_norm: float) -> float:
     del logit_norm  # attained within any ball
     return loss.reduction.share(logits) * sqrt(logits)

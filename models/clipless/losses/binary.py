@@ -2,15 +2,16 @@ r"""Binary cross-entropy of each of K outputs, for several labels at once. Shape
 
 from dataclasses import dataclass
 from math import exp, sqrt
-from typing import final
-
-import torch.nn.functional as F
-from torch import Tensor
+from typing import TYPE_CHECKING, final
 
 from clipless.losses._rules import loss_rule
 from clipless.losses.numbers import check_positive
 from clipless.losses.reduction import Reduction, parse_reduction
 from clipless.losses.targets import target_rows
+from clipless.option_types import Positive
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @final
@@ -34,15 +35,17 @@ class MultilabelBCE:
         reduction: over the outputs.
     """
 
-    temperature: float = 1.0
+    temperature: Positive = 1.0
     reduction: Reduction = Reduction.MEAN
 
     def __post_init__(self) -> None:
         check_positive("temperature", self.temperature)
         object.__setattr__(self, "reduction", parse_reduction(self.reduction))
 
-    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+    def __call__(self, logits_BK: "Tensor", target_B: "Tensor") -> "Tensor":
         """Return (B,) losses for (B,) labels or (B, K) rows; rows are clamped into [0, 1]."""
+        import torch.nn.functional as F
+
         scaled_BK = logits_BK / self.temperature
         target_BK = target_rows(target_B, scaled_BK).clamp(0.0, 1.0)
         terms_BK = F.binary_cross_entropy_with_logits(scaled_BK, target_BK, reduction="none")
@@ -53,7 +56,7 @@ class MultilabelBCE:
         return classes
 
 
-@loss_rule(MultilabelBCE)
+@loss_rule(MultilabelBCE, "multilabel-bce")
 def _multilabel_bce(loss: MultilabelBCE, logits: int, logit_norm: float) -> float:
     root = sqrt(logits)
     return loss.reduction.share(logits) * root / (1.0 + exp(-logit_norm / (loss.temperature * root)))

@@ -1,14 +1,15 @@
 """Cosine similarity with a floor on the norm of the logits. Shape letters: B batch, K logits."""
 
 from dataclasses import dataclass
-from typing import final
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, final
 
 from clipless.losses._rules import loss_rule
 from clipless.losses.numbers import check_positive
 from clipless.losses.targets import target_rows
+from clipless.option_types import Positive
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @final
@@ -25,13 +26,15 @@ class KCosine:
         floor: f > 0, in units of the logits.
     """
 
-    floor: float = 1.0
+    floor: Positive = 1.0
 
     def __post_init__(self) -> None:
         check_positive("floor", self.floor)
 
-    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+    def __call__(self, logits_BK: "Tensor", target_B: "Tensor") -> "Tensor":
         """Return (B,) losses."""
+        import torch
+
         target_BK = target_rows(target_B, logits_BK)
         if logits_BK.shape[1] == 1:
             target_BK = 2.0 * target_BK - 1.0
@@ -43,7 +46,7 @@ class KCosine:
         return classes
 
 
-@loss_rule(KCosine)
+@loss_rule(KCosine, "k-cosine")
 def _k_cosine(loss: KCosine, logits: int, logit_norm: float) -> float:
     del logits, logit_norm  # attained at z = 0 for any K
     return 1.0 / loss.floor

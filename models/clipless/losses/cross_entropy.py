@@ -2,15 +2,16 @@ r"""Cross-entropies with temperature, ``T * CE(z / T)``. Shape letters: B batch,
 
 from dataclasses import dataclass
 from math import exp
-from typing import final
-
-import torch.nn.functional as F
-from torch import Tensor
+from typing import TYPE_CHECKING, final
 
 from clipless.losses._rules import loss_rule
 from clipless.losses.numbers import check_positive
 from clipless.losses.softmax_ball import largest_softmax_error
 from clipless.losses.targets import target_rows
+from clipless.option_types import Positive
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @final
@@ -25,13 +26,15 @@ class TauCCE:
     `clipless.losses.softmax_ball.largest_softmax_error`.
     """
 
-    temperature: float = 1.0
+    temperature: Positive = 1.0
 
     def __post_init__(self) -> None:
         check_positive("temperature", self.temperature)
 
-    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+    def __call__(self, logits_BK: "Tensor", target_B: "Tensor") -> "Tensor":
         """Return (B,) losses for (B,) labels or (B, K) soft labels."""
+        import torch.nn.functional as F
+
         scaled_BK = logits_BK / self.temperature
         target = target_B if target_B.dim() == 1 else target_B.to(scaled_BK.dtype)
         return self.temperature * F.cross_entropy(scaled_BK, target, reduction="none")
@@ -50,13 +53,15 @@ class TauBCE:
     at ``z = R, y = 0`` (Bethune et al. 2024, arXiv 2305.16202, Table 1).
     """
 
-    temperature: float = 1.0
+    temperature: Positive = 1.0
 
     def __post_init__(self) -> None:
         check_positive("temperature", self.temperature)
 
-    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+    def __call__(self, logits_BK: "Tensor", target_B: "Tensor") -> "Tensor":
         """Return (B,) losses of (B, 1) logits."""
+        import torch.nn.functional as F
+
         scaled_B1 = logits_BK[:, :1] / self.temperature
         losses_B1 = F.binary_cross_entropy_with_logits(scaled_B1, target_rows(target_B, scaled_B1), reduction="none")
         return self.temperature * losses_B1[:, 0]
@@ -68,14 +73,14 @@ class TauBCE:
         return 1
 
 
-@loss_rule(TauCCE)
+@loss_rule(TauCCE, "tau-cce")
 def _tau_cce(loss: TauCCE, logits: int, logit_norm: float) -> float:
     if logits < 2:
         raise ValueError(f"Expected at least 2 logits for tau-cce, got {logits}; use tau-bce")
     return largest_softmax_error(logits, logit_norm / loss.temperature)
 
 
-@loss_rule(TauBCE)
+@loss_rule(TauBCE, "tau-bce")
 def _tau_bce(loss: TauBCE, logits: int, logit_norm: float) -> float:
     if logits != 1:
         raise ValueError(f"Expected 1 logit for tau-bce, got {logits}; use tau-cce")

@@ -2,17 +2,19 @@
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import final
-
-from torch import Tensor
+from typing import TYPE_CHECKING, final
 
 from clipless.losses._rules import loss_rule
 from clipless.losses.numbers import check_positive
 from clipless.losses.reduction import Reduction, parse_reduction
 from clipless.losses.targets import target_rows
+from clipless.option_types import Positive
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-def hinge_terms(logits_BK: Tensor, target_BK: Tensor, margin: float) -> Tensor:
+def hinge_terms(logits_BK: "Tensor", target_BK: "Tensor", margin: float) -> "Tensor":
     """Return (B, K) terms ``t_k max(0, m - z_k) + (1 - t_k) max(0, m + z_k)``."""
     above_BK = (margin - logits_BK).clamp(min=0.0)
     below_BK = (margin + logits_BK).clamp(min=0.0)
@@ -35,14 +37,14 @@ class MulticlassHinge:
         reduction: over the logits.
     """
 
-    margin: float = 1.0
+    margin: Positive = 1.0
     reduction: Reduction = Reduction.MEAN
 
     def __post_init__(self) -> None:
         check_positive("margin", self.margin)
         object.__setattr__(self, "reduction", parse_reduction(self.reduction))
 
-    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+    def __call__(self, logits_BK: "Tensor", target_B: "Tensor") -> "Tensor":
         """Return (B,) losses."""
         terms_BK = hinge_terms(logits_BK, target_rows(target_B, logits_BK), self.margin)
         return self.reduction.share(logits_BK.shape[1]) * terms_BK.sum(dim=1)
@@ -52,7 +54,7 @@ class MulticlassHinge:
         return classes
 
 
-@loss_rule(MulticlassHinge)
+@loss_rule(MulticlassHinge, "hinge")
 def _hinge(loss: MulticlassHinge, logits: int, logit_norm: float) -> float:
     del logit_norm  # attained at z = 0
     return loss.reduction.share(logits) * sqrt(logits)

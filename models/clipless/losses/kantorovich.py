@@ -11,18 +11,20 @@ Shape letters: B batch, K logits.
 from dataclasses import dataclass
 from functools import lru_cache
 from math import hypot, inf
-from typing import final
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Annotated, final
 
 from clipless.losses._rules import loss_rule
 from clipless.losses.hinge import hinge_terms
 from clipless.losses.numbers import check_positive
 from clipless.losses.reduction import Reduction, parse_reduction
 from clipless.losses.targets import target_rows
+from clipless.option_types import NonNegative, Positive, Probabilities
 
-Priors = tuple[float, ...] | None
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Priors = Annotated[tuple[float, ...], Probabilities()] | None
 
 
 @final
@@ -50,7 +52,7 @@ class KR:
         object.__setattr__(self, "priors", _check_priors(self.priors))
         object.__setattr__(self, "reduction", parse_reduction(self.reduction))
 
-    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+    def __call__(self, logits_BK: "Tensor", target_B: "Tensor") -> "Tensor":
         """Return (B,) losses."""
         terms_BK = _kr_terms(logits_BK, target_rows(target_B, logits_BK), self.priors)
         return self.reduction.share(logits_BK.shape[1]) * terms_BK.sum(dim=1)
@@ -80,8 +82,8 @@ class HKR:
         reduction: over the logits.
     """
 
-    alpha: float = 10.0
-    margin: float = 1.0
+    alpha: NonNegative = 10.0
+    margin: Positive = 1.0
     priors: Priors = None
     reduction: Reduction = Reduction.MEAN
 
@@ -92,7 +94,7 @@ class HKR:
         object.__setattr__(self, "priors", _check_priors(self.priors))
         object.__setattr__(self, "reduction", parse_reduction(self.reduction))
 
-    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+    def __call__(self, logits_BK: "Tensor", target_B: "Tensor") -> "Tensor":
         """Return (B,) losses."""
         target_BK = target_rows(target_B, logits_BK)
         hinge_BK = hinge_terms(logits_BK, target_BK, self.margin)
@@ -104,13 +106,13 @@ class HKR:
         return _check_classes(self.priors, classes)
 
 
-@loss_rule(KR)
+@loss_rule(KR, "kr")
 def _kr(loss: KR, logits: int, logit_norm: float) -> float:
     del logit_norm  # linear in the logits
     return loss.reduction.share(logits) * _largest_gradient(loss.priors, logits, 0.0)
 
 
-@loss_rule(HKR)
+@loss_rule(HKR, "hkr")
 def _hkr(loss: HKR, logits: int, logit_norm: float) -> float:
     del logit_norm  # attained at z = 0
     return loss.reduction.share(logits) * _largest_gradient(loss.priors, logits, loss.alpha)
@@ -123,7 +125,7 @@ def _largest_gradient(priors: Priors, logits: int, hinge: float) -> float:
     return max(hypot(own[y], *other[:y], *other[y + 1 :]) for y in range(logits))
 
 
-def _kr_terms(logits_BK: Tensor, target_BK: Tensor, priors: Priors) -> Tensor:
+def _kr_terms(logits_BK: "Tensor", target_BK: "Tensor", priors: Priors) -> "Tensor":
     logits = logits_BK.shape[1]
     if priors is None:
         balanced_own, balanced_other = _factors(priors, logits)
@@ -146,9 +148,11 @@ def _factors(priors: Priors, logits: int) -> tuple[tuple[float, ...], tuple[floa
 
 @lru_cache(maxsize=64)
 def _factors_on(
-    priors: tuple[float, ...], logits: int, device: torch.device, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
+    priors: tuple[float, ...], logits: int, device: "torch.device", dtype: "torch.dtype"
+) -> "tuple[Tensor, Tensor]":
     """The factors on the device where they are needed step after step."""
+    import torch
+
     own, other = _factors(priors, logits)
     return torch.tensor(own, device=device, dtype=dtype), torch.tensor(other, device=device, dtype=dtype)
 

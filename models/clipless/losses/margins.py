@@ -5,15 +5,16 @@ constant below grows.
 """
 
 from dataclasses import dataclass
-from math import sqrt
-from typing import final
-
-import torch
-from torch import Tensor
+from math import inf, sqrt
+from typing import TYPE_CHECKING, final
 
 from clipless.losses._rules import loss_rule
 from clipless.losses.numbers import check_positive
 from clipless.losses.reduction import Reduction, parse_reduction
+from clipless.option_types import Positive
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @final
@@ -32,14 +33,14 @@ class WestonWatkins:
         reduction: over the logits; the mean divides by K, not by K - 1.
     """
 
-    margin: float = 1.0
+    margin: Positive = 1.0
     reduction: Reduction = Reduction.MEAN
 
     def __post_init__(self) -> None:
         check_positive("margin", self.margin)
         object.__setattr__(self, "reduction", parse_reduction(self.reduction))
 
-    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+    def __call__(self, logits_BK: "Tensor", target_B: "Tensor") -> "Tensor":
         """Return (B,) losses for (B,) labels or (B, K) soft labels."""
         if target_B.dim() == 2:
             return _soft(self, logits_BK, target_B)
@@ -64,17 +65,17 @@ class CrammerSinger:
         margin: m > 0, in units of the logits.
     """
 
-    margin: float = 1.0
+    margin: Positive = 1.0
 
     def __post_init__(self) -> None:
         check_positive("margin", self.margin)
 
-    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+    def __call__(self, logits_BK: "Tensor", target_B: "Tensor") -> "Tensor":
         """Return (B,) losses for (B,) labels or (B, K) soft labels."""
         if target_B.dim() == 2:
             return _soft(self, logits_BK, target_B)
         own_B = logits_BK.gather(1, target_B[:, None])[:, 0]
-        others_B = logits_BK.masked_fill(_own(target_B, logits_BK), -torch.inf).amax(dim=1)
+        others_B = logits_BK.masked_fill(_own(target_B, logits_BK), -inf).amax(dim=1)
         return (self.margin - own_B + others_B).clamp(min=0.0)
 
     def output_size(self, classes: int) -> int:
@@ -82,14 +83,14 @@ class CrammerSinger:
         return classes
 
 
-@loss_rule(WestonWatkins)
+@loss_rule(WestonWatkins, "weston-watkins")
 def _weston_watkins(loss: WestonWatkins, logits: int, logit_norm: float) -> float:
     del logit_norm  # attained at z = 0
     _check_logits("weston-watkins", logits)
     return loss.reduction.share(logits) * sqrt(logits * (logits - 1))
 
 
-@loss_rule(CrammerSinger)
+@loss_rule(CrammerSinger, "crammer-singer")
 def _crammer_singer(loss: CrammerSinger, logits: int, logit_norm: float) -> float:
     del loss, logit_norm  # approached at z = 0
     _check_logits("crammer-singer", logits)
@@ -101,11 +102,15 @@ def _check_logits(name: str, logits: int) -> None:
         raise ValueError(f"Expected at least 2 logits for {name}, got {logits}; use hinge")
 
 
-def _own(target_B: Tensor, logits_BK: Tensor) -> Tensor:
+def _own(target_B: "Tensor", logits_BK: "Tensor") -> "Tensor":
+    import torch
+
     return torch.arange(logits_BK.shape[1], device=logits_BK.device) == target_B[:, None]
 
 
-def _soft(loss: WestonWatkins | CrammerSinger, logits_BK: Tensor, target_BK: Tensor) -> Tensor:
+def _soft(loss: WestonWatkins | CrammerSinger, logits_BK: "Tensor", target_BK: "Tensor") -> "Tensor":
+    import torch
+
     rows, logits = logits_BK.shape
     every = torch.arange(logits, device=logits_BK.device)
     losses_BK = loss(logits_BK.repeat_interleave(logits, dim=0), every.repeat(rows)).view(rows, logits)

@@ -1,10 +1,12 @@
 """Labels and soft labels as rows. Shape letters: B batch, K logits."""
 
-import torch.nn.functional as F
-from torch import Tensor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-def target_rows(target: Tensor, like_BK: Tensor) -> Tensor:
+def target_rows(target: "Tensor", like_BK: "Tensor") -> "Tensor":
     """Return targets as (B, K) rows of the dtype of ``like_BK``.
 
     Args:
@@ -16,5 +18,8 @@ def target_rows(target: Tensor, like_BK: Tensor) -> Tensor:
     if logits == 1:
         target_B = target[:, -1] if target.dim() == 2 else target
         return target_B[:, None].to(like_BK.dtype)
-    rows_BK = F.one_hot(target, logits) if target.dim() == 1 else target
-    return rows_BK.to(like_BK.dtype)
+    if target.dim() == 2:
+        return target.to(like_BK.dtype)
+    import torch.nn.functional as F
+
+    return F.one_hot(target, logits).to(like_BK.dtype)

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
-from typing import final
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, final
 
 from clipless.losses._rules import Loss, loss_lipschitz, loss_rule
 from clipless.losses.targets import target_rows
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @final
@@ -35,10 +36,12 @@ class ClassWeighted:
         if not positive:
             raise ValueError(f"Expected a finite weight >= 0 for each class, not all 0, got weights={self.weights!r}")
 
-    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+    def __call__(self, logits_BK: "Tensor", target_B: "Tensor") -> "Tensor":
         """Return (B,) losses."""
         rows_BC = target_rows(target_B, logits_BK)
         if logits_BK.shape[1] == 1:
+            import torch
+
             rows_BC = torch.cat([1.0 - rows_BC, rows_BC], dim=1)
         weights_C = _on(self.weights, logits_BK.device, logits_BK.dtype)
         return (rows_BC * weights_C).sum(dim=1) * self.loss(logits_BK, target_B)
@@ -58,6 +61,8 @@ def _class_weighted(loss: ClassWeighted, logits: int, logit_norm: float) -> floa
 
 
 @lru_cache(maxsize=64)
-def _on(weights: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+def _on(weights: tuple[float, ...], device: "torch.device", dtype: "torch.dtype") -> "Tensor":
     """The weights on the device where they are needed step after step."""
+    import torch
+
     return torch.tensor(weights, device=device, dtype=dtype)

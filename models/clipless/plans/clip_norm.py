@@ -62,7 +62,7 @@ def clipping_layers(model: nn.Module) -> list[ClipGradient]:
 
 
 def check_clipping(model: nn.Module, clipping: Clipping, frozen: frozenset[str] = frozenset()) -> None:
-    """Refuse a moving norm without a layer that it could move, or a quantile whose layer nothing passes any more.
+    """Refuse a moving norm without a layer to move, or a quantile whose layer no trained gradient reaches.
 
     Args:
         model: to be trained.
@@ -88,7 +88,7 @@ def check_clipping(model: nn.Module, clipping: Clipping, frozen: frozenset[str] 
     front = {id(p) for module in modules[: modules.index(layers[0])] for p in module.parameters(recurse=False)}
     if all(id(p) not in front or name in frozen for name, p in model.named_parameters() if p.requires_grad):
         raise PlanError(
-            "Expected a layer in front of ClipGradient that goes on training, for AdaptiveClipping counts the "
+            "Expected a layer in front of ClipGradient that keeps training, since AdaptiveClipping counts the "
             "gradients that reach it; freeze fewer layers"
         )
 

@@ -56,7 +56,7 @@ class Freezing:
 
 
 @contextmanager
-def at_rest(network: nn.Module, names: frozenset[str]) -> Iterator[None]:
+def frozen(network: nn.Module, names: frozenset[str]) -> Iterator[None]:
     """Form no gradient of the named parameters inside the block, and project none of them."""
     parameters = [parameter for name, parameter in network.named_parameters() if name in names]
     for parameter in parameters:

@@ -38,7 +38,7 @@ def releases(network: Network) -> int:
 
 
 @torch.no_grad()
-def settle(
+def release_statistics(
     network: Network,
     data: Split,
     sampler: PoissonSampler,
@@ -48,7 +48,7 @@ def settle(
     batch_size: float,
     micro_batch_size: int,
 ) -> None:
-    """Learn the constants of every paid layer, each behind the ones before it.
+    """Estimate the constants of every paid layer in order, each from the outputs of the layers before it.
 
     Args:
         network: as the plan was made for it.

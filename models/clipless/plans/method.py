@@ -10,8 +10,8 @@ class Method(enum.Enum):
         (Bethune et al. 2024, arXiv 2305.16202).
     LIP_DP_SGD: likewise, with each contribution divided by the norm of the example's own input of the layer.
         The batch-maximum form of Barczewski (2025, Algorithm 8) is not private; this form is.
-    DP_SGD: the gradient of each example is formed and clipped (Abadi et al. 2016, arXiv 1607.00133), by
-        Opacus; any network of known layers.
+    DP_SGD: the gradient of each example is formed and clipped (Abadi et al. 2016, arXiv 1607.00133); any network of
+        known layers.
     NON_PRIVATE: no guard, no noise, epsilon infinite: a reference.
     """
 

@@ -8,8 +8,8 @@ accountant, generator or datum may ever be kept in it. ``clipless.privacy.accoun
 |---|---|---|
 | ``noise_multiplier=0`` | no noise | infinite |
 | ``noise_multiplier=inf`` | nothing but noise | 0 |
-| ``sampling_rate=0`` | nobody takes part | 0 |
-| ``sampling_rate=1`` | everybody takes part in every step | the Gaussian mechanism |
+| ``sampling_rate=0`` | no row takes part | 0 |
+| ``sampling_rate=1`` | every row takes part in every step | the Gaussian mechanism |
 | ``steps=0`` | nothing was released | 0 |
 | NaN anywhere | refused at construction | |
 """

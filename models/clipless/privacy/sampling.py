@@ -11,7 +11,7 @@ from clipless.privacy.randomness import RandomSource
 
 @final
 class PoissonSampler:
-    """Draws the rows of one batch after the other.
+    """Draws the rows of batches.
 
     Args:
         population: N, the number of rows; a public number.

@@ -1,18 +1,16 @@
-"""Constraint sets of weights, and pure maps onto (or into) them."""
+"""Constraint sets of weights, and pure maps onto (or into) them.
 
-from clipless.projections.constraints import (
-    CONSTRAINTS,
-    Constraint,
-    FixedNorm,
-    Free,
-    Orthogonal,
-    SpectralBall,
-    Standardised,
-    build_constraint,
-    initial_gain,
-)
-from clipless.projections.orthogonal import orthogonal
-from clipless.projections.spectral import fixed_norm, spectral_ball
+A module of this folder that declares a `constraint` is found without being listed. Importing it imports no torch.
+"""
+
+from clipless.discovery import import_modules
+from clipless.projections._base import CONSTRAINTS, Constraint, build_constraint, constraint, initial_gain
+from clipless.projections.free import Free
+from clipless.projections.orthogonal import Orthogonal, orthogonal
+from clipless.projections.spectral import FixedNorm, SpectralBall, fixed_norm, spectral_ball
+from clipless.projections.standardised import Standardised
+
+_FILES = tuple(import_modules(__name__, __path__))  # each enters its constraints in the table
 
 __all__ = [
     "CONSTRAINTS",
@@ -23,6 +21,7 @@ __all__ = [
     "SpectralBall",
     "Standardised",
     "build_constraint",
+    "constraint",
     "fixed_norm",
     "initial_gain",
     "orthogonal",

@@ -7,11 +7,37 @@ the limit; after any number of iterations the spectral norm is at most 1.
 Shape letters: O rows, I columns.
 """
 
-import torch
-from torch import Tensor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from clipless.projections._base import check_iterations, constraint
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-def orthogonal(weight_OI: Tensor, iterations: int = 1) -> Tensor:
+@constraint("orthogonal")
+@final
+@dataclass(frozen=True, slots=True)
+class Orthogonal:
+    """Spectral norm at most 1, all singular values pulled towards 1 by Bjorck iterations."""
+
+    iterations: int = 1
+
+    def __post_init__(self) -> None:
+        check_iterations(self, self.iterations)
+
+    @property
+    def radius(self) -> float:
+        """Upper bound of the spectral norm after a projection."""
+        return 1.0
+
+    def project(self, weight_OI: "Tensor") -> "Tensor":
+        """Return the projection of a matrix."""
+        return orthogonal(weight_OI, self.iterations)
+
+
+def orthogonal(weight_OI: "Tensor", iterations: int = 1) -> "Tensor":
     """Bjorck iterations on ``weight_OI``, started where they are certain to shrink what exceeds 1.
 
     Guarantees:
@@ -19,6 +45,8 @@ def orthogonal(weight_OI: Tensor, iterations: int = 1) -> Tensor:
         before the first iteration the matrix is divided by half of a certified bound of its norm (the largest
         absolute row sum of the Gram matrix), where that exceeds 1. A non-finite weight stays non-finite.
     """
+    import torch
+
     wide = weight_OI.shape[0] <= weight_OI.shape[1]
     matrix = weight_OI if wide else weight_OI.mT
     matrix = matrix * (2.0 / matrix.abs().amax()).clamp(max=1.0)  # squares of larger entries could overflow

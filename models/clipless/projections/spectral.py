@@ -1,13 +1,50 @@
 """The ball and the sphere of the spectral norm. Shape letters: O rows, I columns."""
 
-import torch
-from torch import Tensor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from clipless.projections._base import check_radius, constraint
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Times the radius: a larger matrix is scaled down first, since its Gram matrix would drown what is near the radius.
 _LARGEST = 1e4
 
 
-def spectral_ball(weight_OI: Tensor, radius: float) -> Tensor:
+@constraint("spectral_ball")
+@final
+@dataclass(frozen=True, slots=True)
+class SpectralBall:
+    """Spectral norm at most ``radius``; smaller singular values are left alone."""
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_radius(self)
+
+    def project(self, weight_OI: "Tensor") -> "Tensor":
+        """Return the projection of a matrix."""
+        return spectral_ball(weight_OI, self.radius)
+
+
+@constraint("fixed_norm")
+@final
+@dataclass(frozen=True, slots=True)
+class FixedNorm:
+    """Spectral norm exactly ``radius``, up to rounding: the weight is divided by its norm (Barczewski 2025, 5.3)."""
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_radius(self)
+
+    def project(self, weight_OI: "Tensor") -> "Tensor":
+        """Return the multiple of a matrix that lies on the sphere; a zero matrix stays."""
+        return fixed_norm(weight_OI, self.radius)
+
+
+def spectral_ball(weight_OI: "Tensor", radius: float) -> "Tensor":
     """Nearest matrix of spectral norm at most ``radius``: ``argmin |W - V|_F  s.t.  |V|_2 <= radius``.
 
     Only the singular values above ``radius`` change. Computed from the eigenvectors of the smaller Gram
@@ -17,6 +54,8 @@ def spectral_ball(weight_OI: Tensor, radius: float) -> Tensor:
         The spectral norm of the result is at most ``radius`` up to rounding of the weight's dtype (1e-6
         relative in float32), for every finite input.
     """
+    import torch
+
     wide = weight_OI.shape[0] <= weight_OI.shape[1]
     matrix = (weight_OI if wide else weight_OI.mT).double()
     matrix = matrix * (_LARGEST * radius / torch.linalg.matrix_norm(matrix)).clamp(max=1.0)
@@ -26,13 +65,15 @@ def spectral_ball(weight_OI: Tensor, radius: float) -> Tensor:
     return (clipped if wide else clipped.mT).to(weight_OI.dtype)
 
 
-def fixed_norm(weight_OI: Tensor, radius: float) -> Tensor:
+def fixed_norm(weight_OI: "Tensor", radius: float) -> "Tensor":
     """The positive multiple of a matrix whose spectral norm is ``radius``; zero for the zero matrix.
 
     Guarantees:
         The spectral norm of the result is at most ``radius`` up to rounding of the weight's dtype (1e-6
         relative in float32), for every finite input.
     """
+    import torch
+
     matrix = (weight_OI if weight_OI.shape[0] <= weight_OI.shape[1] else weight_OI.mT).double()
     peak = matrix.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
     matrix = matrix / peak  # the Gram matrix of huge or tiny entries would leave the range

@@ -1,7 +1,7 @@
-"""The state of a training between two epochs, on disk: what a killed training goes on from.
+"""The state of a training between two epochs, on disk, from which a killed training resumes.
 
 It holds noised iterates and what is computed from them, nothing else of the rows: neither drawn batches nor the state
-of the generator, so that a training that goes on draws fresh ones.
+of the generator, so that a resumed training draws fresh ones.
 """
 
 import json
@@ -30,7 +30,7 @@ _IDENTITY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingState:
-    """Where a training stands.
+    """The state of a training between two epochs.
 
     Attributes:
         epoch: done, 1-based.
@@ -48,7 +48,7 @@ class TrainingState:
 
 
 def save_state(path: str | os.PathLike[str], plan: Plan, state: TrainingState) -> None:
-    """Replace the file at ``path``, whole or not at all."""
+    """Replace the file at ``path`` atomically."""
     header = {
         "format": FORMAT,
         "plan": _identity(plan),
@@ -59,7 +59,7 @@ def save_state(path: str | os.PathLike[str], plan: Plan, state: TrainingState) -
 
 
 def load_state(path: str | os.PathLike[str], plan: Plan) -> TrainingState | None:
-    """Read the state of a training with this plan; None if there is none, another's, or a damaged one."""
+    """Read the state of a training with this plan; None if the file is missing, damaged or of another plan."""
     try:
         header, tensors = read_tensors(path)
         if header["format"] != FORMAT or header["plan"] != _identity(plan):

@@ -12,11 +12,11 @@ import torch
 
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.front import split_fixed_front
+from clipless.fixed_prefix import split_fixed_prefix
 from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plans.plan import Plan
-from clipless.training.trainer import sum_gradients
+from clipless.training.batch_sums import sum_gradients
 
 # Numbers in single precision beside weight, gradient and sum for each trained entry: noise, its deviations and its grid
 # in double precision, the optimiser's two moments, a moving average.
@@ -24,7 +24,7 @@ _STATE = 10
 
 
 class PassSizes:
-    """How many rows had room for what, and how many had not; nothing is tried twice."""
+    """Numbers of rows that fitted into memory, and that did not, by key; no number is tried twice."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[int, float]] = {}  # the most rows that had room, the fewest that had not
@@ -55,7 +55,7 @@ class PassSizes:
             rows //= 2
 
     def note(self, key: Hashable, rows: int) -> None:
-        """Remember that so many rows had no room."""
+        """Remember that this many rows did not fit."""
         enough, too_many = self._known.get(key, (0, float("inf")))
         self._known[key] = (min(enough, rows - 1), min(too_many, rows))
 
@@ -80,7 +80,7 @@ def has_room(
         plan: of the training.
         like: rows, of which only shape, types and device are looked at.
         rows: in the pass, copies of augmentation included.
-        augmented: whether a fixed front is applied at every step.
+        augmented: whether a fixed prefix is applied at every step.
         ghost: as `clipless.fit` takes ``ghost_clipping``.
         exact: as it takes ``exact_norms``.
         trainings: that run side by side on the device.
@@ -95,18 +95,18 @@ def has_room(
             raise
     else:
         return True
-    give_back()
+    release_memory()
     return False
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that there was not enough memory, on a GPU or elsewhere."""
+    """Whether an error reports a lack of memory, on any device."""
     texts = ("out of memory", "can't allocate memory")
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in texts)
 
 
-def give_back() -> None:
-    """Give memory back that nothing uses any more."""
+def release_memory() -> None:
+    """Release unused memory."""
     gc.collect()
     torch.cuda.empty_cache()
 
@@ -130,7 +130,7 @@ def _pass(
     trainings: int,
 ) -> None:
     model = copy.deepcopy(network)
-    trained = model if augmented else split_fixed_front(model)[1]
+    trained = model if augmented else split_fixed_prefix(model)[1]
     entries = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     state = torch.empty(_STATE * entries * trainings, device=like.x.device)
     x = torch.zeros((rows, *trained.input_shape), dtype=like.x.dtype, device=like.x.device)

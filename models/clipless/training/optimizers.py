@@ -1,4 +1,4 @@
-"""What turns noised gradients into steps: optimisers, learning-rate schedules, averages. All of it post-processing."""
+"""Optimisers and averages of weights: post-processing of noised gradients."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -114,7 +114,7 @@ class Descent:
                 assert_never(self._settings)
 
     def resume(self, state: Mapping[int, Mapping[str, Tensor]]) -> None:
-        """Go on from what the steps of another training of these parameters carried along."""
+        """Restore the state of an earlier training of these parameters."""
         devices = [parameter.device for parameter in self._parameters]
         self.state = {
             i: {name: tensor if name == "step" else tensor.to(devices[i]) for name, tensor in tensors.items()}
@@ -149,15 +149,15 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the weights as they are now; the first ones are the first average."""
+        """Update the average with the current weights; the first ones are the first average."""
         if self.values:
             torch._foreach_lerp_(self.values, self._parameters, 1.0 - self._decay)
         else:
             self.values = [p.clone() for p in self._parameters]
 
     @contextmanager
-    def shown(self, *, keep: bool = False) -> Iterator[None]:
-        """Let the parameters hold their averages inside the block, and behind it if ``keep``."""
+    def applied(self, *, keep: bool = False) -> Iterator[None]:
+        """Put the averages into the parameters inside the block, and leave them there if ``keep``."""
         held = [p.detach().clone() for p in self._parameters]
         self._put(self.values or held)
         try:

@@ -1,23 +1,19 @@
-"""The sum of clipped per-example gradients (DP-SGD), whose gradients Opacus forms: its only door.
+"""The sum of clipped per-example gradients (DP-SGD).
 
-Hooks are attached for one pass and removed again, so that a model never leaves with them. Opacus' ghost clipping is not
-used: it takes the gradient of scaled losses in a second pass, whose kinks and clipped cotangents need not be those of
-the norms. Nor are its noise, sampling and accounting: those are the plan's.
+Hooks are attached for one pass and removed again, so that a model never leaves with them. There is no second pass of
+scaled losses, as in other forms of ghost clipping: its kinks and clipped cotangents need not be those of the norms.
 
-Shape letters: B batch, O outputs, I inputs, P patch entries, L patches.
+Shape letters: B batch, D entries of a parameter, O outputs, I inputs.
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from clipless.errors import UnsupportedError
+from clipless.errors import PlanError, UnsupportedError
 from clipless.guards.exact_sums import (
     Digits,
     Part,
@@ -29,17 +25,9 @@ from clipless.guards.exact_sums import (
     row_sum,
     select_rows,
 )
-from clipless.layers import Conv1d, Conv2d, Dense, Residual
+from clipless.layers import Dense
 from clipless.network import Network
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What one layer with weights has seen in a pass: its inputs, and the cotangents of its outputs."""
-
-    layer: nn.Module
-    activations: list[Tensor]
-    backprops: Tensor
+from clipless.training.layer_gradients import layer_gradients
 
 
 def accumulate_clipped(
@@ -52,11 +40,12 @@ def accumulate_clipped(
         backward: passes one batch forward and back, once.
         clip_norm: C.
         totals: by parameter, float64, shaped like it.
-        ghost: form the norms alone, then the sums from the inputs and cotangents that each layer has seen in the same
-            pass (Li et al. 2022, arXiv 2110.05679, Bu et al. 2023, arXiv 2210.00038); less memory for dense layers.
+        ghost: form no gradients of dense layers on vectors, whose norms and sums follow from their inputs and
+            cotangents (Li et al. 2022, arXiv 2110.05679, Bu et al. 2023, arXiv 2210.00038); takes less memory.
 
     Raises:
-        UnsupportedError: Opacus forms no gradients for one of the parameters.
+        UnsupportedError: a parameter whose layer the pass did not reach.
+        PlanError: the batch was passed back more than once, or a layer was applied more than once.
 
     Guarantees:
         The computed totals of all parameters together change by at most C when one row of the batch is replaced by a
@@ -68,24 +57,16 @@ def accumulate_clipped(
     for parameter in parameters.values():
         parameter.grad = None  # the backward pass adds the unclipped sum there
     try:
-        if ghost:
-            with _watched(model) as seen:
-                backward()
-            formed = {p: sums for one in seen for p, sums in _seen_gradients(one, clip_norm).items()}
-        else:
-            with _hooked(model):
-                backward()
-                rows = {p: getattr(p, "grad_sample", None) for p in parameters.values()}
-            formed = {p: _FormedRows(own.flatten(1), clip_norm) for p, own in rows.items() if isinstance(own, Tensor)}
+        with _forming(model, clip_norm, ghost=ghost) as formed:
+            backward()
     finally:
         for parameter, gradient in zip(parameters.values(), before, strict=True):
             parameter.grad = gradient
     gradients = [_found(name, formed.get(p)) for name, p in parameters.items()]
-    with torch.no_grad():  # Opacus may form gradients that can be differentiated
-        factor_B = _factors(gradients, clip_norm)
-        for name, one in zip(parameters, gradients, strict=True):
-            for part, weight in one.sums(factor_B):
-                totals[name].add_(part.view_as(totals[name]), alpha=weight)
+    factor_B = _factors(gradients, clip_norm)
+    for name, one in zip(parameters, gradients, strict=True):
+        for part, weight in one.sums(factor_B):
+            totals[name].add_(part.view_as(totals[name]), alpha=weight)
 
 
 class _Gradients(Protocol):
@@ -131,22 +112,26 @@ class _OuterProducts:
         return outer_sum(self._digits, g_BO, factor_B, self._step, linear_product)
 
 
-def _seen_gradients(seen: _Seen, clip_norm: float) -> dict[nn.Parameter, _Gradients]:
-    """Gradients of one layer: a dense one on vectors forms none.
+def _gradients(
+    layer: nn.Module, x: Tensor, g: Tensor, clip_norm: float, *, ghost: bool
+) -> dict[nn.Parameter, _Gradients]:
+    """Gradients of one layer; under ``ghost`` a dense one on vectors forms none.
 
     On tokens and maps norms are those of the gradients themselves: the inner products that a ghost norm of tokens sums
     up cancel, it could come out too small and clip too little.
     """
-    layer, g = seen.layer, seen.backprops
-    if type(layer) is not Dense or g.dim() != 2:
-        return {p: _FormedRows(rows.flatten(1), clip_norm) for p, rows in _rows(layer, seen.activations, g).items()}
-    found: dict[nn.Parameter, _Gradients] = {layer.weight: _OuterProducts(g, seen.activations[0], clip_norm)}
+    if not (ghost and type(layer) is Dense and g.dim() == 2):
+        return {p: _FormedRows(rows.flatten(1), clip_norm) for p, rows in layer_gradients(layer, x, g).items()}
+    found: dict[nn.Parameter, _Gradients] = {layer.weight: _OuterProducts(g, x, clip_norm)}
     return found if layer.bias is None else {**found, layer.bias: _FormedRows(g, clip_norm)}
 
 
 def _found(name: str, value: _Gradients | None) -> _Gradients:
     if value is None:
-        raise UnsupportedError(f"Expected per-example gradients of {name}, Opacus formed none; train it by clipless")
+        raise UnsupportedError(
+            f"Expected per-example gradients of {name}, the pass formed none: its layer has no part in the loss; "
+            f"freeze it or take it out"
+        )
     return value
 
 
@@ -158,83 +143,45 @@ def _factors(gradients: Sequence[_Gradients], clip_norm: float) -> Tensor:
     return torch.where(norm_B.isfinite(), (room_B / norm_B).clamp(max=1.0), 0.0)
 
 
-def _rows(layer: nn.Module, activations: list[Tensor], backprops: Tensor) -> dict[nn.Parameter, Tensor]:
-    """Per-example gradients of one layer, as Opacus forms them."""
-    from opacus import GradSampleModule
-    from opacus.grad_sample.functorch import ft_compute_per_sample_gradient
-
-    form = GradSampleModule.GRAD_SAMPLERS.get(type(layer), ft_compute_per_sample_gradient)
-    found: dict[nn.Parameter, Tensor] = form(layer, activations, backprops)
-    return found
-
-
 @contextmanager
-def _watched(model: Network) -> Iterator[list[_Seen]]:
-    """Note what each layer with weights sees in the one pass inside the block."""
-    _register()
-    inputs: dict[nn.Module, list[Tensor]] = {}
-    found: list[_Seen] = []
-
-    def forwards(layer: nn.Module, given: tuple[Tensor, ...], _: Tensor) -> None:
-        inputs[layer] = [x.detach() for x in given]
-
-    def backwards(layer: nn.Module, _: object, cotangents: tuple[Tensor, ...]) -> None:
-        found.append(_Seen(layer, inputs.pop(layer), cotangents[0].detach()))
-
-    with warnings.catch_warnings(), ExitStack() as handles:
-        warnings.filterwarnings("ignore", message="Full backward hook is firing")
+def _forming(model: Network, clip_norm: float, *, ghost: bool) -> Iterator[dict[nn.Parameter, _Gradients]]:
+    """Form the gradients of each layer with trained parameters in the one backward pass inside the block."""
+    hooks = _GradientHooks(clip_norm, ghost)
+    with ExitStack() as handles:
         for layer in model.modules():
             if any(p.requires_grad for p in layer.parameters(recurse=False)):
-                handles.enter_context(layer.register_forward_hook(forwards))
-                handles.enter_context(layer.register_full_backward_hook(backwards))
-        yield found
+                handles.enter_context(layer.register_forward_hook(hooks.watch))
+        yield hooks.gradients
 
 
-@contextmanager
-def _hooked(model: Network) -> Iterator[None]:
-    """Let backward passes leave the gradients of each example beside the parameters of ``model``."""
-    from opacus import GradSampleModule
+class _GradientHooks:
+    """One pass: gradients are formed layer by layer as cotangents arrive, so that inputs can be let go.
 
-    _register()
-    before = {module: dict(vars(module)) for module in model.modules()}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Full backward hook is firing")
-        # Not strict: that refuses constant buffers too; the layers are known, and every gradient is asked for.
-        hooked = GradSampleModule(model.train(), batch_first=True, loss_reduction="sum", strict=False)
+    Attributes:
+        gradients: by parameter, of the layers passed so far.
+    """
+
+    def __init__(self, clip_norm: float, ghost: bool) -> None:
+        self.gradients: dict[nn.Parameter, _Gradients] = {}
+        self._clip_norm, self._ghost = clip_norm, ghost
+        self._forming = False
+
+    def watch(self, layer: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
+        """Wait for the cotangents of what a layer gave; what a rule applies once more is not part of the pass."""
+        if self._forming or not output.requires_grad:
+            return
+        x = given[0].detach()
+        output.register_hook(lambda g: self._form(layer, x, g.detach()))
+
+    def _form(self, layer: nn.Module, x: Tensor, g: Tensor) -> None:
+        self._forming = True
         try:
-            yield
+            with torch.no_grad():  # a rule may apply layers, whose parameters could be differentiated
+                formed = _gradients(layer, x, g, self._clip_norm, ghost=self._ghost)
         finally:
-            hooked.to_standard_module()
-            for module, state in before.items():
-                vars(module).clear()
-                vars(module).update(state)
-
-
-@cache
-def _register() -> None:
-    """Tell Opacus the quick forms for layers of this package; it forms the others by differentiating them."""
-    from opacus.grad_sample import register_grad_sampler
-
-    def dense(layer: Any, activations: list[Tensor], backprops: Tensor) -> dict[nn.Parameter, Tensor]:
-        """Per-example gradients on a vector or on tokens."""
-        found = {layer.weight: torch.einsum("b...o,b...i->boi", backprops, activations[0])}
-        return found if layer.bias is None else {**found, layer.bias: torch.einsum("b...o->bo", backprops)}
-
-    def convolution(layer: Any, activations: list[Tensor], backprops: Tensor) -> dict[nn.Parameter, Tensor]:
-        """Per-example gradients of a convolution, from its patches."""
-        g_BOL = backprops.flatten(2)
-        g_BGOL = g_BOL.unflatten(1, (layer.groups, -1))
-        rows = torch.einsum("bgol,bgpl->bgop", g_BGOL, layer.patches(activations[0])) * layer.scale
-        found = {layer.weight: rows.reshape(-1, *layer.weight.shape)}
-        return found if layer.bias is None else {**found, layer.bias: g_BOL.sum(dim=2)}
-
-    def block(layer: Any, activations: list[Tensor], backprops: Tensor) -> dict[nn.Parameter, Tensor]:
-        """Per-example gradients of a learned skip; the layers inside have their own."""
-        x = activations[0]
-        with torch.no_grad():
-            f = layer.inside(x)
-        return {layer.mix: (backprops * (x - f)).flatten(1).sum(dim=1, keepdim=True)}
-
-    register_grad_sampler(Dense)(dense)
-    register_grad_sampler([Conv1d, Conv2d])(convolution)
-    register_grad_sampler(Residual)(block)
+            self._forming = False
+        if formed.keys() & self.gradients.keys():
+            raise PlanError(
+                f"Expected one backward pass of each {type(layer).__name__}, got a second one; pass the batch once"
+            )
+        self.gradients.update(formed)

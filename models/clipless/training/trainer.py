@@ -16,14 +16,13 @@ from torch import Tensor, nn
 
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.front import precompute, split_fixed_front
+from clipless.fixed_prefix import precompute, split_fixed_prefix
 from clipless.guards.exact_sums import check_rows, grid, padded
-from clipless.guards.guard import guarded
 from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plans.clip_norm import ClipNorms
-from clipless.plans.freezing import at_rest
-from clipless.plans.input_statistics import settle
+from clipless.plans.freezing import frozen
+from clipless.plans.input_statistics import release_statistics
 from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION, Plan, check_plan
 from clipless.plans.schedule import Schedule
@@ -31,9 +30,9 @@ from clipless.plans.trainable import check_arithmetic, check_rows_apart, check_t
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
 from clipless.training.augmentation import Augmentation
+from clipless.training.batch_sums import sum_gradients
 from clipless.training.checkpoint import TrainingState, load_state, save_state
 from clipless.training.optimizers import Adam, Descent, MovingAverage, Optimizer
-from clipless.training.per_example import accumulate_clipped
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
 _MICRO_BATCHES = {"cpu": 512}
@@ -69,7 +68,7 @@ def fit(
     source: RandomSource | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Iterator[Epoch]:
-    """Train ``model`` in place, one epoch for each value asked for; its private statistics are released right away.
+    """Train ``model`` in place, one epoch per value requested; its private statistics are released at the call.
 
     Args:
         model: the network that ``plan`` was made for; on the device of the data.
@@ -79,19 +78,19 @@ def fit(
         optimizer: settings; Adam at 1e-3 by default.
         schedule: of the learning rate, over the planned steps.
         averaging: decay of an exponential moving average of the weights, in (0, 1), which the model then holds
-            whenever an epoch is done; training goes on from the weights themselves.
+            whenever an epoch is done; training continues from the weights themselves.
         micro_batch_size: most rows per forward pass; a batch is accumulated from passes of one size, filled up with
             rows of zeros. Does not change privacy. By default 512 on a CPU, 8192 elsewhere.
         ghost_clipping: how ``dp-sgd`` clips, see `clipless.training.per_example.accumulate_clipped`. Does not change
             privacy.
         exact_norms: let the guard take the norm of each contribution on maps and tokens instead of a bound of it, which
             clips less where ``sensitivity_fraction`` is small and costs time. Does not change privacy.
-        augmentation: random copies of each drawn row; does not change privacy. A fixed front is then applied at every
+        augmentation: random copies of each drawn row; does not change privacy. A fixed prefix is then applied at every
             step.
         source: randomness of batches and noise; by default, and for any guarantee, a fresh `SecureSource`.
-        checkpoint: a file that holds the state behind each epoch before it is shown. A training of the same plan that
-            finds one there goes on from it, and first shows the epoch that it holds once more; one that is damaged or
-            of another plan is replaced.
+        checkpoint: a file that receives the state after each epoch, before the epoch is yielded. A training of the same
+            plan that finds one there resumes from it, and first yields the epoch that it holds once more; a file that
+            is damaged or of another plan is replaced.
 
     Raises:
         PlanError: the plan was made for something else.
@@ -100,8 +99,8 @@ def fit(
     Guarantees:
         The private statistics of the model and its weights after every step are (epsilon, delta)-differentially
         private for the rows of ``data`` with epsilon as priced from ``plan.event()``. Nothing else that depends on the
-        rows is returned, logged or stored. Holds for non-finite rows. A training that was killed has drawn the noise of
-        steps that its checkpoint does not hold; whoever could see their results has to be charged for them as well.
+        rows is returned, logged or stored. Holds for non-finite rows. A killed training has taken
+        steps that its checkpoint does not hold; if their results could be seen, they must be charged too.
     """
     network = check_plan(plan, model, loss, len(data))
     if tuple(data.x.shape[1:]) != network.input_shape:
@@ -134,7 +133,7 @@ def fit(
 
 
 def default_micro_batch(device: str) -> int:
-    """Return how many rows a forward pass takes on a kind of device, unless asked otherwise."""
+    """Return the default number of rows per forward pass on a kind of device."""
     return _MICRO_BATCHES.get(device, _LARGEST_MICRO_BATCH)
 
 
@@ -164,7 +163,7 @@ class PrivateTrainer:
         self._source = source
         self._sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
         if state is None:
-            settle(
+            release_statistics(
                 model,
                 data,
                 self._sampler,
@@ -177,8 +176,8 @@ class PrivateTrainer:
             model.load_state_dict(state.under("model"))
         self._augmentation, self._copies = augmentation, augmentation.copies if augmentation else 1
         if augmentation is None:
-            front, self._trained = split_fixed_front(model)
-            self._data = precompute(front, data)
+            prefix, self._trained = split_fixed_prefix(model)
+            self._data = precompute(prefix, data)
         else:  # features of a copy are not those of the row
             self._trained, self._data = model, data
         self._micro_batch_size = even_size(
@@ -204,7 +203,7 @@ class PrivateTrainer:
             self._restore(state)
 
     def epochs(self, checkpoint: str | os.PathLike[str] | None = None) -> Iterator[Epoch]:
-        """Train, one epoch for each value asked for; show the one that the state held first."""
+        """Train one epoch per value requested; yield the epoch that the state held first."""
         if self._plan.method is not Method.NON_PRIVATE:
             check_rows_apart(self._trained, [self._micro_batch_size * self._copies])
         curve = self._plan.epsilon_curve()
@@ -215,11 +214,11 @@ class PrivateTrainer:
                 if checkpoint is not None:
                     save_state(checkpoint, self._plan, self.state())
             last = epoch == self._plan.epochs
-            with nullcontext() if self._average is None else self._average.shown(keep=last):
+            with nullcontext() if self._average is None else self._average.applied(keep=last):
                 yield Epoch(epoch, curve[epoch - 1])
 
     def state(self) -> TrainingState:
-        """Return where the training stands, between two epochs; its tensors change with the next step."""
+        """Return the state between two epochs; its tensors change with the next step."""
         tensors = {f"model.{name}": tensor for name, tensor in self._model.state_dict().items()}
         for i, entries in self._optimizer.state.items():
             tensors |= {f"optimizer.{i}.{name}": value for name, value in entries.items()}
@@ -247,14 +246,14 @@ class PrivateTrainer:
             self.step(torch.from_numpy(rows).to(self._data.x.device))
         self._epoch += 1
 
-    def _forget(self) -> None:
-        """Leave no gradient of a step that was not finished behind, where its noise is not added yet."""
+    def _clear_gradients(self) -> None:
+        """Discard the gradients of an unfinished step: they carry no noise yet."""
         for parameter in self._parameters.values():
             parameter.grad = None
         self._gradient_D.zero_()
 
     def _check_layers(self) -> None:
-        """Refuse what was exchanged or thawed: gradients would gather where neither guard nor noise reaches them."""
+        """Refuse exchanged or unfrozen layers: neither guard nor noise would reach their gradients."""
         trained = {name: p for name, p in self._model.named_parameters() if p.requires_grad}
         same = trained.keys() == self._parameters.keys() and all(p is self._parameters[n] for n, p in trained.items())
         modules = list(self._model.modules())
@@ -262,11 +261,11 @@ class PrivateTrainer:
             raise PlanError("Expected the layers that training began with, found others; make a new plan for them")
 
     def step(self, rows_B: Tensor) -> None:
-        """Take one step on the given rows, which must come from the plan's sampler to be worth their price."""
+        """Take one step on the given rows; the plan's price holds only for rows that its sampler drew."""
         try:
             self._step(rows_B)
         except BaseException:
-            self._forget()
+            self._clear_gradients()
             raise
 
     def _step(self, rows_B: Tensor) -> None:
@@ -275,7 +274,7 @@ class PrivateTrainer:
         resting = self._plan.resting(self._model, self._steps)
         for parameter in self._parameters.values():
             parameter.grad = None
-        with self._clip_norms.lowered(self._steps), at_rest(self._model, resting):
+        with self._clip_norms.lowered(self._steps), frozen(self._model, resting):
             plan = self._plan.at(self._model, self._loss, resting)
             for chunk in rows_B.split(self._micro_batch_size):
                 self._accumulate(self._data.x[chunk], self._data.y[chunk], plan)
@@ -290,7 +289,7 @@ class PrivateTrainer:
         factor = self._schedule.factor(self._steps, self._plan.epochs * self._plan.steps_per_epoch)
         self._optimizer.learning_rate = self._learning_rate * factor
         self._optimizer.step()
-        with at_rest(self._model, resting):
+        with frozen(self._model, resting):
             self._model.project()
         self._steps += 1
         if self._average is not None:
@@ -336,7 +335,7 @@ class PrivateTrainer:
 
 
 def even_size(batch_size: float, sampling_rate: float, most: int) -> int:
-    """Return of how many rows equal passes are made so that few rows are padding.
+    """Return the number of rows per pass: passes of one size, with little padding.
 
     Args:
         batch_size: expected rows of a batch.
@@ -345,71 +344,3 @@ def even_size(batch_size: float, sampling_rate: float, most: int) -> int:
     """
     usual = ceil(batch_size + 2.0 * sqrt(batch_size * (1.0 - sampling_rate)))
     return ceil(usual / ceil(usual / most))
-
-
-def sum_gradients(
-    model: Network,
-    loss: Loss,
-    x: Tensor,
-    y: Tensor,
-    plan: Plan,
-    totals: Mapping[str, Tensor],
-    *,
-    rows: int | None = None,
-    forward: Network | None = None,
-    ghost: bool = False,
-    exact: bool = False,
-) -> None:
-    """Add the gradient of the *summed* loss of a batch to ``totals``, bounded as the plan's method says.
-
-    Args:
-        model: the network that ``plan`` was made for.
-        loss: the loss that ``plan`` was made for.
-        x: (B, ...) rows.
-        y: (B,) targets.
-        plan: of the training.
-        totals: by parameter, float64, shaped like it.
-        rows: the first ones, which count; those behind fill the batch up. All by default.
-        forward: what is applied to the rows: ``model``, or its layers behind a fixed front that the rows have
-            passed already.
-        ghost: see `clipless.training.per_example.accumulate_clipped`; for ``dp-sgd``.
-        exact: see `clipless.guards.guard.Guard`; for the methods that the guard bounds.
-
-    Guarantees:
-        Each parameter's computed total changes by at most ``plan.sensitivities`` when one row of the batch is replaced
-        by a row with zero contribution (under ``dp-sgd`` all of them together by ``plan.clip_norm``), for up to
-        `clipless.guards.exact_sums.MOST_ROWS` rows in all calls that share ``totals``. None without privacy.
-    """
-    if rows == 0 or len(x) == 0:
-        return
-    forward = forward or model
-
-    def backward() -> None:
-        loss(forward(x), y)[:rows].sum().backward()
-
-    match plan.method:
-        case Method.DP_SGD:
-            accumulate_clipped(model, backward, plan.clip_norm or 0.0, totals, ghost=ghost)
-        case Method.NON_PRIVATE:
-            backward()
-            for name, parameter in model.named_parameters():
-                if parameter.grad is not None:
-                    totals[name].add_(parameter.grad)
-                    parameter.grad = None
-        case Method.CLIPLESS | Method.LIP_DP_SGD:
-            normalise = plan.method is Method.LIP_DP_SGD
-            with guarded(model, plan.sensitivities, normalise=normalise, exact=exact, totals=totals):
-                backward()
-
-
-def accumulate_gradients(
-    model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, *, ghost: bool = False, exact: bool = False
-) -> None:
-    """Add what `sum_gradients` makes of one batch to ``parameter.grad``, rounded once; for looking at it."""
-    totals = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in model.named_parameters() if p.requires_grad}
-    before = {name: model.get_parameter(name).grad for name in totals}
-    model.zero_grad()
-    sum_gradients(model, loss, x, y, plan, totals, ghost=ghost, exact=exact)
-    for name, total in totals.items():
-        parameter, held = model.get_parameter(name), before[name]
-        parameter.grad = total.to(parameter.dtype) if held is None else held.add_(total)

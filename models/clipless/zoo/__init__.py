@@ -1,27 +1,73 @@
-"""Ready architectures: Lipschitz networks whose every layer has a bound rule."""
+"""Ready architectures: Lipschitz networks whose every layer has a bound rule.
 
-from clipless.zoo.builders import ARCHITECTURES, Architecture, build
+A module of this folder that declares an `architecture` is found without being listed; the names below are for type
+checkers and readers. Torch is imported when the first network is built.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from clipless.discovery import declared, import_modules
+from clipless.errors import UnsupportedError
+from clipless.zoo._base import Architecture, architecture
+from clipless.zoo._options import ACTIVATIONS, POOLINGS, LayerMaker, LayerOptions, Pooling, check_maps, pool
 from clipless.zoo.convnet import convnet
 from clipless.zoo.lenet import lenet
 from clipless.zoo.mixer import mixer
 from clipless.zoo.mlp import mlp
-from clipless.zoo.parts import ACTIVATIONS, POOLINGS
 from clipless.zoo.patch_net import patch_net
-from clipless.zoo.resnet import resnet, wide_resnet
-from clipless.zoo.scattering_net import scattering
+from clipless.zoo.resnet import resnet
+from clipless.zoo.scattering import scattering
 from clipless.zoo.vgg import vgg
+from clipless.zoo.wide_resnet import wide_resnet
+
+if TYPE_CHECKING:
+    from clipless.network import Network
+
+ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
+    {found.name: found for module in import_modules(__name__, __path__) for found in declared(module, Architecture)}
+)
+
+
+def build(name: str, input_shape: Sequence[int], outputs: int, *, input_norm: float, **options: Any) -> "Network":
+    """Build the architecture called ``name``.
+
+    Args:
+        name: a key of `ARCHITECTURES`.
+        input_shape: shape of one example.
+        outputs: number of logits.
+        input_norm: radius of the input ball.
+        options: attributes of `LayerOptions`, the architecture's own options, and ``generator``, side by side.
+
+    Raises:
+        UnsupportedError: no such architecture, or an option that it does not take.
+    """
+    if name not in ARCHITECTURES:
+        near = difflib.get_close_matches(name, ARCHITECTURES, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise UnsupportedError(f"Expected an architecture among {', '.join(ARCHITECTURES)}, got {name!r}{hint}")
+    return ARCHITECTURES[name].build(input_shape, outputs, input_norm=input_norm, **options)
+
 
 __all__ = [
     "ACTIVATIONS",
     "ARCHITECTURES",
     "POOLINGS",
     "Architecture",
+    "LayerMaker",
+    "LayerOptions",
+    "Pooling",
+    "architecture",
     "build",
+    "check_maps",
     "convnet",
     "lenet",
     "mixer",
     "mlp",
     "patch_net",
+    "pool",
     "resnet",
     "scattering",
     "vgg",

@@ -1,32 +1,28 @@
 """Patch networks: every convolution has stride = kernel, so that its patches do not overlap."""
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
+from clipless import layers
+from clipless.option_types import Count, Even
+from clipless.zoo._base import architecture
+from clipless.zoo._options import LayerMaker, Pooling, check_maps, pool
 
-from clipless.layers import Conv2d, Dense, Flatten, InputBall
-from clipless.network import Network
-from clipless.projections import Constraint
-from clipless.zoo import parts
+if TYPE_CHECKING:
+    from torch import nn
 
 
+@architecture
 def patch_net(
-    input_shape: Sequence[int],
+    input_shape: tuple[int, ...],
     outputs: int,
+    make: LayerMaker,
     *,
-    input_norm: float,
-    width: int = 16,
-    depth: int = 2,
-    patch: int = 2,
-    hidden: int = 128,
-    activation: str = "groupsort",
-    pooling: str | None = None,
-    bias: bool = False,
-    bias_norm: float = 1.0,
-    constraint: Constraint | None = None,
-    generator: torch.Generator | None = None,
-) -> Network:
+    width: Even = 16,
+    depth: Count = 2,
+    patch: Count = 2,
+    hidden: Even = 128,
+    pooling: Pooling | None = None,
+) -> "list[nn.Module]":
     """Convolutions on disjoint patches with an activation each, then two dense layers.
 
     With orthogonal weights whose rows do not outnumber their columns and an activation that preserves norms each layer
@@ -36,34 +32,22 @@ def patch_net(
     Args:
         input_shape: (C, H, W) of one example.
         outputs: number of logits.
-        input_norm: radius of the input ball.
-        width: channels of the first convolution; they grow by ``patch**2`` per convolution. Even.
+        make: makes the layers.
+        width: channels of the first convolution; they grow by ``patch**2`` per convolution.
         depth: number of convolutions; each divides the map by ``patch``, and by 2 where it is pooled.
         patch: side of a patch.
-        hidden: features between the two dense layers; even.
-        activation: a key of `clipless.zoo.ACTIVATIONS`.
+        hidden: features between the two dense layers.
         pooling: of 2x2 windows after each activation, a key of `clipless.zoo.POOLINGS`; left out, none.
-        bias: whether convolutions and dense layers have one.
-        bias_norm: radius of the ball that each bias is kept in. A public number.
-        constraint: of every weight; `Orthogonal` by default.
-        generator: draws the initial weights.
     """
-    shrink = patch if pooling is None else 2 * patch
-    parts.check_maps(tuple(input_shape), shrink**depth, f"patch={patch}, pooling={pooling} and depth={depth}")
+    window = 1 if pooling is None else 2
+    check_maps(input_shape, (window * patch) ** depth, f"patch={patch}, pooling={pooling} and depth={depth}")
     channels, height, size = input_shape
-
-    def dense(features: int, out: int) -> Dense:
-        return Dense(features, out, constraint, generator, bias=bias, bias_norm=bias_norm)
-
-    layers: list[nn.Module] = [InputBall(input_norm)]
+    stack: list[nn.Module] = []
     for block in range(depth):
         out = width * patch ** (2 * block)
-        layers.append(Conv2d(channels, out, patch, patch, 0, constraint, generator, bias=bias, bias_norm=bias_norm))
-        layers.append(parts.activation(activation, out))
+        stack += [make.convolution(channels, out, patch, stride=patch), make.activation(out)]
         if pooling is not None:
-            layers.append(parts.pooling(pooling, 2))
-        channels, height, size = out, height // patch, size // patch
-        if pooling is not None:
-            height, size = height // 2, size // 2
-    layers += [Flatten(), dense(channels * height * size, hidden), parts.activation(activation, hidden)]
-    return Network([*layers, dense(hidden, outputs)], input_shape)
+            stack.append(pool(pooling, window))
+        channels, height, size = out, height // patch // window, size // patch // window
+    stack += [layers.Flatten(), make.dense(channels * height * size, hidden), make.activation(hidden)]
+    return [*stack, make.dense(hidden, outputs)]

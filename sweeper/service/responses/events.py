@@ -2,8 +2,8 @@
 
 Events are ``point`` (a row of points), ``trial`` (how a trial ended), ``status`` (when it has changed) and ``end``. The
 id of an event says how many rows of points and of trials came before and with it, so that a client that lost the
-stream goes on behind what it has, also when the service was started again meanwhile. Sweeps are read once for all
-streams.
+stream resumes after the last event it has, also when the service was started again meanwhile. Sweeps are read once
+for all streams.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ Status = Callable[[str], Awaitable[tuple[State, bytes]]]
 
 @dataclass
 class _Feed:
-    """The rows of one sweep, for as long as somebody streams it."""
+    """The rows of one sweep, for as long as a client streams it."""
 
     points: list[str] = field(default_factory=list)
     trials: list[str | None] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Feeds:
             name: of the sweep.
             folder: of the sweep.
             position: behind which to begin; None for the beginning.
-            may_read: whether who asked still may; once not, the stream ends, before it says anything more.
+            may_read: whether the client may still read; once it may not, the stream ends before its next event.
         """
         feed = self._feeds.setdefault(name, _Feed())
         feed.readers += 1
@@ -117,13 +117,13 @@ class Feeds:
 
     async def _follow(self, name: str, folder: Path, feed: _Feed) -> None:
         """Read what is new, now and then, and wake the streams."""
-        rows = _Rows(folder)
+        rows = _RecordReader(folder)
         while not feed.is_over:
-            found = _News()
+            found = _NewRecords()
             try:
                 state, status = await self._status(name)
                 found = await to_thread.run_sync(rows.read)
-            except SweeperError:  # deleted, or broken: those who come back are told
+            except SweeperError:  # deleted, or broken: a client that connects again gets the error
                 feed.is_over = True
             else:
                 found.is_news = found.is_news or status != feed.status
@@ -203,8 +203,8 @@ async def _woken(feed: _Feed, seen: int) -> bool:
 
 
 @dataclass
-class _News:
-    """Rows that are new, or all there are where those before no longer count."""
+class _NewRecords:
+    """Rows that are new, or all rows where the earlier ones no longer count."""
 
     points: list[str] = field(default_factory=list)
     trials: list[str | None] = field(default_factory=list)
@@ -212,14 +212,14 @@ class _News:
     is_news: bool = False
 
 
-class _Rows:
-    """The rows of one sweep as texts; those of trials that go on are None."""
+class _RecordReader:
+    """The rows of one sweep as texts; those of running trials are None."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open()
 
-    def read(self) -> _News:
+    def read(self) -> _NewRecords:
         """Return what is new; the points of an ended trial come no later than its end."""
         trials, cut_trials = self._trials.read()
         points, cut_points = self._points.read()
@@ -227,7 +227,9 @@ class _Rows:
         if is_fresh:
             self._open()
             trials, points = self._trials.read()[0], self._points.read()[0]
-        return _News([to_text(row) for row in points], [_end(row) for row in trials], is_fresh, bool(trials or points))
+        return _NewRecords(
+            [to_text(row) for row in points], [_end(row) for row in trials], is_fresh, bool(trials or points)
+        )
 
     def _open(self) -> None:
         self._points, self._trials = JsonlTail(self._folder / "points.jsonl"), JsonlTail(self._folder / "trials.jsonl")

@@ -33,7 +33,7 @@ POLICY = (
 
 
 class SerialExecutor:
-    """One thread for what takes long; who waits for it holds none of those that everything else needs.
+    """One thread for slow work; requests that wait for it hold none of the threads that the others share.
 
     For one event loop.
     """

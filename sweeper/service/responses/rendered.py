@@ -1,13 +1,10 @@
-"""Bytes to send, made once for each state of a sweep and shared by all who ask.
+"""Bytes to send, made once for each state of a sweep and shared by all requests.
 
-Requests that come while something is being made wait for it instead of making it again. What is kept is bounded in
-bytes. Every answer has a tag, so that a client that has it already is told so in a few bytes.
+The cache is bounded in bytes. Every answer has a tag, so that a client that has it already gets a few bytes.
 """
 
-import asyncio
 import gzip
 import hashlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +14,7 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import SHOWN_FILES, Catalog, version_of
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -64,17 +62,16 @@ class RenderedResponse:
 
 
 class ResponseCache:
-    """Keeps answers; for one event loop.
+    """Answers by sweep, each made in a thread for one state of the sweep's files; for one event loop.
 
     Args:
         catalog: of the sweeps.
+        limit: of bytes that are kept.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, limit: int = KEPT_BYTES) -> None:
         self._catalog = catalog
-        self._kept: OrderedDict[Hashable, tuple[str, RenderedResponse]] = OrderedDict()
-        self._making: dict[Hashable, asyncio.Task[RenderedResponse]] = {}
-        self._bytes = 0
+        self._cache: SharedCache[RenderedResponse] = SharedCache(limit, size=lambda answer: answer.size)
 
     async def get(
         self,
@@ -92,43 +89,15 @@ class ResponseCache:
             what: names the answer.
             make: is given the folder.
             files: that it reads.
-            more: whatever else it depends on.
+            more: on which the answer depends beside them.
             run: runs ``make`` in a thread; by default in one of those that everything shares.
 
         Raises:
-            UnknownSweepError: no sweep of that name; and whatever ``make`` raises.
+            UnknownSweepError: no sweep of that name; and the errors of ``make``.
         """
         folder = self._catalog.folder(name)
-        version = version_of(folder.path, files) + more
-        key = (name, what)
-        kept = self._kept.get(key)
-        if kept is not None and kept[0] == version:
-            self._kept.move_to_end(key)
-            return kept[1]
-        making = self._making.get((key, version))
-        if making is None:
-            making = asyncio.create_task(self._make(key, version, partial(run, make, folder)))
-            self._making[key, version] = making
-        return await asyncio.shield(making)
-
-    async def _make(
-        self, key: Hashable, version: str, make: Callable[[], Awaitable[RenderedResponse]]
-    ) -> RenderedResponse:
-        try:
-            made = await make()
-        finally:
-            del self._making[key, version]
-        self._forget(key)
-        self._kept[key] = (version, made)
-        self._bytes += made.size
-        while self._bytes > KEPT_BYTES:
-            self._forget(next(iter(self._kept)))
-        return made
-
-    def _forget(self, key: Hashable) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self._bytes -= kept[1].size
+        version = (version_of(folder.path, files), more)
+        return await self._cache.get_async((name, what), partial(run, make, folder), version)
 
 
 def _takes_gzip(text: str) -> bool:

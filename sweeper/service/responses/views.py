@@ -1,7 +1,7 @@
 """What the service says of a sweep, as JSON values: its status, its front, its points."""
 
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,17 +9,18 @@ from typing import Any
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.records import TrialStatus
 from sweeper.results.front import SCHEMA_VERSION, csv_text, newer_prices, read_front
+from sweeper.service.cache import SharedCache
 from sweeper.service.problems import Redactor
-from sweeper.service.supervision.supervisor import Standing
+from sweeper.service.supervision.supervisor import SupervisedStatus
 from sweeper.store.jsonl import read_object
 from sweeper.store.sweep_folder import SweepFolder, point_to_json
 from sweeper.store.tail import SweepTail
 
-KEPT_FOLLOWERS = 16
+KEPT_TAILS = 16
 NO_FRONT = "Expected a sweep that has a front, but this one has none yet; let a trial finish its first epoch"
 
 
-def listed(name: str, folder: Path, standing: Standing, redact: Redactor) -> dict[str, Any]:
+def listed(name: str, folder: Path, standing: SupervisedStatus, redact: Redactor) -> dict[str, Any]:
     """Return one row of the list of sweeps."""
     try:
         manifest = SweepFolder(folder).read_manifest()
@@ -123,8 +124,7 @@ class Points:
     """The points of sweeps, followed as they grow; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._followers: OrderedDict[Path, tuple[threading.Lock, SweepTail]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._tails: SharedCache[tuple[threading.Lock, SweepTail]] = SharedCache(KEPT_TAILS)
 
     def rows(self, folder: SweepFolder) -> list[dict[str, Any]]:
         """Return every point as JSON values, in the order in which they arrived.
@@ -132,15 +132,10 @@ class Points:
         Raises:
             RecordError: they cannot be read.
         """
-        with self._lock:
-            kept = self._followers.setdefault(folder.path, (threading.Lock(), SweepTail(folder)))
-            self._followers.move_to_end(folder.path)
-            while len(self._followers) > KEPT_FOLLOWERS:
-                self._followers.popitem(last=False)
-        lock, follower = kept
+        lock, tail = self._tails.get(folder.path, lambda: (threading.Lock(), SweepTail(folder)))
         with lock:
-            follower.look()
-            return [point_to_json(point) for point in follower.points.values()]
+            tail.look()
+            return [point_to_json(point) for point in tail.points.values()]
 
 
 def has_ended(row: Mapping[str, Any]) -> bool:

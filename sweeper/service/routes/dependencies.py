@@ -1,29 +1,36 @@
 """What the routes of the service share, made once from its settings."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
+from anyio import to_thread
 from fastapi import Path
 from starlette.requests import Request
 
-from sweeper.service.catalog import Catalog
+from sweeper.service.cache import SharedCache
+from sweeper.service.catalog import Catalog, version_of
 from sweeper.service.problems import Redactor
 from sweeper.service.responses import views
 from sweeper.service.responses.events import as_line
 from sweeper.service.responses.rendered import RenderedResponse, ResponseCache
-from sweeper.service.responses.ttl_cache import TtlCache
 from sweeper.service.security.rate_limits import RateLimiter, StreamLimiter
 from sweeper.service.security.tokens import Tokens
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision.launcher import Launcher
 from sweeper.service.supervision.states import State
-from sweeper.service.supervision.supervisor import Standing, Supervisor
+from sweeper.service.supervision.supervisor import SupervisedStatus, Supervisor
 from sweeper.service.telemetry import Metrics
 from sweeper.store.sweep_folder import SweepFolder
 
 JSON = "application/json"
-LOOK_SECONDS = 0.5
+STATE_SECONDS = 0.5  # for which a sweep's state is not looked up again
+STALE_SECONDS = 2.0  # an older state is returned meanwhile: on a busy loop a look takes several rounds
+KEPT_STATES = 1000
+KEPT_SUMMARIES = 32
+_SUMMARISED = ("front.json", "ledger.jsonl")
 SweepId = Annotated[str, Path(max_length=150, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Id of a sweep.")]
 
 
@@ -34,7 +41,8 @@ class Dependencies:
     settings: ServiceSettings
     catalog: Catalog
     supervisor: Supervisor
-    standing: TtlCache[Standing]
+    states: SharedCache[SupervisedStatus]
+    summaries: SharedCache[Mapping[str, Any] | None]
     answers: ResponseCache
     points: views.Points
     streams: StreamLimiter
@@ -57,7 +65,8 @@ class Dependencies:
             settings=settings,
             catalog=catalog,
             supervisor=supervisor,
-            standing=TtlCache(supervisor.standing, LOOK_SECONDS),
+            states=SharedCache(KEPT_STATES),
+            summaries=SharedCache(KEPT_SUMMARIES),
             answers=ResponseCache(catalog),
             points=views.Points(),
             streams=StreamLimiter(settings.limits),
@@ -67,6 +76,15 @@ class Dependencies:
             tokens=None if settings.tokens is None else Tokens(settings.tokens),
         )
 
+    async def state(self, name: str) -> SupervisedStatus:
+        """Return how a sweep stands, looked up once for all requests of the same moment.
+
+        Raises:
+            UnknownSweepError: no such sweep.
+        """
+        look = partial(to_thread.run_sync, self.supervisor.status, name)
+        return await self.states.get_async(name, look, None, STATE_SECONDS, STALE_SECONDS)
+
     async def status(self, name: str) -> RenderedResponse:
         """Return how a sweep stands, as JSON.
 
@@ -74,7 +92,7 @@ class Dependencies:
             UnknownSweepError: no such sweep.
             RecordError: it cannot be read.
         """
-        standing = await self.standing.get(name)
+        standing = await self.state(name)
         asked = standing.submission
         more = {
             "id": name,
@@ -86,12 +104,11 @@ class Dependencies:
             return RenderedResponse.of(as_line({**more, "status": None, "front": None}), JSON)
 
         def make(folder: SweepFolder) -> RenderedResponse:
-            summary = self.catalog.shared(name, "summary", views.summary, files=("front.json", "ledger.jsonl"))
+            version = version_of(folder.path, _SUMMARISED)
+            summary = self.summaries.get(name, partial(views.summary, folder), version)
             return RenderedResponse.of(as_line({**more, **views.status(folder, summary, self.redact)}), JSON)
 
-        return await self.answers.get(
-            name, "status", make, ("sweep.json", "front.json", "ledger.jsonl"), more=repr(more)
-        )
+        return await self.answers.get(name, "status", make, ("sweep.json", *_SUMMARISED), more=repr(more))
 
     async def told(self, name: str) -> tuple[State, bytes]:
         """Return how a sweep stands, in a word, and as JSON without what never changes.
@@ -99,7 +116,7 @@ class Dependencies:
         Raises:
             UnknownSweepError, RecordError: as `status`.
         """
-        state, content = (await self.standing.get(name)).state, json.loads((await self.status(name)).content)
+        state, content = (await self.state(name)).state, json.loads((await self.status(name)).content)
         return state, as_line({key: value for key, value in content.items() if key not in ("spec", "versions")})
 
     def client(self, request: Request) -> str:

@@ -134,7 +134,7 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
     ) -> Response:
         """Stream what happens: points, ends of trials and the status, until the sweep has ended."""
         position = None if last_event_id is None else Position.parse(last_event_id)
-        standing = await parts.standing.get(sweep)
+        standing = await parts.state(sweep)
         folder = parts.settings.out / sweep
         if position is not None and standing.state.is_end and await to_thread.run_sync(position.is_last, folder):
             return Response(None, 204)  # to a browser: do not come back
@@ -150,7 +150,7 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
 
 def _listed(parts: Dependencies, name: str) -> Mapping[str, Any] | None:
     try:
-        standing = parts.supervisor.standing(name)
+        standing = parts.supervisor.status(name)
     except UnknownSweepError:  # deleted meanwhile
         return None
     return views.listed(name, parts.settings.out / name, standing, parts.redact)

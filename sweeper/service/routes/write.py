@@ -69,7 +69,7 @@ def routes(parts: Dependencies) -> APIRouter:
 
     @router.post("/sweeps/{sweep}/resume", status_code=202)
     def resume_sweep(sweep: SweepId) -> Response:
-        """Go on with a sweep that was stopped, interrupted or has failed."""
+        """Resume a sweep that was stopped, interrupted or has failed."""
         supervisor.resume(sweep)
         return _said(parts, sweep)
 
@@ -89,6 +89,6 @@ def routes(parts: Dependencies) -> APIRouter:
 
 def _said(parts: Dependencies, name: str, status: int = 202) -> Response:
     where = f"/api/v1/sweeps/{name}"
-    parts.standing.forget(name)
-    content = {"id": name, "state": parts.supervisor.standing(name).state.value, "url": where}
+    parts.states.forget(name)
+    content = {"id": name, "state": parts.supervisor.status(name).state.value, "url": where}
     return JSONResponse(content, status, {"Location": where} if status == 201 else None)

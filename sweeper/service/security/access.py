@@ -1,7 +1,7 @@
-"""Who may do what: the door through which every request passes, closed unless something opens it.
+"""Who may do what: a check that every request passes through and that refuses by default.
 
 A client shows a token; a browser exchanges one for a signed cookie, which only reads. Where no tokens are kept, which
-only a service of this machine alone may do, everybody here may do everything, and a request must name this machine as
+only a service of this machine alone may do, every user of it may do everything, and a request must name this machine as
 its host: a page from elsewhere whose name was made to lead here (DNS rebinding) is turned away. A request that changes
 something, or opens a web socket, and comes from a page of another origin is refused everywhere.
 """
@@ -27,13 +27,13 @@ COOKIE_SECONDS = 12 * 3600
 LOGIN = "/login"
 API = "/api/"
 _SAFE = ("GET", "HEAD", "OPTIONS")
-OPEN = ("/healthz", LOGIN)  # to everybody
+OPEN = ("/healthz", LOGIN)  # without a token
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="sweeper"'}
 _NOT_ALLOWED = "Expected a token that permits to write; ask for one made with --role write"
 
 
 class AccessMiddleware:
-    """The door, an ASGI middleware.
+    """Checks every request before the application sees it; an ASGI middleware.
 
     Args:
         app: what lies behind it.
@@ -59,7 +59,7 @@ class AccessMiddleware:
             await self._app(scope, receive, send)
 
     def _admitted(self, asked: HTTPConnection) -> Holder | None:
-        """Return who asks, None for what is open to everybody.
+        """Return the holder of the request's token, None for a path that is open without one.
 
         Raises:
             RefusalError: the request may not pass.
@@ -80,10 +80,10 @@ class AccessMiddleware:
         return holder
 
     def _holder(self, asked: HTTPConnection) -> Holder | None:
-        """Return who asks, None if they do not say.
+        """Return the holder of the request's token or cookie, None if it shows neither.
 
         Raises:
-            RefusalError: a token that is nobody's.
+            RefusalError: an unknown token.
         """
         if self._tokens is None:
             return LOCAL
@@ -111,7 +111,7 @@ class AccessMiddleware:
 
 
 def holder_of(tokens: Tokens, headers: Headers) -> Holder | None:
-    """Return whose token or cookie a request shows, None if it is nobody's, or no longer."""
+    """Return whose token or cookie a request shows, None if it is unknown or no longer valid."""
     given = headers.getlist("authorization")
     if given:
         scheme, _, token = given[0].partition(" ")
@@ -126,7 +126,7 @@ def make_cookie(tokens: Tokens, holder: Holder) -> str:
 
 
 def read_cookie(tokens: Tokens, value: str) -> Holder | None:
-    """Return whose cookie it is, with the role of a reader; None if nobody's, or an old one."""
+    """Return whose cookie it is, with the role of a reader; None if unknown or expired."""
     try:
         id_ = TimestampSigner(tokens.cookie_key).unsign(value, max_age=COOKIE_SECONDS).decode()
     except (BadSignature, UnicodeError):

@@ -1,9 +1,9 @@
 """Tables that specs name over the network: what is computed from their rows is the operator's choice, not a client's.
 
-The number of training rows, and whether a table can be used at all, are told to everybody. Whoever could choose the
-columns of units, splits and labels, their values, or the salt and the fractions of a split, would choose what these
-answers count: the rows of a diagnosis, or those that one person's row falls together with. The ranges file that the
-operator wrote says all of that, and a spec may repeat it.
+The number of training rows, and whether a table can be used at all, are told to every client. A client that could
+choose the columns of units, splits and labels, their values, or the salt and the fractions of a split, would choose
+what these answers count: the rows of a diagnosis, or those that one person's row falls together with. The ranges file
+that the operator wrote says all of that, and a spec may repeat it.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ def find_table(spec: Spec, root: Path | None) -> tuple[Path, Path]:
             are the spec's own.
 
     Guarantees:
-        Of files that are not such a pair nothing is told, not even whether they exist.
+        The answer says nothing of other files, not even whether they exist.
     """
     if root is None:
         raise spec.mistaken("no file: this service has no data folder", "data.path", remedy="serve with --data-dir")

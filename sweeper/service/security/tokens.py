@@ -29,7 +29,7 @@ _DAY_SECONDS = 86400
 
 
 class Role(enum.Enum):
-    """What a token permits; who may write may read."""
+    """What a token permits; a token that permits to write permits to read."""
 
     READ = "read"
     WRITE = "write"
@@ -59,7 +59,7 @@ class _Token(BaseModel):
     expires: float
 
 
-_NOBODY = _Token(id="", role=Role.READ, hash="0" * 64, expires=0.0)
+_UNKNOWN = _Token(id="", role=Role.READ, hash="0" * 64, expires=0.0)
 
 
 class _Content(BaseModel):
@@ -81,7 +81,7 @@ def make_token(path: Path, role: Role, days: int) -> str:
         days: until it expires.
 
     Returns:
-        The token; nobody can find it again.
+        The token; only its hash is kept.
 
     Raises:
         SweeperError: not 1 to 3660 days.
@@ -139,7 +139,7 @@ class Tokens:
         return self._cookie_key
 
     def find(self, token: str) -> Holder | None:
-        """Return whose token it is, None if it is nobody's or has expired.
+        """Return whose token it is, None if it is unknown or has expired.
 
         Guarantees:
             The time that it takes depends on the id in the token, which is no secret, not on how much of the rest is
@@ -147,13 +147,13 @@ class Tokens:
         """
         self._look()
         token = token[:MAX_LENGTH]
-        known = self._known.get(token.removeprefix(PREFIX).partition("_")[0], _NOBODY)
+        known = self._known.get(token.removeprefix(PREFIX).partition("_")[0], _UNKNOWN)
         return _valid(known) if hmac.compare_digest(_hash(token), known.hash) else None
 
     def holder(self, id_: str) -> Holder | None:
-        """Return who has the token of that id, None if there is none any more."""
+        """Return the holder of the token of that id, None if the token is gone."""
         self._look()
-        return _valid(self._known.get(id_, _NOBODY))
+        return _valid(self._known.get(id_, _UNKNOWN))
 
     def _look(self) -> None:
         """Read the file if it has changed; one that cannot be read permits nothing."""

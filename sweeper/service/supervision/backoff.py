@@ -1,4 +1,4 @@
-"""What could not be done, through no fault of what was to be done, and when it may be tried again; kept in memory."""
+"""When a failed action may be tried again; kept in memory."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ LONGEST_DELAY_SECONDS = 60.0
 
 
 class Backoff:
-    """When each of several things may be tried again.
+    """Growing pauses between attempts, by name.
 
     Args:
         clock: in seconds.
@@ -19,14 +19,14 @@ class Backoff:
         self._failed: dict[str, tuple[int, float]] = {}
 
     def add(self, name: str) -> None:
-        """Note that something could not be done; it may be tried again after a pause that grows each time."""
+        """Note a failed attempt; the pause before the next one grows each time."""
         times = self._failed.get(name, (0, 0.0))[0] + 1
         self._failed[name] = (times, self._clock() + min(LONGEST_DELAY_SECONDS, pause(times)))
 
     def forget(self, name: str) -> None:
-        """Note that it was done, or need not be."""
+        """Note that an attempt succeeded, or that none is needed."""
         self._failed.pop(name, None)
 
     def hold(self, name: str) -> bool:
-        """Whether it is too early to try something again."""
+        """Whether it is too early for another attempt."""
         return name in self._failed and self._clock() < self._failed[name][1]

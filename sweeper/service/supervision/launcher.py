@@ -1,4 +1,4 @@
-"""Who starts the drivers of sweeps, apart from the service: a crash of the service touches none of them.
+"""How drivers of sweeps are started, apart from the service: a crash of the service touches none of them.
 
 A driver is the program `sweeper` with the arguments ``run``, ``resume`` or ``extend``. The one here starts processes of
 this machine; others may submit them elsewhere, as long as the sweeps' folders are the same there.
@@ -41,7 +41,7 @@ class Launcher(Protocol):
         """
 
     def is_alive(self, job: str) -> bool:
-        """Return whether the driver has not ended; False for one that nobody knows."""
+        """Return whether the driver has not ended; False for an unknown one."""
 
     def kill(self, job: str) -> None:
         """End a driver that cannot be asked, because it has not begun its sweep; one that has ended is no error."""
@@ -70,7 +70,7 @@ class ProcessLauncher:
         return job
 
     def is_alive(self, job: str) -> bool:
-        """As `Launcher.is_alive`; a process that has the number of an earlier one is not that one."""
+        """As `Launcher.is_alive`; a process that reuses the number of an earlier one does not count."""
         child = self._children.get(job)
         if child is not None:
             if child.poll() is None:

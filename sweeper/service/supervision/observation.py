@@ -1,4 +1,4 @@
-"""What can be seen of a sweep: its folder, who drives it, and what the launcher knows of its driver."""
+"""What can be observed of a sweep: its folder, its lock, and what the launcher knows of its driver."""
 
 from pathlib import Path
 

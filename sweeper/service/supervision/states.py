@@ -17,18 +17,18 @@ class State(enum.Enum):
     """How a sweep stands."""
 
     QUEUED = "queued"  # waits for its turn, for the pause after a driver's death, or until one can be started
-    STARTING = "starting"  # its driver has not begun yet
+    STARTING = "starting"  # its driver has not written the sweep's file yet
     RUNNING = "running"
     STOPPING = "stopping"
     COMPLETED = "completed"
     STOPPED = "stopped"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
-    LOST = "lost"  # it says that it runs, but nobody here knows of a driver
+    LOST = "lost"  # its file says that it runs, but the service knows of no driver
 
     @property
     def is_end(self) -> bool:
-        """Whether nothing more happens unless somebody asks for it."""
+        """Whether nothing more happens without a request."""
         return self in (State.COMPLETED, State.STOPPED, State.FAILED, State.INTERRUPTED)
 
 
@@ -45,7 +45,7 @@ class Facts:
         status: of ``sweep.json``, None where there is none.
         mark: time of ``sweep.json``, 0 where there is none.
         points: bytes of points.
-        stopped: somebody asked it to stop since the driver was started.
+        stopped: a request asked it to stop since the driver was started.
         failure: why the driver ended, where it said so.
     """
 
@@ -86,10 +86,10 @@ def _asked(submission: Submission, facts: Facts) -> State:
 
 
 def settled(submission: Submission, facts: Facts, now: float) -> Submission:
-    """Return what is to be done about a sweep, now that this is seen.
+    """Return the submission as these facts change it.
 
     Guarantees:
-        A sweep that somebody asked to stop, or interrupted, is never to be run; one whose driver died without having
+        A sweep that was asked to stop, or interrupted, is never to be run; one whose driver died without having
         ended is, after a pause, a bounded number of times without progress.
     """
     if facts.runs or submission.wish is Intent.REST:
@@ -105,7 +105,7 @@ def settled(submission: Submission, facts: Facts, now: float) -> Submission:
 
 
 def died(submission: Submission, facts: Facts, now: float) -> Submission:
-    """Return what is to be done about a sweep whose driver has died."""
+    """Return the submission of a sweep whose driver has died."""
     deaths = 1 if facts.points > submission.points else submission.deaths + 1
     if deaths >= MOST_DEATHS:
         return submission.but(wish=Intent.REST, deaths=deaths, trouble=GIVEN_UP)

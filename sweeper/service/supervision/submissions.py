@@ -37,7 +37,7 @@ class Submission(BaseModel):
     """What was asked for, and how far that is.
 
     Attributes:
-        submitted: when, in seconds since 1970; who came first runs first.
+        submitted: when, in seconds since 1970; the earliest runs first.
         key: hash of the client's name for the request, None without one.
         digest: hash of what was submitted under that name.
         wish: what is to be done.
@@ -145,7 +145,7 @@ def hashed(*texts: str | bytes) -> str:
 
 
 def was_stopped(folder: Path, since: int) -> bool:
-    """Return whether somebody asked the sweep to stop, after the first so many rows of requests."""
+    """Return whether a request asked the sweep to stop, after the first so many rows of requests."""
     return any(row.get("stop") is True for row in JsonlFile(folder / REQUESTS_NAME).read()[since:])
 
 

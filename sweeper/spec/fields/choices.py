@@ -1,77 +1,103 @@
-"""Architectures and losses as a spec may name them, each with the options that it takes and their domains."""
+"""From the options that architectures and losses declare to the fields of a spec; nothing is listed here a second time.
 
+Reading a declaration imports no torch.
+"""
+
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields
+from enum import Enum
 from types import MappingProxyType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from clipless.projections import CONSTRAINTS
-from clipless.zoo import ACTIVATIONS, POOLINGS
+from annotated_types import Ge, Gt, Le, Lt, MultipleOf
+
+from clipless.losses import LOSSES
+from clipless.option_types import OneOf, Probabilities
+from clipless.zoo import ARCHITECTURES, Architecture, LayerOptions
 from sweeper.spec.fields.fields import FieldType, Flag, Name, Number, Priors
+
+Options = Mapping[str, FieldType]
 
 COUNT = Number(integer=True, at_least=1)
 POSITIVE = Number(above=0)
-EVEN = Number(integer=True, at_least=2, multiple_of=2)
-_TEMPERATURE: MappingProxyType[str, FieldType] = MappingProxyType({"temperature": POSITIVE})
-_REDUCTION: MappingProxyType[str, FieldType] = MappingProxyType({"reduction": Name(names=("sum", "mean"))})
-_HINGE: MappingProxyType[str, FieldType] = MappingProxyType({"margin": POSITIVE, **_REDUCTION})
-CONSTRAINT = Name(names=tuple(CONSTRAINTS))
-ACTIVATION, POOLING = Name(names=tuple(ACTIVATIONS)), Name(names=tuple(POOLINGS))
-SKIP = Number(at_least=0, below=1)
-_COMMON: MappingProxyType[str, FieldType] = MappingProxyType(
-    {"activation": ACTIVATION, "bias": Flag(), "bias_norm": POSITIVE, "constraint": CONSTRAINT}
-)
-_MLP: MappingProxyType[str, FieldType] = MappingProxyType({"width": EVEN, "depth": COUNT, **_COMMON})
-_CONVNET: MappingProxyType[str, FieldType] = MappingProxyType({**_MLP, "hidden": EVEN, "pooling": POOLING})
-_PATCH_NET: MappingProxyType[str, FieldType] = MappingProxyType(
-    {"width": EVEN, "depth": COUNT, "hidden": EVEN, "patch": COUNT, "pooling": POOLING, **_COMMON}
-)
-_LENET: MappingProxyType[str, FieldType] = MappingProxyType(
-    {"width": EVEN, "hidden": EVEN, "pooling": POOLING, **_COMMON}
-)
-_VGG: MappingProxyType[str, FieldType] = MappingProxyType({**_CONVNET, "convolutions": COUNT})
-_RESNET: MappingProxyType[str, FieldType] = MappingProxyType(
-    {**_MLP, "blocks": COUNT, "skip": SKIP, "learned_skip": Flag()}
-)
-_WIDE_RESNET: MappingProxyType[str, FieldType] = MappingProxyType({**_RESNET, "widening": COUNT})
-_MIXER: MappingProxyType[str, FieldType] = MappingProxyType({"patch": COUNT, "depth": COUNT, "skip": SKIP, **_COMMON})
-_SCATTERING: MappingProxyType[str, FieldType] = MappingProxyType(
-    {
-        "scales": Number(integer=True, at_least=1, at_most=4),
-        "orientations": Number(integer=True, at_least=1, at_most=32),
-        "order": Number(integer=True, at_least=1, at_most=2),
-        "order0_gain": Number(at_least=0),
-        "order2_gain": Number(at_least=0),
-        "feature_clip": POSITIVE,
-        "hidden": Number(integer=True, at_least=0, multiple_of=2),
-        **_COMMON,
-    }
-)
 
-ARCHITECTURES: MappingProxyType[str, MappingProxyType[str, FieldType]] = MappingProxyType(
-    {
-        "mlp": _MLP,
-        "convnet": _CONVNET,
-        "patch-net": _PATCH_NET,
-        "lenet": _LENET,
-        "vgg": _VGG,
-        "resnet": _RESNET,
-        "wide-resnet": _WIDE_RESNET,
-        "mixer": _MIXER,
-        "scattering": _SCATTERING,
-    }
-)
-LOSSES: MappingProxyType[str, MappingProxyType[str, FieldType]] = MappingProxyType(
-    {
-        "tau-cce": _TEMPERATURE,
-        "tau-bce": _TEMPERATURE,
-        "multilabel-bce": MappingProxyType({**_TEMPERATURE, **_REDUCTION}),
-        "hinge": _HINGE,
-        "weston-watkins": _HINGE,
-        "crammer-singer": MappingProxyType({"margin": POSITIVE}),
-        "kr": MappingProxyType({"priors": Priors(), **_REDUCTION}),
-        "hkr": MappingProxyType({"alpha": Number(at_least=0), "priors": Priors(), **_HINGE}),
-        "k-cosine": MappingProxyType({"floor": POSITIVE}),
-        "mae": _REDUCTION,
-    }
-)
-DEFAULT_PARAMETERS: MappingProxyType[str, float | str] = MappingProxyType(
-    {"temperature": 1.0, "margin": 1.0, "alpha": 10.0, "floor": 1.0, "reduction": "mean"}
-)
+_ENDS = {Gt: ("above", "gt"), Ge: ("at_least", "ge"), Lt: ("below", "lt"), Le: ("at_most", "le")}
+
+
+def field_of(annotation: Any) -> FieldType:
+    """Return the field that holds an option of an annotated type.
+
+    Args:
+        annotation: of `clipless.option_types`, ``int``, ``float``, ``bool``, an enumeration, or one of them or None.
+
+    Raises:
+        TypeError: any other.
+
+    >>> field_of(Annotated[int, Ge(2), MultipleOf(2)])
+    Number(integer=True, above=None, at_least=2, below=None, at_most=None, multiple_of=2, fixed=False)
+    """
+    if get_origin(annotation) in (Union, types.UnionType):
+        annotation, *more = (one for one in get_args(annotation) if one is not type(None))
+        if more:
+            raise TypeError(f"Expected one type, or one type or None, for an option of a spec, got {annotation}")
+    kind, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    for known in metadata:
+        if isinstance(known, OneOf):
+            return Name(names=known.names)
+        if isinstance(known, Probabilities):
+            return Priors()
+    if kind is bool:
+        return Flag()
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return Name(names=tuple(member.value for member in kind))
+    if kind not in (int, float):
+        raise TypeError(f"Expected a number, a flag or names for an option of a spec, got {annotation}")
+    return Number(integer=kind is int, **_ends(metadata))
+
+
+def _ends(metadata: list[Any]) -> dict[str, Any]:
+    ends: dict[str, Any] = {}
+    for one in metadata:
+        if isinstance(one, MultipleOf):
+            ends["multiple_of"] = one.multiple_of
+        elif type(one) in _ENDS:
+            name, attribute = _ENDS[type(one)]
+            ends[name] = getattr(one, attribute)
+        else:
+            raise TypeError(f"Expected a range of `clipless.option_types` for an option of a spec, got {one}")
+    return ends
+
+
+def _fields_of(annotations: Mapping[str, Any]) -> Options:
+    return MappingProxyType({name: field_of(annotation) for name, annotation in annotations.items()})
+
+
+def _annotations(declared: Any) -> dict[str, Any]:
+    return get_type_hints(declared, include_extras=True)
+
+
+def options_of(architecture: Architecture) -> Options:
+    """Return the fields of the options that an architecture takes."""
+    return MappingProxyType({**_fields_of(architecture.own_options), **LAYER_OPTIONS})
+
+
+def _side_by_side(several: Iterable[Options]) -> Options:
+    """Return the options of all architectures; of one that several declare, the field of the first."""
+    merged: dict[str, FieldType] = {}
+    for options in several:
+        for name, field in options.items():
+            merged.setdefault(name, field)
+    return MappingProxyType(merged)
+
+
+def _defaults(loss: Any) -> Mapping[str, Any]:
+    given = {field.name: field.default for field in fields(loss) if field.default not in (MISSING, None)}
+    return MappingProxyType({n: value.value if isinstance(value, Enum) else value for n, value in given.items()})
+
+
+LAYER_OPTIONS = _fields_of(_annotations(LayerOptions))
+ARCHITECTURE_OPTIONS: Mapping[str, Options] = MappingProxyType({n: options_of(a) for n, a in ARCHITECTURES.items()})
+MODEL_OPTIONS: Options = _side_by_side(ARCHITECTURE_OPTIONS.values())
+LOSS_OPTIONS: Mapping[str, Options] = MappingProxyType({n: _fields_of(_annotations(k)) for n, k in LOSSES.items()})
+LOSS_DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType({n: _defaults(kind) for n, kind in LOSSES.items()})

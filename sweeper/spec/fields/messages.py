@@ -70,7 +70,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def did_you_mean_or_known(name: object, known: Iterable[str]) -> str:
-    """Return the remedy for a key that nobody knows."""
+    """Return the remedy for an unknown key."""
     known = sorted(known)
     return did_you_mean(name, known) or f"known: {', '.join(known)}"
 

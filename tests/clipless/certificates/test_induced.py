@@ -8,7 +8,7 @@ import torch
 from clipless.bounds import Signal, WeightNorms
 from clipless.bounds.compose import bound_sequence
 from clipless.certificates import induced
-from clipless.certificates.induced import Reach, follow, induced_gains
+from clipless.certificates.induced import Reach, induced_gains, propagate_reach
 from clipless.layers import (
     Abs,
     AvgPool2d,
@@ -175,7 +175,7 @@ def test_no_pair_of_inputs_found_by_search_grows_further_than_the_reach(name, no
     signal = Signal(shape, 100.0)
     bounds = bound_sequence([(str(i), layer) for i, layer in enumerate(layers)], signal, WeightNorms.MEASURED)
     pairs = [(layer, bound) for layer, (_, bound) in zip(layers, bounds, strict=True)]
-    reach = follow(pairs, signal, Reach.of_unit(norm, prod(shape)))
+    reach = propagate_reach(pairs, signal, Reach.of_unit(norm, prod(shape)))
     x = torch.randn(32, *shape, dtype=torch.float64, generator=SEED)
     for q, bound in ((1.0, reach.one), (2.0, reach.two), (inf, reach.largest)):
         assert 0 < largest_growth(layers, x, norm, q) <= bound

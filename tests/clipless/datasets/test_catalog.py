@@ -1,10 +1,15 @@
+import subprocess
+import sys
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import clipless.datasets.catalog
+import clipless.datasets.sources
 from clipless.datasets import ColumnSplit, Evaluation, HashSplit, available, load
+from clipless.datasets.catalog import SOURCES
 from clipless.errors import DataError
 
 
@@ -12,6 +17,25 @@ def test_every_name_has_one_line():
     names = available()
     assert list(names)[:6] == ["digits", "breast_cancer", "mnist", "fashion-mnist", "cifar10", "adult"]
     assert all(line and "\n" not in line for line in names.values())
+
+
+def test_the_listed_names_are_those_of_the_sources():
+    folder = Path(clipless.datasets.sources.__file__).parent
+    modules = sorted(
+        path.stem for path in folder.glob("*.py") if not path.stem.startswith("_") and path.stem != "openml"
+    )
+    assert sorted({listed.module for listed in SOURCES.values()}) == modules
+    for module in modules:
+        held = [source.name for source in import_module(f"clipless.datasets.sources.{module}").SOURCES]
+        assert held == [name for name, listed in SOURCES.items() if listed.module == module]
+
+
+def test_listing_names_imports_no_torch():
+    code = (
+        "import sys, clipless.datasets as d; d.available(), d.Evaluation, d.Preparation; print('torch' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("name", ["breast_cancer", "breast-cancer", "Breast_Cancer"])

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from clipless import TauBCE, TauCCE, make_plan, zoo
 from clipless.datasets import Dataset, Evaluation, Metadata, Split
-from clipless.datasets.sources.images import PIXEL_UNIT
+from clipless.datasets.raw_rows import PIXEL_UNIT
 from clipless.diagnostics import colour_norms, diagnose, input_norms, public_rows
-from clipless.diagnostics.clipping import FRACTIONS
+from clipless.diagnostics.clipping_bias import FRACTIONS
 from clipless.diagnostics.passes import passes
 from clipless.diagnostics.records import linear_norms, log_norms
 from clipless.errors import DataError, PlanError
@@ -23,9 +23,9 @@ from clipless.network import Network
 from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION
 from clipless.projections import Free
-from clipless.testing import SeededSource
+from clipless.testing import SeededSource, accumulate_gradients
 from clipless.training.optimizers import Adam
-from clipless.training.trainer import accumulate_gradients, fit
+from clipless.training.trainer import fit
 
 NAN, INF = float("nan"), float("inf")
 SHARP = TauBCE(0.001)  # its derivative is 1 for every logit of the wrong sign that is used here
@@ -149,7 +149,7 @@ def test_no_row_reaches_more_than_any_bound(name):
 def test_rows_that_a_guard_takes_in_parts_are_all_measured(monkeypatch):
     model, loss, data = network("convnet"), TauCCE(0.2), batch()
     (whole,) = passes(model, loss, data, normalise=False)
-    monkeypatch.setattr("clipless.guards.guard._DIGITS_AT_ONCE", 1)
+    monkeypatch.setattr("clipless.guards.convolution._DIGITS_AT_ONCE", 1)
     (parts,) = passes(model, loss, data, normalise=False)
     for path, bounds_B in whole.guard_bounds.items():
         torch.testing.assert_close(parts.guard_bounds[path], bounds_B)

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.guards import exact_sums, guard
+from clipless.guards.convolution import guarded_conv2d
 from clipless.guards.exact_sums import check_rows, grid, integer_product, outer_grid, row_norms, row_sum
-from clipless.guards.guard import Guard, guarded_conv2d, guarded_linear
+from clipless.guards.guard import Guard, guarded_linear
 from clipless.guards.per_channel import guarded_bias, guarded_householder, guarded_mix
 from clipless.layers import (
     ClipGradient,
@@ -30,15 +31,16 @@ from clipless.layers.statistics import PaidStatistics
 from clipless.losses import MulticlassHinge
 from clipless.network import Network
 from clipless.plans.clip_norm import AdaptiveClipping, ClipNorms
-from clipless.plans.input_statistics import _bounded_sum, settle
+from clipless.plans.input_statistics import _bounded_sum, release_statistics
 from clipless.plans.method import Method
 from clipless.plans.plan import make_plan
 from clipless.privacy.noisy_counts import release_scores
 from clipless.privacy.sampling import PoissonSampler
 from clipless.testing import RecordingSource, SeededSource
 from clipless.training import per_example
+from clipless.training.batch_sums import sum_gradients
 from clipless.training.optimizers import SGD
-from clipless.training.trainer import PrivateTrainer, sum_gradients
+from clipless.training.trainer import PrivateTrainer
 
 CPU = torch.device("cpu")
 ENGINES = [exact_sums._int8, exact_sums._float32_blocks, exact_sums._float64]
@@ -334,14 +336,14 @@ def test_formed_gradients_are_held_by_their_own_norm_where_their_bound_is_too_sm
     """Gradients of groups are formed in float32, and rounded, while their bound is that of their operands."""
     own = Guard(1.0)
     ones = torch.ones(2, 1)
-    guard._add_formed(own, ones, ones, lambda g, _: 1.5 * g, ones[:, 0], ones[:, 0])
+    guard.add_formed(own, ones, ones, lambda g, _: 1.5 * g, ones[:, 0], ones[:, 0])
     assert 1.9 < own.total.item() <= 2.0
 
 
 def test_a_convolution_in_parts_has_the_sum_of_one_in_one_piece(monkeypatch):
     x, g = random(9, 2, 7, 7), random(9, 2, 4, 4, seed=1)
     whole = total_of("stride 2", x, g, {"sensitivity": 0.1})
-    monkeypatch.setattr(guard, "_DIGITS_AT_ONCE", 2000)
+    monkeypatch.setattr("clipless.guards.convolution._DIGITS_AT_ONCE", 2000)
     assert torch.equal(total_of("stride 2", x, g, {"sensitivity": 0.1}), whole)
 
 
@@ -612,7 +614,7 @@ def test_noise_of_every_release_is_rounded_to_its_grid():
     layer = Told(1)
     data, std = Split(torch.ones(8, 4), torch.zeros(8, dtype=torch.int64)), 1e-7
     sampler = PoissonSampler(8, 1.0, source)
-    settle(Network([layer], (4,)), data, sampler, source, noise_std=std, batch_size=8, micro_batch_size=8)
+    release_statistics(Network([layer], (4,)), data, sampler, source, noise_std=std, batch_size=8, micro_batch_size=8)
     steps = layer.mean_M.double() * 8 / grid(1.0)
     assert torch.equal(steps, steps.round())
     assert steps.abs().min() > 0

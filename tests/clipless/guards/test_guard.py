@@ -7,7 +7,8 @@ from torch import nn
 from clipless import TauBCE, TauCCE, make_plan, zoo
 from clipless.bounds import bound_network
 from clipless.errors import PlanError
-from clipless.guards.guard import guarded, patch_counts
+from clipless.guards.convolution import patch_counts
+from clipless.guards.guard import guarded
 from clipless.layers import Dense, Flatten, InputBall
 from clipless.losses import loss_lipschitz
 from clipless.network import Network

@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from clipless.guards.guard import Guard, guarded_conv2d
+from clipless.guards.convolution import guarded_conv2d
+from clipless.guards.guard import Guard
 from clipless.guards.per_channel import along, guarded_bias, guarded_householder, guarded_mix, householder
 
 NAN, INF = float("nan"), float("inf")

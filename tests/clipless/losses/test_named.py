@@ -62,8 +62,8 @@ def test_every_named_loss_has_a_constant():
 
 def test_a_loss_is_built_by_name_with_public_class_weights():
     assert build_loss("weston-watkins", margin=2.0, reduction="sum") == WestonWatkins(2.0, Reduction.SUM)
-    assert LOSSES["tau-cce"](temperature=0.5, class_weights=[1.0, 3.0]) == ClassWeighted(TauCCE(0.5), (1.0, 3.0))
-    with pytest.raises(UnsupportedError, match=r"Expected a loss among tau-cce, .*, got 'focal'"):
+    assert build_loss("tau-cce", temperature=0.5, class_weights=[1.0, 3.0]) == ClassWeighted(TauCCE(0.5), (1.0, 3.0))
+    with pytest.raises(UnsupportedError, match=r"Expected a loss among mae, .*, got 'focal'"):
         build_loss("focal")
 
 

@@ -12,7 +12,7 @@ from clipless.errors import PlanError
 from clipless.layers import Dense, Flatten, InputBall, Residual, ScaleByQuantile, Standardise
 from clipless.layers.statistics import PaidStatistics
 from clipless.network import Network
-from clipless.plans.input_statistics import _bounded_sum, releases, settle
+from clipless.plans.input_statistics import _bounded_sum, release_statistics, releases
 from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION
 from clipless.privacy.accounting.claim import claim
@@ -78,7 +78,7 @@ def settled(layer, x, noise_std=0.0, batch_size=None, micro_batch_size=16, sourc
     network, source = Network([layer], x.shape[1:]), source or SeededSource(0)
     batch_size = batch_size or len(x)
     sampler = PoissonSampler(len(x), batch_size / len(x), source)
-    settle(
+    release_statistics(
         network,
         Split(x, torch.zeros(len(x), dtype=torch.int64)),
         sampler,
@@ -301,7 +301,9 @@ def test_arguments_out_of_range_are_refused(make):
 
 def test_the_inflation_covers_these_sums_too(monkeypatch):
     seen = []
-    monkeypatch.setattr("clipless.training.trainer.settle", lambda *_, noise_std, **__: seen.append(noise_std))
+    monkeypatch.setattr(
+        "clipless.training.trainer.release_statistics", lambda *_, noise_std, **__: seen.append(noise_std)
+    )
     model = network(Standardise(6, 3.0, 0.1))
     fit(model, TauCCE(), data(), plan_for(model), source=SeededSource(0))
     assert seen == [1.5 * (1 + NOISE_INFLATION)]

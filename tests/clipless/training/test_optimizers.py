@@ -120,17 +120,17 @@ def test_a_moving_average_is_shown_and_taken_back():
     for value in (4.0, 8.0, 0.0):
         parameter.data.fill_(value)
         average.update()
-    with average.shown():
+    with average.applied():
         assert parameter.tolist() == [0.75 * (0.75 * 4.0 + 0.25 * 8.0)] * 2
     assert parameter.tolist() == [0.0, 0.0]
-    with average.shown(keep=True):
+    with average.applied(keep=True):
         pass
     assert parameter.tolist() == [3.75, 3.75]
 
 
 def test_before_the_first_step_the_average_is_the_weights():
     parameter = nn.Parameter(torch.ones(2))
-    with MovingAverage([parameter], 0.9).shown():
+    with MovingAverage([parameter], 0.9).applied():
         assert parameter.tolist() == [1.0, 1.0]
 
 

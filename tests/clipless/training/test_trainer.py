@@ -16,12 +16,12 @@ from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import Dense, GroupSort, InputBall
 from clipless.plans.plan import NOISE_INFLATION
-from clipless.privacy.accounting.claim import attack_epsilon, claim
+from clipless.privacy.accounting.claim import claim
+from clipless.privacy.accounting.lower_bound import attack_epsilon
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.randomness import RandomSource, SecureSource
-from clipless.testing import SeededSource
+from clipless.testing import SeededSource, accumulate_gradients
 from clipless.training import trainer
-from clipless.training.trainer import accumulate_gradients
 
 NAN, INF = float("nan"), float("inf")
 STILL = SGD(1e-30)  # weights stay where they are

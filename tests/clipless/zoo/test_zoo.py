@@ -14,6 +14,7 @@ from clipless.errors import UnsupportedError
 from clipless.layers import Conv2d, Dense, Scattering2d
 from clipless.plans.trainable import check_trainable
 from clipless.projections import Orthogonal, SpectralBall
+from clipless.saving import architecture as described
 from clipless.testing import broken_weights, neighbour_ratios
 
 SMALL = {
@@ -317,3 +318,23 @@ def test_a_residual_network_may_learn_its_skips(name):
     mixes = [path for path, _ in model.named_parameters() if path.endswith("mix")]
     assert len(mixes) == 4
     assert check_trainable(model) is model
+
+
+def test_options_of_layers_are_one_frozen_value_of_every_architecture():
+    options = zoo.LayerOptions(activation="tanh", bias=True, bias_norm=0.5, constraint=SpectralBall(0.7))
+    flat = {"activation": "tanh", "bias": True, "bias_norm": 0.5, "constraint": SpectralBall(0.7)}
+    for name in SMALL:
+        generators = (torch.Generator().manual_seed(3) for _ in range(2))
+        shared = {"input_norm": 2.0} | SMALL[name]
+        first = zoo.ARCHITECTURES[name]((2, 8, 8), 3, options=options, generator=next(generators), **shared)
+        second = zoo.build(name, (2, 8, 8), 3, generator=next(generators), **flat, **shared)
+        assert described(first) == described(second)
+        assert all(torch.equal(first.state_dict()[key], value) for key, value in second.state_dict().items())
+    with pytest.raises(AttributeError):
+        options.bias = False
+
+
+def test_the_options_of_an_architecture_are_its_own_keywords():
+    assert set(zoo.mixer.own_options) == {"patch", "depth", "skip"}
+    assert zoo.wide_resnet.name == "wide-resnet"
+    assert "Dense layers" in zoo.mlp.__doc__

@@ -7,13 +7,15 @@ from math import inf, nan
 
 import pytest
 
-from dashboards.figures import DARK, FIGURES, LIGHT, NUMBERS, as_json, exchange, is_empty
+from dashboards.figures import DARK, LIGHT, as_json, exchange, is_empty, sweep_figures
 from dashboards.figures._common import WATERMARK, epsilon_axis, log_ticks
 from dashboards.figures.sweep import configurations, front3d, hypervolume, robustness, trajectories
 from dashboards.text import MISSING
 from sweeper.pareto import dominance
 from sweeper.pareto.dominance import hypervolume as measure
 from sweeper.records import Point
+
+FIGURES = sweep_figures()
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def test_rungs_that_a_trial_passed_are_rings_with_their_reason(sweep):
     ended = {"trial": "t0005", "epoch": 8, "goes_on": False, "reason": "rank 11 of 12"}
     data = replace(sweep, decisions=(went_on | {"reason": "asked first"}, went_on, ended))
     info = trajectories.info(data)
-    (rungs,) = (trace for trace in trajectories.plot(info).data if trace.name == "went on at a rung")
+    (rungs,) = (trace for trace in trajectories.plot(info).data if trace.name == "continued at a rung")
     first = next(t for t in info.trajectories if t.trial == "t0000")
     assert (list(rungs.x), list(rungs.y)) == ([first.epsilons[2]], [first.values[2]])
     assert "rank 1 of &lt;3&gt;: goes on" in rungs.text[0]
@@ -205,13 +207,13 @@ def test_one_trial_is_nothing_to_compare(with_configs):
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_draws_in_both_themes_and_survives_an_empty_sweep(sweep, small, name):
     for theme in (LIGHT, DARK):
-        assert not is_empty(FIGURES[name](sweep, theme))
-        assert is_empty(FIGURES[name](small([]), theme))
+        assert not is_empty(FIGURES[name].draw(sweep, theme))
+        assert is_empty(FIGURES[name].draw(small([]), theme))
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_of_an_exploratory_sweep_is_watermarked(exploratory_sweep, name):
-    assert WATERMARK in [a.text for a in FIGURES[name](exploratory_sweep, LIGHT).layout.annotations]
+    assert WATERMARK in [a.text for a in FIGURES[name].draw(exploratory_sweep, LIGHT).layout.annotations]
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -219,18 +221,18 @@ def test_no_figure_lets_a_name_become_markup(make_front, load, name):
     front = make_front(name="<b>x</b><script>")
     front["points"] = [p | {"trial": "<i>" if p["trial"] == "t0000" else p["trial"]} for p in front["points"]]
     front["trials"]["<i>"] = front["trials"].pop("t0000") | {"reason": "<u>", "status": "failed"}
-    text = str(as_json(FIGURES[name](load(front), LIGHT)))
+    text = str(as_json(FIGURES[name].draw(load(front), LIGHT)))
     assert not re.search(r"<(i|u|script)>|<b>x", text)
     assert "&lt;script&gt;" in text
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_has_its_numbers_as_flat_rows(sweep, small, name):
-    rows = NUMBERS[name](sweep)
+    rows = FIGURES[name].numbers(sweep)
     assert rows
     assert all(row.keys() == rows[0].keys() for row in rows)
     assert all(isinstance(value, str | int | float | None) for row in rows for value in row.values())
-    assert NUMBERS[name](small([])) == []
+    assert FIGURES[name].numbers(small([])) == []
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -255,7 +257,7 @@ def test_the_dark_figure_is_the_light_one_with_colours_exchanged(sweep, name):
                 return [plain(inner) for inner in value]
         return value
 
-    assert repaint(as_json(FIGURES[name](sweep, LIGHT))) == plain(as_json(FIGURES[name](sweep, DARK)))
+    assert repaint(as_json(FIGURES[name].draw(sweep, LIGHT))) == plain(as_json(FIGURES[name].draw(sweep, DARK)))
 
 
 def test_no_colour_of_a_theme_has_two_names():

@@ -1,15 +1,15 @@
 import pytest
 from dash import no_update
 
-from dashboards.live._callbacks import CONTROLS, LABELLED, Shown, clicked, controlled, stamp_of, update, values_of
-from dashboards.live._layout import FIGURES_OF, PARTS_OF, layout
+from dashboards.figures import sweep_figures
+from dashboards.live._callbacks import CONTROLS, LABELLED, PageState, clicked, controlled, stamp_of, update, values_of
+from dashboards.live._layout import PARTS_OF, figures_of, layout
 from dashboards.live._view import Tab, View
-from dashboards.pages.report import PANELS
 
 from .conftest import ENDED, RUNNING
 
 OUTPUTS = ("search", "shown", *CONTROLS, "marks", "max", *(f"label-{name}" for name in LABELLED))
-START = values_of(View(), Shown())
+START = values_of(View(), PageState())
 
 
 @pytest.fixture
@@ -73,14 +73,14 @@ def test_only_what_changed_gets_another_address(page, growing, clock):
 def test_every_tab_has_its_figures_and_parts(page, tab):
     page.open(f"?sweep={ENDED}&tab={tab.value}")
     places = set(page.shown["resources"]) - {"part-head", "marks-front"}
-    assert places == {f"figure-{n}" for n in FIGURES_OF[tab]} | {f"part-{n}" for n in PARTS_OF[tab]}
+    assert places == {f"figure-{n}" for n in figures_of(tab)} | {f"part-{n}" for n in PARTS_OF[tab]}
     assert page.shown["tab"] == tab.value
     assert page.shown["tabs"]["front"] == f"/?sweep={ENDED}"
 
 
 def test_every_figure_of_the_report_has_a_place():
-    placed = {name for names in FIGURES_OF.values() for name in names} | {"front-3d"}
-    assert placed == {panel.figure for panel in PANELS}
+    placed = {name for tab in Tab for name in figures_of(tab)} | {"front-3d"}
+    assert placed == set(sweep_figures())
     assert all(f"figure-{name}" in str(layout()) for name in placed - {"front-3d"})
 
 
@@ -186,7 +186,7 @@ def test_links_win_over_controls_that_still_stand_elsewhere(page):
 
 
 def test_controls_that_the_sweep_does_not_have_ask_for_nothing():
-    shown = Shown(radii=("accuracy",), names=("accuracy",))
+    shown = PageState(radii=("accuracy",), names=("accuracy",))
     values = START | {"radius": 5, "minimum-1": 0.5, "minimum-2": 0.5, "space": None}
     assert controlled(View(sweep="s"), shown, values) == View(sweep="s")
 

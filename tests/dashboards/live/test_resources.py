@@ -1,12 +1,13 @@
 import gzip
 import json
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
-from dashboards.figures import FIGURES, NUMBERS
+from dashboards.figures import sweep_figures
 from dashboards.live import _resources
-from dashboards.live._parts import FILES, age, tracking_address
+from dashboards.live._fragments import FILES, age, tracking_address
 from dashboards.live._resources import Resources, marks
 from dashboards.live._view import View
 from dashboards.text import MISSING
@@ -15,6 +16,8 @@ from sweeper.records import TrialStatus
 from sweeper.store.manifest import Manifest
 
 from .conftest import ENDED, PLAN, RUNNING
+
+FIGURES = sweep_figures()
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 HERE = View(sweep=ENDED)
@@ -44,7 +47,7 @@ def trace(figure, name):
 @pytest.mark.parametrize("name", sorted(FIGURES))
 def test_every_figure_of_the_report_is_served(show, sweep, name):
     figure = show("figure", name)
-    rows = NUMBERS[name](sweep)
+    rows = FIGURES[name].numbers(sweep)
     assert (figure is None) == (not rows and name == "repeats")
     assert figure is None or "title" not in figure["layout"]
 
@@ -85,7 +88,8 @@ def test_epsilon_may_have_a_linear_axis(show, name):
 
 def test_what_does_not_change_is_made_once(resources, monkeypatch):
     first = resources.get("figure", "trajectories", HERE)
-    monkeypatch.setitem(FIGURES, "trajectories", lambda *_: pytest.fail("drawn again"))
+    drawn_again = replace(FIGURES["trajectories"], info=lambda *_: pytest.fail("drawn again"))
+    monkeypatch.setattr(_resources, "sweep_figures", lambda: {**FIGURES, "trajectories": drawn_again})
     for view in (HERE, View(sweep=ENDED, max_epsilon=1.0, radius="certified@0.5", solid=True)):
         assert resources.get("figure", "trajectories", view) is first
     assert resources.get("part", "cost", HERE) is resources.get("part", "cost", HERE)
@@ -365,8 +369,9 @@ def test_sweeps_that_are_not_comparable_are_compared_only_when_asked(show, out, 
     assert show("figure", "fronts", anyway)["data"]
 
 
-def test_only_the_last_comparisons_are_kept(resources, out, write_sweep, monkeypatch):
+def test_only_the_last_comparisons_are_kept(snapshots, out, write_sweep, monkeypatch):
     monkeypatch.setattr(_resources, "KEPT_COMPARISONS", 2)
+    resources = Resources(snapshots)
     names = [f"s-2026010{number}-120000" for number in range(1, 5)]
     for name in names:
         write_sweep(out / name)

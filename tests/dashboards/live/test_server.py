@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from dashboards import live
 from dashboards.live import _backend, _callbacks
-from dashboards.live._callbacks import Shown
+from dashboards.live._callbacks import PageState
 from dashboards.live._layout import layout
 from sweeper.errors import PickError
 from sweeper.service.app import create_app
@@ -43,7 +43,7 @@ def asked(search="", trigger="url.search", known=None):
     """What the browser posts."""
     controls = {("url", "search"): search, ("tick", "n_intervals"): 0, ("click", "data"): None}
     controls |= {(name, "value"): value for name, value in _callbacks.values_of(
-        _callbacks.View(), _callbacks.Shown()).items()}  # fmt: skip
+        _callbacks.View(), _callbacks.PageState()).items()}  # fmt: skip
     outputs = [("url", "search"), ("shown", "data"), *((name, "value") for name in _callbacks.CONTROLS)]
     outputs += [("radius", "marks"), ("radius", "max"), *((f"label-{n}", "children") for n in _callbacks.LABELLED)]
     return {
@@ -276,7 +276,7 @@ class TestBehindTheService:
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["detail"].startswith("Expected a ")
 
-    @pytest.mark.parametrize("known", [5, [], {"nope": 1}, Shown().to_json() | {"names": 5}])
+    @pytest.mark.parametrize("known", [5, [], {"nope": 1}, PageState().to_json() | {"names": 5}])
     def test_a_page_that_says_odd_things_of_itself_is_shown_as_one_that_has_just_come(self, serve, known):
         shown = serve().post(UPDATE, json=asked(f"?sweep={ENDED}", known=known)).json()["response"]["shown"]["data"]
         assert shown["resources"]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from dashboards.live import _snapshots
-from dashboards.live._snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Snapshot
+from dashboards.live._snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Snapshot, Snapshots
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.pareto.dominance import dominates
 from sweeper.privacy.ledger import Ledger
@@ -114,7 +114,7 @@ def test_the_pause_grows_with_what_making_takes_again_and_again_to_a_limit(
 def test_a_sweep_without_a_front_says_so(snapshots, growing, clock):
     (growing.folder.path / "front.json").unlink()
     snapshot = snapshots.get(RUNNING)
-    with pytest.raises(RecordError, match="has begun and has no front yet"):
+    with pytest.raises(RecordError, match="has started and has no front yet"):
         snapshot.sweep()
     growing.write_front()
     clock.now += 100
@@ -156,7 +156,7 @@ def test_an_unknown_sweep_is_refused(snapshots):
 def test_hidden_sweeps_are_nobodys_to_see(snapshots, out, write_sweep):
     write_sweep(out / ".selecting-digits-20260103-120000")
     assert snapshots.names() == (ENDED,)
-    assert [row.name for row in snapshots.listed()] == [ENDED]
+    assert [row.name for row in snapshots.summaries()] == [ENDED]
     with pytest.raises(UnknownSweepError):
         snapshots.get(".selecting-digits-20260103-120000")
 
@@ -165,7 +165,7 @@ def test_the_list_counts_without_a_front_being_parsed(snapshots, growing, monkey
     monkeypatch.setattr(_snapshots, "read", lambda *_: pytest.fail("parsed"))
     growing.start("t0001")
     growing.add("t0001", 1, 0.5, 0.6)
-    rows = {row.name: row for row in snapshots.listed()}
+    rows = {row.name: row for row in snapshots.summaries()}
     ended = rows[ENDED]
     assert (ended.status, ended.trials, ended.points) == ("completed", 24, len(sweep.points))
     assert ended.hypervolume == sweep.result.hypervolume
@@ -175,19 +175,19 @@ def test_the_list_counts_without_a_front_being_parsed(snapshots, growing, monkey
 
 
 def test_running_sweeps_are_not_read_again_for_the_list_however_many_there_are(
-    snapshots, growing, clock, out, make_front, monkeypatch
+    catalog, growing, clock, out, make_front, monkeypatch
 ):
-    monkeypatch.setattr(_snapshots, "KEPT_SWEEPS", 2)
+    snapshots = Snapshots(catalog, clock, limit=2)
     all_ = [growing, *(Growing(out / f"grows-2026010{day}-120000", make_front()) for day in (3, 4))]
-    assert [row.points for row in snapshots.listed()] == [0, 0, 0, len(make_front()["points"])]
+    assert [row.points for row in snapshots.summaries()] == [0, 0, 0, len(make_front()["points"])]
     read, original = [], _snapshots._read
     monkeypatch.setattr(_snapshots, "_read", lambda folder, *rest: read.append(folder.path) or original(folder, *rest))
     clock.now += 100
-    snapshots.listed()
+    snapshots.summaries()
     assert read == []
     all_[1].start("t0001")
     all_[1].add("t0001", 1, 0.5, 0.6)
-    assert [row.points for row in snapshots.listed()][1] == 1
+    assert [row.points for row in snapshots.summaries()][1] == 1
     assert read == [all_[1].folder.path]
 
 
@@ -206,7 +206,7 @@ def test_a_row_of_a_running_sweep_is_made_again_after_a_pause_and_its_end_is_tol
     monkeypatch.setattr(_snapshots.time, "thread_time", lambda: passed[0])
 
     def row():
-        return snapshots.listed()[0]
+        return snapshots.summaries()[0]
 
     row()
     growing.start("t0001")
@@ -224,19 +224,19 @@ def test_a_row_of_a_running_sweep_is_made_again_after_a_pause_and_its_end_is_tol
 def test_a_row_made_of_an_older_snapshot_is_made_again(snapshots, growing, clock):
     snapshots.get(RUNNING)
     growing.start("t0001")
-    assert snapshots.listed()[0].trials == 0
+    assert snapshots.summaries()[0].trials == 0
     clock.now += 1.01 * PAUSE_SECONDS
-    assert snapshots.listed()[0].trials == 1
+    assert snapshots.summaries()[0].trials == 1
 
 
 def test_the_list_shows_what_cannot_be_read_and_leaves_out_what_vanishes(snapshots, out, growing):
     (out / ENDED / "front.json").write_text("{}")
     (growing.folder.path / "sweep.json").write_text("nonsense")
-    rows = {row.name: row for row in snapshots.listed()}
+    rows = {row.name: row for row in snapshots.summaries()}
     assert rows[ENDED].trials is None
     assert rows[RUNNING].status == "unreadable"
     snapshots._catalog.names = lambda: ("gone", ENDED)
-    assert [row.name for row in snapshots.listed()] == [ENDED]
+    assert [row.name for row in snapshots.summaries()] == [ENDED]
 
 
 def test_the_token_of_the_list_changes_with_it(snapshots, growing, clock):
@@ -247,13 +247,13 @@ def test_the_token_of_the_list_changes_with_it(snapshots, growing, clock):
     assert snapshots.token() != first
 
 
-def test_many_sweeps_are_not_all_kept(snapshots, monkeypatch, out, write_sweep):
-    monkeypatch.setattr(_snapshots, "KEPT_SWEEPS", 2)
+def test_many_sweeps_are_not_all_kept(catalog, out, write_sweep):
+    snapshots = Snapshots(catalog, limit=2)
     for number in range(4):
         name = f"s-2026020{number + 1}-120000"
         write_sweep(out / name)
         snapshots.get(name)
-    assert len(snapshots._watched) == 2
+    assert len(snapshots._sweeps) == 2
 
 
 def test_a_thing_is_made_once_for_all_threads_and_again_if_making_failed():

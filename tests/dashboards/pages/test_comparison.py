@@ -10,12 +10,16 @@ import pytest
 
 from dashboards import commands
 from dashboards.export.files import export_comparison
-from dashboards.figures import COMPARISON_FIGURES, COMPARISON_NUMBERS, DARK, LIGHT, as_json
+from dashboards.figures import DARK, LIGHT, as_json, comparison_figures
 from dashboards.figures._common import WATERMARK
-from dashboards.figures.comparison import attainment, hypervolumes, overlay
+from dashboards.figures.comparison import attainment, hypervolumes
+from dashboards.figures.comparison import fronts as overlay
+from dashboards.figures.sweep import repeats
 from dashboards.pages.comparison import build_comparison
 from sweeper.errors import ExportError
 from sweeper.results.comparison import ONE_RUN, PRICE, compare
+
+FIGURES = comparison_figures()
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +71,12 @@ def test_a_band_is_filled_from_where_every_run_has_a_point(comparison):
 
 
 def test_the_repeats_of_a_sweep_are_runs_too(sweep, small):
-    info = attainment.info_of_repeats(sweep)
+    info = repeats.info(sweep)
     ((spec, runs, (best, median, worst)),) = [(band.spec, band.runs, band.surfaces) for band in info.bands]
     assert (spec, runs, info.runs) == ("digits", 3, "repeats")
     highest = max(point.values["accuracy"] for point in sweep.points)
     assert [s.steps[-1][1] for s in (best, median, worst)] == pytest.approx([highest + d for d in (0.01, 0.01, -0.02)])
-    assert attainment.info_of_repeats(small([])).bands == ()
+    assert repeats.info(small([])).bands == ()
 
 
 def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
@@ -89,17 +93,17 @@ def test_single_runs_have_no_bands_and_no_ticks(fronts):
     assert ONE_RUN in build_comparison(alone)
 
 
-@pytest.mark.parametrize("name", COMPARISON_FIGURES)
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_has_numbers_and_a_watermark_where_it_is_due(fronts, comparison, name):
-    rows = COMPARISON_NUMBERS[name](comparison)
+    rows = FIGURES[name].numbers(comparison)
     assert {row["name"] for row in rows} == {"digits", "<b>cold"}
     assert all(row.keys() == rows[0].keys() for row in rows)
     label, front = fronts[0]
     marked = compare([(label, replace(front, claim=replace(front.claim, exploratory=True))), *fronts[1:]])
     for theme in (LIGHT, DARK):
-        assert WATERMARK in [a.text for a in COMPARISON_FIGURES[name](marked, theme).layout.annotations]
-        assert WATERMARK not in [a.text for a in COMPARISON_FIGURES[name](comparison, theme).layout.annotations]
-    assert "<b>cold" not in str(as_json(COMPARISON_FIGURES[name](comparison, LIGHT)))
+        assert WATERMARK in [a.text for a in FIGURES[name].draw(marked, theme).layout.annotations]
+        assert WATERMARK not in [a.text for a in FIGURES[name].draw(comparison, theme).layout.annotations]
+    assert "<b>cold" not in str(as_json(FIGURES[name].draw(comparison, LIGHT)))
 
 
 def test_the_page_says_what_can_be_said(comparison):
@@ -108,7 +112,7 @@ def test_the_page_says_what_can_be_said(comparison):
     assert PRICE in page
     assert "not comparable" not in page
     assert "<b>cold" not in page.replace("&lt;b&gt;cold", "")
-    assert all(f'id="plot-{name}"' in page for name in COMPARISON_FIGURES)
+    assert all(f'id="plot-{name}"' in page for name in FIGURES)
     assert page.count("<tr>") == 1 + 5
 
 
@@ -132,5 +136,5 @@ def test_a_comparison_is_a_page_a_table_or_numbers(comparison, tmp_path):
 
 
 def test_an_unknown_figure_of_a_comparison_is_refused(comparison, tmp_path):
-    with pytest.raises(ExportError, match="Expected a figure out of fronts, attainment, hypervolumes, got 'front'"):
+    with pytest.raises(ExportError, match=f"Expected a figure out of {', '.join(FIGURES)}, got 'front'"):
         export_comparison(comparison, tmp_path / "c.html", figure="front")

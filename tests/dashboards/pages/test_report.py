@@ -10,14 +10,15 @@ import pytest
 
 from dashboards import build_report
 from dashboards.export.pictures import find_browser
-from dashboards.figures import plotly_js
+from dashboards.figures import plotly_js, sweep_figures
 from dashboards.pages import _html
 from dashboards.pages._html import Html, each, json_script, tag
 from dashboards.pages._tables import decisions_table
-from dashboards.pages.report import PANELS
 from dashboards.text import MISSING
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.store.manifest import Manifest
+
+FIGURES = sweep_figures()
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 VOID = {"meta", "br", "col"}
@@ -82,9 +83,9 @@ def test_the_page_offers_no_upload(own):
 
 
 def test_every_part_is_there(page):
-    parts = {"headline", *(panel.figure for panel in PANELS), "points", "cost", "claim", "pick", "records"}
+    parts = {"headline", *(name for name in FIGURES), "points", "cost", "claim", "pick", "records"}
     assert parts <= page.ids
-    assert {f"plot-{panel.figure}" for panel in PANELS} <= page.ids
+    assert {f"plot-{name}" for name in FIGURES} <= page.ids
 
 
 def test_the_header_states_the_terms(page):
@@ -142,7 +143,7 @@ def test_why_trials_ended_early_is_a_table(sweep, page):
     passed = {"trial": "t0000", "epoch": 8, "goes_on": True, "reason": "rank 1 of 12", "rung": 8}
     html = build_report(replace(sweep, decisions=(passed, rung, projected)))
     words = Page(html).words
-    assert "2 trials ended early (1 by a rung, 1 by projection); 1 times one went on" in words
+    assert "2 trials ended early (1 by a rung, 1 by projection); 1 times one continued" in words
     assert "stays behind" in words
     assert "<details open>" in html
     html = decisions_table(replace(sweep, decisions=(rung,) * 301))
@@ -209,7 +210,7 @@ def test_no_name_becomes_markup(make_front, load):
 def test_figures_travel_as_json_and_every_colour_has_a_dark_one(own):
     figures = json.loads(re.search(r'id="figures">(.*?)</script>', own).group(1))
     colors = json.loads(re.search(r'id="dark-colors">(.*?)</script>', own).group(1))
-    assert set(figures) == {f"plot-{panel.figure}" for panel in PANELS}
+    assert set(figures) == {f"plot-{name}" for name in FIGURES}
     assert all("title" not in figure["layout"] for figure in figures.values())
     used = set(re.findall(r"#[0-9a-f]{6}\b", json.dumps(figures)))
     assert used <= set(colors)
@@ -268,7 +269,7 @@ def test_in_a_browser_every_figure_is_drawn_and_the_table_sorts(sweep, html, tmp
     assert seen["up"] == accuracies
     assert seen["down"] == accuracies[::-1]
     assert seen["sort"] == "descending"
-    assert set(seen["drawn"]) == {f"plot-{panel.figure}" for panel in PANELS}
+    assert set(seen["drawn"]) == {f"plot-{name}" for name in FIGURES}
 
 
 def test_text_is_escaped_and_markup_is_not():

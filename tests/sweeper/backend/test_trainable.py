@@ -15,8 +15,8 @@ from clipless.errors import PlanError
 from clipless.privacy.randomness import SecureSource
 from clipless.projections import Orthogonal, SpectralBall
 from clipless.training import memory
+from clipless.training.batch_sums import sum_gradients
 from clipless.training.memory import PassSizes
-from clipless.training.trainer import sum_gradients
 from sweeper.backend import trainable as module
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset, place
 from sweeper.errors import SpecError, TrialError

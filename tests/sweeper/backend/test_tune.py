@@ -17,7 +17,7 @@ from ray.tune import Trainable
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.backend import cluster as cluster_module
 from sweeper.backend import interruption, starting, tune
-from sweeper.backend import trial_states as desk_module
+from sweeper.backend import trial_states as states_module
 from sweeper.backend.cluster import cluster, worker_environment
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
@@ -164,7 +164,7 @@ def finished(tmp_path_factory, ray_session):  # noqa: ARG001
     folder = tmp_path_factory.mktemp("sweep")
     driver = Driver(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(desk_module, "MOST_RESTARTS", MOST_RESTARTS)
+        patch.setattr(states_module, "MOST_RESTARTS", MOST_RESTARTS)
         outcome = run(folder, list(WAYS), driver.hooks())
     return folder, driver, outcome
 

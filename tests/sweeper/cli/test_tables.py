@@ -16,6 +16,8 @@ from sweeper.results.sweep import Sweep
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
+from .conftest import TRAINS
+
 
 @pytest.fixture
 def make(tmp_path, objectives, claim, trial, make_point):
@@ -172,3 +174,14 @@ def test_the_number_of_pairs_is_not_corrected_for_and_that_is_said(make):
     front = Sweep(make().path).front()
     three = [(n, replace(front, sweep=n)) for n in ("a", "b", "c")]
     assert "not corrected for the number of pairs" in text(comparison_view(compare(three)))
+
+
+def test_list_and_show_import_nothing_that_trains(make, imported):
+    folder = make().path
+    said, modules = imported("list", "--out", folder.parent)
+    assert f"{folder}  completed" in said
+    assert TRAINS & modules == set()
+    said, modules = imported("show", folder)
+    assert "hypervolume" in said
+    assert "Releasing one model: epsilon 3." in said
+    assert TRAINS & modules == set()

@@ -17,7 +17,7 @@ from uuid import uuid4
 import pytest
 
 import clipless
-from clipless.privacy.accounting.claim import selection_epsilon
+from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource

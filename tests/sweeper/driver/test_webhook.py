@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeper.cli.main import main
+from sweeper.cli.commands import running
 from sweeper.driver import webhook
 from sweeper.driver.options import Options
 from sweeper.driver.webhook import announce, check_url, summary
@@ -210,7 +210,7 @@ def drive(monkeypatch, front, tmp_path):
             lambda *_, notes, failures, **__: "\n".join([*notes, *failures.values()]),
         )
         driven = []
-        main._drive(Options(), lambda _: driven.append(1) or ended, url, "digits", None)
+        running._drive(Options(), lambda _: driven.append(1) or ended, url, "digits", None)
         return driven
 
     return drive
@@ -238,7 +238,7 @@ def test_an_error_is_told_without_its_text(server, front):
         raise SweeperError("row 17 says: secret")
 
     with pytest.raises(SweeperError, match="row 17"):
-        main._drive(Options(), fails, server.url, "digits", None)
+        running._drive(Options(), fails, server.url, "digits", None)
     (told,) = (told for *_, told in server.seen)
     assert {"sweep": "digits", "status": "failed", "reason": "SweeperError", "points": None}.items() <= told.items()
     assert "secret" not in str(told)

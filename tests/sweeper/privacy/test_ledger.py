@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clipless.privacy.accounting.claim import claim, pld_epsilon, rdp_epsilon
+from clipless.privacy.accounting.claim import claim
+from clipless.privacy.accounting.pld import pld_epsilon
 from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.renyi import rdp_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError

@@ -12,7 +12,7 @@ import clipless
 import sweeper.results.diagnose
 import sweeper.results.exporters
 from clipless.datasets import Dataset, Evaluation, Metadata, Split, prepare
-from clipless.datasets.sources.images import PIXEL_UNIT
+from clipless.datasets.raw_rows import PIXEL_UNIT
 from clipless.errors import DataError
 from sweeper.cli.main import main
 from sweeper.errors import PickError, RecordError, SweeperError

@@ -137,7 +137,7 @@ def test_data_that_are_gone_are_an_error_that_picking_survives(ran, tmp_path, co
     (folder / "sweep.json").write_text(json.dumps(info))
     with pytest.raises(DataError, match=r"Cannot find how the rows of .* name the data with --data-dir"):
         load(folder).input_format()
-    assert "gone.yaml" in load(folder).pick().write(tmp_path / "taken")
+    assert "gone.csv" in load(folder).pick().write(tmp_path / "taken")
     assert (tmp_path / "taken" / "model.safetensors").is_file()
     assert not (tmp_path / "taken" / DATA_NAME).exists()
 

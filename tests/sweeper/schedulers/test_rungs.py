@@ -1,4 +1,4 @@
-"""Gaps and margins on rows of costs; the laws of whole rungs are in ``test_scheduling.py``."""
+"""Gaps and margins on rows of costs; the laws of whole rungs are in ``test_rung_schedulers.py``."""
 
 from math import inf
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sweeper.pareto.dominance import costs
 from sweeper.records import Objective, Point
-from sweeper.schedulers.rungs import DominanceRung, Frontier, Margins, crowding
+from sweeper.schedulers._rungs import DominanceRung, Frontier, Margins, crowding
 
 
 def test_beyond_three_objectives_the_gap_is_the_crowding_distance():

@@ -9,7 +9,8 @@ from optuna.trial import TrialState
 
 from sweeper.records import Objective, Point
 from sweeper.search.observation import Observation
-from sweeper.search.optuna_search import TOLD_EPOCHS, Search
+from sweeper.search.optuna_search import Search
+from sweeper.search.samplers import TOLD_EPOCHS
 from sweeper.spec.constraints import parse_constraint
 from sweeper.spec.search import Sampler
 
@@ -107,7 +108,7 @@ def test_whenever_it_is_killed_the_journal_holds_what_was_asked_and_told(order, 
     again = make(journal=path)
     told = {json.loads(row)["trial"] for row in rows[6:cut]}
     assert set(again.open) == set(trials[:cut]) - told
-    assert all(again.open[trial] == again._space(again._trials[trial]) for trial in again.open)
+    assert all(again.open[trial] == space(again._trials[trial]) for trial in again.open)
     assert [t.params for t in again.study.trials] == [t.params for t in search.study.trials[: min(cut, 6)]]
 
 

@@ -7,9 +7,8 @@ from clipless.privacy.events import Relation
 from sweeper.errors import SpecError
 from sweeper.search.space import configurations, open_dimensions, resolve, sample, suggest
 from sweeper.spec.fields.nested import flatten, unflatten
-from sweeper.spec.settings import Optimizer
 from sweeper.spec.spec import Spec
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.spec.trial_config import Optimizer, TrialConfig
 
 WIDE = {
     "batch_size": {"log": [64, 512]},

@@ -1,5 +1,4 @@
 import os
-import threading
 
 import pytest
 
@@ -49,40 +48,3 @@ def test_the_version_changes_with_every_file_that_is_shown_and_with_nothing_else
     status = (folder.path / name).stat()
     os.utime(folder.path / name, ns=(status.st_atime_ns, status.st_mtime_ns + 1000))
     assert catalog.version(folder.path.name) != grown
-
-
-def test_what_is_made_of_a_sweep_is_made_once_for_all_until_its_files_change(out, make_sweep):
-    folder, catalog, made = make_sweep(), Catalog(out), []
-    name = folder.path.name
-
-    def make(found):
-        made.append(found.path)
-        return object()
-
-    results = []
-    ask = lambda: results.append(catalog.shared(name, "x", make, files=("front.json",)))  # noqa: E731
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert made == [folder.path]
-    assert len(set(map(id, results))) == 1
-    (folder.path / "points.jsonl").touch()
-    ask()
-    assert len(made) == 1
-    folder.front.write_text("{}")
-    ask()
-    assert len(made) == 2
-
-
-def test_what_fails_is_not_kept_and_what_is_kept_is_bounded(out, make_sweep, monkeypatch):
-    folder, catalog = make_sweep(), Catalog(out)
-    name = folder.path.name
-    with pytest.raises(ZeroDivisionError):
-        catalog.shared(name, "x", lambda _: 1 / 0)
-    assert catalog.shared(name, "x", lambda _: 7) == 7
-    monkeypatch.setattr("sweeper.service.catalog.KEPT_RESULTS", 2)
-    for what in range(5):
-        catalog.shared(name, what, lambda _: 0)
-    assert catalog.shared(name, "x", lambda _: 8) == 8

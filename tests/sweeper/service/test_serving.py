@@ -20,6 +20,7 @@ from sweeper.cli.main import main
 from sweeper.errors import SweeperError
 from sweeper.service import client as client_module
 from sweeper.service import serving
+from sweeper.service import settings as settings_module
 from sweeper.service.client import submit
 from sweeper.service.security.tokens import Role, Tokens, make_token
 from sweeper.service.settings import ServiceSettings
@@ -284,6 +285,15 @@ def test_what_cannot_be_submitted_or_served_is_said_in_one_sentence(tmp_path, ca
             main(arguments)
         assert ended.value.code == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_service_whose_packages_are_missing_names_the_line_that_installs_them(tmp_path, capsys, monkeypatch):
+    found = settings_module.find_spec
+    monkeypatch.setattr(settings_module, "find_spec", lambda name: None if name == "uvicorn" else found(name))
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--out", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "The service needs uvicorn: pip install 'sweeper[service]'" in capsys.readouterr().err
 
 
 def test_the_service_works_with_the_installed_page_and_without(out, monkeypatch):

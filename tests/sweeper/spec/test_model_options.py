@@ -6,7 +6,7 @@ from clipless.datasets import Dataset, load
 from clipless.layers import Conv2d, Dense, MaxPool2d, Tanh
 from sweeper.errors import SpecError
 from sweeper.search.space import resolve, suggest
-from sweeper.spec.fields.choices import ARCHITECTURES
+from sweeper.spec.fields.choices import ARCHITECTURE_OPTIONS
 from sweeper.spec.spec import Spec
 from sweeper.trials.build import build_loss, build_model
 
@@ -24,7 +24,7 @@ def model_of(content, digits, **options):
     return build_model(config, digits, build_loss(config), 0)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", ARCHITECTURE_OPTIONS)
 def test_the_radius_of_the_bias_ball_reaches_every_layer(content, digits, name):
     own = {"name": name, "bias": True, "bias_norm": 0.25}
     for options in ({"architecture": name, "bias": True, "bias_norm": 0.25}, {"architecture": own}):
@@ -49,7 +49,7 @@ def test_activation_and_pooling_reach_patch_nets_and_the_hidden_layer_of_scatter
         ({"architecture": "mlp", "bias": False, "bias_norm": 2}, "Expected no bias_norm without bias: true, got bias_norm=2.0 (model.bias_norm in mnist.yaml)"),
         ({"architecture": {"name": "mlp", "bias_norm": 2}}, "Expected no bias_norm without bias: true, got bias_norm=2.0 (model.architecture.mlp.bias_norm in mnist.yaml)"),
         ({"architecture": "mlp", "bias": True, "bias_norm": 0}, "Expected bias_norm > 0, got bias_norm=0 (model.bias_norm in mnist.yaml)"),
-        ({"architecture": "mlp", "pooling": "l2"}, "Expected no pooling without an architecture that takes it (convnet, patch-net, lenet, vgg), got pooling='l2' (model.pooling in mnist.yaml)"),
+        ({"architecture": "mlp", "pooling": "l2"}, "Expected no pooling without an architecture that takes it (convnet, lenet, patch-net, vgg), got pooling='l2' (model.pooling in mnist.yaml)"),
     ],
 )  # fmt: skip
 def test_options_that_mean_nothing_are_refused(content, model, sentence):

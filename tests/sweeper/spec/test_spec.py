@@ -1,22 +1,29 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clipless import losses, zoo
 from clipless.datasets import ColumnSplit, Evaluation, HashSplit
 from clipless.privacy.events import Relation
-from clipless.zoo import ARCHITECTURES as ZOO
 from sweeper.errors import SpecError
 from sweeper.records import Direction
-from sweeper.spec.fields.choices import ARCHITECTURES, LOSSES
+from sweeper.spec.fields.choices import ARCHITECTURE_OPTIONS, LOSS_DEFAULTS, LOSS_OPTIONS, field_of
+from sweeper.spec.fields.fields import Name, Number
 from sweeper.spec.fields.ranges import Choices, Range
+from sweeper.spec.plugins import built_in_schedulers
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import DEFAULT_TRIALS, Spec, schema
 from sweeper.spec.yaml_file import parse_mapping
 
 FILE = "mnist.yaml"
+
+OWN_SCHEDULERS = " or ".join(built_in_schedulers())
 
 
 def set_key(content, path, value):
@@ -72,7 +79,7 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("resources.zebra", 1, "Unknown key 'zebra' (resources.zebra in mnist.yaml); known: concurrent, cpus, gpus"),
         ("resources.gpus", 1.5, "Expected gpus <= 1, for a trial trains on one device, got gpus=1.5 (resources.gpus in mnist.yaml); set it to 1, or to a part of one: further GPUs train more trials at a time"),
         ("resources.gpus", 2, "Expected gpus <= 1, for a trial trains on one device, got gpus=2.0 (resources.gpus in mnist.yaml); set it to 1, or to a part of one: further GPUs train more trials at a time"),
-        ("search.scheduler", "hyperbend", "Expected scheduler none or hyperband or asha, got scheduler='hyperbend' (search.scheduler in mnist.yaml); did you mean 'hyperband'?"),
+        ("search.scheduler", "hyperbend", f"Expected scheduler none or {OWN_SCHEDULERS}, got scheduler='hyperbend' (search.scheduler in mnist.yaml); did you mean 'hyperband'?"),
         ("search.eta", 1, "Expected an integer eta >= 2, got eta=1 (search.eta in mnist.yaml)"),
         ("search.sampler", "tpa", "Expected sampler tpe or gp or nsga2 or nsga3 or quasi-random or random or grid, got sampler='tpa' (search.sampler in mnist.yaml); did you mean 'tpe'?"),
         ("search.objectives", ["accurracy"], "Expected an objective: epsilon, accuracy, auroc, certified@R or certified-auroc@R, got objectives='accurracy' (search.objectives.0 in mnist.yaml)"),
@@ -101,19 +108,19 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("data.splits", {"column": "s", "train": ["a"], "validation": ["b"], "test": ["c"], "salt": "x"}, "Expected no salt for a declared split, got salt='x' (data.splits.salt in mnist.yaml); leave it out"),
         ("data.splits", {"train": 0.7}, "Expected splits.column for declared values, got train=0.7 (data.splits.train in mnist.yaml); name the column, or give fractions for validation and test"),
         ("data.splits", {"validation": []}, "Expected one or more texts that mark a split, got validation=[] (data.splits.validation in mnist.yaml)"),
-        ("model.architecture", "mpl", "Expected architecture mlp or convnet or patch-net or lenet or vgg or resnet or wide-resnet or mixer or scattering, got architecture='mpl' (model.architecture in mnist.yaml); did you mean 'mlp'?"),
-        ("model.architecture", "transformer", "Expected architecture mlp or convnet or patch-net or lenet or vgg or resnet or wide-resnet or mixer or scattering, got architecture='transformer' (model.architecture in mnist.yaml)"),
+        ("model.architecture", "mpl", "Expected architecture convnet or lenet or mixer or mlp or patch-net or resnet or scattering or vgg or wide-resnet, got architecture='mpl' (model.architecture in mnist.yaml); did you mean 'mlp'?"),
+        ("model.architecture", "transformer", "Expected architecture convnet or lenet or mixer or mlp or patch-net or resnet or scattering or vgg or wide-resnet, got architecture='transformer' (model.architecture in mnist.yaml)"),
         ("model.architecture", {"name": "mlp", "hidden": 4}, "Expected parameters of mlp, got hidden=4 (model.architecture.hidden in mnist.yaml); known: activation, bias, bias_norm, constraint, depth, width"),
         ("model.width", 3, "Expected a multiple of 2, width >= 2, got width=3 (model.width in mnist.yaml)"),
         ("model.width", {"log_int": [2, 64]}, "Expected multiples of 2, got width=[2, 64] (model.width.log_int in mnist.yaml); list the values instead"),
-        ("model.patch", 2, "Expected no patch without an architecture that takes it (patch-net, mixer), got patch=2 (model.patch in mnist.yaml)"),
+        ("model.patch", 2, "Expected no patch without an architecture that takes it (mixer, patch-net), got patch=2 (model.patch in mnist.yaml)"),
         ("training.method", "dpsgd", "Expected method clipless or lip-dp-sgd or dp-sgd or non-private, got method='dpsgd' (training.method in mnist.yaml); did you mean 'dp-sgd'?"),
         ("training.gradient_clip_schedule", "adaptive", "Expected no gradient_clip_schedule without gradient_clip, the norm that it starts from, got gradient_clip_schedule='adaptive' (training.gradient_clip_schedule in mnist.yaml)"),
         ("training.freeze_layers", 2, "Expected no freeze_layers without freeze_after, the share of the steps before it, got freeze_layers=2 (training.freeze_layers in mnist.yaml)"),
         ("training.copies", 2, "Expected no copies without flip or shift: all would be the same, got copies=2 (training.copies in mnist.yaml)"),
         ("training.clip_quantile", 0.5, "Expected no clip_quantile without gradient_clip_schedule: adaptive, got clip_quantile=0.5 (training.clip_quantile in mnist.yaml)"),
         ("model.weight_norm", 2.0, "Expected no weight_norm without a constraint that has one (spectral_ball, fixed_norm), got weight_norm=2.0 (model.weight_norm in mnist.yaml)"),
-        ("training.loss", "hrk", "Expected loss tau-cce or tau-bce or multilabel-bce or hinge or weston-watkins or crammer-singer or kr or hkr or k-cosine or mae, got loss='hrk' (training.loss in mnist.yaml); did you mean 'hkr'?"),
+        ("training.loss", "hrk", "Expected loss mae or multilabel-bce or k-cosine or tau-cce or tau-bce or hinge or kr or hkr or weston-watkins or crammer-singer, got loss='hrk' (training.loss in mnist.yaml); did you mean 'hkr'?"),
         ("training.loss", {"name": "hkr", "alpha": -1}, "Expected alpha >= 0, got alpha=-1 (training.loss.alpha in mnist.yaml)"),
         ("training.loss", {"name": "hinge", "reduction": "max"}, "Expected reduction sum or mean, got reduction='max' (training.loss.reduction in mnist.yaml); did you mean 'mean'?"),
         ("training.loss", {"name": "kr", "margin": 1}, "Expected parameters of kr, got margin=1 (training.loss.margin in mnist.yaml); known: priors, reduction"),
@@ -335,20 +342,37 @@ def test_a_yaml_file_is_read(tmp_path):
     assert Spec.from_yaml(path).privacy.delta == 1e-5
 
 
-def test_the_tables_agree_with_the_library():
-    import inspect
+def test_the_options_of_a_spec_are_those_that_architectures_and_losses_declare():
+    assert set(ARCHITECTURE_OPTIONS) == set(zoo.ARCHITECTURES)
+    shared = {"activation", "bias", "bias_norm", "constraint"}
+    for name, options in ARCHITECTURE_OPTIONS.items():
+        assert set(options) == set(zoo.ARCHITECTURES[name].own_options) | shared
+    assert set(LOSS_OPTIONS) == set(losses.LOSSES) == set(LOSS_DEFAULTS)
+    for name, parameters in LOSS_OPTIONS.items():
+        assert set(LOSS_DEFAULTS[name]) == set(parameters) - {"priors"}
+        assert losses.LOSSES[name](**LOSS_DEFAULTS[name]) == losses.LOSSES[name]()
 
-    from clipless.losses import LOSSES as KNOWN_LOSSES
-    from sweeper.spec.fields.choices import DEFAULT_PARAMETERS
 
-    assert set(ARCHITECTURES) == set(ZOO)
-    for name, options in ARCHITECTURES.items():
-        assert set(options) <= set(inspect.signature(ZOO[name]).parameters)
-    assert set(LOSSES) == set(KNOWN_LOSSES)
-    for name, parameters in LOSSES.items():
-        loss = KNOWN_LOSSES[name]
-        defaults = {parameter: DEFAULT_PARAMETERS[parameter] for parameter in set(parameters) - {"priors"}}
-        assert loss(**defaults) == loss()
+def test_ranges_are_as_declared():
+    even, share = ARCHITECTURE_OPTIONS["mlp"]["width"], ARCHITECTURE_OPTIONS["mixer"]["skip"]
+    assert even == Number(integer=True, at_least=2, multiple_of=2)
+    assert share == Number(at_least=0, below=1)
+    assert ARCHITECTURE_OPTIONS["scattering"]["orientations"] == Number(integer=True, at_least=1, at_most=32)
+    assert ARCHITECTURE_OPTIONS["patch-net"]["pooling"] == Name(names=("l2", "max", "avg"))
+    assert LOSS_OPTIONS["hkr"]["alpha"] == Number(at_least=0)
+    assert LOSS_OPTIONS["kr"]["reduction"] == Name(names=("sum", "mean"))
+
+
+@pytest.mark.parametrize("annotation", [str, int | float, Annotated[int, "even"], list[int]])
+def test_an_option_of_a_type_that_no_spec_can_hold_is_refused(annotation):
+    with pytest.raises(TypeError, match=r"Expected .* option of a spec"):
+        field_of(annotation)
+
+
+def test_options_are_read_without_torch():
+    code = "import sys, sweeper.spec.architectures; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
 
 
 def test_the_schema_accepts_what_the_spec_accepts(content):

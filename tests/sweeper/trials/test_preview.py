@@ -9,7 +9,9 @@ from rich.console import Console
 
 import clipless
 from clipless.errors import CliplessError, PlanError
-from clipless.privacy.accounting.claim import claim, rdp_epsilon, selection_epsilon
+from clipless.privacy.accounting.claim import claim
+from clipless.privacy.accounting.renyi import rdp_epsilon
+from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed
 from sweeper.errors import SpecError
 from sweeper.privacy.pricing import price, round_up

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools.stack.compose import read_compose
-from tools.stack.layout import Ground, Places, free_subnet
+from tools.stack.layout import Ground, Layout, free_subnet
 
 FILE = Path(__file__).resolve().parents[3] / "docker-compose.yml"
 
@@ -20,7 +20,7 @@ def places(**more):
         subnet="127.9.9",
         **{"copies": {"ray-worker": 2, "ray-worker-gpu": 0}, **more},
     )
-    return Places(read_compose(FILE, {"SWEEPER_SECRETS": "/state/secrets"}), ground)
+    return Layout(read_compose(FILE, {"SWEEPER_SECRETS": "/state/secrets"}), ground)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clipless.datasets.new_rows.raw_rows import Pixels, Tensors, listed
+from clipless.datasets.raw_rows import Pixels, Tensors, listed
+from clipless.datasets.sources._images import level_shares
 from clipless.errors import DataError
 
 _PICTURES = (".png", ".jpg", ".jpeg")
@@ -84,8 +85,7 @@ def scaled(array: NDArray[Any], raw: Pixels, where: str) -> Tensor:
         raise DataError(
             f"Expected levels from 0 to {raw.largest}, got another in row {int(wrong_N.argmax()) + 1} ({where})"
         )
-    x = array[:, None] if array.ndim == 3 else np.moveaxis(array, -1, 1)
-    return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)).div_(raw.largest)
+    return level_shares(array, raw)
 
 
 def as_tensors(array: NDArray[Any], raw: Tensors, where: str) -> Tensor:

@@ -18,11 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clipless.datasets.kinds import ColourSpace, Evaluation
-from clipless.datasets.metadata import Dataset, Metadata, Split
+from clipless.datasets.dataset import Dataset, Split
+from clipless.datasets.maps import prepare
+from clipless.datasets.metadata import ColourSpace, Evaluation, Metadata
 from clipless.datasets.new_rows.arrays import as_tensors, read_array, scaled
-from clipless.datasets.new_rows.raw_rows import Pixels, RawRows, Tensors, listed, raw_facts, raw_from_json, raw_to_json
-from clipless.datasets.preparation import Preparation, prepare
+from clipless.datasets.preparation import Preparation
+from clipless.datasets.raw_rows import Pixels, RawRows, Tensors, listed, raw_facts, raw_from_json, raw_to_json
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges
 from clipless.datasets.tables.encoding import UNMATCHED, encode_columns, match_texts, numbers
 from clipless.datasets.tables.table_file import Array, Table, _normalised, read_table
@@ -89,7 +90,7 @@ class InputFormat:
         return self._encoded_table(self.raw, Table(where.name, read), allow_unknown=allow_unknown)
 
     def of_array(self, array: NDArray[Any], where: str = "the given array") -> NewRows:
-        """Turn an array of images, or of a plug-in's tensors, into rows.
+        """Encode an array of images, or of a plug-in's tensors.
 
         Raises:
             DataError: another shape or type, a value out of range; or the model takes a table.
@@ -151,7 +152,7 @@ class InputFormat:
         return self._prepared(torch.from_numpy(np.concatenate(blocks, axis=1)))
 
     def _prepared(self, x: Tensor) -> NewRows:
-        """Do to the rows, and to the public facts, what was done in training."""
+        """Apply the preparation of training to the rows and to the public facts."""
         labels_N = torch.zeros(len(x), dtype=torch.int64)
         rows, one = Split(x, labels_N), Split(x[:1], labels_N[:1])
         ready = prepare(Dataset(self._facts(), rows, one, one), self.preparation)

@@ -1,1 +1,1 @@
-"""Data sets by name: embedded ones, image sets, known tables, and the downloads behind them."""
+"""Published data sets, one file for each kind; `clipless.datasets.catalog` lists their names."""

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clipless.datasets.facts import ROW_COUNTS, evaluation_facts, split_fact
-from clipless.datasets.kinds import Evaluation
-from clipless.datasets.metadata import Dataset, Metadata, Split
+from clipless.datasets.dataset import Dataset, Split
+from clipless.datasets.metadata import Evaluation
+from clipless.datasets.raw_rows import Pixels
+from clipless.datasets.sources._base import DataSource
+from clipless.datasets.sources._images import image_metadata, level_shares
 from clipless.datasets.sources.openml import Arrays, cached, download
 from clipless.datasets.splits import HashSplit, Part, assign_by_hash, row_bytes
 from clipless.errors import DataError, DeclarationError
 
-PIXEL_UNIT = "pixels in [0, 1]"
+_BYTE = 255
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 
 
@@ -55,6 +56,44 @@ class ImageSet:
         """Names under which a local folder may hold it."""
         return (f"{self.name}.npz", f"{self.name}-jpeg.npz") if len(self.shape) == 3 else (f"{self.name}.npz",)
 
+    def raw(self, data_dir: Path | None = None) -> Pixels:
+        """Return the format of an image."""
+        del data_dir
+        return Pixels(self.shape, _BYTE)
+
+    def load(
+        self,
+        *,
+        data_dir: Path | None = None,
+        evaluation: Evaluation = Evaluation.PUBLIC,
+        splitting: HashSplit | None = None,
+    ) -> Dataset:
+        """Load the set.
+
+        Raises:
+            DataError: the folder lacks the file, the file is not what its name says, or there is no network.
+        """
+        splitting, raw = splitting or HashSplit(validation=0.1), self.raw(data_dir)
+        if splitting.test is not None:
+            raise DeclarationError(f"{self.name} has a published test split: leave out the fraction test (data.splits)")
+        stored = _fetched(self) if data_dir is None else _local(self, data_dir)
+        parts_N = assign_by_hash(stored.contents, self.name, validation=splitting.validation, salt=splitting.salt)
+        train_N = parts_N == Part.TRAIN
+        return Dataset(
+            image_metadata(
+                self.name,
+                self.classes,
+                raw,
+                evaluation,
+                splitting,
+                largest_is="a byte's largest value",
+                published_test=True,
+            ),
+            _split(stored.x_train[train_N], stored.y_train[train_N], raw),
+            _split(stored.x_train[~train_N], stored.y_train[~train_N], raw),
+            _split(stored.x_test, stored.y_test, raw),
+        )
+
 
 MNIST = ImageSet(
     name="mnist",
@@ -81,6 +120,7 @@ CIFAR10 = ImageSet(
     test_counts=(1000,) * 10,
     channels_first=True,
 )
+SOURCES: tuple[DataSource, ...] = (MNIST, FASHION_MNIST, CIFAR10)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,59 +134,8 @@ class _Images:
     contents: Iterable[Any]
 
 
-def load_images(
-    images: ImageSet,
-    *,
-    data_dir: Path | None = None,
-    evaluation: Evaluation = Evaluation.PUBLIC,
-    splitting: HashSplit | None = None,
-) -> Dataset:
-    """Load a published set of images.
-
-    Raises:
-        DataError: the folder lacks the file, the file is not what its name says, or there is no network.
-    """
-    splitting = splitting or HashSplit(validation=0.1)
-    if splitting.test is not None:
-        raise DeclarationError(f"{images.name} has a published test split: leave out the fraction test (data.splits)")
-    stored = _fetched(images) if data_dir is None else _local(images, data_dir)
-    parts_N = assign_by_hash(stored.contents, images.name, validation=splitting.validation, salt=splitting.salt)
-    train_N = parts_N == Part.TRAIN
-    return Dataset(
-        _metadata(images, evaluation, splitting),
-        _split(stored.x_train[train_N], stored.y_train[train_N]),
-        _split(stored.x_train[~train_N], stored.y_train[~train_N]),
-        _split(stored.x_test, stored.y_test),
-    )
-
-
-def _split(x: NDArray[np.uint8], y_N: NDArray[np.int64]) -> Split:
-    x_NCHW = x[:, None] if x.ndim == 3 else np.ascontiguousarray(np.moveaxis(x, -1, 1))
-    return Split(torch.from_numpy(x_NCHW).to(torch.float32).div_(255), torch.from_numpy(y_N))
-
-
-def _metadata(images: ImageSet, evaluation: Evaluation, splitting: HashSplit) -> Metadata:
-    facts, conditions = evaluation_facts(evaluation, public_because="the data set is a published benchmark")
-    height, width, channels = (*images.shape, 1)[:3]
-    return Metadata(
-        name=images.name,
-        input_shape=(channels, height, width),
-        classes=images.classes,
-        evaluation=evaluation,
-        unit="row",
-        input_norm=sqrt(prod(images.shape)),
-        input_gain=1.0,
-        radius_unit=PIXEL_UNIT,
-        public_facts=(
-            "Pixels are divided by 255, a byte's largest value: no norm exceeds the root of their number.",
-            split_fact(splitting, published_test=True),
-            ROW_COUNTS,
-            *facts,
-        ),
-        conditions=conditions,
-        training_published=True,
-        split_by_row=True,
-    )
+def _split(levels: NDArray[np.uint8], y_N: NDArray[np.int64], raw: Pixels) -> Split:
+    return Split(level_shares(levels, raw), torch.from_numpy(y_N))
 
 
 def _local(images: ImageSet, data_dir: Path) -> _Images:

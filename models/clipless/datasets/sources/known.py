@@ -5,25 +5,26 @@ standardised (magic.gamma, skin, yeast) were standardised by their publisher wit
 which a card must say.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from clipless.datasets.kinds import Evaluation
-from clipless.datasets.metadata import Dataset
+from clipless.datasets.dataset import Dataset
+from clipless.datasets.metadata import Evaluation
+from clipless.datasets.sources._base import BENCHMARK, DataSource
 from clipless.datasets.sources.openml import Arrays, cached, download
 from clipless.datasets.splits import HashSplit
 from clipless.datasets.tables.declarations import Numeric, Ranges
 from clipless.datasets.tables.ranges_file import parse_ranges
-from clipless.datasets.tables.table import Source, encode_table
+from clipless.datasets.tables.table import TableFacts, encode_table, schema
 from clipless.datasets.tables.table_file import Table, read_table
 from clipless.errors import DataError
 
 _STANDARDISED = (
-    "The published numbers were standardised with statistics of all rows, and nobody paid for that release: "
+    "The published numbers were standardised with statistics of all rows, an unpaid release: "
     "on private data the same preprocessing would void the guarantee."
 )
 _ADULT_DATA_ID = 1590
@@ -63,8 +64,47 @@ class KnownTable:
             others=Numeric(low=low, high=high),
         )
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        return self.ranges().classes or ()
 
-KNOWN_TABLES = (
+    def raw(self, data_dir: Path | None = None) -> Ranges:
+        """Return the declarations of every column, in the table's order.
+
+        Raises:
+            DataError: the table cannot be read.
+        """
+        return replace(schema(self._table(data_dir).columns, self.ranges()), classes=None)
+
+    def load(
+        self,
+        *,
+        data_dir: Path | None = None,
+        evaluation: Evaluation = Evaluation.PUBLIC,
+        splitting: HashSplit | None = None,
+    ) -> Dataset:
+        """Load the table.
+
+        Raises:
+            DataError: the folder lacks the file, the file is not that table, or there is no network.
+        """
+        source = TableFacts(
+            name=self.name,
+            split_name=self.name,
+            evaluation=evaluation,
+            public_because=BENCHMARK,
+            training_published=True,
+            splitting=splitting or HashSplit(),
+            conditions=self.conditions,
+        )
+        return encode_table(self._table(data_dir), self.ranges(), source)
+
+    def _table(self, data_dir: Path | None) -> Table:
+        return _fetched(self) if data_dir is None else _local(self, data_dir)
+
+
+SOURCES: tuple[DataSource, ...] = (
     KnownTable(name="adult", file="tabular/adult.csv.gz", data_id=_ADULT_DATA_ID),
     KnownTable(name="german", file="tabular/german.csv.gz"),
     KnownTable(name="nursery", file="tabular/nursery.csv.gz"),
@@ -80,31 +120,6 @@ KNOWN_TABLES = (
     KnownTable(name="skin", file="adbench/skin.npz", bounds=(-3, 3), conditions=(_STANDARDISED,)),
     KnownTable(name="yeast", file="adbench/yeast.npz", bounds=(-3, 3), conditions=(_STANDARDISED,)),
 )
-
-
-def load_known(
-    known: KnownTable,
-    *,
-    data_dir: Path | None = None,
-    evaluation: Evaluation = Evaluation.PUBLIC,
-    splitting: HashSplit | None = None,
-) -> Dataset:
-    """Load a known table.
-
-    Raises:
-        DataError: the folder lacks the file, the file is not that table, or there is no network.
-    """
-    source = Source(
-        name=known.name,
-        split_name=known.name,
-        evaluation=evaluation,
-        public_because="the data set is a published benchmark",
-        training_published=True,
-        splitting=splitting or HashSplit(),
-        conditions=known.conditions,
-    )
-    table = _fetched(known) if data_dir is None else _local(known, data_dir)
-    return encode_table(table, known.ranges(), source)
 
 
 def _local(known: KnownTable, data_dir: Path) -> Table:

@@ -82,7 +82,7 @@ def verified(path: Path) -> Arrays:
 
 
 def _write(path: Path, arrays: Arrays) -> None:
-    """Write so that a reader sees the whole file or none, whoever else fetches at the same time."""
+    """Write atomically: a concurrent reader sees the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -116,7 +116,7 @@ def download(name: str, data_id: int, remedy: str, *, as_frame: bool) -> Any:
 
 @contextlib.contextmanager
 def _network_timeout() -> Iterator[None]:
-    """scikit-learn offers no time limit, and a firewall may swallow packets for ever."""
+    """Limit the time of a fetch: scikit-learn offers no limit, and a firewall may drop packets without an answer."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_TIMEOUT_SECONDS)
     try:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TypeAlias
 
-from clipless.datasets.kinds import Evaluation
+from clipless.datasets.metadata import Evaluation
 from clipless.datasets.splits import Splitting
 from clipless.errors import DeclarationError
 
-# The `source` of ranges that were computed from the rows: a release that nobody paid for.
+# The `source` of ranges that were computed from the rows: an unpaid release.
 UNPAID_SOURCE = "data (unpaid)"
 MISSING_MARKERS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
 

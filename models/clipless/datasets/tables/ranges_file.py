@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from clipless.datasets.kinds import Evaluation
+from clipless.datasets.metadata import Evaluation
 from clipless.datasets.splits import ColumnSplit, HashSplit, Splitting
 from clipless.datasets.tables.declarations import MISSING_MARKERS, Categorical, Column, Drop, Numeric, Ranges
 from clipless.errors import DataError

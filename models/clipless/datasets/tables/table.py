@@ -1,12 +1,12 @@
 """Tables: a user's own file, or a known one, turned into a data set by public declarations.
 
 Every map from a cell to coordinates is a map of one row made of declared constants (see `declarations`). A
-column without a declaration is refused: statistics of the rows would be a release that nobody paid for.
+column without a declaration is refused: statistics of the rows would be an unpaid release.
 Numbers are scaled to [-1, 1] by their declared range, so radii of certificates are in those units and the
 input gain is 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,15 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
-from clipless.datasets.facts import ROW_COUNTS, UNPAID_RANGES, evaluation_facts, split_fact
-from clipless.datasets.kinds import Evaluation
-from clipless.datasets.metadata import Dataset, Metadata, Split
+from clipless.datasets.dataset import Dataset, Split
+from clipless.datasets.metadata import (
+    ROW_COUNTS,
+    UNPAID_RANGES,
+    Evaluation,
+    Metadata,
+    evaluation_facts,
+    split_fact,
+)
 from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash
 from clipless.datasets.tables.declarations import Column, Drop, Ranges
 from clipless.datasets.tables.encoding import encode_columns, encode_labels, input_norm, match_texts
@@ -36,7 +42,7 @@ _CATEGORY_CHANGES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class TableFacts:
     """What is said about a table besides its ranges.
 
     Attributes:
@@ -60,26 +66,22 @@ class Source:
 
 
 def load_table(
-    path: str | Path,
-    *,
-    evaluation: Evaluation,
-    target: str | None = None,
-    ranges: str | Path | Ranges | None = None,
-    unit: str | None = None,
-    classes: Sequence[Any] | None = None,
-    splitting: Splitting | None = None,
+    path: str | Path, *, evaluation: Evaluation, ranges: str | Path | Ranges | None = None, **declared: Any
 ) -> Dataset:
-    """Load a user's own table; `clipless.datasets.load` describes the arguments."""
+    """Load a user's own table.
+
+    Args:
+        path: of the table.
+        evaluation: what its validation and test rows are.
+        ranges: its ranges file, or declarations made in Python.
+        declared: ``target``, ``unit``, ``classes`` and ``splits``, as `clipless.datasets.load` describes them.
+
+    Raises:
+        DataError: a row, or the table, that the declarations do not cover.
+    """
     path = Path(path)
-    table = read_table(path)
-    if ranges is None:
-        raise DataError(
-            f"Column {next(iter(table.columns))!r} of {path} has no declared range: write a ranges file with "
-            f"`sweeper data ranges {path}`, fill it in and name it (data.ranges)"
-        )
-    given = {"target": target, "classes": classes, "evaluation": evaluation, "unit": unit, "splits": splitting}
-    ranges = agreed(ranges if isinstance(ranges, Ranges) else load_ranges(ranges), path, **given)
-    source = Source(
+    table, ranges = _opened(path, ranges, evaluation=evaluation, **declared)
+    source = TableFacts(
         name=path.name.split(".")[0],
         split_name=OWN_TABLE,
         evaluation=evaluation,
@@ -90,7 +92,49 @@ def load_table(
     return encode_table(table, ranges, source)
 
 
-def agreed(ranges: Ranges, path: Path, **given: Any) -> Ranges:
+def load_schema(path: Path, *, ranges: str | Path | Ranges | None = None, **declared: Any) -> Ranges:
+    """Return the declarations of every column of a user's own table, in its order; no cell enters.
+
+    Args:
+        path: of the table.
+        ranges: as for `load_table`.
+        declared: likewise.
+
+    Raises:
+        DataError: a table that cannot be read, or a column that is not declared.
+    """
+    table, ranges = _opened(path, ranges, **declared)
+    return schema(table.columns, ranges)
+
+
+def schema(columns: Iterable[str], ranges: Ranges) -> Ranges:
+    """Return the declarations of ``columns`` by name, in their order; bookkeeping is dropped.
+
+    Raises:
+        DataError: a column that is not declared.
+    """
+    split_column = ranges.splits.column if isinstance(ranges.splits, ColumnSplit) else None
+    aside = {ranges.unit, split_column} - {None, "row"}
+    found: dict[str, Column] = {}
+    for name in (name for name in columns if name != ranges.target):
+        declaration = Drop() if name in aside else ranges.declaration(name)
+        if declaration is None:
+            raise DataError(f"Column {name!r} has no declared range in {ranges.name}: declare it")
+        found[name] = declaration
+    return replace(ranges, columns=found, others=None)
+
+
+def _opened(path: Path, ranges: str | Path | Ranges | None, **declared: Any) -> tuple[Table, Ranges]:
+    table = read_table(path)
+    if ranges is None:
+        raise DataError(
+            f"Column {next(iter(table.columns))!r} of {path} has no declared range: write a ranges file with "
+            f"`sweeper data ranges {path}`, fill it in and name it (data.ranges)"
+        )
+    return table, complete_declarations(ranges if isinstance(ranges, Ranges) else load_ranges(ranges), path, **declared)
+
+
+def complete_declarations(ranges: Ranges, path: Path, **given: Any) -> Ranges:
     """Complete ``ranges`` by what is given elsewhere, which may repeat what they declare and never change it.
 
     Args:
@@ -117,7 +161,7 @@ def agreed(ranges: Ranges, path: Path, **given: Any) -> Ranges:
     return replace(ranges, **told)
 
 
-def encode_table(table: Table, ranges: Ranges, source: Source) -> Dataset:
+def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:
     """Encode ``table`` by its declarations and split it.
 
     Guarantees:
@@ -154,7 +198,7 @@ def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:
     return ranges.target, ranges.classes
 
 
-def _bookkeeping(table: Table, source: Source) -> set[str]:
+def _bookkeeping(table: Table, source: TableFacts) -> set[str]:
     columns = {} if source.unit == "row" else {source.unit: "data.unit"}
     if isinstance(source.splitting, ColumnSplit):
         columns[source.splitting.column] = "data.splits"
@@ -188,7 +232,7 @@ def _declarations(table: Table, ranges: Ranges, not_features: set[str]) -> dict[
     return declarations
 
 
-def _parts(table: Table, ranges: Ranges, source: Source) -> NDArray[np.int8]:
+def _parts(table: Table, ranges: Ranges, source: TableFacts) -> NDArray[np.int8]:
     units = None if source.unit == "row" else _units(table, source.unit, ranges)
     match source.splitting:
         case ColumnSplit(column=column):
@@ -233,7 +277,7 @@ def _split(x_NF: NDArray[np.float32], labels_N: NDArray[np.int64], chosen_N: NDA
 
 
 def _metadata(
-    width: int, declarations: Mapping[str, Column], ranges: Ranges, classes: tuple[str, ...], source: Source
+    width: int, declarations: Mapping[str, Column], ranges: Ranges, classes: tuple[str, ...], source: TableFacts
 ) -> Metadata:
     evaluation = Evaluation.EXPLORATORY if ranges.unpaid else source.evaluation
     facts, conditions = evaluation_facts(source.evaluation, public_because=source.public_because)

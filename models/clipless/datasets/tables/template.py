@@ -24,7 +24,7 @@ MOST_CATEGORIES = 100
 _BLANK = json.dumps(PLACEHOLDER)  # YAML reads a bare ??? inside brackets as syntax
 _PUBLIC_HEAD = f"""\
 # Ranges of {{name}}: replace every {PLACEHOLDER}, from a codebook, a law of nature or a form's fields.
-# Numbers taken from the rows themselves would be a release of private data that nobody paid for.
+# Numbers taken from the rows themselves would be an unpaid release of private data.
 # A column is one of
 #   {{{{low: 0, high: 9}}}}           values outside are clamped; `missing: 0` stands in for missing ones
 #   {{{{categories: [A, B]}}}}        unknown and missing ones are all zeros, or `unknown: other`

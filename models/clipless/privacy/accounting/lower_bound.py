@@ -17,12 +17,15 @@ from typing import assert_never
 import numpy as np
 from scipy import special, stats
 
-from clipless.privacy.accounting.spending import check_delta, hopeless, spending
+from clipless.privacy.accounting.parts import check_delta, spending_parts, too_little_noise
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 _MOST_STEPS = 20_000  # an adversary may ignore the later ones
 _SPREADS = np.linspace(-7.0, 7.0, 141)  # thresholds, in standard deviations of S around its mean under P
 _TAIL = 1e-15  # binomial mass left out on either side
+
+AGREEMENT = 1e-6
+"""All sides are rounded outwards; what is left is rounding in the last lines, below 1e-9."""
 
 
 def attack_epsilon(event: Event, delta: float) -> float:
@@ -35,7 +38,7 @@ def attack_epsilon(event: Event, delta: float) -> float:
         AccountingError: delta is not in (0, 1).
     """
     check_delta(delta)
-    return max((_attack(part, delta) for part in spending(event) if not hopeless([part])), default=0.0)
+    return max((_attack(part, delta) for part in spending_parts(event) if not too_little_noise([part])), default=0.0)
 
 
 def _attack(part: PoissonGaussian, delta: float) -> float:
@@ -58,3 +61,8 @@ def _attack(part: PoissonGaussian, delta: float) -> float:
             assert_never(part.relation)
     seen = present_C > delta
     return float(np.max(np.log(present_C[seen] - delta) - log_absent_C[seen], initial=0.0))
+
+
+def falls_below(upper: float, lower: float) -> bool:
+    """Return whether an upper bound of epsilon contradicts a lower one, NaN included."""
+    return not upper >= lower - AGREEMENT * max(1.0, lower)

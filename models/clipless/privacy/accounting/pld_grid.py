@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
-from clipless.privacy.accounting.spending import LARGEST_LOSS
+from clipless.privacy.accounting.parts import LARGEST_LOSS
 
 _LEAST_SIZE = 1024
 _ORDERS = np.geomspace(0.05, 50.0, 40)  # of Chernoff's bound, over the number of masses
@@ -70,15 +70,40 @@ class LossGrid:
         low, high = self._window(steps)
         if (low + steps * self.first) * self.width > LARGEST_LOSS:
             return math.inf
+        losses, masses = self._masses(steps, max(low, -steps * self.first), high)  # losses below 0 do not count
+        return _solve(losses, masses, self._infinite(steps), delta - delta_slack(steps))
+
+    def profile(self, steps: int) -> tuple[FloatArray, FloatArray]:
+        """Return increasing epsilons of either sign, and upper bounds of the hockey-stick divergences there.
+
+        Where losses are too large for floating point the bound is 1.
+        """
+        low, high = self._window(steps)
+        losses, masses = self._masses(steps, min(low, high), high)
+        kept = np.abs(losses) <= LARGEST_LOSS
+        if not kept.any():
+            return np.array([0.0]), np.array([1.0])
+        infinite = self._infinite(steps) + float(masses[losses > LARGEST_LOSS].sum()) + delta_slack(steps)
+        losses, masses = losses[kept], masses[kept]
+        above = np.cumsum(masses[::-1])[::-1]
+        shrunk = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
+        deltas = infinite + above - np.exp(losses) * shrunk + len(masses) * 2.0**-51
+        return losses, np.clip(deltas, 0.0, 1.0)
+
+    def _masses(self, steps: int, start: int, high: int) -> tuple[FloatArray, FloatArray]:
+        """Return losses after some steps, from one index to another, and their masses."""
+        low, _ = self._window(steps)
+        start = min(start, high)
         size = max(_LEAST_SIZE, 1 << (high - low).bit_length())
         size = 3 * size // 4 if 3 * size // 4 > high - low else size
         masses = fft.irfft(_power(self._transform(size), steps), size)
-        start = min(max(low, -steps * self.first), high)  # losses below 0 do not count
         masses = np.concatenate((masses, masses))[start % size :][: high + 1 - start]
         lowest = steps * self.first
-        losses = self.width * np.arange(lowest + start, lowest + high + 1, dtype=np.float64)
-        infinite = TAIL - math.expm1(steps * math.log1p(-self.infinite))
-        return _solve(losses, masses, infinite, delta - delta_slack(steps))
+        return self.width * np.arange(lowest + start, lowest + high + 1, dtype=np.float64), masses
+
+    def _infinite(self, steps: int) -> float:
+        """Mass at infinite loss, with what the window leaves out."""
+        return TAIL - math.expm1(steps * math.log1p(-self.infinite))
 
     def _transform(self, size: int) -> ComplexArray:
         """Return the transform of the masses added up modulo ``size``."""

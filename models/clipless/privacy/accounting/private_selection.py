@@ -1,7 +1,7 @@
 r"""How many candidates a private selection trains: a random number, whose distribution is public and value secret.
 
-Choosing the best of K private trainings costs K of them if K is fixed. If K is drawn at random and nobody but the
-winner is seen, it costs little more than one (Liu and Talwar 2019; Papernot and Steinke 2022, arXiv 2110.03620).
+Choosing the best of K private trainings costs K of them if K is fixed. If K is drawn at random and only the winner is
+seen, it costs little more than one (Liu and Talwar 2019; Papernot and Steinke 2022, arXiv 2110.03620).
 The distributions, with ``q`` short for ``1 - gamma``:
 
 | distribution | shape eta | P(K = k) | mean |
@@ -15,7 +15,7 @@ The first three are one family (definition 1 of the paper), truncated so that K 
 all is drawn with probability e^-mean: then nothing is released, an outcome that the data have no part in, as theorem
 6 of the paper wants; drawing again would be another distribution with another price.
 
-Nothing here is priced: that is ``clipless.privacy.accounting.claim.selection_epsilon``. No seed may decide K.
+Nothing here is priced: that is ``clipless.privacy.accounting.selection_price.selection_epsilon``. No seed may decide K.
 """
 
 import enum
@@ -23,12 +23,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
-from typing import Any, assert_never
-
-from scipy import optimize
+from typing import TYPE_CHECKING, Any, assert_never
 
 from clipless.errors import AccountingError
-from clipless.privacy.randomness import RandomSource, SecureSource
+
+if TYPE_CHECKING:
+    from clipless.privacy.randomness import RandomSource
 
 LEAST_MEAN, LARGEST_MEAN = 1.1, 1e4
 LEAST_SHAPE, LARGEST_SHAPE = 1e-3, 1e3
@@ -92,6 +92,11 @@ class Repetitions:
             case _:
                 assert_never(self.distribution)
 
+    @property
+    def gamma(self) -> float:
+        """The parameter of the truncated negative binomial that has this mean; zero for ``poisson``."""
+        return 0.0 if self.eta == math.inf else math.exp(-_log_inverse_gamma(self.eta, self.mean))
+
     def to_json(self) -> dict[str, Any]:
         """Return strict JSON values."""
         return {"distribution": self.distribution.value, "mean": self.mean, "shape": self.shape}
@@ -108,7 +113,7 @@ class Repetitions:
         except (KeyError, TypeError, ValueError) as error:
             raise AccountingError(f"Expected distribution, mean and shape of a selection, got {record!r}") from error
 
-    def draw(self, source: RandomSource | None = None) -> int:
+    def draw(self, source: "RandomSource | None" = None) -> int:
         """Draw K by inverting its distribution function.
 
         Args:
@@ -119,6 +124,8 @@ class Repetitions:
             is at most ``mean`` (less by one part in 10^12): what is drawn is no more than what is priced. K is
             as secret as the noise: it may be neither shown nor stored beside what is released.
         """
+        from clipless.privacy.randomness import SecureSource  # torch, which a spec that is only read does not need
+
         word = int.from_bytes((source or SecureSource()).random_bytes(_WORD_BYTES), "big")
         with localcontext(prec=_DIGITS):
             uniform = Decimal(word) / 2 ** (8 * _WORD_BYTES)
@@ -143,6 +150,7 @@ class Repetitions:
 
 def _log_inverse_gamma(eta: float, mean: float) -> float:
     """Return x = log(1/gamma) at which the truncated negative binomial has this mean; the mean grows with x."""
+    from scipy import optimize
 
     def mean_at(x: float) -> float:
         return math.expm1(x) / x if eta == 0.0 else eta * math.expm1(x) / -math.expm1(-eta * x)

@@ -1,9 +1,11 @@
-"""From Renyi moments to epsilon: the best order out of all real ones, exactly.
+r"""Renyi differential privacy (RDP, Mironov 2017, arXiv 1702.07476), through autodp, at the best of all real orders.
 
-K is the logarithm of a moment by order, known at integers and convex, so that its chords bound it from above. By Balle
-et al. (2020, arXiv 1905.09982, theorem 21), for every real order x > 1,
+``P`` and ``Q`` are the outputs of one step with and without one example. autodp gives ``K(a) = log E_Q (P/Q)^a`` of the
+Poisson-sampled Gaussian exactly at integer orders (Zhu and Wang 2019, theorem 8); between them K is convex, so its
+chord is above it. T steps cost ``T K``, and by Balle et al. (2020, arXiv 1905.09982, theorem 21), for every real order
+x > 1,
 
-    epsilon(x) = (K(x) - log delta - log x) / (x - 1) + log(1 - 1/x).
+    epsilon(x) = (T K(x) - log delta - log x) / (x - 1) + log(1 - 1/x).
 
 ``x - 1`` times it is convex in x, so there is one minimum. On the chord over [k, k+1], with C the numerator without
 ``log x``, continued to x = 1, its derivative has the sign of ``log x - C``: the best order is exp(C) or an end, and
@@ -12,8 +14,58 @@ bisection over k finds the chord.
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
+from autodp.rdp_acct import anaRDPacct
+from autodp.rdp_bank import RDP_gaussian
+
+from clipless.errors import AccountingError
+from clipless.privacy.accounting.parts import check_delta, spending_parts, too_little_noise
+from clipless.privacy.events import Event, Relation
+
+_ROUNDING = 2.0**-49  # of K, and of order x log2(order), the size of autodp's log-gamma terms: more than was seen
 _HIGHEST_ORDER = 1024
+
+
+def rdp_epsilon(event: Event, delta: float) -> float:
+    """Bound epsilon from above by Renyi differential privacy.
+
+    Raises:
+        AccountingError: delta is not in (0, 1), or the relation is replace-one.
+    """
+    check_delta(delta)
+    if event.relation is not Relation.ADD_OR_REMOVE_ONE:
+        raise AccountingError("RDP has no bound for Poisson sampling under replace-one; use pld_epsilon")
+    parts = spending_parts(event)
+    if not parts:
+        return 0.0
+    if too_little_noise(parts):
+        return math.inf
+    return epsilon_of_cgf(
+        lambda order: sum(part.steps * _cgf(order, part.noise_multiplier, part.sampling_rate) for part in parts), delta
+    )
+
+
+@lru_cache(maxsize=2**16)
+def _cgf(order: int, noise_multiplier: float, sampling_rate: float) -> float:
+    """``K(order)`` of one step, rounded up.
+
+    autodp's ``evalRDP`` is asked with the smallest table it can be built with: the table only serves its own
+    search over orders (and holds values too small by a factor 1 - q), building a large one costs 40 ms.
+    """
+    if order == 1:
+        return 0.0
+
+    def gaussian(alpha: float) -> float:
+        return float(RDP_gaussian({"sigma": noise_multiplier}, alpha))
+
+    rdp = gaussian
+    if sampling_rate < 1.0:  # autodp takes log(1 - q) before it looks whether q is 1
+        account = anaRDPacct(m=2)
+        account.compose_poisson_subsampled_mechanisms(gaussian, sampling_rate)
+        account.build_zeroth_oracle()
+        rdp = account.evalRDP
+    return (order - 1) * float(rdp(order)) * (1.0 + _ROUNDING) + _ROUNDING * order * math.log2(order)
 
 
 def epsilon_of_cgf(cgf: Callable[[int], float], delta: float) -> float:

@@ -13,7 +13,7 @@ from PIL import Image
 
 from clipless.datasets import ColourSpace, ColumnSplit, InputFormat, Preparation, input_format, load
 from clipless.datasets import catalog as catalog_module
-from clipless.datasets.new_rows.raw_rows import Pixels, Tensors
+from clipless.datasets.raw_rows import Pixels, Tensors
 from clipless.datasets.tables.declarations import Categorical, Numeric, Ranges
 from clipless.errors import DataError
 
@@ -234,7 +234,7 @@ def test_a_file_that_says_something_else_is_refused(change):
 
 
 def test_a_table_without_declarations_has_no_format(write):
-    with pytest.raises(DataError, match=r"Expected declared ranges of .*people\.csv, got none"):
+    with pytest.raises(DataError, match=r"Column 'ward' of .*people\.csv has no declared range: write a ranges file"):
         input_format(write(ROWS))
 
 

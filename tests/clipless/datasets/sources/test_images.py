@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from clipless.datasets import Evaluation, HashSplit, load
-from clipless.datasets.sources.images import CIFAR10, FASHION_MNIST, MNIST, load_images
+from clipless.datasets.sources.images import CIFAR10, FASHION_MNIST, MNIST
 from clipless.datasets.sources.openml import cache_dir
 from clipless.errors import DataError
 
@@ -154,7 +154,7 @@ def test_openml_is_asked_once_and_its_last_rows_are_the_test_split(monkeypatch, 
     x, y = np.concatenate([stored["x_train"], stored["x_test"]]), np.arange(80) % 10
     fetched, images = openml(monkeypatch, images, x.reshape(80, -1).astype(float), y)
     for _ in range(2):
-        dataset = load_images(images)
+        dataset = images.load()
         assert torch.equal(dataset.test.x[:, 0], torch.from_numpy(stored["x_test"]).float() / 255)
     assert fetched == [images.data_id]
     assert (cache_dir() / f"{images.name}.npz").is_file()
@@ -164,7 +164,7 @@ def test_openml_is_asked_once_and_its_last_rows_are_the_test_split(monkeypatch, 
 def test_openml_lists_the_channels_of_cifar10_one_after_the_other(monkeypatch, scale):
     x_NCHW = GENERATOR.integers(0, 256, (80, 3, 32, 32)).astype(float)
     _, images = openml(monkeypatch, CIFAR10, x_NCHW.reshape(80, -1) / scale, np.arange(80) % 10)
-    test = load_images(images).test
+    test = images.load().test
     assert torch.equal(test.x, torch.from_numpy(x_NCHW[60:]).to(torch.float32) / 255)
 
 
@@ -173,7 +173,7 @@ def test_rows_of_openml_in_another_order_are_refused(monkeypatch):
     with pytest.raises(
         DataError, match="last 20 rows of mnist at OpenML are not its published test split: pass --data"
     ):
-        load_images(images)
+        images.load()
     assert not cache_dir().exists()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import clipless.datasets
 from clipless.datasets import Evaluation, Numeric, load
-from clipless.datasets.sources.known import KNOWN_TABLES
+from clipless.datasets.sources.known import SOURCES
 from clipless.errors import DataError
 
 CODEBOOKS = Path(clipless.datasets.__file__).parent / "codebooks"
@@ -77,7 +77,7 @@ def test_the_ranges_file_of_the_example_sweep_is_the_codebook_of_adult():
     assert example.read_text() == (CODEBOOKS / "adult.yaml").read_text()
 
 
-@pytest.mark.parametrize("known", KNOWN_TABLES, ids=lambda known: known.name)
+@pytest.mark.parametrize("known", SOURCES, ids=lambda known: known.name)
 def test_every_known_table_has_declarations(known):
     ranges = known.ranges()
     assert ranges.target
@@ -91,7 +91,7 @@ def test_a_table_of_adbench_has_one_range_for_all_columns(tmp_path):
     np.savez(tmp_path / "shuttle.npz", X=x, y=np.arange(60, dtype=np.int8) % 2)
     dataset = load("shuttle", data_dir=tmp_path)
     assert dataset.metadata.classes == ("0", "1")
-    assert KNOWN_TABLES[8].ranges().others == Numeric(low=-150, high=150)
+    assert SOURCES[8].ranges().others == Numeric(low=-150, high=150)
     assert dataset.metadata.input_norm == pytest.approx(3**0.5)
     assert (dataset.train.x.min(), dataset.train.x.max()) == (-1, 1)
 

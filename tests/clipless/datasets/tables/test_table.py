@@ -19,7 +19,7 @@ from clipless.datasets import (
     input_format,
     load,
 )
-from clipless.datasets.tables.table import Source, encode_table, load_table
+from clipless.datasets.tables.table import TableFacts, encode_table, load_table
 from clipless.datasets.tables.table_file import Table
 from clipless.errors import DataError, DeclarationError
 
@@ -77,7 +77,7 @@ def test_a_rows_example_label_and_split_do_not_depend_on_other_rows(order, remov
     def dataset(rows):
         columns = dict(zip(("age", "ward", "id", "ill"), zip(*rows, strict=True), strict=True))
         texts = {name: pa.array([str(v) for v in column], pa.large_string()) for name, column in columns.items()}
-        source = Source(name="t", split_name="t", evaluation=Evaluation.PRIVATE, public_because="")
+        source = TableFacts(name="t", split_name="t", evaluation=Evaluation.PRIVATE, public_because="")
         return rows_of(encode_table(Table("t", texts), RANGES, source))
 
     whole = dataset(ROWS)

@@ -11,16 +11,12 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from clipless.errors import AccountantsDisagreeError, AccountingError
-from clipless.privacy.accounting.claim import (
-    Accountant,
-    attack_epsilon,
-    claim,
-    claims,
-    composed_pld_epsilon,
-    optimistic_epsilon,
-    pld_epsilon,
-    rdp_epsilon,
-)
+from clipless.privacy.accounting import claim as claim_module
+from clipless.privacy.accounting import pld, renyi
+from clipless.privacy.accounting.claim import Accountant, claim, claims
+from clipless.privacy.accounting.lower_bound import attack_epsilon
+from clipless.privacy.accounting.pld import composed_pld_epsilon, optimistic_epsilon, pld_epsilon
+from clipless.privacy.accounting.renyi import rdp_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 
 ADD, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE
@@ -89,7 +85,7 @@ def test_moments_are_those_of_the_definition_rounded_up(noise_multiplier, sampli
                 math.comb(order, j) * (1 - q) ** (order - j) * q**j * (Decimal(j * (j - 1)) / (2 * variance)).exp()
                 for j in range(order + 1)
             ).ln()
-            excess = Decimal(claim._cgf(order, noise_multiplier, sampling_rate)) - exact
+            excess = Decimal(renyi._cgf(order, noise_multiplier, sampling_rate)) - exact
             assert 0 <= excess <= Decimal("4e-15") * (order * Decimal(math.log2(order)) + exact)
 
 
@@ -97,7 +93,7 @@ def test_moments_are_those_of_the_definition_rounded_up(noise_multiplier, sampli
     "spent", [event(0.8, 0.2, 30), event(2.0, 0.01, 1000), event(20.0, 1.0, 50), event(60.0, 0.1, 3)]
 )
 def test_no_order_gives_less_than_the_minimum_over_orders(spent):
-    cgf = [spent.steps * claim._cgf(k, spent.noise_multiplier, spent.sampling_rate) for k in range(1, 202)]
+    cgf = [spent.steps * renyi._cgf(k, spent.noise_multiplier, spent.sampling_rate) for k in range(1, 202)]
     for delta in (1e-9, 1e-5, 0.3, 0.9):
         ours = rdp_epsilon(spent, delta)
         for k, share in itertools.product(range(1, 201), (0.05, 0.25, 0.5, 0.75, 1.0)):
@@ -167,8 +163,8 @@ def test_no_claim_is_below_what_the_attack_proves(noise_multiplier, sampling_rat
 @pytest.mark.parametrize("accountant", ["rdp_epsilon", "pld_epsilon"])
 @pytest.mark.parametrize("factor", [0.0, 0.5, math.nan])
 def test_an_accountant_that_falls_below_the_attack_is_caught(monkeypatch, accountant, factor, spent):
-    honest = getattr(claim, accountant)
-    monkeypatch.setattr(claim, accountant, lambda *args, **options: factor * honest(*args, **options))
+    honest = getattr(claim_module, accountant)
+    monkeypatch.setattr(claim_module, accountant, lambda *args, **options: factor * honest(*args, **options))
     with pytest.raises(AccountantsDisagreeError, match=f"{accountant[:3]} claims .* attack attains"):
         claim(spent, DELTA)
 
@@ -176,7 +172,7 @@ def test_an_accountant_that_falls_below_the_attack_is_caught(monkeypatch, accoun
 def test_a_wrong_accountant_is_caught_under_replace_one_too(monkeypatch):
     spent = event(3.0, 0.05, 2000)
     assert claim(spent, DELTA).pld == pld_epsilon(spent, DELTA)
-    monkeypatch.setattr(claim, "pld_epsilon", lambda _event, delta: pld_epsilon(spent, delta))
+    monkeypatch.setattr(claim_module, "pld_epsilon", lambda _event, delta: pld_epsilon(spent, delta))
     with pytest.raises(AccountantsDisagreeError, match="attack attains"):  # the price of the other relation
         claim(event(3.0, 0.05, 2000, REPLACE), DELTA)
 
@@ -185,7 +181,7 @@ def test_rdp_below_the_optimistic_pld_is_caught(monkeypatch):
     spent = event(0.8, 0.01, 100)  # where the attack alone is weak
     too_small = 0.97 * pld_epsilon(spent, DELTA)
     assert attack_epsilon(spent, DELTA) < too_small
-    monkeypatch.setattr(claim, "rdp_epsilon", lambda _event, _delta: too_small)
+    monkeypatch.setattr(claim_module, "rdp_epsilon", lambda _event, _delta: too_small)
     with pytest.raises(AccountantsDisagreeError, match="optimistic"):
         claim(spent, DELTA)
 
@@ -193,13 +189,13 @@ def test_rdp_below_the_optimistic_pld_is_caught(monkeypatch):
 def test_rdp_between_both_plds_is_claimed(monkeypatch):
     spent = event(0.8, 0.01, 100)
     smaller = 0.999 * pld_epsilon(spent, DELTA)
-    monkeypatch.setattr(claim, "rdp_epsilon", lambda _event, _delta: smaller)
+    monkeypatch.setattr(claim_module, "rdp_epsilon", lambda _event, _delta: smaller)
     assert claim(spent, DELTA).epsilon == smaller
     assert claim(spent, DELTA).accountant is Accountant.RDP
 
 
 def test_the_optimistic_estimate_is_not_computed_where_it_cannot_matter(monkeypatch):
-    monkeypatch.setattr(claim, "optimistic_epsilon", lambda *_: pytest.fail("computed"))
+    monkeypatch.setattr(claim_module, "optimistic_epsilon", lambda *_: pytest.fail("computed"))
     claim(event(2.0, 0.05, 1000), DELTA)
 
 
@@ -211,7 +207,7 @@ def test_the_optimistic_estimate_is_not_computed_where_it_cannot_matter(monkeypa
 def test_the_claims_of_epochs_are_the_claims_of_each_alone_to_the_last_bit(noise_multiplier, sampling_rate, relation):
     spent, steps = event(noise_multiplier, sampling_rate, 1, relation), (100, 1, 0, 7, 100, 2000)
     together = claims(spent, steps, DELTA)
-    claim.loss_grids.cache_clear()
+    pld.loss_grids.cache_clear()
     assert together == tuple(claim(spent.with_steps(count), DELTA) for count in steps)
     alone = claim(Composed((spent.with_steps(3), spent.with_steps(4))), DELTA)
     assert alone == together[3]
@@ -222,7 +218,7 @@ def test_the_claims_of_epochs_are_the_claims_of_each_alone_to_the_last_bit(noise
 def test_our_composition_is_that_of_dp_accounting(noise_multiplier, sampling_rate, relation):
     for steps in (1, 7, 100, 2000):
         spent = event(noise_multiplier, sampling_rate, steps, relation)
-        width = claim.loss_grids(noise_multiplier, sampling_rate, relation)[0].width
+        width = pld.loss_grids(noise_multiplier, sampling_rate, relation)[0].width
         theirs = composed_pld_epsilon(spent, DELTA, interval=width)
         assert pld_epsilon(spent, DELTA) == pytest.approx(theirs, rel=1e-7, abs=1e-9)
 
@@ -239,7 +235,7 @@ def test_claims_rise_and_refuse():
 
 
 def test_claims_are_checked_where_most_is_spent(monkeypatch):
-    monkeypatch.setattr(claim, "rdp_epsilon", lambda spent, _: 0.1 * spent.steps / 1000)
+    monkeypatch.setattr(claim_module, "rdp_epsilon", lambda spent, _: 0.1 * spent.steps / 1000)
     with pytest.raises(AccountantsDisagreeError, match="attack attains"):
         claims(event(2.0, 0.05, 1), (1, 1000, 10), 1.1 * DELTA)
 
@@ -256,7 +252,7 @@ def best_seconds(work):
     """CPU seconds, so that a busy machine does not count."""
     seconds = []
     for _ in range(3):
-        for cached in (claim._cgf, claim.loss_grids, claims):
+        for cached in (renyi._cgf, pld.loss_grids, claims):
             cached.cache_clear()
         start = time.process_time()
         work()

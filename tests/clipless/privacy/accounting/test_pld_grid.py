@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import fft, stats
 
-from clipless.privacy.accounting.claim import loss_grids
+from clipless.privacy.accounting.pld import loss_grids
 from clipless.privacy.accounting.pld_grid import LossGrid, _power, delta_slack
 from clipless.privacy.events import Relation
 

@@ -1,7 +1,6 @@
 """Private selection: the law of the number of candidates, and a price that no selection on paper exceeds."""
 
 import inspect
-import itertools
 import json
 import math
 from decimal import Decimal, localcontext
@@ -11,8 +10,15 @@ import pytest
 from scipy import optimize, stats
 
 from clipless.errors import AccountantsDisagreeError, AccountingError
-from clipless.privacy.accounting.claim import attack_epsilon, claim, rdp_epsilon, selection_epsilon
+from clipless.privacy.accounting import renyi, selection_price, selection_profile
+from clipless.privacy.accounting.claim import claim
+from clipless.privacy.accounting.lower_bound import attack_epsilon
+from clipless.privacy.accounting.pld import loss_grids
+from clipless.privacy.accounting.pld_grid import LossGrid
 from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.renyi import rdp_epsilon
+from clipless.privacy.accounting.selection_price import profile_epsilon, rdp_selection_epsilon, selection_epsilon
+from clipless.privacy.accounting.selection_profile import largest_tails, log_ratio
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.testing import SeededSource
@@ -187,7 +193,66 @@ def test_a_record_that_is_no_law_is_refused(record):
     ],
 )
 def test_the_best_of_many_costs_what_the_paper_says(law, mean, epsilon):
-    assert selection_epsilon(spent(3.0, 0.05, 2000), LAWS[law](mean), DELTA) == pytest.approx(epsilon, rel=0.01)
+    assert rdp_selection_epsilon(spent(3.0, 0.05, 2000), LAWS[law](mean), DELTA) == pytest.approx(epsilon, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("law", "mean", "one_alpha", "epsilon", "attained"),
+    [
+        ("geometric", 10, 5.82, 5.03, 4.77),
+        ("geometric", 30, 6.76, 5.82, 5.52),
+        ("geometric", 100, 7.62, 6.63, 6.28),
+        ("logarithmic", 10, 5.19, 4.71, 4.54),
+        ("logarithmic", 30, 5.75, 5.25, 5.07),
+        ("logarithmic", 100, 6.28, 5.79, 5.52),
+    ],
+)
+def test_profiles_price_the_best_of_many_lower(law, mean, one_alpha, epsilon, attained):
+    """Worked out by hand on a coarser grid; a bound with one alpha for all tails, and what the worst order attains."""
+    found = selection_epsilon(spent(3.0, 0.05, 2000), LAWS[law](mean), DELTA)
+    assert attained < found <= epsilon < one_alpha
+    assert found == pytest.approx(epsilon, rel=0.01)
+
+
+def exact_ratio(mu, repetitions):
+    """Supremum of the ratio for one Gaussian release, whose largest tail is known in closed form."""
+    u = np.geomspace(1e-9, 1.0, 2_000_001)[:-1]
+    v = stats.norm.cdf(stats.norm.ppf(u) + mu)
+    if repetitions.eta == math.inf:
+        return repetitions.mean * np.max(v - u)
+    _, gamma = paper_law(repetitions, 1)
+    return (repetitions.eta + 1) * np.log(np.max((gamma + (1 - gamma) * v) / (gamma + (1 - gamma) * u)))
+
+
+def gaussian_profile(mu, epsilons):
+    return stats.norm.cdf(mu / 2 - epsilons / mu) - np.exp(epsilons) * stats.norm.cdf(-mu / 2 - epsilons / mu)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("mean", [1.1, 10.0, 1000.0])
+def test_the_ratio_is_rounded_up_and_hardly_so(law, mean):
+    repetitions, mu = LAWS[law](mean), 0.8
+    epsilons = np.linspace(-12.0, 12.0, 20_001)
+    found = log_ratio(epsilons, gaussian_profile(mu, epsilons), repetitions)
+    exact = exact_ratio(mu, repetitions)
+    assert exact <= found <= exact + 0.01 + 0.01 * exact
+
+
+@pytest.mark.parametrize("law", ["geometric", "logarithmic", "poisson"])
+def test_coarse_cells_make_the_ratio_larger_and_never_smaller(monkeypatch, law):
+    monkeypatch.setattr(selection_profile, "_MOST_CELLS", 12)
+    epsilons = np.linspace(-12.0, 12.0, 20_001)
+    found = log_ratio(epsilons, gaussian_profile(0.8, epsilons), LAWS[law](30.0))
+    assert found > 1.05 * exact_ratio(0.8, LAWS[law](30.0))
+
+
+def test_tails_are_bounded_by_the_best_of_all_points():
+    epsilons = np.linspace(-6.0, 6.0, 301)
+    deltas = gaussian_profile(1.5, epsilons)
+    u = np.geomspace(1e-6, 1.0, 400)
+    every = np.minimum(1.0, np.exp(epsilons)[:, None] * u + deltas[:, None])
+    assert largest_tails(epsilons, deltas, u) == pytest.approx(every.min(axis=0), rel=1e-9)
+    assert (largest_tails(epsilons, deltas, u) >= stats.norm.cdf(stats.norm.ppf(u) + 1.5) * (1 - 1e-12)).all()
 
 
 @pytest.mark.parametrize(("trainings", "epsilon"), [(1, 3.55), (10, 13.6), (30, 27.7), (100, 68.9)])
@@ -200,7 +265,7 @@ def paper_price(event, repetitions, delta):
     orders = 1.0 + np.geomspace(0.05, 2000.0 if event.sampling_rate == 1.0 else 30.0, 1200)
     whole = np.floor(orders).astype(int)
     moment = {
-        k: event.steps * claim._cgf(k, event.noise_multiplier, event.sampling_rate) for k in {*whole, *(whole + 1)}
+        k: event.steps * renyi._cgf(k, event.noise_multiplier, event.sampling_rate) for k in {*whole, *(whole + 1)}
     }
     cgf = np.array([moment[k] + (x - k) * (moment[k + 1] - moment[k]) for x, k in zip(orders, whole, strict=True)])
     rdp = cgf / (orders - 1)
@@ -226,7 +291,7 @@ def paper_price(event, repetitions, delta):
     ],
 )
 def test_two_implementations_of_the_paper_agree_to_one_percent(event, law, mean):
-    ours, theirs = selection_epsilon(event, LAWS[law](mean), DELTA), paper_price(event, LAWS[law](mean), DELTA)
+    ours, theirs = rdp_selection_epsilon(event, LAWS[law](mean), DELTA), paper_price(event, LAWS[law](mean), DELTA)
     assert ours == pytest.approx(theirs, rel=0.01)
 
 
@@ -237,17 +302,67 @@ def best_of(cdf, law, most=1200):
     return np.append(np.diff(below, prepend=p[0]), p[0])
 
 
+ORDERS = {
+    "ascending": lambda x: x,
+    "descending": lambda x: -x,
+    "from the middle": lambda x: -np.abs(x - 0.5),
+    "from the ends": lambda x: np.abs(x - 0.5),
+    "in blocks": lambda x: np.round(2 * x) % 3 + x / 1e3,
+}
+
+
+def law_of_best(masses, repetitions, ranked):
+    """The law of the best of K, from the masses of cells of the output and their order."""
+    return best_of(np.cumsum(masses[ranked]), repetitions)
+
+
 @pytest.mark.parametrize("law", LAWS)
-def test_no_selection_by_the_output_itself_exceeds_the_price(law):
-    """The worst that is known: candidates are one Gaussian release, ranked by it, or against it."""
-    repetitions, borders = LAWS[law](6.0), np.linspace(-12.0, 13.0, 801)
-    for noise, direction in itertools.product((0.7, 3.0), (1, -1)):
-        epsilon = selection_epsilon(spent(noise, 1.0, 1), repetitions, 1e-3)
-        absent, present = (stats.norm.cdf(borders * max(noise, 1.0), shift, noise) for shift in (0, direction))
-        absent, present = best_of(absent, repetitions), best_of(present, repetitions)
-        for p, q in ((absent, present), (present, absent)):
-            assert p.sum() == pytest.approx(1.0, abs=1e-9)
-            assert np.maximum(p - math.exp(epsilon) * q, 0.0).sum() <= 1e-3
+@pytest.mark.parametrize("rate", [1.0, 0.2])
+@pytest.mark.parametrize("noise", [0.7, 3.0])
+def test_no_order_of_the_outputs_attains_more_than_the_price(law, rate, noise):
+    """Candidates are one Gaussian release of a row that is drawn or not, in the worst orders known and in odd ones."""
+    repetitions, delta, event = LAWS[law](6.0), 1e-3, spent(noise, rate, 1)
+    borders = np.linspace(-12.0, 13.0, 1201) * max(noise, 1.0)
+    absent = np.diff(stats.norm.cdf(borders / noise))
+    present = (1 - rate) * absent + rate * np.diff(stats.norm.cdf((borders - 1) / noise))
+    bounds = [bound(event, repetitions, delta) for bound in (profile_epsilon, rdp_selection_epsilon)]
+    for order in ORDERS.values():
+        ranked = np.argsort(order((borders[1:] + borders[:-1]) / 2), kind="stable")
+        p, q = (law_of_best(masses, repetitions, ranked) for masses in (absent, present))
+        assert p.sum() == pytest.approx(1.0, abs=1e-9)
+        for epsilon in bounds:
+            assert np.maximum(p - math.exp(epsilon) * q, 0.0).sum() <= delta
+            assert np.maximum(q - math.exp(epsilon) * p, 0.0).sum() <= delta
+
+
+def test_a_profile_is_above_the_exact_one_at_both_signs():
+    (grid,) = loss_grids(2.0, 1.0, Relation.ADD_OR_REMOVE_ONE)
+    assert isinstance(grid, LossGrid)
+    epsilons, deltas = grid.profile(9)
+    exact = gaussian_profile(3 / 2.0, epsilons)
+    inside = np.abs(epsilons) < 20
+    assert (epsilons[inside] < 0).any()
+    assert (epsilons[inside] > 0).any()
+    assert (deltas >= exact - 1e-15)[inside].all()
+    assert deltas[inside] == pytest.approx(exact[inside], abs=1e-3)
+
+
+def test_mass_at_infinite_loss_is_part_of_every_divergence():
+    grid = LossGrid(np.array([0.5, 0.0, 0.49]), -1, 0.5, infinite=0.01)
+    assert (grid.profile(1)[1] >= 0.01).all()
+    assert (grid.profile(3)[1] >= 1 - 0.99**3).all()
+
+
+def test_parts_of_different_noise_have_a_price_by_profiles_too():
+    event, law = Composed((spent(8.0, 1.0, 20), spent(20.0, 0.5, 10))), LAWS["geometric"](10)
+    alone = profile_epsilon(spent(8.0, 1.0, 20), law, DELTA)
+    assert alone < profile_epsilon(event, law, DELTA) < 1.1 * alone
+
+
+def test_replace_one_is_priced_by_profiles_alone():
+    event, law = spent(8.0, 0.5, 20, Relation.REPLACE_ONE), LAWS["geometric"](10)
+    assert selection_epsilon(event, law, DELTA) == profile_epsilon(event, law, DELTA)
+    assert selection_epsilon(event, law, DELTA) > selection_epsilon(spent(8.0, 0.5, 20), law, DELTA)
 
 
 def test_a_selection_on_paper_costs_more_than_one_training():
@@ -261,20 +376,20 @@ def test_a_selection_on_paper_costs_more_than_one_training():
 
 @pytest.mark.parametrize(("noise_multiplier", "sampling_rate"), [(0.4, 0.5), (1.0, 0.001), (100.0, 0.5), (30.0, 0.99)])
 def test_every_order_has_a_finite_moment_that_bounds_the_exact_one(noise_multiplier, sampling_rate):
-    accountant = claim.RdpAccountant(claim._ORDERS)
-    accountant.compose(claim._dp_event(spent(noise_multiplier, sampling_rate, 1)))
+    accountant = selection_price.RdpAccountant(selection_price._ORDERS)
+    accountant.compose(selection_price._dp_event(spent(noise_multiplier, sampling_rate, 1)))
     assert np.isfinite(accountant.rdp).all()
-    for order, rdp in zip(claim._ORDERS, accountant.rdp, strict=True):
+    for order, rdp in zip(selection_price._ORDERS, accountant.rdp, strict=True):
         if order <= 16 and order == int(order):
-            exact = claim._cgf(int(order), noise_multiplier, sampling_rate) / (order - 1)
-            assert rdp == pytest.approx(exact, rel=1e-7, abs=0.1 * claim._STEP_ROUNDING)
+            exact = renyi._cgf(int(order), noise_multiplier, sampling_rate) / (order - 1)
+            assert rdp == pytest.approx(exact, rel=1e-7, abs=0.1 * selection_price._STEP_ROUNDING)
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_the_price_grows_with_the_mean_and_is_never_below_one_training(law):
     event = spent(30.0, 1.0, 10)
     prices = [selection_epsilon(event, LAWS[law](mean), DELTA) for mean in (1.1, 3.0, 30.0)]
-    assert rdp_epsilon(event, DELTA) < prices[0] < prices[1] < prices[2]
+    assert claim(event, DELTA).epsilon < prices[0] < prices[1] < prices[2]
 
 
 def test_parts_of_a_candidate_are_composed_before_it_is_selected():
@@ -298,16 +413,14 @@ def test_edges_are_priced_as_everywhere(event, price):
     assert selection_epsilon(event, LAWS["geometric"](10), DELTA) == price
 
 
-def test_another_relation_and_an_impossible_delta_are_refused():
-    with pytest.raises(AccountingError, match="Expected add-or-remove-one for private selection"):
-        selection_epsilon(spent(2.0, 0.1, 10, Relation.REPLACE_ONE), LAWS["geometric"](10), DELTA)
+def test_an_impossible_delta_is_refused():
     with pytest.raises(AccountingError, match="0 < delta < 1"):
         selection_epsilon(spent(2.0, 0.1, 10), LAWS["geometric"](10), 1.0)
 
 
 def test_a_price_below_an_attack_on_one_candidate_is_not_claimed(monkeypatch):
     event = spent(2.0, 1.0, 7)
-    monkeypatch.setattr(claim.RdpAccountant, "get_epsilon", lambda *_: 0.9 * attack_epsilon(event, DELTA))
+    monkeypatch.setattr(selection_price.RdpAccountant, "get_epsilon", lambda *_: 0.9 * attack_epsilon(event, DELTA))
     with pytest.raises(AccountantsDisagreeError, match="private selection claims"):
         selection_epsilon(event, LAWS["geometric"](11), DELTA)
 

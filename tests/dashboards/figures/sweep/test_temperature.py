@@ -5,12 +5,14 @@ from itertools import pairwise
 
 import pytest
 
-from dashboards.figures import FIGURES, LIGHT, is_empty
+from dashboards.figures import LIGHT, is_empty, sweep_figures
 from dashboards.figures._common import WATERMARK
 from dashboards.figures.sweep import temperature
-from dashboards.pages.report import PANELS, build_report
+from dashboards.pages.report import build_report
 from dashboards.text import is_fraction, show, title_of
 from sweeper.records import Direction, Point, Trial, TrialStatus
+
+FIGURES = sweep_figures()
 
 
 def trials(*temperatures):
@@ -114,7 +116,7 @@ def test_trials_without_a_temperature_have_no_row(small):
 def test_without_two_temperatures_and_a_radius_nothing_is_drawn(small, temperatures, values):
     points = [point(f"t{i}", 1, 1.0, 0.5, **values) for i in range(2)]
     data = small(points, trials=trials(*temperatures))
-    assert is_empty(FIGURES["temperature"](data, LIGHT))
+    assert is_empty(FIGURES["temperature"].draw(data, LIGHT))
     assert 'id="plot-temperature"' not in build_report(data)
 
 
@@ -158,8 +160,7 @@ def test_an_auroc_sweep_shows_certified_auroc(small):
 
 
 def test_the_figure_is_watermarked_and_in_the_report(exploratory_sweep, sweep):
-    assert WATERMARK in [a.text for a in FIGURES["temperature"](exploratory_sweep, LIGHT).layout.annotations]
-    assert "temperature" in [panel.figure for panel in PANELS]
+    assert WATERMARK in [a.text for a in FIGURES["temperature"].draw(exploratory_sweep, LIGHT).layout.annotations]
     assert re.search(r'id="plot-temperature"', build_report(sweep))
 
 

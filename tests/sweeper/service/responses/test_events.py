@@ -64,7 +64,7 @@ def test_a_client_that_has_the_end_is_told_not_to_come_back_until_the_sweep_goes
     assert client.post(f"/api/v1/sweeps/{DONE}/extend", json={"trials": 5}).status_code == 202
     client.post(f"/api/v1/sweeps/{DONE}/stop")
     supervisor.tick()
-    client.app.state.parts.standing.forget(DONE)
+    client.app.state.parts.states.forget(DONE)
     assert client.get(URL, headers=done).status_code == 204
 
 

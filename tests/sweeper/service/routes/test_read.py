@@ -345,7 +345,7 @@ def test_answers_are_packed_for_who_can_unpack_them(client):
 
 
 @pytest.mark.usefixtures("folder")
-def test_an_answer_is_made_once_for_all_who_wait_and_what_is_kept_is_bounded(out, monkeypatch):
+def test_an_answer_is_made_once_for_all_who_wait_and_what_is_kept_is_bounded(out):
     import asyncio
 
     answers, made = ResponseCache(Catalog(out)), []
@@ -365,19 +365,18 @@ def test_an_answer_is_made_once_for_all_who_wait_and_what_is_kept_is_bounded(out
             *(answers.get(DONE, "bad", lambda _: 1 / 0) for _ in range(3)), return_exceptions=True
         )
         assert [type(result) for result in results] == [ZeroDivisionError] * 3
-        assert answers._making == {}
 
     asyncio.run(fail())
-    monkeypatch.setattr("sweeper.service.responses.rendered.KEPT_BYTES", 20_000)
+    few = ResponseCache(Catalog(out), limit=20_000)
     assert KEPT_BYTES > 20_000
 
     async def many():
         for what in range(10):
-            await answers.get(DONE, what, make)
+            await few.get(DONE, what, make)
 
     asyncio.run(many())
-    assert answers._bytes == sum(answer.size for _, answer in answers._kept.values()) <= 20_000
-    assert len(answers._kept) == 3
+    assert few._cache.total == 3 * make(None).size <= 20_000
+    assert len(few._cache) == 3
     assert gzip.decompress(RenderedResponse.of(b"x" * 5000, "").packed) == b"x" * 5000
 
 

@@ -12,9 +12,10 @@ from sweeper.service.catalog import Catalog
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.backoff import LONGEST_DELAY_SECONDS
+from sweeper.service.supervision.drivers import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS, NO_DATA
 from sweeper.service.supervision.states import GIVEN_UP, MOST_DEATHS, NEVER_BEGUN, State
 from sweeper.service.supervision.submissions import NAME, Intent
-from sweeper.service.supervision.supervisor import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS, NO_DATA, Supervisor
+from sweeper.service.supervision.supervisor import Supervisor
 from sweeper.service.telemetry import Metrics
 from sweeper.spec.spec import Spec
 from sweeper.store.lock import driver_lock
@@ -44,8 +45,7 @@ def supervise(out, launcher, clock):
     def make(**settings):
         given = ServiceSettings(out=out, **settings)
         made = Supervisor(given, Catalog(out), launcher, Metrics(), clock)
-        for folder in submissions.found(out):
-            made._all[folder.name] = submissions.read(folder)
+        made._queue.load()
         return made
 
     return make
@@ -69,7 +69,7 @@ def begin(folder, status="running"):
 
 
 def state(supervisor, name):
-    return supervisor.standing(name).state
+    return supervisor.status(name).state
 
 
 def test_a_sweep_is_known_before_its_driver_is_started(supervise, spec, out, launcher):
@@ -222,7 +222,7 @@ def test_a_driver_that_died_is_replaced_by_one_that_resumes(supervise, spec, out
         clock.now += 1000
         supervisor.tick()
     assert len(launcher.started) == MOST_DEATHS
-    standing = supervisor.standing(name)
+    standing = supervisor.status(name)
     assert (standing.state, standing.trouble) == (State.FAILED, GIVEN_UP)
     supervisor.resume(name)
     supervisor.tick()
@@ -245,7 +245,7 @@ def test_while_no_driver_can_be_started_sweeps_wait_however_long_that_lasts(supe
         supervisor.tick()
         clock.now += 1
     assert {state(supervisor, name) for name in names} == {State.QUEUED}
-    assert all(supervisor._all[name].deaths == 0 for name in names), "nothing has died"
+    assert all(supervisor._queue.get(name).deaths == 0 for name in names), "nothing has died"
     assert tried <= 3600 / LAUNCH_PAUSE_SECONDS
     launcher.broken = False
     for _ in range(round(LONGEST_DELAY_SECONDS)):
@@ -371,13 +371,13 @@ def test_a_spec_that_does_not_fit_its_data_fails_with_the_drivers_own_sentence(s
     launcher.alive.clear()
     (out / name / "failure.json").write_text('{"said": "Expected batch_size <= N"}')
     supervisor.tick()
-    standing = supervisor.standing(name)
+    standing = supervisor.status(name)
     assert (standing.state, standing.trouble, standing.has_started) == (State.FAILED, "Expected batch_size <= N", False)
     supervisor.resume(name)
     supervisor.tick()
     launcher.alive.clear()
     supervisor.tick()
-    assert supervisor.standing(name).state is State.QUEUED, "the driver that was killed has said nothing"
+    assert supervisor.status(name).state is State.QUEUED, "the driver that was killed has said nothing"
 
 
 def test_a_sweep_that_waits_is_stopped_and_never_begins(supervise, spec, launcher):
@@ -386,7 +386,7 @@ def test_a_sweep_that_waits_is_stopped_and_never_begins(supervise, spec, launche
     supervisor.stop(name)
     supervisor.tick()
     assert launcher.started == []
-    standing = supervisor.standing(name)
+    standing = supervisor.status(name)
     assert (standing.state, standing.trouble) == (State.STOPPED, NEVER_BEGUN)
     supervisor.resume(name)
     supervisor.tick()
@@ -518,7 +518,7 @@ def test_a_sweep_that_is_deleted_is_forgotten(supervise, spec, out, launcher):
     shutil.rmtree(out / name)
     assert supervisor.names() == ()
     with pytest.raises(UnknownSweepError):
-        supervisor.standing(name)
+        supervisor.status(name)
     supervisor.tick()
     assert launcher.started == []
     with pytest.raises(UnknownSweepError):
@@ -592,7 +592,7 @@ def test_whoever_asks_does_not_wait_for_a_driver_that_is_being_started(supervise
     answered = []
 
     def ask():
-        answered.append(supervisor.standing(name).state)
+        answered.append(supervisor.status(name).state)
         answered.append(supervisor.names())
 
     asking = threading.Thread(target=ask, daemon=True)

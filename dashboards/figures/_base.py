@@ -1,0 +1,110 @@
+"""What a figure is, and how pages, exports and the live page find the figures there are.
+
+A figure is one module in ``sweep/``, ``comparison/`` or ``diagnosis/`` with a function ``info`` that computes its
+numbers, ``plot`` that draws them, ``rows`` that returns them as a table, and a `FigureKind` named ``FIGURE`` that says
+what the figure is called and how to read it. Nothing else lists figures: `figures_in` imports the modules of a folder.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Generic, TypeVar
+
+import plotly.graph_objects as go
+
+from dashboards.figures._theme import LIGHT, Theme
+
+D = TypeVar("D")  # what is drawn: a sweep, a comparison or a diagnosis
+I = TypeVar("I")  # noqa: E741 - the numbers of one kind of figure
+
+Table = list[dict[str, Any]]  # the numbers of a figure as a table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureInfo:
+    """What every figure knows before it is drawn.
+
+    Attributes:
+        title: above the figure; escaped already.
+        epsilon_title: what the epsilon of the figure promises.
+        exploratory: whether the figure carries the watermark.
+    """
+
+    title: str
+    epsilon_title: str
+    exploratory: bool
+
+
+class Topic(enum.Enum):
+    """What a figure of a sweep is about: the tab of the live page that shows it."""
+
+    FRONT = "front"
+    ROBUSTNESS = "robustness"
+    TRIALS = "trials"
+    SEARCH = "search"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureKind(Generic[D, I]):
+    """One kind of figure: all that a page, an export or the live page needs to show it.
+
+    Attributes:
+        name: by which commands and addresses name it: lower-case letters, digits and hyphens.
+        heading: above it on a page.
+        summary: what it shows, for the table of the guide; Markdown without a full stop.
+        caption: how to read it.
+        position: pages show figures in ascending order of this number.
+        info: computes the numbers.
+        plot: draws them.
+        rows: returns them as a table; None where there is no such table.
+        info_at: computes the numbers for another certificate, which the radius slider of the live page names.
+        omitted: says what of very much data the figure omits, empty if nothing.
+        topic: which tab of the live page shows it.
+        wide: whether it scrolls sideways on a phone instead of shrinking.
+        epsilon_axis: whether its epsilon axis can be made linear.
+        keep_empty: whether the live page shows it before it has something to show.
+    """
+
+    name: str
+    heading: str
+    summary: str
+    caption: str
+    position: int
+    info: Callable[[D], I]
+    plot: Callable[[I, Theme], go.Figure]
+    rows: Callable[[I], Table] | None = None
+    info_at: Callable[[D, str], I] | None = None
+    omitted: Callable[[D], str] = lambda _: ""
+    topic: Topic = Topic.SEARCH
+    wide: bool = False
+    epsilon_axis: bool = False
+    keep_empty: bool = False
+
+    def draw(self, data: D, theme: Theme = LIGHT, certificate: str = "") -> go.Figure:
+        """Return the figure of ``data``, for another certificate if one is named and the figure depends on it."""
+        info = self.info_at(data, certificate) if certificate and self.info_at else self.info(data)
+        return self.plot(info, theme)
+
+    def numbers(self, data: D) -> Table:
+        """Return the numbers of the figure as a table."""
+        return [] if self.rows is None else self.rows(self.info(data))
+
+
+@cache
+def figures_in(package: str) -> Mapping[str, FigureKind[Any, Any]]:
+    """Return the figures of a folder by name, in the order of pages.
+
+    Args:
+        package: the folder, as Python names it. Modules whose names begin with ``_`` are no figures.
+    """
+    names = [module.name for module in iter_modules(import_module(package).__path__) if module.name[0] != "_"]
+    kinds: list[FigureKind[Any, Any]] = [import_module(f"{package}.{name}").FIGURE for name in names]
+    return {kind.name: kind for kind in sorted(kinds, key=lambda kind: (kind.position, kind.name))}
+
+
+def omitted(limit: int, total: int, what: str) -> str:
+    """Return a sentence that says how many of how many are drawn, empty if all are."""
+    return f" Drawn: {limit} of {total} {what}." if total > limit else ""

@@ -1,0 +1,250 @@
+"""What the live page says in words and tables, beside what it takes from the report as it is.
+
+Addresses of the service are relative to its root; texts reach the page only through `dashboards.pages._html`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from urllib.parse import quote, urlsplit
+
+from dashboards.data import SweepData
+from dashboards.live._snapshots import Snapshot, SweepSummary
+from dashboards.live._view import PREFIX, View
+from dashboards.pages._html import Child, Html, each, join, tag
+from dashboards.pages._sections import head
+from dashboards.text import MISSING, setting, show
+from sweeper.errors import PickError, RecordError, SweeperError
+from sweeper.privacy.card import Card, charged_to, make_card
+from sweeper.records import Point
+from sweeper.results.pick import meeting, pick
+from sweeper.store.jsonl import to_text
+
+API = "/api/v1/sweeps"
+FILES = {"card.md": "Card", "card.json": "Card as JSON", "config.json": "Configuration"}
+_EXPORTS = (
+    ("HTML", "front?format=html", "the report, one page that opens anywhere"),
+    ("PNG", "front?format=png", "the front as a picture"),
+    ("SVG", "front?format=svg", "the front as a drawing"),
+    ("PDF", "front?format=pdf", "the front for a document"),
+    ("JSON", "front?format=json", "the points of the front and what they cost"),
+    ("CSV", "front?format=csv", "the points of the front as a table"),
+    ("All points", "points?format=csv", "every point of every trial as a table"),
+)
+_STARTED = "%Y%m%d-%H%M%S"
+
+
+def sweeps(rows: Sequence[SweepSummary], now: datetime) -> Html:
+    """The list of sweeps, with boxes to choose some for a comparison."""
+    title = tag("header", tag("h1", "Sweeps"))
+    if not rows:
+        words = tag(
+            "p",
+            "No sweep yet. Submit one with ",
+            tag("code", "sweeper submit SPEC"),
+            ", or run one into the folder that is served.",
+            class_="none",
+        )
+        return join([title, words])
+    heads = ("compare", "sweep", "status", "trials", "points", "hypervolume", "age")
+    numeric = ("trials", "points", "hypervolume")
+    top = tag("tr", *(tag("th", h, scope="col", class_="number" if h in numeric else None) for h in heads))
+    table = tag("table", tag("thead", top), tag("tbody", *(_listed(row, now) for row in rows)))
+    form = tag(
+        "form",
+        tag("div", table, class_="scroll tall", tabindex=0, role="region", aria_label="Sweeps"),
+        tag("p", tag("button", "Compare the chosen sweeps", type="submit", class_="button"), class_="actions"),
+        action="/",
+        method="get",
+        data_local=True,
+    )
+    return join([title, form])
+
+
+def _listed(row: SweepSummary, now: datetime) -> Html:
+    box = tag("input", type="checkbox", name="compare", value=row.name, aria_label=f"Compare {row.name}")
+    link = tag("a", row.name, href=f"/{View(sweep=row.name).query()}", data_local=True)
+    numbers: list[Child] = [MISSING if value is None else str(value) for value in (row.trials, row.points)]
+    numbers.append(MISSING if row.hypervolume is None else f"{row.hypervolume:.3f}")
+    mark = tag("small", "exploratory", class_="mark") if row.exploratory else None
+    return tag(
+        "tr",
+        tag("td", tag("label", box, class_="box")),
+        tag("td", link, mark),
+        tag("td", status(row.status)),
+        *(tag("td", value, class_="number") for value in numbers),
+        tag("td", age(row.started, now)),
+    )
+
+
+def status(text: str) -> Html:
+    """How a sweep or trial stands, as a word with a mark beside it."""
+    return tag("span", text or "unknown", class_=f"status {text}" if text.isalpha() else "status")
+
+
+def age(started: str, now: datetime) -> str:
+    """How long ago a sweep began, as its folder says.
+
+    >>> age("20260101-120000", datetime(2026, 1, 1, 14, 30))
+    '2 h ago'
+    """
+    try:
+        start = datetime.strptime(started, _STARTED)
+    except ValueError:
+        return MISSING
+    seconds = (now - start).total_seconds()
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return "just now"
+
+
+def sweep_head(snapshot: Snapshot) -> Html:
+    """Name, status and terms of a sweep."""
+    if snapshot.data is None:
+        return tag("header", tag("p", "Sweep", class_="eyebrow"), tag("h1", snapshot.name), tag("p", snapshot.trouble))
+    reason = "" if snapshot.data.manifest is None else snapshot.data.manifest.reason
+    words = join(
+        [status(snapshot.status), f": {reason}" if reason else None, tag("span", snapshot.name, class_="folder")]
+    )
+    return head(snapshot.data, words)
+
+
+def chosen(data: SweepData, view: View) -> Point:
+    """Return the point that is chosen by hand, or else the best one within the conditions.
+
+    Raises:
+        PickError: there is none.
+    """
+    if view.point is not None:
+        found = next((point for point in data.front_points if point.key == view.point), None)
+        if found is not None:
+            return found
+    return pick(data.result, view.max_epsilon, view.minimum)
+
+
+def picked(snapshot: Snapshot, view: View, run_address: str | None) -> Html:
+    """The point that the conditions choose: its numbers, configuration, card, and what to take away."""
+    data = snapshot.sweep()
+    try:
+        point = chosen(data, view)
+        allowed = len(meeting(data.result, view.max_epsilon, view.minimum))
+    except PickError as error:
+        return tag("div", tag("p", str(error), class_="none"), role="status")
+    by_hand = view.point is not None and point.key == view.point
+    how = "Chosen by hand." if by_hand else f"Best {data.utility} of {allowed} points within these conditions."
+    configuration = data.settings[point.trial]
+    settings = [tag("tr", tag("th", key, scope="row"), tag("td", setting(configuration[key]))) for key in data.varying
+                if configuration.get(key) is not None]  # fmt: skip
+    return tag(
+        "div",
+        tag("p", how, " ", _back(view) if by_hand else None, class_="test", role="status"),
+        tag("h3", f"{point.trial}, epoch {point.epoch}"),
+        _values(data, point),
+        tag("div", *_downloads(snapshot, point, run_address), class_="links"),
+        tag("details", tag("summary", "Configuration"), tag("table", tag("tbody", *settings))) if settings else None,
+        tag("details", tag("summary", "Privacy card"), tag("pre", _card_text(snapshot, point), tabindex=0)),
+        class_="picked",
+    )
+
+
+def _back(view: View) -> Html:
+    return tag("a", "Back to the best one", href=f"/{replace(view, point=None).query()}", data_local=True)
+
+
+def _values(data: SweepData, point: Point) -> Html:
+    names = [objective.name for objective in data.result.objectives if objective.name in point.values]
+    names += [name for name in point.values if name not in names]
+    rows = []
+    for name in names:
+        tested = (point.test or {}).get(name) if name != "epsilon" else None
+        shown = [show(name, point.values[name]), MISSING if tested is None else show(name, tested)]
+        rows.append(tag("tr", tag("th", name, scope="row"), each("td", shown, class_="number")))
+    heads = tag("tr", each("th", ["", "validation", "test"], scope="col"))
+    return tag("table", tag("thead", heads), tag("tbody", *rows))
+
+
+def _downloads(snapshot: Snapshot, point: Point, run_address: str | None) -> list[Html]:
+    asked = View(sweep=snapshot.name, point=point.key).query()
+    model = f"{API}/{quote(snapshot.name, safe='')}/models/{quote(point.trial, safe='')}/{point.epoch}"
+    links = [tag("a", "Model", href=model, download=True)] if point.model else []
+    links += [tag("a", what, href=f"{PREFIX}file/{name}{asked}", download=True) for name, what in FILES.items()]
+    run = snapshot.sweep().trials[point.trial].run_id
+    return [*links, *([run_link(run_address, run)] if run and run_address else [])]
+
+
+def file(snapshot: Snapshot, name: str, point: Point) -> str:
+    """Return what one of `FILES` holds: the card of a point in words or as JSON, or its configuration.
+
+    Raises:
+        SweeperError: there is no card of it.
+    """
+    if name == "config.json":
+        return to_text(snapshot.sweep().trials[point.trial].config, indent=2) + "\n"
+    made = card(snapshot, point)
+    return made.to_markdown() if name == "card.md" else to_text(made.to_json(), indent=2) + "\n"
+
+
+def card(snapshot: Snapshot, point: Point) -> Card:
+    """Return the privacy card of a point.
+
+    Raises:
+        RecordError: its plan was not recorded.
+    """
+    trial, front = snapshot.trials.get(point.trial), snapshot.sweep().result
+    if trial is None:
+        raise RecordError("The trial of this point was not recorded, so that there is no card")
+    last = max(other.epoch for other in front.points if other.trial == trial.id)
+    make = partial(make_card, sweep=front.sweep, trial=trial, point=point, claim=front.claim, ledger=front.ledger)
+    attempts = partial(charged_to, trial.id, snapshot.ledger)
+    return snapshot.once(("card", point.key), lambda: make(last_epoch=last, attempts=attempts()))
+
+
+def _card_text(snapshot: Snapshot, point: Point) -> str:
+    try:
+        return card(snapshot, point).to_markdown()
+    except SweeperError as error:
+        return str(error)
+
+
+def tracking_address(data: SweepData, own: str | None) -> str | None:
+    """Return where a browser finds the tracking server of a sweep, None if it has none.
+
+    Args:
+        data: the sweep.
+        own: an address to use instead of the one that the sweep reported to.
+
+    Name and password in an address are left out.
+    """
+    parts = urlsplit(own or ("" if data.manifest is None else data.manifest.tracking or ""))
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return None
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+
+
+def run_link(address: str, run_id: str) -> Html:
+    """A link to a run of a tracking server."""
+    return tag(
+        "a", "MLflow run", href=f"{address}/#/runs/{quote(run_id, safe='')}", target="_blank", rel="noopener noreferrer"
+    )
+
+
+def exports(name: str) -> Html:
+    """The files that the service makes of the sweep."""
+    base = f"{API}/{quote(name, safe='')}"
+    rows = [
+        tag("li", tag("a", what, href=f"{base}/{where}", download=True), f": {words}")
+        for what, where, words in _EXPORTS
+    ]
+    words = tag("p", "A single figure is saved as a picture by the camera in its corner.")
+    return tag("section", tag("h2", "Files"), tag("ul", *rows, class_="plain"), words)
+
+
+def refused(reason: str, view: View) -> Html:
+    """Why sweeps are not compared, and a link that compares them anyway."""
+    anyway = replace(view, anyway=True)
+    said = reason.partition("; --anyway")[0]
+    link = tag("a", "Compare them anyway", href=f"/{anyway.query()}", data_local=True)
+    can = [tag("p", link, ", by the objectives they share; what they differ in stays said.")] if said != reason else []
+    return tag("div", tag("header", tag("p", "Comparison of sweeps", class_="eyebrow")), tag("p", f"{said}."), *can)

@@ -1,0 +1,128 @@
+"""The raw format of a row, before any preparation: declared columns, an image of whole levels, or a tensor.
+
+Public declarations only, and their JSON form.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any, TypeAlias, assert_never
+
+from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges
+from clipless.datasets.tables.encoding import input_norm
+from clipless.datasets.tables.ranges_file import parse_ranges
+from clipless.datasets.tables.table import RADIUS_UNIT
+from clipless.errors import DataError
+
+PIXEL_UNIT = "pixels in [0, 1]"
+
+
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """Images of whole levels from 0 on.
+
+    Attributes:
+        shape: of one stored image, (H, W) or (H, W, 3).
+        largest: level that becomes 1.
+    """
+
+    shape: tuple[int, ...]
+    largest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """Tensors as a plug-in's loader gives them: float32, one per row.
+
+    Attributes:
+        shape: of one row.
+        norm: largest norm of a row.
+        gain: Lipschitz constant from ``radius_unit`` to the tensor.
+        radius_unit: the units in which radii are given.
+    """
+
+    shape: tuple[int, ...]
+    norm: float
+    gain: float
+    radius_unit: str
+
+
+RawRows: TypeAlias = Ranges | Pixels | Tensors
+
+
+def raw_facts(raw: RawRows) -> tuple[tuple[int, ...], float, float, str]:
+    """Return shape, bound of the norm, gain and unit of radii of rows before the preparation."""
+    match raw:
+        case Ranges():
+            return (sum(map(_width, raw.columns.values())),), input_norm(raw.columns), 1.0, RADIUS_UNIT
+        case Pixels():
+            height, width, channels = (*raw.shape, 1)[:3]
+            return (channels, height, width), sqrt(channels * height * width), 1.0, PIXEL_UNIT
+        case Tensors():
+            return raw.shape, raw.norm, raw.gain, raw.radius_unit
+        case _:
+            assert_never(raw)
+
+
+def _width(column: Column) -> int:
+    return column.width if isinstance(column, Categorical) else int(isinstance(column, Numeric))
+
+
+def raw_to_json(raw: RawRows) -> dict[str, Any]:
+    """Return JSON values; `raw_from_json` reads them back."""
+    match raw:
+        case Ranges():
+            columns = {name: _column_to_json(column) for name, column in raw.columns.items()}
+            return {
+                "kind": "table",
+                "source": raw.source,
+                "target": {"column": raw.target},
+                "missing_markers": list(raw.missing_markers),
+                "columns": columns,
+            }
+        case Pixels():
+            return {"kind": "images", "shape": list(raw.shape), "largest": raw.largest}
+        case Tensors():
+            facts = {"norm": raw.norm, "gain": raw.gain, "radius_unit": raw.radius_unit}
+            return {"kind": "tensors", "shape": list(raw.shape), **facts}
+        case _:
+            assert_never(raw)
+
+
+def _column_to_json(column: Column) -> dict[str, Any]:
+    match column:
+        case Drop():
+            return {"drop": True}
+        case Numeric():
+            missing = {} if column.missing is None else {"missing": float(column.missing)}
+            return {"low": float(column.low), "high": float(column.high), **missing}
+        case Categorical():
+            return {"categories": list(column.categories), "unknown": "other" if column.other else "zeros"}
+        case _:
+            assert_never(column)
+
+
+def raw_from_json(content: Mapping[str, Any], where: str) -> RawRows:
+    """Read what `raw_to_json` wrote.
+
+    Raises:
+        DataError: not such a content.
+    """
+    match content["kind"]:
+        case "table":
+            declared = {key: value for key, value in content.items() if key != "kind"}
+            return replace(parse_ranges(json.dumps(declared, ensure_ascii=False), where), classes=None)
+        case "images":
+            return Pixels(tuple(map(int, content["shape"])), int(content["largest"]))
+        case "tensors":
+            numbers_of_it = (float(content["norm"]), float(content["gain"]))
+            return Tensors(tuple(map(int, content["shape"])), *numbers_of_it, str(content["radius_unit"]))
+        case other:
+            raise DataError(f"Expected table, images or tensors, got {other!r} (rows.kind in {where})")
+
+
+def listed(names: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Return the first names in one line."""
+    texts = [str(name) for name in names]
+    return ", ".join(texts[:8]) + (f" and {len(texts) - 8} more" if len(texts) > 8 else "")

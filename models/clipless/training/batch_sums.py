@@ -1,0 +1,67 @@
+"""The gradient of a batch's summed loss, bounded as the method of its plan says."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from clipless.guards.guard import guarded
+from clipless.losses import Loss
+from clipless.network import Network
+from clipless.plans.method import Method
+from clipless.plans.plan import Plan
+from clipless.training.per_example import accumulate_clipped
+
+
+def sum_gradients(
+    model: Network,
+    loss: Loss,
+    x: Tensor,
+    y: Tensor,
+    plan: Plan,
+    totals: Mapping[str, Tensor],
+    *,
+    rows: int | None = None,
+    forward: Network | None = None,
+    ghost: bool = False,
+    exact: bool = False,
+) -> None:
+    """Add the gradient of the *summed* loss of a batch to ``totals``, bounded as the plan's method says.
+
+    Args:
+        model: the network that ``plan`` was made for.
+        loss: the loss that ``plan`` was made for.
+        x: (B, ...) rows.
+        y: (B,) targets.
+        plan: of the training.
+        totals: by parameter, float64, shaped like it.
+        rows: the first ones, which count; those behind fill the batch up. All by default.
+        forward: what is applied to the rows: ``model``, or its layers behind a fixed prefix that the rows have
+            passed already.
+        ghost: see `clipless.training.per_example.accumulate_clipped`; for ``dp-sgd``.
+        exact: see `clipless.guards.guard.Guard`; for the methods that the guard bounds.
+
+    Guarantees:
+        Each parameter's computed total changes by at most ``plan.sensitivities`` when one row of the batch is replaced
+        by a row with zero contribution (under ``dp-sgd`` all of them together by ``plan.clip_norm``), for up to
+        `clipless.guards.exact_sums.MOST_ROWS` rows in all calls that share ``totals``. None without privacy.
+    """
+    if rows == 0 or len(x) == 0:
+        return
+    forward = forward or model
+
+    def backward() -> None:
+        loss(forward(x), y)[:rows].sum().backward()
+
+    match plan.method:
+        case Method.DP_SGD:
+            accumulate_clipped(model, backward, plan.clip_norm or 0.0, totals, ghost=ghost)
+        case Method.NON_PRIVATE:
+            backward()
+            for name, parameter in model.named_parameters():
+                if parameter.grad is not None:
+                    totals[name].add_(parameter.grad)
+                    parameter.grad = None
+        case Method.CLIPLESS | Method.LIP_DP_SGD:
+            normalise = plan.method is Method.LIP_DP_SGD
+            with guarded(model, plan.sensitivities, normalise=normalise, exact=exact, totals=totals):
+                backward()

@@ -1,0 +1,103 @@
+"""Commands that read sweeps: list them, show one, draw its front, compare several."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeper.cli.options import DEFAULT_OUT, Figure, Out, SweepFolder
+from sweeper.errors import ExportError
+
+app = typer.Typer()
+
+
+@app.command("list")
+def list_(out: Out = DEFAULT_OUT) -> None:
+    """List the sweeps in a folder."""
+    from sweeper.cli.tables import print_view, sweeps_table
+    from sweeper.store.sweep_folder import hidden_sweeps, list_sweeps
+
+    if hidden_sweeps(out):
+        from sweeper.driver.private_run import recover_all
+
+        for said in recover_all(out):
+            typer.echo(said)
+    found = list_sweeps(out)
+    if not found:
+        typer.echo(f"No sweep in {out}; start one with: sweeper run SPEC --out {out}")
+        return
+    print_view(sweeps_table(found))
+
+
+@app.command()
+def show(sweep: SweepFolder) -> None:
+    """Show a sweep: its front, its trials and how they ended, and what it cost."""
+    from sweeper.cli.tables import print_view, sweep_view
+    from sweeper.results.sweep import load
+
+    print_view(sweep_view(load(sweep)))
+
+
+@app.command()
+def front(
+    sweep: SweepFolder,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="html (the default), png, svg, pdf, csv or json.", show_default=False),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write.")] = None,
+    figure: Figure = None,
+) -> None:
+    """Write the front of a sweep, its report, or one of its figures to a file."""
+    from sweeper.results.exporters import exporter
+    from sweeper.results.sweep import load
+
+    load(sweep)
+    path = output or sweep / f"{figure or 'front'}.{format_ or 'html'}"
+    if format_ is not None and path.suffix != f".{format_}":
+        raise ExportError(f"Expected a file name that ends in .{format_}, got {path}: change --output or --format")
+    exporter("front")(sweep, path, figure)
+    typer.echo(str(path))
+
+
+@app.command()
+def compare(
+    sweeps: Annotated[list[Path], typer.Argument(help="The folders of two sweeps or more.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file to write: html, png, svg, pdf, csv or json.")
+    ] = None,
+    figure: Figure = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Compare sweeps of different delta, relation, data or objectives.")
+    ] = False,
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(help='Worst value that counts in the hypervolume, "epsilon=10"; repeatable.'),
+    ] = None,
+    linear_epsilon: Annotated[
+        bool, typer.Option("--linear-epsilon", help="Measure epsilon itself, not its logarithm.")
+    ] = False,
+) -> None:
+    """Compare sweeps: hypervolume of each, and differences between specs with their confidence."""
+    from sweeper.cli.tables import comparison_view, print_view
+    from sweeper.results.comparison import compare as compare_fronts
+    from sweeper.results.exporters import exporter
+    from sweeper.results.sweep import load
+
+    found = compare_fronts(
+        [(str(sweep), load(sweep).front()) for sweep in sweeps],
+        anyway=anyway,
+        reference=dict(_reference(text) for text in reference or []),
+        log_epsilon=not linear_epsilon,
+    )
+    print_view(comparison_view(found))
+    if output is not None:
+        typer.echo(str(exporter("comparison")(found, output, figure)))
+
+
+def _reference(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise ExportError(f"Expected OBJECTIVE=NUMBER such as epsilon=10, got {text!r} (--reference)") from None

@@ -1,0 +1,113 @@
+"""Commands for the models of a front: pick one, diagnose it, predict with it, register it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeper.cli.options import DataDir, MaxEpsilon, Minimum, OtherTracking, SweepFolder
+from sweeper.errors import PickError
+
+app = typer.Typer()
+
+
+@app.command()
+def pick(
+    sweep: SweepFolder,
+    max_epsilon: MaxEpsilon = None,
+    minimum: Minimum = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for model, card and config.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Take one point of the front: its configuration, privacy card and model."""
+    from sweeper.results.sweep import load
+
+    picked = load(sweep).pick(max_epsilon, _minimum(minimum))
+    folder = output or sweep / "picked" / f"{picked.point.trial}-{picked.point.epoch}"
+    trouble = picked.write(folder, data_dir)
+    typer.echo(picked.card.to_markdown())
+    typer.echo(f"Model, card and configuration: {folder}")
+    typer.echo(f'Load it: clipless.load("{folder / "model.safetensors"}")')
+    if trouble is not None:
+        typer.echo(f"It cannot be given new rows by sweeper predict: {trouble}")
+
+
+@app.command()
+def diagnose(
+    sweep: SweepFolder,
+    trial: Annotated[str | None, typer.Option(help="A trial; by default that of the point `pick` takes.")] = None,
+    epoch: Annotated[int | None, typer.Option(help="An epoch whose model was kept; the last one by default.")] = None,
+    data_dir: DataDir = None,
+    rows: Annotated[int, typer.Option(help="How many validation rows to look at.", min=1)] = 1000,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The page to write, FILE.html.")] = None,
+) -> None:
+    """Compare bounds, noise and clipping of one point with what public rows do."""
+    from sweeper.results.diagnose import diagnose_sweep, write_diagnosis
+
+    found = diagnose_sweep(sweep, trial=trial, epoch=epoch, data_dir=data_dir, rows=rows)
+    page = output or sweep / "diagnostics" / f"{found.trial}-{found.epoch}" / "diagnostics.html"
+    written = write_diagnosis(found, page)
+    typer.echo(f"{written.page}\n{written.record}")
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="What sweeper pick wrote, or a sweep.", show_default=False)],
+    data: Annotated[Path, typer.Argument(help="A table, or images as npz, png or jpg.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="FILE.csv or FILE.parquet; printed by default.")
+    ] = None,
+    max_epsilon: MaxEpsilon = None,
+    minimum: Minimum = None,
+    data_dir: DataDir = None,
+    allow_unknown: Annotated[
+        bool, typer.Option("--allow-unknown", help="Encode unknown categories as zeros, as training did.")
+    ] = False,
+) -> None:
+    """Predict new rows: class, a score per class, and a certified radius."""
+    from sweeper.results.predict import load_predictor, write_predictions
+
+    predictor = load_predictor(model, max_epsilon=max_epsilon, minimum=_minimum(minimum), data_dir=data_dir)
+    frame = predictor(predictor.form.read(data, allow_unknown=allow_unknown))
+    if predictor.exploratory:
+        typer.echo("Exploratory: no guarantee. See the model's card.", err=True)
+    if output is None:
+        typer.echo(frame.to_csv(index=False), nl=False)
+    else:
+        write_predictions(frame, output)
+        typer.echo(f"{len(frame)} rows: {output}")
+
+
+@app.command()
+def register(
+    sweep: SweepFolder,
+    name: Annotated[str, typer.Option(help="Name of the registered model.", show_default=False)],
+    max_epsilon: MaxEpsilon = None,
+    minimum: Minimum = None,
+    tracking: OtherTracking = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Register a picked model with MLflow."""
+    from sweeper.results.registry import register as register_model
+    from sweeper.results.sweep import load
+
+    picked = load(sweep).pick(max_epsilon, _minimum(minimum))
+    made = register_model(picked, name, tracking=tracking, data_dir=data_dir)
+    typer.echo(f"{made.name}, version {made.version}, in {made.store}")
+    typer.echo(f'Load it: mlflow.pyfunc.load_model("{made.uri}")')
+
+
+def _minimum(texts: list[str] | None) -> dict[str, float]:
+    """Return the conditions of ``--min``.
+
+    Raises:
+        PickError: not OBJECTIVE=NUMBER.
+    """
+    found = {}
+    for text in texts or []:
+        name, _, value = text.rpartition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise PickError(f"Expected OBJECTIVE=NUMBER such as certified@36/255=0.3, got {text!r} (--min)") from None
+    return found

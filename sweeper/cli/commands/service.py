@@ -1,0 +1,109 @@
+"""The commands of the service: run it, submit to it, make tokens for it. Each is one function call."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeper.cli.options import DEFAULT_OUT, Out, SpecFile
+from sweeper.errors import SweeperError
+
+TOKEN = "SWEEPER_TOKEN"
+
+app = typer.Typer()
+
+
+@app.command()
+def serve(
+    out: Out = DEFAULT_OUT,
+    host: Annotated[str, typer.Option(help="Address to listen on; any but this machine's own needs --tokens.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any.", min=0, max=65535)] = 8000,
+    tokens: Annotated[Path | None, typer.Option(help="File of tokens, made by sweeper token.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with data sets and tables that specs may name.")] = None,
+    tracking: Annotated[str | None, typer.Option(help="MLflow tracking URI of every sweep.")] = None,
+    tracking_page: Annotated[
+        str | None, typer.Option(help="Address under which browsers find that MLflow server, if another.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Address of the Ray cluster on which sweeps run, or http://HOST:8265 for their drivers too."),
+    ] = None,
+    drivers: Annotated[int, typer.Option(help="Sweeps that run at a time; others wait.", min=1)] = 1,
+    allow_fetch: Annotated[
+        bool, typer.Option("--allow-fetch", help="Without --data-dir, let specs name data sets of OpenML.")
+    ] = False,
+    host_name: Annotated[
+        list[str] | None, typer.Option(help="A name by which clients reach the service; repeatable.")
+    ] = None,
+    https: Annotated[bool, typer.Option("--https", help="Browsers come through a proxy that speaks https.")] = False,
+    rate: Annotated[float, typer.Option(help="Requests a second of one client; 0 for no limit.", min=0)] = 100.0,
+) -> None:
+    """Serve sweeps over HTTP: submit, watch, pick; with the live page at /."""
+    from sweeper.backend.jobs import RayJobLauncher, is_job_server
+    from sweeper.service.settings import Limits, ServiceSettings, check_installed
+    from sweeper.spec.addresses import check_url
+
+    check_installed()
+    from sweeper.service.serving import serve as serve_
+
+    if tracking_page is not None:
+        check_url(tracking_page, "an address of pages", "--tracking-page")
+    settings = ServiceSettings(
+        out=out,
+        data_dir=data_dir,
+        tokens=tokens,
+        host=host,
+        port=port,
+        tracking=tracking,
+        tracking_page=tracking_page,
+        cluster=cluster,
+        drivers=drivers,
+        allow_fetch=allow_fetch,
+        secure_cookies=https,
+        hosts=tuple(host_name or ()),
+        limits=Limits(requests_per_second=rate),
+    )
+    launcher = RayJobLauncher(str(cluster)) if is_job_server(cluster) else None
+    serve_(settings, launcher, announce=lambda url: typer.echo(f"Sweeper serves {out} at {url}"))
+
+
+@app.command()
+def submit(
+    spec: SpecFile,
+    url: Annotated[str, typer.Option(help="Address of the service.")] = "http://127.0.0.1:8000",
+) -> None:
+    """Submit a spec to a service; the token is read from SWEEPER_TOKEN."""
+    from sweeper.service.client import submit as submit_
+    from sweeper.spec.yaml_file import read_mapping
+
+    try:
+        text = spec.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        read_mapping(spec)  # says what is wrong with the file
+        raise
+    made = submit_(url, text, os.environ.get(TOKEN) or None)
+    typer.echo(f"{made['id']}: {made['state']}\n{url.rstrip('/')}{made['url']}")
+
+
+@app.command()
+def token(
+    role: Annotated[str, typer.Option(help="read or write.")] = "read",
+    days: Annotated[int, typer.Option(help="Days until it expires.")] = 30,
+    tokens: Annotated[Path, typer.Option(help="File of tokens, made if need be.")] = Path("tokens.json"),
+    revoke: Annotated[
+        str | None, typer.Option(help="Take a token back instead, by the eight characters behind sweeper_.")
+    ] = None,
+) -> None:
+    """Make a token for the service and print it, this once."""
+    from sweeper.service.security.tokens import Role, make_token, revoke_token
+
+    if revoke is not None:
+        revoke_token(tokens, revoke)
+        typer.echo(f"revoked: {revoke}")
+        return
+    if role not in {known.value for known in Role}:
+        raise SweeperError(f"Expected read or write, got {role!r} (--role)")
+    typer.echo(make_token(tokens, Role(role), days))

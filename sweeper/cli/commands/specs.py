@@ -1,0 +1,36 @@
+"""Commands on a spec before it is run: check it, and the schema of all of them."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from sweeper.cli.options import DataDir, SpecFile
+
+app = typer.Typer()
+
+
+@app.command()
+def check(
+    spec: SpecFile,
+    data_dir: DataDir = None,
+    configurations: Annotated[int, typer.Option(help="How many configurations to plan.", min=1)] = 1,
+) -> None:
+    """Validate a spec and show what it would do, without training."""
+    import clipless
+    from sweeper.cli.tables import print_view
+    from sweeper.trials import preview
+    from sweeper.spec.spec import Spec
+
+    read = Spec.from_yaml(spec)
+    data = clipless.datasets.load(**read.data_options(data_dir))
+    previews = preview.preview(read, data, configurations)
+    print_view(preview.render(read, data, previews))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of a spec, for editors."""
+    from sweeper.spec.spec import schema as spec_schema
+
+    typer.echo(json.dumps(spec_schema(), indent=2))

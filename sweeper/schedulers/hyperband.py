@@ -1,0 +1,78 @@
+"""``hyperband``: rungs ordered by dominance over all objectives, and an end for trials that can no longer matter.
+
+At a rung, trials are ordered by how many dominate them; those with equally many by what each adds to the hypervolume of
+these equals. After every epoch, at rungs too, a trial also ends when its future is known to be hopeless: its epsilon at
+every later epoch is known, so if even an optimistic continuation is nowhere better than the front found so far, nothing
+is lost. Only a trial that dominates all others at a rung continues whatever the projection says.
+"""
+
+from collections.abc import Sequence
+from math import log
+from typing import Any
+
+import numpy as np
+
+from sweeper.pareto.dominance import Floats
+from sweeper.records import Objective, Point
+from sweeper.schedulers._base import Decision, Progress
+from sweeper.schedulers._rung_scheduler import RungScheduler
+from sweeper.schedulers._rungs import DominanceRung, Frontier, Standing
+
+# What every objective but epsilon, all of them shares of 1, may gain per unit of log epoch: without being noise, and
+# before there is an earlier epoch to compare with.
+NOISE_FLOOR = 0.02
+FIRST_GAIN = 0.2
+
+
+class Hyperband(RungScheduler):
+    """Compares all objectives, and projects each trial after its epochs, from ``grace`` on."""
+
+    def __init__(self, objectives: Sequence[Objective], **options: Any) -> None:
+        super().__init__(objectives, **options)
+        self._rungs: dict[tuple[int, int], DominanceRung] = {}
+        self._archive = Frontier(len(self.objectives))
+
+    def learn(self, point: Point, row: Floats) -> None:  # noqa: ARG002
+        """Put the point on the front that later ones have to reach."""
+        self._archive.add(row)
+
+    def rank(self, bracket: int, point: Point, row: Floats) -> Standing:
+        """Order by how many trials dominate one."""
+        rung = self._rungs.setdefault((bracket, point.epoch), DominanceRung(self.objectives))
+        return rung.enter(point.trial, row)
+
+    def decide(self, progress: Progress, point: Point, row: Floats) -> Decision | None:
+        """Decide at rungs, and end a trial anywhere else that cannot reach the front."""
+        standing = self.standing(progress, point, row)
+        decision = None if standing is None else self.at_rung(point, standing)
+        ends = decision is not None and not decision.goes_on
+        unbeaten = standing is not None and standing.unbeaten
+        if ends or unbeaten or point.epoch < self.grace:
+            return decision
+        return self._projected_end(progress, point) or decision
+
+    def _projected_end(self, progress: Progress, point: Point) -> Decision | None:
+        """End a trial whose optimistic continuation is nowhere better than the front."""
+        ahead = self._continuation(progress, point.epoch)
+        if not all(self._archive.covers(row) for row in reversed(ahead)):
+            return None
+        best = ", ".join(f"{o.name} {abs(cost):.3g}" for o, cost in zip(self.objectives, ahead[-1], strict=True))
+        reason = (
+            f"even an optimistic continuation from epoch {point.epoch} to {len(progress.curve)} ({best}) stays behind "
+            "the front found so far: ends"
+        )
+        return Decision(trial=point.trial, epoch=point.epoch, goes_on=False, reason=reason)
+
+    def _continuation(self, progress: Progress, epoch: int) -> Floats:
+        """Return the cost rows of the later epochs if every objective keeps its recent gain per log epoch."""
+        now, steps = progress.rows[epoch], np.log(np.arange(epoch + 1, len(progress.curve) + 1) / epoch)
+        since = max((e for e in progress.rows if e <= max(1, epoch // 2) and e < epoch), default=None)
+        ahead = np.empty((len(steps), len(self.objectives)))
+        for column, objective in enumerate(self.objectives):
+            if objective.name == "epsilon":
+                ahead[:, column] = progress.curve[epoch:]
+                continue
+            gain = FIRST_GAIN if since is None else (progress.rows[since][column] - now[column]) / log(epoch / since)
+            best = -1.0 if self.maximized(column) else 0.0
+            ahead[:, column] = np.maximum(best, now[column] - max(gain, NOISE_FLOOR) * steps)
+        return ahead

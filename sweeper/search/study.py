@@ -1,0 +1,78 @@
+"""What is said to Optuna: ask for a proposal, tell an outcome."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import optuna
+from optuna.trial import TrialState, create_trial
+
+from sweeper.records import Objective
+from sweeper.search.samplers import SAMPLERS
+from sweeper.search.space import quiet_optuna
+from sweeper.spec.search import Sampler
+
+Space = Callable[[optuna.Trial], Mapping[str, Any]]
+Proposal = tuple[optuna.Trial, dict[str, Any]]
+
+
+class Study:
+    """An Optuna study whose sampler is another one for each proposal.
+
+    Args:
+        space: asks an Optuna trial for its values and returns the proposal.
+        objectives: what to optimise.
+    """
+
+    def __init__(self, space: Space, objectives: Sequence[Objective]) -> None:
+        self._space = space
+        with quiet_optuna():
+            self.optuna = optuna.create_study(directions=[objective.direction.value for objective in objectives])
+
+    def propose(self, sampler: optuna.samplers.BaseSampler, given: Mapping[str, Any] | None) -> Proposal:
+        """Return a new trial and its configuration; parameters that are not given are sampled."""
+        self.optuna.sampler = sampler
+        if given is not None:
+            self.optuna.enqueue_trial(dict(given))
+        trial = self.optuna.ask()
+        try:
+            return trial, dict(self._space(trial))
+        except Exception:
+            self.fail(trial)
+            raise
+
+    def propose_given(self, given: Mapping[str, Any], seed: int = 0) -> Proposal:
+        """Return a new trial with parameters that are given."""
+        return self.propose(SAMPLERS[Sampler.RANDOM].quietly(seed), given)
+
+    def fail(self, trial: optuna.Trial) -> None:
+        """Tell that a trial has no outcome."""
+        self.optuna.tell(trial, state=TrialState.FAIL)
+
+    def tell(self, trial: optuna.Trial, outcomes: Sequence[Mapping[str, Any]]) -> None:
+        """Tell the outcomes of a trial, further ones as trials of their own; none is a failure.
+
+        Args:
+            trial: that was proposed.
+            outcomes: ``values``, one for each objective, and ``violations`` of each constraint.
+        """
+        if not outcomes:
+            self.fail(trial)
+            return
+        for name, violation in outcomes[0]["violations"].items():
+            trial.set_constraint(name, violation)
+        frozen = self.optuna.tell(trial, [float(value) for value in outcomes[0]["values"]])
+        for outcome in outcomes[1:]:
+            self._add(frozen, outcome["values"], outcome["violations"])
+
+    def _add(self, like: optuna.trial.FrozenTrial, values: Sequence[Any], violations: Mapping[str, float]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            self.optuna.add_trial(
+                create_trial(
+                    params=like.params,
+                    distributions=like.distributions,
+                    values=[float(value) for value in values],
+                    constraints=dict(violations) if violations else None,
+                )
+            )

@@ -1,0 +1,78 @@
+"""How the drivers of submitted sweeps are started and stopped: with which arguments, on which data, how often."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from sweeper.errors import RecordError, SweeperError
+from sweeper.service.settings import ServiceSettings
+from sweeper.service.supervision.launcher import Launcher
+from sweeper.service.supervision.states import Facts
+from sweeper.service.supervision.submissions import Submission
+from sweeper.store.requests import ask_to_stop
+from sweeper.store.sweep_folder import SweepFolder
+
+NO_DATA = ".no-data"  # an empty folder: drivers that are given one fetch nothing
+ASK_AGAIN_SECONDS = 5.0
+LAUNCH_PAUSE_SECONDS = 10.0  # in which no driver is started after one that could not be
+
+
+class Drivers:
+    """Starts and stops drivers by a launcher.
+
+    Args:
+        settings: of the service.
+        launcher: starts processes or jobs.
+        clock: in seconds.
+    """
+
+    def __init__(self, settings: ServiceSettings, launcher: Launcher, clock: Callable[[], float]) -> None:
+        self._settings, self._launcher, self._clock = settings, launcher, clock
+        self._next_launch = 0.0
+        self._asked_at: dict[str, float] = {}
+
+    def has_room(self, running: int) -> bool:
+        """Whether another driver may be started beside those that run."""
+        return running < self._settings.drivers and self._clock() >= self._next_launch
+
+    def arguments(self, folder: Path, submission: Submission, facts: Facts) -> list[str]:
+        """Return the arguments of ``sweeper`` by which a sweep begins, or resumes."""
+        if facts.status is None:
+            given, data = self._settings, self._data_dir(folder.parent)
+            arguments = ["run", str(SweepFolder(folder).spec), "--into", str(folder)]
+            arguments += ["--data-dir", str(data)] if data else []
+            arguments += ["--trials", str(submission.trials)] if submission.trials else []
+            arguments += ["--tracking", given.tracking] if given.tracking else []
+            return arguments + (["--cluster", given.cluster] if given.cluster else [])
+        if submission.trials is not None:
+            return ["extend", str(folder), "--trials", str(submission.trials)]
+        return ["resume", str(folder)]
+
+    def launch(self, arguments: list[str], folder: Path) -> str:
+        """Start a driver and return how the launcher knows it.
+
+        Raises:
+            SweeperError: it cannot be started; then none is for a while.
+        """
+        try:
+            return self._launcher.start(arguments, folder)
+        except SweeperError:
+            self._next_launch = self._clock() + LAUNCH_PAUSE_SECONDS
+            raise
+
+    def stop(self, folder: Path, submission: Submission, facts: Facts) -> None:
+        """Ask a running driver to stop, again after a while, or end one that has not written its sweep's file."""
+        if facts.status is None:
+            self._launcher.kill(submission.job or "")
+        elif self._clock() - self._asked_at.get(folder.name, 0.0) > ASK_AGAIN_SECONDS:
+            self._asked_at[folder.name] = self._clock()
+            with suppress(RecordError):  # it has ended meanwhile, or is asked again
+                ask_to_stop(folder, driven=True)
+
+    def _data_dir(self, out: Path) -> Path | None:
+        """Return where drivers find data; a driver that has such a folder fetches nothing."""
+        if self._settings.data_dir is not None or self._settings.allow_fetch:
+            return self._settings.data_dir
+        empty = out / NO_DATA
+        empty.mkdir(exist_ok=True)
+        return empty

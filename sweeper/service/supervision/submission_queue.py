@@ -1,0 +1,120 @@
+"""The submissions of a service: in memory as they are on the disk, in the order in which they are to be run."""
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from sweeper.errors import RecordError, SweeperError
+from sweeper.service.supervision import submissions
+from sweeper.service.supervision.backoff import Backoff
+from sweeper.service.supervision.submissions import Intent, Submission
+from sweeper.service.telemetry import LOGGER, where
+from sweeper.spec.spec import Spec
+
+
+class SubmissionQueue:
+    """Submissions by the name of their sweep; the caller lets one thread at a time change them.
+
+    Args:
+        out: where sweeps live.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, out: Path, clock: Callable[[], float]) -> None:
+        self._out, self._clock = out, clock
+        self._known: dict[str, Submission] = {}
+        self._unwritten: set[str] = set()
+        self.delays = Backoff(clock)
+
+    def load(self) -> None:
+        """Read what was submitted earlier; a submission that cannot be read is logged and left out."""
+        for folder in submissions.found(self._out):
+            try:
+                self._known[folder.name] = submissions.read(folder)
+            except RecordError as error:
+                LOGGER.error("unreadable submission", extra={"fields": {"sweep": folder.name, "failure": where(error)}})
+
+    def get(self, name: str) -> Submission | None:
+        """Return the submission of a sweep, None without one."""
+        return self._known.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all that are on the disk still; for any thread."""
+        return tuple(name for name in tuple(self._known) if self.exists(name))
+
+    def active(self) -> list[str]:
+        """Return the names of those about which something is to be done, deleted ones among them."""
+        return [name for name, one in self._known.items() if one.wish is not Intent.REST]
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a driver."""
+        return sum(one.wish is Intent.RUN and one.job is None for one in self._known.values())
+
+    def due(self) -> list[str]:
+        """Return the names of those that a driver may be started for now, the earliest first."""
+        now = self._clock()
+        due = [
+            (one.submitted, name)
+            for name, one in self._known.items()
+            if one.wish is Intent.RUN and one.job is None and one.not_before <= now and not self.delays.hold(name)
+        ]
+        return [name for _, name in sorted(due)]
+
+    def named(self, key: str) -> tuple[str, Submission] | None:
+        """Return the submission that came under a client's own name for it, None without one."""
+        for name, earlier in self._known.items():
+            if earlier.key == key and self.exists(name):
+                return name, earlier
+        return None
+
+    def exists(self, name: str) -> bool:
+        """Whether a submission was not deleted since."""
+        return (self._out / name / submissions.NAME).is_file()
+
+    def has_started(self, name: str) -> bool:
+        """Whether the driver of a sweep has written what it is."""
+        return (self._out / name / "sweep.json").is_file()
+
+    def add(self, spec: Spec, key: str | None, digest: str) -> str:
+        """Make the folder of a new sweep and return its name.
+
+        Raises:
+            RecordError: the folder cannot be made.
+        """
+        submission = Submission(submitted=self._clock(), key=key, digest=digest)
+        now = datetime.fromtimestamp(self._clock())
+        folder = submissions.reserve(self._out, spec.name, spec.to_yaml(), submission, now)
+        self._known[folder.name] = submission
+        return folder.name
+
+    def keep(self, name: str, submission: Submission) -> None:
+        """Write an intent to the disk, then take it over: an intent that cannot be written is not taken over.
+
+        Raises:
+            RecordError: not written.
+        """
+        submissions.write(self._out / name, submission)
+        self._known[name] = submission
+        self._unwritten.discard(name)
+
+    def remember(self, name: str, submission: Submission) -> None:
+        """Take over what has happened, then write it; if that fails, `write_late` tries again."""
+        self._known[name] = submission
+        try:
+            self.keep(name, submission)
+        except (SweeperError, OSError) as error:
+            if name not in self._unwritten:
+                LOGGER.error("submission not written", extra={"fields": {"sweep": name, "failure": where(error)}})
+            self._unwritten.add(name)
+
+    def write_late(self, name: str) -> None:
+        """Write a submission that could not be written before."""
+        if name in self._unwritten:
+            self.remember(name, self._known[name])
+
+    def forget(self, name: str) -> None:
+        """Drop a submission that was deleted."""
+        del self._known[name]
+        self._unwritten.discard(name)
+        self.delays.forget(name)

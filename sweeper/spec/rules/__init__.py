@@ -1,0 +1,1 @@
+"""Rules over several sections of a spec. Each module yields the rules of its kind that a spec breaks."""

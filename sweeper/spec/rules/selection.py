@@ -1,0 +1,97 @@
+"""What a spec must look like for private selection: the conditions of its price that can be read off beforehand.
+
+The price (Papernot and Steinke 2022, arXiv 2110.03620) is that of the best of a secret random number of independent
+candidates, each of them the same random experiment: draw a configuration from one fixed prior, train it at the cost
+of one event. Whatever lets one candidate know of another, or gives them different events, is refused here by name.
+What can only be seen while trials run is in ``sweeper/privacy/selection.py``.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from clipless.datasets import Evaluation
+from clipless.plans.method import Method
+from clipless.privacy.events import Relation
+from sweeper.spec.data import DataSettings
+from sweeper.spec.dimensions import Dimension
+from sweeper.spec.objectives import reads_training_rows
+from sweeper.spec.rules._base import BrokenRule
+from sweeper.spec.search import NO_SCHEDULER, Sampler, SearchSettings
+from sweeper.spec.settings import PrivacySettings
+
+EVENT_SLOTS = (
+    "training.method",
+    "training.epochs",
+    "training.batch_size",
+    "privacy.epsilon",
+    "privacy.noise_multiplier",
+    "model.standardise",
+    "model.input_quantile",
+)
+"""Slots that can change what one training spends: noise, sampling rate, steps, releases before the first step."""
+
+_UNDER = "under selection: private"
+
+
+def broken_selection_rules(
+    search: SearchSettings, privacy: PrivacySettings, data: DataSettings, dimensions: Sequence[Dimension]
+) -> Iterator[BrokenRule]:
+    """Yield what private selection cannot price; nothing without ``selection: private``."""
+    if search.repetitions is not None:
+        yield from _of_search(search)
+        yield from _of_events(privacy, dimensions)
+        yield from _of_scores(search, data)
+
+
+def _of_search(search: SearchSettings) -> Iterator[BrokenRule]:
+    if search.sampler is not Sampler.RANDOM:
+        name = search.sampler.value if isinstance(search.sampler, Sampler) else search.sampler
+        expected = f"sampler random {_UNDER}, whose candidates are drawn independently from one fixed prior"
+        yield BrokenRule("search.sampler", name, expected, "set sampler: random")
+    if search.scheduler != NO_SCHEDULER:
+        expected = f"scheduler none {_UNDER}, whose candidates all train to their end"
+        yield BrokenRule("search.scheduler", search.scheduler, expected, "leave it out")
+    if search.trials is not None:
+        expected = f"no {{name}} {_UNDER}, where their number is drawn at random"
+        yield BrokenRule("search.trials", search.trials, expected, "give its mean, selection_mean, instead")
+    if search.first:
+        expected = f"no configurations to try {{name}} {_UNDER}, whose candidates all come from one prior"
+        yield BrokenRule("search.first", None, expected, "leave them out")
+    for name in ("hours", "trial_hours"):
+        if (limit := getattr(search, name)) is not None:
+            expected = f"no {{name}} {_UNDER}: a time limit looks at how long training takes"
+            yield BrokenRule(f"search.{name}", limit, expected, "leave it out")
+    if search.repeats != 1:
+        expected = f"repeats = 1 {_UNDER}, which prices candidates, not means of them"
+        yield BrokenRule("search.repeats", search.repeats, expected, "leave it out")
+    if search.seed != 0:
+        expected = f"no {{name}} {_UNDER}, which draws configurations and initial weights from secret randomness"
+        yield BrokenRule("search.seed", search.seed, expected, "leave it out")
+
+
+def _of_events(privacy: PrivacySettings, dimensions: Sequence[Dimension]) -> Iterator[BrokenRule]:
+    if privacy.sweep_epsilon is not None:
+        expected = f"no {{name}} {_UNDER}: a budget would end the sweep, and the price is known before it begins"
+        yield BrokenRule("privacy.sweep_epsilon", privacy.sweep_epsilon, expected, "leave it out")
+    if privacy.relation is not Relation.ADD_OR_REMOVE_ONE:
+        expected = f"relation add-or-remove-one {_UNDER}, which RDP prices: it has no bound for another"
+        yield BrokenRule("privacy.relation", privacy.relation.value, expected, "leave it out")
+    for dimension in dimensions:
+        if dimension.name in EVENT_SLOTS and dimension.space is not None:
+            expected = f"one value for {{name}} {_UNDER}, whose candidates all spend the same"
+            yield BrokenRule(dimension.name, dimension.space.to_plain(), expected, "give one value")
+        elif dimension.value == Method.NON_PRIVATE.value and dimension.name == "training.method":
+            yield BrokenRule(
+                dimension.name, dimension.value, f"a private method {_UNDER}", "use clipless, lip-dp-sgd or dp-sgd"
+            )
+
+
+def _of_scores(search: SearchSettings, data: DataSettings) -> Iterator[BrokenRule]:
+    if data.evaluation is Evaluation.EXPLORATORY:
+        expected = f"scores that are public or paid for {_UNDER}, which is a guarantee"
+        yield BrokenRule(
+            "data.evaluation", data.evaluation.value, expected, "declare the rows public, or leave selection out"
+        )
+    for i, name in enumerate(search.metrics):
+        if reads_training_rows([name]):
+            expected = f"no metric of training rows {_UNDER}: it is no part of what a candidate spends"
+            yield BrokenRule(f"search.metrics.{i}", name, expected, "leave it out")

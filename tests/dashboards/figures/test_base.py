@@ -1,0 +1,100 @@
+"""A figure is one module, as the guide has it: it appears in the report, in exports, the guide and the live page."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import dashboards.figures.sweep
+from dashboards.export.files import export_front
+from dashboards.figures import _base, comparison_figures, diagnosis_figures, is_empty, sweep_figures
+from dashboards.figures._common import WATERMARK
+from dashboards.live._layout import FRONT_3D, PARTS_OF, figures_of, layout
+from dashboards.live._view import Tab
+from dashboards.pages.report import build_report
+
+ROOT = Path(__file__).parents[3]
+GUIDE = (
+    (ROOT / "docs" / "extending.md").read_text(encoding="utf-8").partition("\n## A figure\n")[2].partition("\n## ")[0]
+)
+MODULE = re.search(r"```py(?:thon)?\n(.*?)```", GUIDE, re.DOTALL).group(1)
+
+
+@pytest.fixture
+def spent(tmp_path, monkeypatch):
+    """A figure that exists while the test runs, by one new file."""
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "spent.py").write_text(MODULE)
+    folder = dashboards.figures.sweep
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path / "figures")])
+    _base.figures_in.cache_clear()
+    yield "spent"
+    _base.figures_in.cache_clear()
+
+
+def test_a_new_figure_is_one_file_and_appears_in_the_report(sweep, spent):
+    names = list(sweep_figures())
+    assert names.index("front") < names.index(spent) < names.index("architectures")
+    page = build_report(sweep)
+    assert f'id="plot-{spent}"' in page
+    assert "What epochs cost" in page
+
+
+def test_a_new_figure_is_exported_as_numbers_and_as_a_page(sweep, spent, tmp_path):
+    content = json.loads(export_front(sweep, tmp_path / "spent.json", figure=spent).read_text())
+    assert content["figure"] == spent
+    assert len(content["rows"]) == len(sweep.points)
+    assert "plot-spent" in export_front(sweep, tmp_path / "spent.html", figure=spent).read_text()
+
+
+def test_a_new_figure_draws_nothing_where_there_is_nothing_and_carries_the_watermark(spent, small, exploratory_sweep):
+    kind = sweep_figures()[spent]
+    assert is_empty(kind.draw(small([])))
+    assert kind.numbers(small([])) == []
+    assert WATERMARK in [note.text for note in kind.draw(exploratory_sweep).layout.annotations]
+
+
+def test_a_new_figure_has_a_place_on_the_live_page(spent):
+    assert spent in figures_of(Tab.TRIALS)
+    assert f"figure-{spent}" in str(layout())
+
+
+@pytest.mark.parametrize(
+    ("figures", "first"), [(sweep_figures, "front"), (comparison_figures, "fronts"), (diagnosis_figures, "tightness")]
+)
+def test_the_order_of_pages_is_that_of_positions(figures, first):
+    positions = [kind.position for kind in figures().values()]
+    assert positions == sorted(positions)
+    assert next(iter(figures())) == first
+
+
+@pytest.mark.parametrize("figures", [sweep_figures, comparison_figures, diagnosis_figures])
+def test_every_figure_says_what_it_is_and_has_a_name_of_its_own(figures):
+    kinds = figures()
+    modules = [kind.info.__module__ for kind in kinds.values()]
+    assert len(set(modules)) == len(modules)
+    assert len({kind.position for kind in kinds.values()}) == len(kinds)
+    for name, kind in kinds.items():
+        assert re.fullmatch(r"[a-z0-9-]{1,40}", name)
+        assert kind.heading
+        assert kind.summary
+        assert kind.caption.endswith(".")
+
+
+def test_every_figure_of_a_sweep_belongs_to_one_tab():
+    placed = [name for tab in PARTS_OF for name in figures_of(tab)]
+    assert sorted([*placed, FRONT_3D]) == sorted(sweep_figures())
+
+
+@pytest.mark.usefixtures("spent")
+def test_a_new_figure_has_a_row_in_the_table_of_the_guide():
+    found = importlib.util.spec_from_file_location("docs_reference", ROOT / "docs" / "_reference.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    page = module.with_figures((ROOT / "docs" / "reports.md").read_text(encoding="utf-8"))
+    for name, kind in (*sweep_figures().items(), *comparison_figures().items()):
+        assert f"| `{name}` | {kind.summary} |" in page
+    assert "| `spent` | epsilon of each point by its epoch |" in page
+    assert "<!-- figures" not in page

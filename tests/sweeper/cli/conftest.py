@@ -1,0 +1,32 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+TRAINS = {"torch", "ray", "mlflow", "optuna"}  # what takes seconds to import
+PROGRAM = """
+import contextlib, io, json, sys
+from sweeper.cli.main import main
+said = io.StringIO()
+with contextlib.redirect_stdout(said):
+    try:
+        main(sys.argv[1:])
+    except SystemExit as ended:
+        code = ended.code or 0
+print(json.dumps([code, said.getvalue(), sorted(sys.modules)]))
+"""
+
+
+@pytest.fixture
+def imported():
+    """Run a command in a process of its own; return what it printed and the packages that it imported."""
+
+    def run(*arguments, code=0):
+        command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        ended, said, modules = json.loads(done.stdout)
+        assert ended == code, done.stderr
+        return said, {name for name in modules if "." not in name}
+
+    return run

@@ -1,0 +1,79 @@
+"""Commands as an extension point, and what reading costs: no command imports more than it needs."""
+
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from sweeper.cli import commands, main
+
+from .conftest import TRAINS
+
+COMMAND = '''
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def hello(name: str) -> None:
+    """Greet somebody."""
+    typer.echo(f"hello {name}")
+'''
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--help"], "Usage"),
+        (["run", "--help"], "--webhook"),
+        (["schema"], '"training"'),
+        (["data", "list"], "breast_cancer"),
+    ],
+)
+def test_what_only_tells_something_imports_nothing_that_trains(imported, arguments, expected):
+    said, modules = imported(*arguments)
+    assert expected in said
+    assert TRAINS & modules == set()
+
+
+def test_submit_imports_nothing_that_trains(imported, tmp_path):
+    spec = tmp_path / "small.yaml"
+    spec.write_text("name: small\n", encoding="utf-8")
+    _, modules = imported("submit", spec, "--url", "ftp://nowhere", code=2)
+    assert "sweeper" in modules
+    assert TRAINS & modules == set()
+    _, modules = imported("submit", tmp_path / "none.yaml", code=2)
+    assert TRAINS & modules == set()
+
+
+def test_help_waits_for_nothing_but_the_command_line(imported):
+    _, modules = imported("--help")
+    assert {"numpy", "pydantic", "yaml", "pandas"} & modules == set()
+
+
+def test_a_new_module_is_a_new_command(tmp_path, monkeypatch):
+    (tmp_path / "hello.py").write_text(COMMAND, encoding="utf-8")
+    monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
+    app = typer.Typer()
+    for group in main.groups():
+        app.add_typer(group)
+    monkeypatch.delitem(sys.modules, "sweeper.cli.commands.hello")
+    assert "Greet somebody." in CliRunner().invoke(app, ["--help"]).output
+    assert CliRunner().invoke(app, ["hello", "Ada"]).output == "hello Ada\n"
+
+
+def test_every_module_holds_commands_and_none_has_two_of_one_name():
+    groups = list(main.groups())
+    assert all(isinstance(group, typer.Typer) for group in groups)
+    top = [_name(command) for group in groups if not group.info.name for command in group.registered_commands]
+    assert len(top) == len(set(top)) > 20
+
+
+def test_the_order_of_the_help_text_names_modules_that_exist():
+    assert {f"{commands.__name__}.{name}" for name in main._ORDER} <= set(sys.modules)
+
+
+def _name(command):
+    return command.name or command.callback.__name__

@@ -1,0 +1,72 @@
+"""The page on architecture is true: its rooms are the folders that exist, on the floors that the contracts say."""
+
+import importlib.util
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+HOUSES = {"dashboards": ROOT / "dashboards", "sweeper": ROOT / "sweeper", "clipless": ROOT / "models" / "clipless"}
+
+
+@pytest.fixture(scope="module")
+def drawing():
+    found = importlib.util.spec_from_file_location("docs_architecture", ROOT / "docs" / "_architecture.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+PLANNED = {"conversion"}  # on the page before it is in every checkout
+
+
+def folders(house):
+    return {path.name for path in house.iterdir() if (path / "__init__.py").is_file()}
+
+
+def rooms(package):
+    """The folders in the page's table of a package."""
+    (table,) = re.findall(rf"^### {package}$(.*?)(?=^#|\Z)", PAGE, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("package", HOUSES)
+def test_every_folder_is_in_the_table_of_its_package_and_every_room_of_the_table_exists(package):
+    named = rooms(package)
+    assert set(named) - PLANNED == folders(HOUSES[package]) - PLANNED
+    assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize("package", HOUSES)
+def test_rooms_stand_in_the_order_of_the_contract(package, drawing):
+    storeys = drawing.floors()[package]
+    level = {room: number for number, floor in enumerate(storeys) for room in floor}
+    found = [level[room] for room in rooms(package) if room not in PLANNED - set(level)]
+    assert found == sorted(found)
+    assert folders(HOUSES[package]) <= set(level)
+
+
+def test_the_four_paths_go_through_rooms_that_exist(drawing):
+    paths = drawing.paths(PAGE)
+    assert list(paths) == ["sweep", "batch", "point", "epsilon"]
+    for walk in paths.values():
+        assert len(walk) >= 8
+        assert all((ROOT / room / "__init__.py").is_file() for room in walk)
+
+
+def test_every_other_path_that_the_page_names_exists():
+    named = set(re.findall(r"`((?:sweeper|models|dashboards|tools|benchmarks)/[\w/.]*)`", PAGE))
+    assert named
+    assert all((ROOT / name).exists() for name in named)
+
+
+def test_the_picture_has_a_box_for_every_room_and_a_mark_for_every_step(drawing):
+    storeys, walks = drawing.floors(), drawing.paths(PAGE)
+    picture = ElementTree.fromstring(drawing.picture(storeys, walks))
+    texts = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert {room for floors in storeys.values() for floor in floors for room in floor} <= set(texts)
+    marks = [int(text) for text in texts if text and text.isdigit()]
+    assert sorted(marks) == sorted(step for walk in walks.values() for step in range(1, len(walk) + 1))
