@@ -18,7 +18,7 @@ import fsspec
 from sweeper.backend.trial_states import Hooks
 from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.records import TrialStatus
-from sweeper.trials.rows import EpochRow
+from sweeper.trials.stream import EpochRow
 
 CHECKPOINTS = "checkpoints"
 TRIES, PAUSE_SECONDS = 3, 1.0

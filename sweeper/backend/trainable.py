@@ -26,7 +26,7 @@ from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.trials.build import initial_seed
-from sweeper.trials.rows import EpochRow, FirstDrawRow, PlanRow, TrialRow
+from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow, TrialRow
 from sweeper.trials.trial import TrialRun
 
 Arrays = tuple[NDArray[np.float32], NDArray[np.int64]]

@@ -1,8 +1,8 @@
 """How the trials of a run stand: their rows are taken once each, and answered by the driver's hooks.
 
-Rows are those of `sweeper.trials.rows`. A trial may go on only after the hooks have answered for its last row. Where a
-trial begins anew or goes on from an epoch, epochs that were taken before are dropped. Nothing here imports Ray or knows
-what a plan or a point means.
+Rows are those of `sweeper.trials.stream`. A trial may go on only after the hooks have answered for its last row. Where
+a trial begins anew or goes on from an epoch, epochs that were taken before are dropped. Nothing here imports Ray or
+knows what a plan or a point means.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Any
 
 from sweeper.errors import one_line, public_line
 from sweeper.records import TrialStatus
-from sweeper.trials.rows import EpochRow, FirstDrawRow, PlanRow, TrialRow
+from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow, TrialRow
 
 Verdict = tuple[TrialStatus, str]
 

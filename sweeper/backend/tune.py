@@ -1,6 +1,6 @@
 """The engine: runs trials on Ray Tune.
 
-A trainable is a ``ray.tune.Trainable`` class whose ``step()`` returns rows of `sweeper.trials.rows`. Ray asks a trial
+A trainable is a ``ray.tune.Trainable`` class whose ``step()`` returns rows of `sweeper.trials.stream`. Ray asks a trial
 for its next row only after the states of trials have taken the last one, so what ``on_plan`` writes is written before
 the first noise is drawn.
 
@@ -34,7 +34,7 @@ from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trial_states import TrialStates
 from sweeper.errors import SweeperError, public_line
 from sweeper.records import TrialStatus
-from sweeper.trials.rows import EpochRow, TrialRow, row_from_text, row_to_text
+from sweeper.trials.stream import EpochRow, TrialRow, row_from_text, row_to_text
 
 ROW = "row"  # the key under which a trial's row travels, as one JSON text
 

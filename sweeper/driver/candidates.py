@@ -25,7 +25,7 @@ from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.trial_tracker import Untracked
 from sweeper.trials.preview import can_be_planned
-from sweeper.trials.rows import EpochRow, PlanRow
+from sweeper.trials.stream import EpochRow, PlanRow
 
 Train = Callable[[type[CliplessTrial], TrialQueue, TrialStates, Callable[[], str | None]], RunResult]
 

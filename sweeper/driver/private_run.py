@@ -198,7 +198,7 @@ def _write_front(
         points=points,
         ledger=answers,
         claim=claim,
-        ledger_rows=ledger.rows,
+        ledger_entries=ledger.rows,
     )
     front.write(folder.front)
 

@@ -27,7 +27,7 @@ from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.trial_tracker import TrialTracker
-from sweeper.trials.rows import EpochRow, PlanRow
+from sweeper.trials.stream import EpochRow, PlanRow
 
 FRONT_SECONDS = 5.0  # between two rewritings of front.json while trials run, at least;
 FRONT_PAUSES = 20.0  # and so many times as long as one takes
@@ -208,7 +208,7 @@ class Recorder:
             points=self.records.points.values(),
             ledger=prices,
             claim=self._claim,
-            ledger_rows=self.spending.rows,
+            ledger_entries=self.spending.rows,
         )
 
     def write_front_now_and_then(self) -> None:

@@ -13,7 +13,7 @@ from sweeper.privacy.pricing import Price, drawn_by, epochs_of, round_up, whole_
 from sweeper.records import Point, Trial
 from sweeper.spec.settings import PrivacySettings
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.trials.rows import PlanRow
+from sweeper.trials.stream import PlanRow
 
 
 class Spending:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
-from sweeper.privacy.ledger_rows import CloseRow, DrawRow, LedgerRow, OpenRow, ScoresRow, SelectionRow
+from sweeper.privacy.ledger_entries import CloseRow, DrawRow, LedgerRow, OpenRow, ScoresRow, SelectionRow
 from sweeper.privacy.paid_scores import PaidScores
 from sweeper.privacy.selection import Terms
 

@@ -25,7 +25,7 @@ from clipless.errors import AccountingError
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
 from sweeper.privacy.charges import Charges, Entry
-from sweeper.privacy.ledger_rows import (
+from sweeper.privacy.ledger_entries import (
     CloseRow,
     DrawRow,
     LedgerRow,

@@ -1,7 +1,7 @@
 """The result of a sweep: every point, which are on the front, what that costs, and on which conditions.
 
 ``front.json`` is read by other tools: its schema has a version, and another version is refused rather than
-guessed. Its prices are those of the first ``ledger_rows`` rows of the ledger; `read_front` returns those of
+guessed. Its prices are those of the first ``ledger_entries`` rows of the ledger; `read_front` returns those of
 the ledger as it is now, which is ahead of the front while trials run, and after a kill for good.
 """
 
@@ -82,7 +82,7 @@ class Front:
         box: where the hypervolume was measured.
         ledger: what releasing the winner, the front and everything costs.
         claim: what holds for every point.
-        ledger_rows: how many rows of the ledger are priced, ``None`` where that is not known.
+        ledger_entries: how many rows of the ledger are priced, ``None`` where that is not known.
     """
 
     sweep: str
@@ -94,7 +94,7 @@ class Front:
     box: Box
     ledger: Mapping[str, Price]
     claim: Claim
-    ledger_rows: int | None = None
+    ledger_entries: int | None = None
 
     @property
     def front_points(self) -> tuple[Point, ...]:
@@ -124,7 +124,7 @@ class Front:
             "knee": None if self.knee is None else {"trial": self.knee.trial, "epoch": self.knee.epoch},
             "ledger": {question: answer.to_json() for question, answer in self.ledger.items()},
             "claim": self.claim.to_json(),
-            "ledger_rows": self.ledger_rows,
+            "ledger_entries": self.ledger_entries,
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -180,7 +180,7 @@ def build_front(
     points: Iterable[Point],
     ledger: Mapping[str, Price],
     claim: Claim,
-    ledger_rows: int | None = None,
+    ledger_entries: int | None = None,
     box: Box | None = None,
 ) -> Front:
     """Find the front among the points and join what a reader must know."""
@@ -197,7 +197,7 @@ def build_front(
         box=box,
         ledger=dict(ledger),
         claim=claim,
-        ledger_rows=ledger_rows,
+        ledger_entries=ledger_entries,
     )
 
 
@@ -210,7 +210,7 @@ class _Content(BaseModel):
     points: tuple[Point, ...]
     ledger: dict[str, Price]
     claim: Claim
-    ledger_rows: int | None = None
+    ledger_entries: int | None = None
 
 
 _MARKS = TypeAdapter(list[bool])
@@ -254,7 +254,7 @@ def read_front(path: str | Path) -> Front:
         box=box,
         ledger=parts.ledger,
         claim=parts.claim,
-        ledger_rows=parts.ledger_rows,
+        ledger_entries=parts.ledger_entries,
     )
     return up_to_date(front, Path(path).with_name("ledger.jsonl"))
 
@@ -266,7 +266,7 @@ def up_to_date(front: Front, ledger: Path) -> Front:
         RecordError: a ledger that is ahead of the front is broken.
     """
     delta = next((answer.delta for answer in front.ledger.values()), None)
-    newer = None if delta is None else newer_prices(ledger, front.ledger_rows, delta)
+    newer = None if delta is None else newer_prices(ledger, front.ledger_entries, delta)
     return front if newer is None else replace(front, ledger=newer)
 
 

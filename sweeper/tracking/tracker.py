@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.records import TrialStatus
 from sweeper.store.jsonl import JsonlFile
-from sweeper.tracking.names import MAX_TAG_LENGTH, RUN_STATUS, clean, mlflow_params
-from sweeper.tracking.outbox import JsonRows, Outbox, Undelivered
-from sweeper.tracking.rows import (
+from sweeper.tracking.entries import (
     ArtifactRow,
     EndRow,
     MetricsRow,
@@ -31,6 +29,8 @@ from sweeper.tracking.rows import (
     row_from_json,
     row_to_json,
 )
+from sweeper.tracking.names import MAX_TAG_LENGTH, RUN_STATUS, clean, mlflow_params
+from sweeper.tracking.outbox import JsonRows, Outbox, Undelivered
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

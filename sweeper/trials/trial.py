@@ -35,8 +35,8 @@ from sweeper.spec.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
 from sweeper.trials.metrics import TrialMetrics
-from sweeper.trials.rows import EpochRow, PlanRow
 from sweeper.trials.scores import Scorer, scorer
+from sweeper.trials.stream import EpochRow, PlanRow
 
 _ROOM = PassSizes()  # of this process: what one trial has found out, those like it need not
 

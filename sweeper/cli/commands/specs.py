@@ -19,8 +19,8 @@ def check(
     """Validate a spec and show what it would do, without training."""
     import clipless
     from sweeper.cli.tables import print_view
-    from sweeper.trials import preview
     from sweeper.spec.spec import Spec
+    from sweeper.trials import preview
 
     read = Spec.from_yaml(spec)
     data = clipless.datasets.load(**read.data_options(data_dir))

@@ -146,7 +146,7 @@ def has_ended(row: Mapping[str, Any]) -> bool:
 def _prices(folder: SweepFolder, content: Mapping[str, Any]) -> Any:
     written = content["ledger"]
     delta = next((float(answer["delta"]) for answer in written.values()), None)
-    newer = None if delta is None else newer_prices(folder.ledger, content.get("ledger_rows"), delta)
+    newer = None if delta is None else newer_prices(folder.ledger, content.get("ledger_entries"), delta)
     return written if newer is None else {question: answer.to_json() for question, answer in newer.items()}
 
 

@@ -11,7 +11,7 @@ from sweeper.backend.interruption import Interruption
 from sweeper.backend.trial_states import MOST_RESTARTS, Hooks, TrialStates
 from sweeper.errors import FOR_THE_OWNER, MAX_REASON_LENGTH, TrialError, one_line
 from sweeper.records import TrialStatus
-from sweeper.trials.rows import EpochRow, FirstDrawRow, PlanRow
+from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
 
 PLAN = PlanRow(attempt="", plan=None)  # which nothing here looks at
 

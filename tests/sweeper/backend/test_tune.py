@@ -27,7 +27,7 @@ from sweeper.backend.tune import TUNE_ENVIRONMENT, RunResult, _endings, _failure
 from sweeper.errors import FOR_THE_OWNER, SweeperError, one_line
 from sweeper.records import Objective, TrialPlan, TrialStatus
 from sweeper.search.optuna_search import Search
-from sweeper.trials.rows import EpochRow, PlanRow
+from sweeper.trials.stream import EpochRow, PlanRow
 
 pytestmark = pytest.mark.slow
 

@@ -48,7 +48,7 @@ from sweeper.store.requests import ask_to_stop, enqueue
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps, list_sweeps
 from sweeper.trials.build import build_loss, build_model
 from sweeper.trials.preview import first_plan
-from sweeper.trials.rows import EpochRow, FirstDrawRow, PlanRow
+from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
 
 pytestmark = pytest.mark.slow
 
@@ -236,7 +236,7 @@ def test_the_folder_that_is_left_holds_the_winner_and_nothing_of_the_others(play
 
 
 def test_the_front_of_a_winner_says_nothing_of_the_number_of_candidates(play):
-    assert read_front(play().folder.front).ledger_rows == 1
+    assert read_front(play().folder.front).ledger_entries == 1
 
 
 def test_the_ledger_has_one_row_which_prices_the_winner_and_nothing_else(play):

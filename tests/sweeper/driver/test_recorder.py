@@ -19,7 +19,7 @@ from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec
 from sweeper.store import jsonl
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.trials.rows import EpochRow, PlanRow
+from sweeper.trials.stream import EpochRow, PlanRow
 
 RDP = [1.0, 2.0, 3.0]
 PLD = [0.9, 1.8, 2.7]
@@ -299,7 +299,7 @@ def test_after_a_kill_the_front_is_priced_by_what_the_ledger_holds(kept, plan_ro
     assert front.ledger == Ledger(kept.folder.ledger).answers(1e-4)
     assert front.ledger["winner"].events == 2
     kept.recorder.front().write(kept.folder.front)
-    assert read_front(kept.folder.front).ledger_rows == 5
+    assert read_front(kept.folder.front).ledger_entries == 5
 
 
 def test_runs_are_noted_when_the_store_has_made_them(kept, plan_row):

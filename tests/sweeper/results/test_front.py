@@ -200,7 +200,7 @@ def spent(front, event, tmp_path):
     ledger = Ledger(tmp_path / "ledger.jsonl")
     for trial in ("t0001", "t0002"):
         ledger.open(trial, event)
-    front = replace(front, ledger=ledger.answers(1e-4), ledger_rows=ledger.rows)
+    front = replace(front, ledger=ledger.answers(1e-4), ledger_entries=ledger.rows)
     front.write(tmp_path / "front.json")
     ledger.open("t0003", event)
     return front, ledger
@@ -218,7 +218,7 @@ def test_prices_are_those_of_the_ledger_and_points_those_of_the_file(spent, tmp_
 @pytest.mark.parametrize("rows", [None, 2], ids=["of before the number was kept", "of before"])
 def test_a_ledger_that_a_front_may_not_hold_is_priced_again(spent, tmp_path, rows):
     front, ledger = spent
-    replace(front, ledger_rows=rows).write(tmp_path / "front.json")
+    replace(front, ledger_entries=rows).write(tmp_path / "front.json")
     assert read_front(tmp_path / "front.json").ledger == ledger.answers(1e-4)
     ledger.close("t0003", 5)
     ledger.open("t0003", ledger.entries()[0].event)
@@ -228,7 +228,7 @@ def test_a_ledger_that_a_front_may_not_hold_is_priced_again(spent, tmp_path, row
 def test_the_prices_of_a_front_that_holds_its_whole_ledger_stand(spent, tmp_path, monkeypatch):
     front, ledger = spent
     monkeypatch.setattr(Ledger, "answers", lambda *_, **__: pytest.fail("priced"))
-    replace(front, ledger_rows=ledger.rows).write(tmp_path / "front.json")
+    replace(front, ledger_entries=ledger.rows).write(tmp_path / "front.json")
     assert read_front(tmp_path / "front.json").ledger == front.ledger
     ledger._file.path.unlink()
     assert read_front(tmp_path / "front.json").ledger == front.ledger
@@ -240,7 +240,7 @@ def test_a_row_that_a_kill_has_torn_is_no_row(spent, tmp_path):
         file.write('{"record": "op')
     assert Ledger(tmp_path / "ledger.jsonl").rows == ledger.rows == 3
     assert read_front(tmp_path / "front.json").ledger == ledger.answers(1e-4)
-    replace(front, ledger_rows=3).write(tmp_path / "front.json")
+    replace(front, ledger_entries=3).write(tmp_path / "front.json")
     assert read_front(tmp_path / "front.json").ledger == front.ledger
 
 

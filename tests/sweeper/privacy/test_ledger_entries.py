@@ -4,7 +4,15 @@ import pytest
 
 from clipless.privacy.accounting.private_selection import Distribution, Repetitions
 from sweeper.errors import RecordError
-from sweeper.privacy.ledger_rows import CloseRow, DrawRow, OpenRow, ScoresRow, SelectionRow, row_from_json, row_to_json
+from sweeper.privacy.ledger_entries import (
+    CloseRow,
+    DrawRow,
+    OpenRow,
+    ScoresRow,
+    SelectionRow,
+    row_from_json,
+    row_to_json,
+)
 from sweeper.privacy.paid_scores import PaidScores
 from sweeper.privacy.selection import Terms
 

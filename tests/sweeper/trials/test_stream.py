@@ -6,7 +6,7 @@ import math
 import pytest
 
 from sweeper.records import TrialPlan
-from sweeper.trials.rows import EpochRow, FirstDrawRow, PlanRow, row_from_text, row_to_text
+from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow, row_from_text, row_to_text
 
 
 @pytest.fixture
