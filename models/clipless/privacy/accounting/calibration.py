@@ -14,8 +14,8 @@ from scipy import optimize
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim
-from clipless.privacy.accounting.parts import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER, MOST_STEPS
 from clipless.privacy.accounting.renyi import rdp_epsilon
+from clipless.privacy.accounting.spending import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER, MOST_STEPS
 from clipless.privacy.events import PoissonGaussian, Relation
 
 _AIM, _ENOUGH = 0.996, 0.99  # of the target: where a search for noise aims, and from where it is content

@@ -17,7 +17,7 @@ from typing import assert_never
 import numpy as np
 from scipy import special, stats
 
-from clipless.privacy.accounting.parts import check_delta, spending_parts, too_little_noise
+from clipless.privacy.accounting.spending import check_delta, spending_parts, too_little_noise
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 _MOST_STEPS = 20_000  # an adversary may ignore the later ones

@@ -18,8 +18,8 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution,
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.lower_bound import attack_epsilon
-from clipless.privacy.accounting.parts import LARGEST_LOSS, MOST_STEPS, check_delta, spending_parts, too_little_noise
 from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, IntArray, LossGrid, delta_slack
+from clipless.privacy.accounting.spending import LARGEST_LOSS, MOST_STEPS, check_delta, spending_parts, too_little_noise
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 

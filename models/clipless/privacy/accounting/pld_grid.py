@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
-from clipless.privacy.accounting.parts import LARGEST_LOSS
+from clipless.privacy.accounting.spending import LARGEST_LOSS
 
 _LEAST_SIZE = 1024
 _ORDERS = np.geomspace(0.05, 50.0, 40)  # of Chernoff's bound, over the number of masses

@@ -20,7 +20,7 @@ from autodp.rdp_acct import anaRDPacct
 from autodp.rdp_bank import RDP_gaussian
 
 from clipless.errors import AccountingError
-from clipless.privacy.accounting.parts import check_delta, spending_parts, too_little_noise
+from clipless.privacy.accounting.spending import check_delta, spending_parts, too_little_noise
 from clipless.privacy.events import Event, Relation
 
 _ROUNDING = 2.0**-49  # of K, and of order x log2(order), the size of autodp's log-gamma terms: more than was seen

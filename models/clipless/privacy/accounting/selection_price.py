@@ -20,10 +20,10 @@ from dp_accounting.rdp import RdpAccountant
 
 from clipless.errors import AccountantsDisagreeError
 from clipless.privacy.accounting.lower_bound import AGREEMENT, attack_epsilon, falls_below
-from clipless.privacy.accounting.parts import MOST_STEPS, check_delta, spending_parts, too_little_noise
 from clipless.privacy.accounting.pld import composed_profile, loss_grids, pld_epsilon
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.selection_profile import log_ratio
+from clipless.privacy.accounting.spending import MOST_STEPS, check_delta, spending_parts, too_little_noise
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 _ORDERS = (
