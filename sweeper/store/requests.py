@@ -71,17 +71,12 @@ def ask_to_stop(folder: Path, trial: str | None = None, *, driven: bool | None =
         driven: whether there is a driver, from who knows; looked for on this machine by default.
 
     Raises:
-        RecordError: no driver, or no such trial that is running.
+        RecordError: no driver, no such trial that is running, or a private selection that has not ended.
     """
     sweep = SweepFolder(folder)
-    manifest = sweep.read_manifest(secret=True)  # nothing of it is told; to stop one gives its price up
+    sweep.read_manifest()
     if not (is_driven(folder) if driven is None else driven):
         raise RecordError(f"Expected a sweep that runs on this machine, but no process drives {folder}")
-    if trial is not None and manifest.selects_privately:
-        raise RecordError(
-            f"Expected to stop the whole of {folder}: it selects privately, and nobody may know of its trials; "
-            "stopping it gives up the price of its winner"
-        )
     if trial is not None:
         running = [one.id for one in sweep.trials().values() if one.status.value == "running"]
         if trial not in running:

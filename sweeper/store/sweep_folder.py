@@ -196,8 +196,8 @@ def check_may_be_seen(folder: Path) -> None:
     if is_secret(folder):
         raise RecordError(
             f"Expected a sweep that may be seen, but {folder} is a private selection that has not ended, of which "
-            "nobody may see more than the winner; wait for its end, or, if its driver was killed, make an ordinary "
-            "sweep of it with: sweeper resume"
+            "nobody may see more than the winner; wait for its end, or end its driver with Ctrl-C and, as after a "
+            "kill, make an ordinary sweep of it with: sweeper resume"
         )
 
 

@@ -42,9 +42,10 @@ from sweeper.results.sweep import Sweep
 from sweeper.search.space import resolve
 from sweeper.service.catalog import Catalog
 from sweeper.spec.spec import Spec
+from sweeper.store.jsonl import append_alone
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, SELECTING, Manifest
-from sweeper.store.requests import ask_to_stop, enqueue
+from sweeper.store.requests import NAME, ask_to_stop, enqueue
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps, list_sweeps
 from sweeper.trials.build import build_loss, build_model
 from sweeper.trials.preview import first_plan
@@ -458,15 +459,16 @@ def test_a_generator_that_is_not_the_secure_one_breaks_the_conditions(play):
 
 
 def test_a_request_to_stop_ends_it_and_gives_the_price_up(play):
-    ran = play({"t0002": lambda engine, _states, _trial: ask_to_stop(engine.folder.path)})
+    ran = play({"t0002": lambda engine, _states, _trial: append_alone(engine.folder.path / NAME, {"stop": True})})
     assert len(ran.engine.asked) == 2
     assert "4 candidates were drawn, but 2 began and 2 ended." in said(ran.folder)
 
 
-def test_one_candidate_can_neither_be_stopped_nor_added(play):
+def test_nothing_can_be_stopped_or_added_by_request(play):
     def refuse(engine, _states, _trial):
-        with pytest.raises(RecordError, match="nobody may know of its trials"):
-            ask_to_stop(engine.folder.path, "t0001")
+        for trial in (None, "t0001"):
+            with pytest.raises(RecordError, match="nobody may see more than the winner"):
+                ask_to_stop(engine.folder.path, trial)
         with pytest.raises(RecordError, match="nobody may see more than the winner"):
             enqueue(engine.folder.path, {"training.learning_rate": 0.05})
 
