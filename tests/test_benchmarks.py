@@ -214,7 +214,7 @@ def test_a_trained_configuration_is_trained_as_far_as_it_is_asked_for(search, mo
 
     def rows(run):
         for row in real(run):
-            asked.append(row["epoch"])
+            asked.append(row.epoch)
             yield row
 
     monkeypatch.setattr(curves.TrialRun, "epoch_rows", rows)

@@ -15,7 +15,9 @@ from sweeper.driver.options import Options
 from sweeper.driver.webhook import announce, check_url, summary
 from sweeper.errors import SweeperError
 from sweeper.pareto.dominance import Box
+from sweeper.records import TrialStatus
 from sweeper.results.front import Front, FrontTrial
+from sweeper.store.manifest import Manifest
 
 
 @pytest.fixture(autouse=True)
@@ -191,9 +193,8 @@ def drive(monkeypatch, front, tmp_path):
     """End a sweep that was never run, on the command line."""
 
     def drive(url, **info):
-        sweep = SimpleNamespace(
-            directory=tmp_path / "digits-1", info=lambda: {"status": "stopped", "spec": {"search": {}}} | info
-        )
+        manifest = Manifest(name="digits", status=TrialStatus.STOPPED, spec={"search": {}}, source="digits.yaml")
+        sweep = SimpleNamespace(directory=tmp_path / "digits-1", manifest=lambda: replace(manifest, **info))
         ledger = {"everything": SimpleNamespace(statement="It cost something.", released=True)}
         ended = SimpleNamespace(
             sweep=sweep,
