@@ -97,8 +97,8 @@ def decisions_table(data: SweepData) -> Html | None:
         tag("tr", *(_cell(name, decision.get(name), name in ("epoch", "rung")) for name in _DECIDED))
         for decision in shown
     ]
-    counts = Counter("a rung" if decision.get("rung") is not None else "projection" for decision in ended)
-    how = ", ".join(f"{count} by {kind}" for kind, count in counts.items())
+    counts = Counter("at a rung" if decision.get("rung") is not None else "between rungs" for decision in ended)
+    how = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     compared = len(data.decisions) - len(ended)
     return tag(
         "details",

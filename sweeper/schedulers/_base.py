@@ -78,7 +78,7 @@ class Scheduler(ABC):
     Args:
         objectives: axes of the front.
         eta: one in eta continues, at least 2.
-        grace: epochs before the first decision.
+        grace: the epoch after which the first decision comes, at least 1.
         brackets: sets of rungs; trials join them in turn, by their numbers.
     """
 

@@ -143,7 +143,7 @@ def test_why_trials_ended_early_is_a_table(sweep, page):
     passed = {"trial": "t0000", "epoch": 8, "goes_on": True, "reason": "rank 1 of 12", "rung": 8}
     html = build_report(replace(sweep, decisions=(passed, rung, projected)))
     words = Page(html).words
-    assert "2 trials ended early (1 by a rung, 1 by projection); 1 times one continued" in words
+    assert "2 trials ended early (1 at a rung, 1 between rungs); 1 times one continued" in words
     assert "stays behind" in words
     assert "<details open>" in html
     html = decisions_table(replace(sweep, decisions=(rung,) * 301))
