@@ -79,7 +79,8 @@ def _marks(folder: str, walks: Mapping[str, Sequence[str]]) -> list[tuple[str, i
 
 def _box(room: str, x: float, y: float, width: float, marks: Sequence[tuple[str, int]]) -> Iterator[str]:
     yield f'<rect x="{x:g}" y="{y}" width="{width:g}" height="{_FLOOR - 6}" rx="4"/>'
-    yield f'<text x="{x + 8:g}" y="{y + 22}">{escape(room)}</text>'
+    size = min(13.0, (width - 10) / (0.61 * len(room)))  # a monospaced letter is 0.61 of its height wide
+    yield f'<text x="{x + 6:g}" y="{y + 22}" style="font-size: {size:.3g}px">{escape(room)}</text>'
     for place, (path, step) in enumerate(reversed(marks)):
         centre = x + width - 12 - 18 * place
         yield f'<circle cx="{centre:g}" cy="{y + 17}" r="8" fill="{_COLOURS[path]}"/>'
