@@ -3,6 +3,7 @@
 Each is 1-Lipschitz (the sigmoid 1/4) and acts on every example alone; its backward is finite wherever its input is.
 """
 
+from collections.abc import Callable
 from math import pi
 from typing import Any, final
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from clipless.guards.guard import GuardedLayer
 from clipless.guards.per_channel import guarded_householder, householder
+from clipless.layers._base import Layer
 
 
 @final
@@ -84,46 +86,40 @@ class _SortPairs(torch.autograd.Function):
         return grad_BC, None
 
 
-class _Elementwise(nn.Module):
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments: none."""
-        return {}
+class _Elementwise(Layer):
+    _function: Callable[[Tensor], Tensor]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply to a tensor of any shape."""
+        return self._function(x)
 
 
 @final
 class ReLU(_Elementwise):
     """``max(t, 0)`` elementwise; the derivative at 0 is 0."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply to a tensor of any shape."""
-        return F.relu(x)
+    _function = staticmethod(torch.relu)
 
 
 @final
 class Abs(_Elementwise):
     """``|t|`` elementwise: norm-preserving; the derivative at 0 is 0."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply to a tensor of any shape."""
-        return x.abs()
+    _function = staticmethod(torch.abs)
 
 
 @final
 class Tanh(_Elementwise):
     """``tanh t`` elementwise."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply to a tensor of any shape."""
-        return x.tanh()
+    _function = staticmethod(torch.tanh)
 
 
 @final
 class Sigmoid(_Elementwise):
     """``1 / (1 + exp(-t))`` elementwise: 1/4-Lipschitz, and 1/2 at 0."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply to a tensor of any shape."""
-        return x.sigmoid()
+    _function = staticmethod(torch.sigmoid)
 
 
 @final

@@ -5,13 +5,14 @@ from contextlib import contextmanager
 from typing import Any, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clipless.guards.exact_sums import row_norms
+from clipless.layers._base import Layer
 
 
 @final
-class ClipGradient(nn.Module):
+class ClipGradient(Layer):
     """The identity, whose backward scales each example's cotangent to a norm of at most C.
 
     This *is* gradient clipping, once per example and not per example and parameter: it biases gradients wherever it
@@ -60,10 +61,6 @@ class ClipGradient(nn.Module):
         """Return and forget, for each backward pass, (B,) values: 1/2 where the norm was at most C, -1/2 elsewhere."""
         taken, self._indicators = self._indicators or [], []
         return taken
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {"norm": self.norm}
 
     def forward(self, x: Tensor) -> Tensor:
         """Return ``x`` (B, ...)."""

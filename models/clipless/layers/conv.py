@@ -25,12 +25,7 @@ class Convolution(BiasedLayer):
     weight: nn.Parameter
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        constraint: Constraint | None,
-        groups: int,
-        padding_mode: str,
+        self, in_channels: int, out_channels: int, constraint: Constraint | None, groups: int, padding_mode: str
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -47,12 +42,7 @@ class Convolution(BiasedLayer):
         self.padding_mode = padding_mode
 
     def _set_geometry(
-        self,
-        kernel: Pair,
-        stride: Pair,
-        padding: Pair,
-        generator: torch.Generator | None,
-        bias_norm: float | None,
+        self, kernel: Pair, stride: Pair, padding: Pair, generator: torch.Generator | None, bias_norm: float | None
     ) -> None:
         """Draw the kernel once the geometry is known; the order of arguments is (height, width)."""
         if self.padding_mode == "circular" and not (
@@ -69,9 +59,10 @@ class Convolution(BiasedLayer):
             nn.init.orthogonal_(group, gain=initial_gain(self.constraint), generator=generator)
         add_bias_parameter(self, self.out_channels, bias_norm)
 
-    def _shared_config(self) -> dict[str, Any]:
-        """Return the arguments that every convolution takes; those of later versions only where they are used."""
-        config: dict[str, Any] = {"constraint": self.constraint, **bias_config(self)}
+    def config(self) -> dict[str, Any]:
+        """Return the constructor's arguments; those of later versions only where they are used."""
+        names = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "constraint")
+        config: dict[str, Any] = {**{name: getattr(self, name) for name in names}, **bias_config(self)}
         if self.groups != 1:
             config["groups"] = self.groups
         if self.padding_mode != "zeros":
@@ -155,17 +146,6 @@ class Conv2d(Convolution):
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels // groups, *self.kernel_size))
         self._set_geometry(self.kernel_size, self.stride, self.padding, generator, bias_norm if bias else None)
 
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {
-            "in_channels": self.in_channels,
-            "out_channels": self.out_channels,
-            "kernel_size": self.kernel_size,
-            "stride": self.stride,
-            "padding": self.padding,
-            **self._shared_config(),
-        }
-
     def forward(self, x_BIHW: Tensor) -> Tensor:
         """Apply the layer; inside a private step the gradients of kernel and bias pass their guards."""
         return self._convolve(x_BIHW, self.weight)
@@ -173,21 +153,7 @@ class Conv2d(Convolution):
 
 @final
 class Conv1d(Convolution):
-    """`Conv2d` along one axis, for time series.
-
-    Args:
-        in_channels: I.
-        out_channels: O.
-        kernel_size: time steps of the kernel.
-        stride: step.
-        padding: entries added on each side.
-        constraint: the set that the reshaped kernel is projected onto after each step.
-        generator: draws the initial kernel; a public generator.
-        groups: see `Conv2d`.
-        padding_mode: see `Conv2d`.
-        bias: see `Conv2d`.
-        bias_norm: see `Conv2d`.
-    """
+    """`Conv2d` along one axis, for time series: the same arguments, with one number where that takes a pair."""
 
     def __init__(
         self,
@@ -210,17 +176,6 @@ class Conv1d(Convolution):
         self.padding = padding
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels // groups, kernel_size))
         self._set_geometry((1, kernel_size), (1, stride), (0, padding), generator, bias_norm if bias else None)
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {
-            "in_channels": self.in_channels,
-            "out_channels": self.out_channels,
-            "kernel_size": self.kernel_size,
-            "stride": self.stride,
-            "padding": self.padding,
-            **self._shared_config(),
-        }
 
     def forward(self, x_BIT: Tensor) -> Tensor:
         """Apply the layer; inside a private step the gradients of kernel and bias pass their guards."""

@@ -1,13 +1,15 @@
 """The input ball. Shape letters: B batch."""
 
-from typing import Any, final
+from typing import final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from clipless.layers._base import Layer
 
 
 @final
-class InputBall(nn.Module):
+class InputBall(Layer):
     """Projects each example onto the Euclidean ball of a public radius.
 
     The projection onto a convex set does not enlarge distances. An example that holds a NaN or an infinity
@@ -22,10 +24,6 @@ class InputBall(nn.Module):
         if not 0 < radius < float("inf"):
             raise ValueError(f"Expected 0 < radius < inf, got radius={radius!r} (InputBall)")
         self.radius = float(radius)
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {"radius": self.radius}
 
     def forward(self, x: Tensor) -> Tensor:
         """Project each row of ``x`` (B, ...)."""

@@ -4,19 +4,17 @@ Shape letters: B batch, G groups, N elements of one group.
 """
 
 from math import sqrt
-from typing import Any, final
+from typing import final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from clipless.layers._base import Layer
 
 
 @final
-class LayerCentering(nn.Module):
+class LayerCentering(Layer):
     """Subtracts from each example the mean of all its features: an orthogonal projection."""
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments: none."""
-        return {}
 
     def forward(self, x: Tensor) -> Tensor:
         """Centre each row of (B, ...)."""
@@ -24,7 +22,7 @@ class LayerCentering(nn.Module):
 
 
 @final
-class GroupNorm(nn.Module):
+class GroupNorm(Layer):
     r"""``(x - mean) / max(alpha, std)`` over each group of channels of one example.
 
     Centring, division by alpha and the projection onto the ball of radius ``sqrt(N)``, one after the other: Lipschitz
@@ -44,10 +42,6 @@ class GroupNorm(nn.Module):
             raise ValueError(f"Expected 0 < alpha < inf, got alpha={alpha!r} (GroupNorm)")
         self.groups = groups
         self.alpha = float(alpha)
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {"groups": self.groups, "alpha": self.alpha}
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise the groups of channels of (B, C, ...)."""

@@ -4,29 +4,31 @@ from typing import Any, final
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
+
+from clipless.layers._base import Layer
 
 # Below this root squares lose digits to underflow; dividing by it instead keeps the Jacobian's norm under one.
 _SMALLEST_ROOT = 1e-15
 
 
+class _Pool2d(Layer):
+    """Pools square windows, stride = window; rows and columns that fill no window are dropped."""
+
+    def __init__(self, window: int = 2) -> None:
+        super().__init__()
+        if not window >= 1:
+            raise ValueError(f"Expected window >= 1, got window={window!r} ({type(self).__name__})")
+        self.window = window
+
+
 @final
-class L2Pool2d(nn.Module):
+class L2Pool2d(_Pool2d):
     """Euclidean norm of each window, stride = window; rows and columns that fill no window are dropped.
 
     Args:
         window: side of the square window.
     """
-
-    def __init__(self, window: int = 2) -> None:
-        super().__init__()
-        if not window >= 1:
-            raise ValueError(f"Expected window >= 1, got window={window!r} (L2Pool2d)")
-        self.window = window
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {"window": self.window}
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Pool (B, C, H, W) to (B, C, H // window, W // window)."""
@@ -35,22 +37,12 @@ class L2Pool2d(nn.Module):
 
 
 @final
-class MaxPool2d(nn.Module):
+class MaxPool2d(_Pool2d):
     """Largest element of each window, stride = window; rows and columns that fill no window are dropped.
 
     Args:
         window: side of the square window.
     """
-
-    def __init__(self, window: int = 2) -> None:
-        super().__init__()
-        if not window >= 1:
-            raise ValueError(f"Expected window >= 1, got window={window!r} (MaxPool2d)")
-        self.window = window
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {"window": self.window}
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Pool (B, C, H, W) to (B, C, H // window, W // window)."""
@@ -59,7 +51,7 @@ class MaxPool2d(nn.Module):
 
 
 @final
-class AvgPool2d(nn.Module):
+class AvgPool2d(_Pool2d):
     """Mean of each window, stride = window; rows and columns that fill no window are dropped.
 
     Args:
@@ -68,15 +60,8 @@ class AvgPool2d(nn.Module):
     """
 
     def __init__(self, window: int = 2, *, scaled: bool = False) -> None:
-        super().__init__()
-        if not window >= 1:
-            raise ValueError(f"Expected window >= 1, got window={window!r} (AvgPool2d)")
-        self.window = window
+        super().__init__(window)
         self.scaled = scaled
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {"window": self.window, "scaled": self.scaled}
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Pool (B, C, H, W) to (B, C, H // window, W // window)."""
@@ -86,12 +71,8 @@ class AvgPool2d(nn.Module):
 
 
 @final
-class GlobalL2Pool2d(nn.Module):
+class GlobalL2Pool2d(Layer):
     """Euclidean norm of each channel's whole map; the derivative of a zero map is 0."""
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments: none."""
-        return {}
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Pool (B, C, H, W) to (B, C)."""

@@ -6,8 +6,9 @@ from typing import Any, final
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from clipless.layers._base import Layer
 from clipless.layers._wavelets import average, average_padding, scattering_lipschitz, wavelet_radius, wavelets
 
 # Below this root squares lose digits to underflow; dividing by it instead keeps the Jacobian's norm under one.
@@ -17,7 +18,7 @@ _ENTRIES = 2**22
 
 
 @final
-class Scattering2d(nn.Module):
+class Scattering2d(Layer):
     """Averages of an image, of its wavelet moduli and of theirs, on a grid coarser by ``2**scales``.
 
     Has no parameters: filters follow from the arguments (`clipless.layers._wavelets`). Images are padded with zeros,
@@ -53,10 +54,6 @@ class Scattering2d(nn.Module):
         for scale in range(scales):
             self.register_buffer(f"wavelets_{scale}", wavelets(scale, orientations).clone(), persistent=False)
             self.register_buffer(f"average_{scale + 1}", average(scale + 1).clone(), persistent=False)
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {"size": self.size, "scales": self.scales, "orientations": self.orientations, "gains": self.gains}
 
     @property
     def order(self) -> int:

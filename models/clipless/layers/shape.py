@@ -1,18 +1,16 @@
 """Layers that only rearrange. Shape letters: B batch, C channels or features, H height, W width, T tokens."""
 
-from typing import Any, final
+from typing import final
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
+
+from clipless.layers._base import Layer
 
 
 @final
-class Flatten(nn.Module):
+class Flatten(Layer):
     """Turns each example into one vector."""
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {}
 
     def forward(self, x: Tensor) -> Tensor:
         """Reshape (B, ...) to (B, n)."""
@@ -20,7 +18,7 @@ class Flatten(nn.Module):
 
 
 @final
-class SpaceToDepth(nn.Module):
+class SpaceToDepth(Layer):
     """Turns each block of the map into channels, all elements kept.
 
     Args:
@@ -33,22 +31,14 @@ class SpaceToDepth(nn.Module):
             raise ValueError(f"Expected block >= 1, got block={block!r} (SpaceToDepth)")
         self.block = block
 
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {"block": self.block}
-
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Rearrange (B, C, H, W) to (B, C block^2, H / block, W / block)."""
         return F.pixel_unshuffle(x_BCHW, self.block)
 
 
 @final
-class Tokens(nn.Module):
+class Tokens(Layer):
     """Turns the positions of a map into tokens."""
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments: none."""
-        return {}
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Rearrange (B, C, H, W) to (B, H W, C)."""
@@ -56,12 +46,8 @@ class Tokens(nn.Module):
 
 
 @final
-class SwapAxes(nn.Module):
+class SwapAxes(Layer):
     """Swaps tokens and features, so that a dense layer mixes tokens."""
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments: none."""
-        return {}
 
     def forward(self, x_BTC: Tensor) -> Tensor:
         """Rearrange (B, T, C) to (B, C, T)."""

@@ -9,15 +9,16 @@ Shape letters: B batch, F features or channels, P positions, M entries of a cont
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import prod, sqrt
-from typing import Any, final
+from typing import final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from clipless.layers._base import Layer
 from clipless.layers.input import InputBall
 
 
-class PaidStatistics(nn.Module, ABC):
+class PaidStatistics(Layer, ABC):
     """Base of the layers whose constants are a release.
 
     Attributes:
@@ -68,10 +69,6 @@ class Standardise(PaidStatistics):
         self.features, self.radius, self.floor = features, float(radius), float(floor)
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("scale", torch.ones(features))
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {"features": self.features, "radius": self.radius, "floor": self.floor, "releases": self.releases}
 
     def forward(self, x: Tensor) -> Tensor:
         """Standardise (B, F) or (B, F, ...)."""
@@ -127,11 +124,6 @@ class ScaleByQuantile(PaidStatistics):
             raise ValueError(f"Expected a whole number bins >= 2, got bins={bins!r} (ScaleByQuantile)")
         self.low, self.high, self.quantile, self.bins = float(low), float(high), float(quantile), bins
         self.register_buffer("scale", torch.tensor(float(high)))
-
-    def config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        numbers = {"low": self.low, "high": self.high, "quantile": self.quantile}
-        return {**numbers, "bins": self.bins, "releases": self.releases}
 
     @property
     def edges(self) -> Tensor:

@@ -26,8 +26,8 @@ class Loss(Protocol):
         ...
 
     def output_size(self, classes: int) -> int:
-        """Return K for a number of classes."""
-        ...
+        """Return K for a number of classes; one logit per class unless a loss says otherwise."""
+        return classes
 
 
 LossRule = Callable[[Any, int, float], float]

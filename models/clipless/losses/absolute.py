@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, final
 
-from clipless.losses._rules import loss_rule
+from clipless.losses._rules import Loss, loss_rule
 from clipless.losses.reduction import Reduction, parse_reduction
 from clipless.losses.targets import target_rows
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class MAE:
+class MAE(Loss):
     r"""Absolute error, ``sum_k |z_k - t_k|``, summed or averaged over the K outputs.
 
     t is the one-hot row of a label, a soft label, or, for regression, any (B,) numbers for one output or (B, K) for
@@ -34,10 +34,6 @@ class MAE:
         """Return (B,) losses."""
         error_BK = (logits_BK - target_rows(target_B, logits_BK)).abs()
         return self.reduction.share(logits_BK.shape[1]) * error_BK.sum(dim=1)
-
-    def output_size(self, classes: int) -> int:
-        """One logit per class."""
-        return classes
 
 
 @loss_rule(MAE, "mae")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import exp, sqrt
 from typing import TYPE_CHECKING, final
 
-from clipless.losses._rules import loss_rule
+from clipless.losses._rules import Loss, loss_rule
 from clipless.losses.numbers import check_positive
 from clipless.losses.reduction import Reduction, parse_reduction
 from clipless.losses.targets import target_rows
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class MultilabelBCE:
+class MultilabelBCE(Loss):
     r"""Binary cross-entropy of each output alone, ``T * BCE(z_k / T, t_k)``, summed or averaged over the K outputs.
 
     t is any (B, K) row with entries in [0, 1], several of which may be 1, or the one-hot row of a label. Each entry
@@ -50,10 +50,6 @@ class MultilabelBCE:
         target_BK = target_rows(target_B, scaled_BK).clamp(0.0, 1.0)
         terms_BK = F.binary_cross_entropy_with_logits(scaled_BK, target_BK, reduction="none")
         return self.temperature * self.reduction.share(logits_BK.shape[1]) * terms_BK.sum(dim=1)
-
-    def output_size(self, classes: int) -> int:
-        """One logit per class."""
-        return classes
 
 
 @loss_rule(MultilabelBCE, "multilabel-bce")

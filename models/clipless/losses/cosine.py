@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from clipless.losses._rules import loss_rule
+from clipless.losses._rules import Loss, loss_rule
 from clipless.losses.numbers import check_positive
 from clipless.losses.targets import target_rows
 from clipless.option_types import Positive
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class KCosine:
+class KCosine(Loss):
     r"""K-cosine similarity, ``1 - t . z / max(|z|, f)`` with the public floor ``f = K X_min``.
 
     Below the floor the gradient is ``-t / f``; above it ``-(I - v v^T) t / |z|`` with v = z / |z|, a projection of t
@@ -40,10 +40,6 @@ class KCosine:
             target_BK = 2.0 * target_BK - 1.0
         norm_B: Tensor = torch.linalg.vector_norm(logits_BK, dim=1)
         return 1.0 - (target_BK * logits_BK).sum(dim=1) / norm_B.clamp(min=self.floor)
-
-    def output_size(self, classes: int) -> int:
-        """One logit per class."""
-        return classes
 
 
 @loss_rule(KCosine, "k-cosine")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import TYPE_CHECKING, final
 
-from clipless.losses._rules import loss_rule
+from clipless.losses._rules import Loss, loss_rule
 from clipless.losses.numbers import check_positive
 from clipless.losses.softmax_ball import largest_softmax_error
 from clipless.losses.targets import target_rows
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class TauCCE:
+class TauCCE(Loss):
     r"""Categorical cross-entropy with temperature, ``T * CE(z / T)``, K >= 2 logits.
 
     Its gradient is ``softmax(z / T) - e_y``. With p_y = 1 - s, its squared norm is ``s^2 + sum_{j != y} p_j^2
@@ -38,10 +38,6 @@ class TauCCE:
         scaled_BK = logits_BK / self.temperature
         target = target_B if target_B.dim() == 1 else target_B.to(scaled_BK.dtype)
         return self.temperature * F.cross_entropy(scaled_BK, target, reduction="none")
-
-    def output_size(self, classes: int) -> int:
-        """One logit per class."""
-        return classes
 
 
 @final

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, final
 
-from clipless.losses._rules import loss_rule
+from clipless.losses._rules import Loss, loss_rule
 from clipless.losses.numbers import check_positive
 from clipless.losses.reduction import Reduction, parse_reduction
 from clipless.losses.targets import target_rows
@@ -23,7 +23,7 @@ def hinge_terms(logits_BK: "Tensor", target_BK: "Tensor", margin: float) -> "Ten
 
 @final
 @dataclass(frozen=True, slots=True)
-class MulticlassHinge:
+class MulticlassHinge(Loss):
     r"""Hinge of each class against all others, ``sum_k max(0, m - s_k z_k)``, s_k = +1 for the label, else -1.
 
     ``reduction`` sums or averages over the K logits; one logit is a binary decision at 0. Deel-lip's
@@ -48,10 +48,6 @@ class MulticlassHinge:
         """Return (B,) losses."""
         terms_BK = hinge_terms(logits_BK, target_rows(target_B, logits_BK), self.margin)
         return self.reduction.share(logits_BK.shape[1]) * terms_BK.sum(dim=1)
-
-    def output_size(self, classes: int) -> int:
-        """One logit per class."""
-        return classes
 
 
 @loss_rule(MulticlassHinge, "hinge")

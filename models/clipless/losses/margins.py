@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf, sqrt
 from typing import TYPE_CHECKING, final
 
-from clipless.losses._rules import loss_rule
+from clipless.losses._rules import Loss, loss_rule
 from clipless.losses.numbers import check_positive
 from clipless.losses.reduction import Reduction, parse_reduction
 from clipless.option_types import Positive
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class WestonWatkins:
+class WestonWatkins(Loss):
     r"""``sum_{j != y} max(0, m - (z_y - z_j))``, summed, or divided by the number of classes K >= 2.
 
     The hinge of Weston and Watkins (1999); divided by the number of classes it is the form over c of Barczewski (2025,
@@ -48,14 +48,10 @@ class WestonWatkins:
         terms_BK = (self.margin - own_B1 + logits_BK).clamp(min=0.0).masked_fill(_own(target_B, logits_BK), 0.0)
         return self.reduction.share(logits_BK.shape[1]) * terms_BK.sum(dim=1)
 
-    def output_size(self, classes: int) -> int:
-        """One logit per class."""
-        return classes
-
 
 @final
 @dataclass(frozen=True, slots=True)
-class CrammerSinger:
+class CrammerSinger(Loss):
     r"""``max(0, m - (z_y - max_{j != y} z_j))``, K >= 2 logits (Crammer and Singer 2001).
 
     Where it is positive the gradient is -1 at y and, over the j that attain the maximum, non-negative numbers that sum
@@ -77,10 +73,6 @@ class CrammerSinger:
         own_B = logits_BK.gather(1, target_B[:, None])[:, 0]
         others_B = logits_BK.masked_fill(_own(target_B, logits_BK), -inf).amax(dim=1)
         return (self.margin - own_B + others_B).clamp(min=0.0)
-
-    def output_size(self, classes: int) -> int:
-        """One logit per class."""
-        return classes
 
 
 @loss_rule(WestonWatkins, "weston-watkins")
