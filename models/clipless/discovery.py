@@ -9,12 +9,7 @@ T = TypeVar("T")
 
 
 def import_modules(package: str, path: Sequence[str]) -> Iterator[Any]:
-    """Import the modules of a package in order of their names, but for those that begin with an underscore.
-
-    Args:
-        package: its name.
-        path: its ``__path__``.
-    """
+    """Import the modules of a package in order of their names, but for those that begin with an underscore."""
     for module in iter_modules(path):
         if not module.name.startswith("_"):
             yield import_module(f"{package}.{module.name}")

@@ -68,12 +68,7 @@ def attacked_accuracy(
     The attack moves in the tensor, by at most the radius times ``input_gain``: every move of at most the radius in raw
     units is among these.
 
-    Args:
-        model: a network with one logit (binary) or K.
-        split: rows that are public, paid for, or marked exploratory.
-        radius: as written, ``"36/255"``; in raw units.
-        input_gain: Lipschitz constant of the fixed maps between raw units and the tensor.
-        attack: `clipless.attacks.PGD` by default.
+    Arguments are those of `evaluate`; the attack is `clipless.attacks.PGD` by default.
 
     Raises:
         ValueError: a radius or gain out of range, or an attack that leaves the ball.

@@ -41,19 +41,12 @@ def split_fixed_prefix(network: Network) -> tuple[Network, Network]:
     depth = prefix_depth(network)
     layers = list(network.layers)
     prefix = Network(layers[:depth], network.input_shape)
-    return prefix, Network(layers[depth:], _output_shape(prefix))
+    return prefix, Network(layers[depth:], prefix.output_shape())
 
 
 @torch.no_grad()
 def precompute(prefix: Network, split: Split) -> Split:
-    """Apply ``prefix`` to every example of ``split``, a chunk at a time.
-
-    Args:
-        prefix: layers without parameters, as `split_fixed_prefix` returns them, on the device of the split.
-        split: rows of any split.
-
-    Returns:
-        The features, float32, with the same labels; row i depends on row i alone.
+    """Return float32 features: ``prefix``, of `split_fixed_prefix`, applied to each row alone, a chunk at a time.
 
     Raises:
         UnsupportedError: a layer with parameters: features would be stale after the first step.
@@ -70,11 +63,3 @@ def precompute(prefix: Network, split: Split) -> Split:
             features = part.new_empty((len(split), *part.shape[1:]))
         features[start : start + len(part)] = part
     return split if features is None else replace(split, x=features)
-
-
-@torch.no_grad()
-def _output_shape(prefix: Network) -> tuple[int, ...]:
-    buffer: Tensor | None = next(prefix.buffers(), None)
-    device = None if buffer is None else buffer.device
-    dtype = None if buffer is None else buffer.dtype
-    return tuple(prefix(torch.zeros((1, *prefix.input_shape), device=device, dtype=dtype)).shape[1:])

@@ -8,10 +8,7 @@ from typing import Any
 def by_need(package: str, homes: Mapping[str, str], modules: tuple[str, ...] = ()) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package.
 
-    Args:
-        package: its name.
-        homes: name -> the module that holds it.
-        modules: those of the package's own that are names of it too.
+    ``homes`` gives the module of each name; ``modules`` are those of the package's own that are names of it too.
     """
 
     def find(name: str) -> Any:

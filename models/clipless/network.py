@@ -1,6 +1,7 @@
 """A network as a sequence of layers with a declared input shape. Shape letters: B batch, K logits."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import final
 
 import torch
@@ -38,7 +39,7 @@ class Network(nn.Module):
     @torch.no_grad()
     def output_shape(self) -> tuple[int, ...]:
         """Return the shape of one example's output, by passing a row of zeros."""
-        here = next(self.parameters(), torch.zeros(()))
+        here = next(chain(self.parameters(), self.buffers()), torch.zeros(()))
         row = torch.zeros(1, *self.input_shape, dtype=here.dtype, device=here.device)
         return tuple(self(row).shape[1:])
 

@@ -43,12 +43,7 @@ def conv2d_norm_upper(
     padding it is exactly H x W, and the bound is the norm (another grid, larger or smaller, is not a bound). Groups
     make the operator block diagonal: the largest norm of a group.
 
-    Args:
-        kernel_OIHW: the kernel applied, I input channels of one group.
-        size: H and W.
-        stride: steps.
-        groups: groups of channels that are convolved apart.
-        circular: whether the map continues periodically, at stride 1.
+    ``kernel_OIHW`` is the kernel applied, with the I input channels of one group; circular maps have stride 1.
     """
     kernel, scale = _scaled(kernel_OIHW)
     if not scale < inf:

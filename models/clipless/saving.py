@@ -35,10 +35,7 @@ def architecture(model: Network) -> dict[str, Any]:
 def save(model: Network, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
     """Write ``model`` to ``path``, whole or not at all.
 
-    Args:
-        model: layers of `clipless.layers` only.
-        path: the safetensors file.
-        metadata: further text entries of the header.
+    ``metadata`` are further text entries of the header.
     """
     header = {"architecture": json.dumps(architecture(model)), **(metadata or {})}
     write_tensors(path, model.state_dict(), header)

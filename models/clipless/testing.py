@@ -45,12 +45,7 @@ class SeededSource(RandomSource):
 
 @final
 class RecordingSource(SeededSource):
-    """A repeatable source that remembers what was drawn from it.
-
-    Attributes:
-        normals: every draw of normals, in order.
-        batches: how many batches were drawn.
-    """
+    """A repeatable source that remembers what was drawn from it."""
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)
@@ -153,14 +148,8 @@ def neighbour_ratios(
 ) -> dict[str, float]:
     """Measure how far leaving one row out, its place kept, moves each parameter's guarded sum, over its sensitivity.
 
-    Args:
-        model: any weights, also ones that break every bound.
-        loss: the loss of the plan.
-        x: (B, ...) inputs, non-finite ones included.
-        y: (B,) targets.
-        plan: gives the sensitivities.
-        row: the row that is left out.
-        exact: as for `clipless.training.batch_sums.sum_gradients`.
+    Weights may break every bound, and (B, ...) inputs be non-finite; ``exact`` is as for
+    `clipless.training.batch_sums.sum_gradients`.
 
     Returns:
         Ratio by parameter; at most 1. NaN if a gradient is not finite.
@@ -184,13 +173,8 @@ def unguarded_ratios(
 ) -> dict[str, float]:
     """Search, without the guard, for examples whose gradient comes closest to each analytic sensitivity.
 
-    Args:
-        model: weights within their constraints.
-        loss: its Lipschitz constant entered the sensitivities.
-        x: (B, ...) starting points of the search; scaled freely.
-        y: (B,) targets.
-        sensitivities: analytic worst case by parameter.
-        steps: steps of gradient ascent for each parameter.
+    The weights are within their constraints; ``x`` (B, ...) are starting points, scaled freely, ``steps`` those of
+    gradient ascent for each parameter.
 
     Returns:
         Largest found ratio by parameter; at most 1 where the bounds are right.

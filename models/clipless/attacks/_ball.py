@@ -6,6 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from clipless.guards.exact_sums import column_of
 from clipless.network import Network
 
 # Keeps a projected perturbation inside the ball when its norm is computed again, in any order of summation.
@@ -25,20 +26,13 @@ def into_ball(moved: Tensor, center: Tensor, radius: float) -> Tensor:
     offset = moved - center
     norm_B = offset.flatten(1).norm(dim=1)
     shrink_B = (_INWARD * radius / norm_B).clamp(max=1.0)
-    offset = torch.where(column(norm_B.isfinite(), offset), offset * column(shrink_B.nan_to_num(1.0), offset), 0.0)
+    offset = torch.where(
+        column_of(norm_B.isfinite(), offset), offset * column_of(shrink_B.nan_to_num(1.0), offset), 0.0
+    )
     return center + offset
 
 
-def column(values_B: Tensor, like: Tensor) -> Tensor:
-    """Return (B,) values in a shape that broadcasts over ``like``."""
-    return values_B.view(-1, *[1] * (like.dim() - 1))
-
-
 def check_radius(radius: float) -> None:
-    """Refuse a radius that is not positive and finite.
-
-    Raises:
-        ValueError: naming it.
-    """
+    """Raise ValueError unless the radius is positive and finite."""
     if not 0 < radius < inf:
         raise ValueError(f"Expected 0 < radius < inf, got radius={radius!r}")

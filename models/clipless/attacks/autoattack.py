@@ -45,11 +45,7 @@ class AutoAttack:
     def __call__(self, model: Network, x: Tensor, target_B: Tensor, radius: float) -> Tensor:
         """Return float64 inputs within ``radius``, wrongly decided where an attack of the ensemble succeeded.
 
-        Args:
-            model: any network; it stays as it is.
-            x: (B, ...) inputs, finite.
-            target_B: int64 labels.
-            radius: in units of ``x``.
+        The (B, ...) inputs are finite, targets int64 labels, the radius is in units of ``x``; the model stays as it is.
 
         Raises:
             UnsupportedError: the toolbox is not installed.
@@ -81,11 +77,7 @@ class AutoAttack:
 
     @staticmethod
     def check_installed() -> None:
-        """Check before an attack that the toolbox is installed.
-
-        Raises:
-            UnsupportedError: it is not.
-        """
+        """Raise UnsupportedError unless the toolbox is installed, before an attack."""
         _toolbox()
 
     def _attacks(self, toolbox: Any, classifier: Any, shape: tuple[int, ...], radius: float) -> list[Any]:

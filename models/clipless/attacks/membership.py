@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from clipless.certificates.certify import float64_logits
 from clipless.datasets import Split
@@ -35,37 +34,27 @@ class MembershipScore:
 def threshold_attack(model: Network, loss: Loss, members: Split, others: Split) -> MembershipScore:
     """Predict that rows with a small loss are members (Yeom et al. 2018, arXiv 1709.01604), at every threshold.
 
-    Args:
-        model: the model under attack.
-        loss: any loss; that of its training is usual.
-        members: rows that the model was trained on; public.
-        others: rows of the same kind that it has not seen; public.
+    The model was trained on ``members`` and has not seen ``others``, rows of the same kind; both are public. Any loss
+    will do; that of the training is usual.
 
     Raises:
         ValueError: no rows on one side, or losses that are not finite.
     """
     inside, outside = (-_losses(model, loss, split) for split in (members, others))
-    return _score(inside, outside)
+    if not (len(inside) and len(outside)):
+        raise ValueError(f"Expected rows on both sides, got {len(inside)} members and {len(outside)} others")
+    from sklearn.metrics import roc_auc_score, roc_curve
+
+    truth = np.concatenate([np.ones(len(inside)), np.zeros(len(outside))])
+    values = np.concatenate([inside, outside])
+    false_rate, true_rate, _ = roc_curve(truth, values)
+    return MembershipScore(float(roc_auc_score(truth, values)), float((true_rate - false_rate).max()))
 
 
 @torch.no_grad()
 def _losses(model: Network, loss: Loss, split: Split) -> FloatArray:
-    return _finite(loss(float64_logits(model, split.x), split.y))
-
-
-def _finite(values: Tensor) -> FloatArray:
+    values = loss(float64_logits(model, split.x), split.y)
     if not bool(values.isfinite().all()):
         raise ValueError("Expected finite losses, got some that are not")
     found: FloatArray = values.cpu().numpy()
     return found
-
-
-def _score(inside: FloatArray, outside: FloatArray) -> MembershipScore:
-    if not (len(inside) and len(outside)):
-        raise ValueError(f"Expected rows on both sides, got {len(inside)} members and {len(outside)} others")
-    truth = np.concatenate([np.ones(len(inside)), np.zeros(len(outside))])
-    values = np.concatenate([inside, outside])
-    from sklearn.metrics import roc_auc_score, roc_curve
-
-    false_rate, true_rate, _ = roc_curve(truth, values)
-    return MembershipScore(float(roc_auc_score(truth, values)), float((true_rate - false_rate).max()))

@@ -13,8 +13,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from clipless.attacks._ball import check_radius, column, into_ball
+from clipless.attacks._ball import check_radius, into_ball
 from clipless.certificates.certify import decisions
+from clipless.guards.exact_sums import column_of
 from clipless.network import Network
 
 _CHUNK = 1024
@@ -46,11 +47,7 @@ class PGD:
     def __call__(self, model: Network, x: Tensor, target_B: Tensor, radius: float) -> Tensor:
         """Return float64 inputs within ``radius``: a wrongly decided one where found, else that of least margin.
 
-        Args:
-            model: any network; it stays as it is.
-            x: (B, ...) inputs.
-            target_B: int64 labels.
-            radius: in units of ``x``.
+        Targets are int64 labels, the radius is in units of ``x``; the model stays as it is.
 
         Raises:
             ValueError: a radius that is not positive and finite.
@@ -77,11 +74,11 @@ class PGD:
                 wrong_B = decisions(logits_BK) != target_B
                 reached_B = torch.where(wrong_B, -torch.inf, _margin(logits_BK, target_B, None).detach())
                 better_B = reached_B < least_B
-                best = torch.where(column(better_B, x), moved.detach(), best)
+                best = torch.where(column_of(better_B, x), moved.detach(), best)
                 least_B = torch.where(better_B, reached_B, least_B)
                 length = radius / 3.0 * (1.0 + cos(pi * step / self.steps))
                 norm_B = gradient.flatten(1).norm(dim=1).clamp(min=torch.finfo(x.dtype).tiny)
-                moved = into_ball(moved.detach() - length * gradient / column(norm_B, x), x, radius)
+                moved = into_ball(moved.detach() - length * gradient / column_of(norm_B, x), x, radius)
         return best
 
 

@@ -37,15 +37,9 @@ def bound_group_sort(layer: GroupSort, signal: Signal, weights: WeightNorms) -> 
 
 
 @bound_rule(ReLU)
-def bound_relu(layer: ReLU, signal: Signal, weights: WeightNorms) -> LayerBound:
-    """Gain 1, and 0 at 0."""
-    del layer, weights
-    return LayerBound(output=signal, input_gain=1.0)
-
-
 @bound_rule(Abs)
-def bound_abs(layer: Abs, signal: Signal, weights: WeightNorms) -> LayerBound:
-    """Norm-preserving."""
+def bound_relu_or_abs(layer: ReLU | Abs, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Gain 1, and 0 at 0; the modulus preserves norms."""
     del layer, weights
     return LayerBound(output=signal, input_gain=1.0)
 

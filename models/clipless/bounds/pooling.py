@@ -10,15 +10,9 @@ from clipless.layers import AvgPool2d, GlobalL2Pool2d, L2Pool2d, MaxPool2d
 
 
 @bound_rule(L2Pool2d)
-def bound_l2_pool(layer: L2Pool2d, signal: Signal, weights: WeightNorms) -> LayerBound:
-    """Output norm is the input norm, less what fills no window; gain 1."""
-    del weights
-    return LayerBound(output=Signal(_pooled(layer, signal), signal.norm), input_gain=1.0)
-
-
 @bound_rule(MaxPool2d)
-def bound_max_pool(layer: MaxPool2d, signal: Signal, weights: WeightNorms) -> LayerBound:
-    """One element of each window comes out; gain 1."""
+def bound_l2_or_max_pool(layer: L2Pool2d | MaxPool2d, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Gain 1, and 0 at 0; what fills no window is dropped."""
     del weights
     return LayerBound(output=Signal(_pooled(layer, signal), signal.norm), input_gain=1.0)
 

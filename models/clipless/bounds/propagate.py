@@ -20,12 +20,7 @@ ROUNDING_SLACK: Mapping[torch.dtype, float] = {torch.float32: 1e-5, torch.float6
 
 @dataclass(frozen=True, slots=True)
 class NetworkBounds:
-    """Bounds of every layer of a network, in order.
-
-    Attributes:
-        layers: (name, bound) of each layer.
-        slack: rounding added per layer, relative.
-    """
+    """Bounds (name, bound) of every layer of a network, in order, and the relative rounding added per layer."""
 
     layers: tuple[tuple[str, LayerBound], ...]
     slack: float
@@ -48,9 +43,8 @@ class NetworkBounds:
     def sensitivities(self, cotangent_norm: float, *, normalised: bool = False) -> dict[str, float]:
         """Largest norm of one example's gradient, by parameter, for an output cotangent of ``cotangent_norm``.
 
-        Args:
-            cotangent_norm: Lipschitz constant of the loss.
-            normalised: of the gradient divided by the norm of the example's input of the layer.
+        That norm is the Lipschitz constant of the loss. ``normalised`` gradients are divided by the norm of the
+        example's input of the layer.
         """
         found: dict[str, float] = {}
         reach = cotangent_norm
@@ -71,10 +65,7 @@ def bound_network(
 ) -> NetworkBounds:
     """Bound every layer of ``network`` over all inputs.
 
-    Args:
-        network: layers with rules, an input ball before the first parameters.
-        weights: see `WeightNorms`.
-        dtype: arithmetic of the forward and backward pass that the bounds are for.
+    The bounds are for a forward and backward pass in ``dtype``.
 
     Raises:
         UnsupportedError: a layer without a rule.

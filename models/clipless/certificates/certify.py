@@ -45,10 +45,7 @@ def float64_features(model: Network, x: Tensor) -> Tensor:
 def float64_logits(model: Network, x: Tensor, *, features: Tensor | None = None) -> Tensor:
     """Logits (B, K) of a float64 forward pass on the device of ``x``.
 
-    Args:
-        model: the network.
-        x: (B, ...) rows.
-        features: `float64_features` of these rows, which save the prefix's part.
+    ``features``, the `float64_features` of these rows, save the prefix's part.
     """
     _, rest = split_fixed_prefix(deepcopy(model).double())
     features = float64_features(model, x) if features is None else features
@@ -64,11 +61,8 @@ def forward_error(model: Network, bounds: NetworkBounds) -> float:
     """Largest distance between float64 logits and the exact ones, over every input.
 
     The errors of the layers (see ``relative_error`` of the bound rules), enlarged by the gains of the layers behind
-    them. Where there is no bound yet, in front of the input ball, the ball's takes its place.
-
-    Args:
-        model: the network.
-        bounds: its `measured_bounds`.
+    them. Where there is no bound yet, in front of the input ball, the ball's takes its place. ``bounds`` are the
+    `measured_bounds` of the model.
     """
     error, shape = 0.0, model.input_shape
     waiting: list[tuple[nn.Module, tuple[int, ...], tuple[int, ...]]] = []

@@ -27,41 +27,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clipless import layers as kinds
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms
 from clipless.bounds.compose import bound_sequence
 from clipless.bounds.propagate import ROUNDING_SLACK
-from clipless.layers import (
-    Abs,
-    AvgPool2d,
-    ClipGradient,
-    Conv1d,
-    Conv2d,
-    Dense,
-    Flatten,
-    GlobalL2Pool2d,
-    GroupNorm,
-    GroupSort,
-    Householder,
-    InputBall,
-    L2Pool2d,
-    LayerCentering,
-    MaxPool2d,
-    ReLU,
-    Residual,
-    Sigmoid,
-    Softplus,
-    SpaceToDepth,
-    SwapAxes,
-    Tanh,
-    Tokens,
-)
 from clipless.norms import LEAST, at_least_normal, lengths_upper
 
 Shape = tuple[int, ...]
 Gains = tuple[float, float]  # in l1 and in l-infinity
 _SLACK = 1.0 + ROUNDING_SLACK[torch.float64]
 _KEEP: frozenset[type[nn.Module]] = frozenset(
-    {Abs, ClipGradient, Flatten, GroupSort, MaxPool2d, ReLU, Softplus, SpaceToDepth, SwapAxes, Tanh, Tokens}
+    {
+        *(kinds.Abs, kinds.GroupSort, kinds.ReLU, kinds.Softplus, kinds.Tanh, kinds.MaxPool2d),
+        *(kinds.ClipGradient, kinds.Flatten, kinds.SpaceToDepth, kinds.SwapAxes, kinds.Tokens),
+    }
 )
 
 
@@ -98,10 +77,8 @@ class Reach:
 def propagate_reach(layers: Iterable[tuple[nn.Module, LayerBound]], signal: Signal, reach: Reach) -> Reach:
     """Bound what becomes of a perturbation.
 
-    Args:
-        layers: each with its bound from `WeightNorms.MEASURED`, in order.
-        signal: what enters the first one.
-        reach: the norms of the perturbation of that.
+    The layers come in order with their bounds from `WeightNorms.MEASURED`; ``signal`` and the norms ``reach`` of its
+    perturbation enter the first.
     """
     for layer, bound in layers:
         reach = _through(layer, bound, signal, reach)
@@ -119,7 +96,7 @@ def induced_gains(layer: nn.Module, shape: Shape) -> Gains | None:
 
 def _through(layer: nn.Module, bound: LayerBound, signal: Signal, reach: Reach) -> Reach:
     two = at_least_normal(bound.input_gain) * reach.two
-    if type(layer) is Residual:
+    if type(layer) is kinds.Residual:
         one, largest = _mixed(layer, signal, reach)
     else:
         gains = induced_gains(layer, signal.shape)
@@ -130,7 +107,7 @@ def _through(layer: nn.Module, bound: LayerBound, signal: Signal, reach: Reach) 
     return Reach(*(at_least_normal(norm * rounded) for norm in (found.one, found.two, found.largest)))
 
 
-def _mixed(layer: Residual, signal: Signal, reach: Reach) -> tuple[float, float]:
+def _mixed(layer: kinds.Residual, signal: Signal, reach: Reach) -> tuple[float, float]:
     named = [(str(index), inner) for index, inner in enumerate(layer.layers)]
     bounds = bound_sequence(named, signal, WeightNorms.MEASURED)
     inside = propagate_reach(
@@ -143,13 +120,13 @@ def _mixed(layer: Residual, signal: Signal, reach: Reach) -> tuple[float, float]
     return kept * reach.one + passed * inside.one, kept * reach.largest + passed * inside.largest
 
 
-def _dense(layer: Dense, shape: Shape) -> Gains:
+def _dense(layer: kinds.Dense, shape: Shape) -> Gains:
     del shape  # tokens are mapped alike, each alone
     weight_OI = layer.weight.detach().double().abs()
     return _largest(weight_OI.sum(dim=0)), _largest(weight_OI.sum(dim=1))
 
 
-def _conv(layer: Conv1d | Conv2d, shape: Shape) -> Gains:
+def _conv(layer: kinds.Conv1d | kinds.Conv2d, shape: Shape) -> Gains:
     """An input element meets the kernel entries of one residue class of the stride; zero padding drops some."""
     del shape
     kernel, stride, _ = layer.geometry
@@ -163,52 +140,27 @@ def _ball(shape: Shape) -> float:
     return (1.0 + sqrt(prod(shape))) / 2.0
 
 
-def _input_ball(layer: InputBall, shape: Shape) -> Gains:
-    del layer
-    return _ball(shape), _ball(shape)
-
-
 def _centred(elements: int) -> float:
     return 2.0 - 2.0 / elements
 
 
-def _layer_centering(layer: LayerCentering, shape: Shape) -> Gains:
-    del layer
-    return _centred(prod(shape)), _centred(prod(shape))
-
-
-def _group_norm(layer: GroupNorm, shape: Shape) -> Gains:
+def _group_norm(layer: kinds.GroupNorm, shape: Shape) -> Gains:
     group = (prod(shape) // layer.groups,)
     gain = _centred(*group) / layer.alpha * _ball(group)
     return gain, gain
 
 
-def _householder(layer: Householder, shape: Shape) -> Gains:
+def _householder(layer: kinds.Householder, shape: Shape) -> Gains:
     del shape
     angle = layer.angle.detach().double()
     gain = max(1.0, _largest(angle.cos().abs() + angle.sin().abs()))
     return gain, gain
 
 
-def _average(layer: AvgPool2d, shape: Shape) -> Gains:
+def _average(layer: kinds.AvgPool2d, shape: Shape) -> Gains:
     del shape
     scale = float(layer.window) if layer.scaled else 1.0
     return scale / layer.window**2, scale
-
-
-def _l2_pool(layer: L2Pool2d, shape: Shape) -> Gains:
-    del shape
-    return 1.0, float(layer.window)
-
-
-def _global_l2_pool(layer: GlobalL2Pool2d, shape: Shape) -> Gains:
-    del layer
-    return 1.0, sqrt(prod(shape[1:]))
-
-
-def _sigmoid(layer: Sigmoid, shape: Shape) -> Gains:
-    del layer, shape
-    return 0.25, 0.25
 
 
 def _largest(sums: Tensor) -> float:
@@ -216,15 +168,15 @@ def _largest(sums: Tensor) -> float:
 
 
 _RULES: dict[type[nn.Module], Callable[[Any, Shape], Gains]] = {
-    AvgPool2d: _average,
-    Conv1d: _conv,
-    Conv2d: _conv,
-    Dense: _dense,
-    GlobalL2Pool2d: _global_l2_pool,
-    GroupNorm: _group_norm,
-    Householder: _householder,
-    InputBall: _input_ball,
-    L2Pool2d: _l2_pool,
-    LayerCentering: _layer_centering,
-    Sigmoid: _sigmoid,
+    kinds.AvgPool2d: _average,
+    kinds.Conv1d: _conv,
+    kinds.Conv2d: _conv,
+    kinds.Dense: _dense,
+    kinds.GlobalL2Pool2d: lambda _, shape: (1.0, sqrt(prod(shape[1:]))),
+    kinds.GroupNorm: _group_norm,
+    kinds.Householder: _householder,
+    kinds.InputBall: lambda _, shape: (_ball(shape), _ball(shape)),
+    kinds.L2Pool2d: lambda layer, _: (1.0, float(layer.window)),
+    kinds.LayerCentering: lambda _, shape: (_centred(prod(shape)), _centred(prod(shape))),
+    kinds.Sigmoid: lambda *_: (0.25, 0.25),
 }

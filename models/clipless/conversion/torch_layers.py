@@ -80,11 +80,7 @@ def is_size(node: fx.Node) -> bool:
 
 
 def layer_of_module(node: fx.Node, part: nn.Module, weights: Weights) -> nn.Module | None:
-    """Return the layer in the place of a module, ``None`` for one that does nothing.
-
-    Raises:
-        UnknownOperationError: there is none.
-    """
+    """Return the layer in the place of a module, None if it does nothing; raise UnknownOperationError for others."""
     if type(part) in layers.every_layer().values():
         if (replaced := replaced_method(part)) is not None:
             raise UnknownOperationError(node, f"the {replaced} of this layer was replaced", "use the layer's own")
@@ -101,11 +97,7 @@ def layer_of_module(node: fx.Node, part: nn.Module, weights: Weights) -> nn.Modu
 
 
 def layer_of_call(node: fx.Node) -> nn.Module | None:
-    """Return the layer in the place of a function or method.
-
-    Raises:
-        UnknownOperationError: there is none.
-    """
+    """Return the layer in the place of a function or method; raise UnknownOperationError where there is none."""
     name = getattr(node.target, "__name__", str(node.target))
     row = _CALLS.get(name) if node.op == "call_method" or node.target in _FUNCTIONS else None
     if row is None:

@@ -25,12 +25,7 @@ _SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A data set with a name.
-
-    Attributes:
-        description: one line about it.
-        module: of `clipless.datasets.sources` that holds it.
-    """
+    """A data set with a name: one line about it, and the module of `clipless.datasets.sources` that holds it."""
 
     description: str
     module: str
@@ -106,10 +101,7 @@ def raw_rows_of(
 ) -> "tuple[str, tuple[str, ...], RawRows]":
     """Return the name, the classes and the raw format of a data set: its rows before any preparation.
 
-    Args:
-        source: as `load` takes it.
-        data_dir: likewise.
-        declared: of an own table: ``target``, ``ranges``, ``unit``, ``classes`` and ``splits``, as `load` takes them.
+    Takes what `load` takes; of an own table ``target``, ``ranges``, ``unit``, ``classes`` and ``splits``.
 
     Raises:
         DataError: a file that cannot be read.

@@ -23,11 +23,7 @@ class Evaluation(enum.Enum):
 
     @classmethod
     def parse(cls, value: "Evaluation | str") -> "Evaluation":
-        """Return the member for ``value``.
-
-        Raises:
-            DeclarationError: not one of the three.
-        """
+        """Return the member for ``value``; raise DeclarationError for any other."""
         try:
             return cls(value)
         except ValueError:
@@ -51,10 +47,7 @@ class Metadata:
     """Public facts about a data set: declared, never computed from its rows.
 
     Attributes:
-        name: of the data set.
-        input_shape: shape of one example.
         classes: names of the classes; label ``i`` is ``classes[i]``.
-        evaluation: whether the validation and test rows are public.
         unit: the privacy unit: ``"row"``, or the column that identifies it.
         input_norm: upper bound of the Euclidean norm of one preprocessed example.
         input_gain: Lipschitz constant of the preprocessing, from the units of radii to the tensor.

@@ -4,7 +4,7 @@ Public declarations only, and their JSON form.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, TypeAlias, assert_never
@@ -120,9 +120,3 @@ def raw_from_json(content: Mapping[str, Any], where: str) -> RawRows:
             return Tensors(tuple(map(int, content["shape"])), *numbers_of_it, str(content["radius_unit"]))
         case other:
             raise DataError(f"Expected table, images or tensors, got {other!r} (rows.kind in {where})")
-
-
-def listed(names: Mapping[str, Any] | Sequence[Any]) -> str:
-    """Return the first names in one line."""
-    texts = [str(name) for name in names]
-    return ", ".join(texts[:8]) + (f" and {len(texts) - 8} more" if len(texts) > 8 else "")

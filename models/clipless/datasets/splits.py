@@ -67,14 +67,7 @@ class HashSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSplit:
-    """Assignment by the values of a declared column, which is then no feature.
-
-    Attributes:
-        column: name of the column.
-        train: its values for training rows.
-        validation: its values for validation rows.
-        test: its values for test rows.
-    """
+    """Assignment by the values of a declared column, which is then no feature: those of each split's rows."""
 
     column: str
     train: tuple[str, ...]
@@ -103,15 +96,11 @@ def assign_by_hash(
 ) -> NDArray[np.int8]:
     """Assign each row, given as bytes, to a `Part`.
 
+    Contents are those of the rows, or of the rows' privacy units; ``name`` and ``salt`` make the published key, and
+    ``test`` is 0 where the test split is published.
+
     Guarantees:
         The i-th entry depends on the i-th content, ``name``, ``salt`` and the fractions only.
-
-    Args:
-        contents: one bytes-like object per row, or per row's privacy unit.
-        name: of the data set; part of the published key.
-        validation: fraction of validation rows.
-        test: fraction of test rows; 0 where the test split is published.
-        salt: part of the published key.
     """
     key = hashlib.blake2b(f"sweeper split\0{name}\0{salt}".encode(), digest_size=32).digest()
     digests = b"".join(hashlib.blake2b(row, digest_size=_HASH_BYTES, key=key).digest() for row in contents)

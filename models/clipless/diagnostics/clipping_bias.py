@@ -67,9 +67,8 @@ def _factor(limit: float, norm_B: Tensor) -> Tensor:
 def compared_rules(plan: Plan, worst_cases: Mapping[str, float]) -> tuple[ClippingRule, ...]:
     """Return what is looked at: the plan's own setting first, then every other at the noise of a few fractions.
 
-    Args:
-        plan: with the sensitivities of the step that is looked at.
-        worst_cases: analytic sensitivities by parameter; empty for a network without bounds.
+    The plan has the sensitivities of the step that is looked at; ``worst_cases`` are the analytic ones, empty for a
+    network without bounds.
     """
     used = _in_use(plan)
     entries = sum(plan.sizes.values())

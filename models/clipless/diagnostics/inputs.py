@@ -11,9 +11,7 @@ from clipless.diagnostics.records import InputNorms, linear_norms
 def input_norms(dataset: Dataset, space: str) -> InputNorms:
     """Return the norms of the validation rows as they are.
 
-    Args:
-        dataset: its evaluation rows must be public.
-        space: what to call their coordinates.
+    ``space`` names their coordinates.
 
     Raises:
         clipless.errors.DataError: rows that are not public.

@@ -61,12 +61,8 @@ class _Backward:
 def passes(model: Network, loss: Loss, split: Split, *, normalise: bool) -> Iterator[Passes]:
     """Pass the rows of ``split`` through a float64 copy of ``model``, some at a time.
 
-    Args:
-        model: its trainable parameters must all be guarded.
-        loss: of one row.
-        split: public rows.
-        normalise: whether contributions are divided by the norm of the row's input of the layer, as under
-            ``lip-dp-sgd``.
+    Every trainable parameter must be guarded, and the rows public. Contributions are divided by the norm of the row's
+    input of the layer if ``normalise``, as under ``lip-dp-sgd``.
     """
     model = deepcopy(model).double()
     depth = prefix_depth(model)

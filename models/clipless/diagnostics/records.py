@@ -33,13 +33,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Norms:
-    """The norms of some rows.
-
-    Attributes:
-        largest: of them.
-        median: of them.
-        histogram: of them.
-    """
+    """The norms of some rows."""
 
     largest: float
     median: float
@@ -181,10 +175,7 @@ class Diagnostics:
 class InputNorms:
     """Norms of examples in one coordinate system.
 
-    Attributes:
-        space: its name.
-        bound: declared norm that no example exceeds.
-        norms: of the examples.
+    ``bound`` is the declared norm that no example exceeds.
     """
 
     space: str

@@ -61,11 +61,7 @@ _SMALLEST_NORMAL = torch.finfo(torch.float32).tiny
 
 
 def check_rows(count: int) -> None:
-    """Refuse to sum more rows than `MOST_ROWS`.
-
-    Raises:
-        PlanError: naming both numbers.
-    """
+    """Raise PlanError for more rows than `MOST_ROWS`."""
     if not count <= MOST_ROWS:
         raise PlanError(
             f"Expected at most {MOST_ROWS} rows in a batch, copies included, got {count}; take smaller ones"
@@ -114,9 +110,6 @@ def row_sum(rows_BD: Tensor, scale_B: Tensor, step: float) -> Tensor:
 
 class Digits:
     """Rows as 8-bit integers, each row in steps of its own.
-
-    Args:
-        x: (B, ...).
 
     Attributes:
         values: (B, ...) whole numbers of -127 to 127, in the type of x; zeros where ``finite`` is not.

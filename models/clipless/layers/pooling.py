@@ -24,11 +24,7 @@ class _Pool2d(Layer):
 
 @final
 class L2Pool2d(_Pool2d):
-    """Euclidean norm of each window, stride = window; rows and columns that fill no window are dropped.
-
-    Args:
-        window: side of the square window.
-    """
+    """Euclidean norm of each window, stride = window; rows and columns that fill no window are dropped."""
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Pool (B, C, H, W) to (B, C, H // window, W // window)."""
@@ -38,11 +34,7 @@ class L2Pool2d(_Pool2d):
 
 @final
 class MaxPool2d(_Pool2d):
-    """Largest element of each window, stride = window; rows and columns that fill no window are dropped.
-
-    Args:
-        window: side of the square window.
-    """
+    """Largest element of each window, stride = window; rows and columns that fill no window are dropped."""
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Pool (B, C, H, W) to (B, C, H // window, W // window)."""

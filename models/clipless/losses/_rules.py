@@ -63,10 +63,8 @@ def loss_rule(loss_type: type, name: str | None = None) -> Callable[[R], R]:
 def loss_lipschitz(loss: Loss, logits: int, *, logit_norm: float = inf) -> float:
     """Largest norm of the gradient of one example's loss in its logits, over all targets.
 
-    Args:
-        loss: a loss of a type in the table, found by exact type.
-        logits: K.
-        logit_norm: the Euclidean norm that no example's logits exceed; a loss may have a smaller constant there.
+    The Euclidean norm of no example's K ``logits`` exceeds ``logit_norm``; a loss may have a smaller constant there.
+    Its rule is found by exact type.
 
     Raises:
         UnsupportedError: no rule for exactly this type.

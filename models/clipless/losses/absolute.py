@@ -20,9 +20,6 @@ class MAE(Loss):
     t is the one-hot row of a label, a soft label, or, for regression, any (B,) numbers for one output or (B, K) for
     several. Each entry of the gradient of the sum is a sign (0 where equal): its norm is at most sqrt(K), attained
     almost everywhere, whatever t is, so L = sqrt(K) for the sum and 1 / sqrt(K) for the mean.
-
-    Attributes:
-        reduction: over the outputs.
     """
 
     reduction: Reduction = Reduction.MEAN

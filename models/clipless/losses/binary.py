@@ -32,7 +32,6 @@ class MultilabelBCE(Loss):
 
     Attributes:
         temperature: T > 0, divides the logits.
-        reduction: over the outputs.
     """
 
     temperature: Positive = 1.0

@@ -34,7 +34,6 @@ class MulticlassHinge(Loss):
 
     Attributes:
         margin: m > 0, in units of the logits.
-        reduction: over the logits.
     """
 
     margin: Positive = 1.0

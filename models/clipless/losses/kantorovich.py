@@ -42,7 +42,6 @@ class KR:
 
     Attributes:
         priors: public prior of each class, summing to 1; balanced if left out.
-        reduction: over the logits.
     """
 
     priors: Priors = None
@@ -79,7 +78,6 @@ class HKR:
         alpha: weight of the hinge, >= 0.
         margin: m > 0 of the hinge, in units of the logits.
         priors: public prior of each class, summing to 1; balanced if left out.
-        reduction: over the logits.
     """
 
     alpha: NonNegative = 10.0

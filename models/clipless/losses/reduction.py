@@ -22,11 +22,7 @@ class Reduction(enum.Enum):
 
 
 def parse_reduction(value: "Reduction | str") -> Reduction:
-    """Return the member of that value.
-
-    Raises:
-        ValueError: no such reduction.
-    """
+    """Return the member of that value; raise ValueError for any other."""
     try:
         return Reduction(value)
     except ValueError:

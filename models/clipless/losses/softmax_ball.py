@@ -46,9 +46,7 @@ _ROUNDING = 1e-12
 def largest_softmax_error(logits: int, radius: float) -> float:
     """Upper bound on the largest norm of ``softmax(u) - e_y`` over ``|u| <= radius`` and all y.
 
-    Args:
-        logits: K >= 2.
-        radius: of the ball; inf for no bound.
+    K >= 2 ``logits``; a ``radius`` of inf is no bound.
 
     Returns:
         At most sqrt(2), at least the supremum, and above it by at most ``1e-4 * radius``.

@@ -64,10 +64,7 @@ def clipping_layers(model: nn.Module) -> list[ClipGradient]:
 def check_clipping(model: nn.Module, clipping: Clipping, frozen: frozenset[str] = frozenset()) -> None:
     """Refuse a moving norm without a layer to move, or a quantile whose layer no trained gradient reaches.
 
-    Args:
-        model: to be trained.
-        clipping: what moves the norms of its clipping layers.
-        frozen: names of the parameters that come to rest.
+    ``frozen`` are the names of the parameters that come to rest.
 
     Raises:
         PlanError: no clipping layer; or, for a quantile, several, whose counts would each have to be paid, or one in
@@ -96,13 +93,8 @@ def check_clipping(model: nn.Module, clipping: Clipping, frozen: frozenset[str] 
 class ClipNorms:
     """The norms of a model's clipping layers from step to step.
 
-    Args:
-        model: its clipping layers hold their full norm outside of steps.
-        clipping: what moves the norms.
-        steps: planned steps.
-        batch_size: b, fixed denominator of the count.
-        count_std: standard deviation of the count's noise.
-        copies: passes of each row, each of which counts for a part of it.
+    The layers of ``model`` hold their full norm outside of steps; ``batch_size`` is the fixed denominator of the count,
+    ``count_std`` the deviation of its noise, and each of ``copies`` passes of a row counts for a part of it.
 
     Attributes:
         factor: share of the full norm that an adaptive clipping has come to.

@@ -39,11 +39,7 @@ class Freezing:
         return frozenset() if step < self.after * steps else frozenset(self._frozen(network))
 
     def check(self, network: Network) -> None:
-        """Refuse a network of which nothing would be left to train.
-
-        Raises:
-            PlanError: with the number of its layers.
-        """
+        """Raise PlanError for a network of which nothing would be left to train."""
         trained = len(_trained_layers(network))
         if not self.layers < trained:
             raise PlanError(

@@ -50,14 +50,7 @@ def release_statistics(
 ) -> None:
     """Estimate the constants of every paid layer in order, each from the outputs of the layers before it.
 
-    Args:
-        network: as the plan was made for it.
-        data: training rows.
-        sampler: of the plan's sampling rate.
-        source: of the noise.
-        noise_std: of the noise on each sum, whose sensitivity is 1.
-        batch_size: b, the fixed denominator.
-        micro_batch_size: rows at once.
+    ``noise_std`` is that of the noise on each sum, whose sensitivity is 1; ``batch_size`` is the fixed denominator b.
 
     Guarantees:
         Each of the `releases` computed sums changes by at most 1 in norm when one row is added or removed, whatever it

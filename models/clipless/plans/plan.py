@@ -130,10 +130,8 @@ class Plan:
     def at(self, network: Network, loss: Loss, resting: frozenset[str] = frozenset()) -> "Plan":
         """Return the plan of the next step.
 
-        Args:
-            network: its weights, which sensitivities may follow, and the norms that its clipping layers have now.
-            loss: the loss that the plan was made for.
-            resting: names of parameters that the step does not train.
+        Sensitivities may follow the weights of ``network`` and the norms that its clipping layers have now; parameters
+        in ``resting`` are not trained.
         """
         trained = {name: delta for name, delta in self.sensitivities.items() if name not in resting}
         if self.method.bounded and (self.follow_weights or self.clipping is not Schedule.CONSTANT):
@@ -235,9 +233,8 @@ def make_plan(
         method: what bounds the contribution of one example; ``non-private`` takes ``epochs`` alone.
         clip_norm: C, for ``dp-sgd`` and nothing else.
         follow_weights: let the sensitivities of each step be those of the current weights; see `Plan`.
-        clipping: a schedule of the norms of the model's clipping layers, or
-        `clipless.plans.clip_norm.AdaptiveClipping`, whose
-            counts are part of each step's event.
+        clipping: a schedule of the norms of the model's clipping layers, or an
+            `clipless.plans.clip_norm.AdaptiveClipping`, whose counts are part of each step's event.
         freezing: let the first layers rest from a step on.
 
     Raises:

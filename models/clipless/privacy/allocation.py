@@ -34,11 +34,7 @@ def noise_multipliers(
 ) -> dict[str, float]:
     """Return sigma_k for each parameter.
 
-    Args:
-        allocation: which choice.
-        noise_multiplier: sigma of the composition.
-        sensitivities: Delta_k > 0.
-        sizes: d_k >= 1.
+    ``noise_multiplier`` is sigma of the composition, ``sensitivities`` Delta_k > 0 and ``sizes`` d_k >= 1.
     """
     names = list(sensitivities)
     match allocation:

@@ -53,20 +53,12 @@ def initial_gain(constraint: Constraint) -> float:
 
 
 def check_radius(constraint: Constraint) -> None:
-    """Refuse a radius that is not positive and finite.
-
-    Raises:
-        ValueError: naming the constraint.
-    """
+    """Raise ValueError, naming the constraint, unless its radius is positive and finite."""
     if not 0 < constraint.radius < inf:
         raise ValueError(f"Expected 0 < radius < inf, got radius={constraint.radius!r} ({type(constraint).__name__})")
 
 
 def check_iterations(constraint: Constraint, iterations: int) -> None:
-    """Refuse to iterate less than once.
-
-    Raises:
-        ValueError: naming the constraint.
-    """
+    """Raise ValueError, naming the constraint, for less than one iteration."""
     if not iterations >= 1:
         raise ValueError(f"Expected iterations >= 1, got iterations={iterations!r} ({type(constraint).__name__})")

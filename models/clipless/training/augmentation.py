@@ -43,9 +43,7 @@ class Augmentation:
     def apply(self, x_BCHW: Tensor, source: RandomSource) -> Tensor:
         """Return the copies (B K, C, H, W), those of one row one after the other.
 
-        Args:
-            x_BCHW: images.
-            source: fixes what happens to each copy, which depends on no row.
+        ``source`` fixes what happens to each copy, which depends on no row.
 
         Raises:
             ValueError: rows that are no images.

@@ -27,18 +27,10 @@ def sum_gradients(
 ) -> None:
     """Add the gradient of the *summed* loss of a batch to ``totals``, bounded as the plan's method says.
 
-    Args:
-        model: the network that ``plan`` was made for.
-        loss: the loss that ``plan`` was made for.
-        x: (B, ...) rows.
-        y: (B,) targets.
-        plan: of the training.
-        totals: by parameter, float64, shaped like it.
-        rows: the first ones, which count; those behind fill the batch up. All by default.
-        forward: what is applied to the rows: ``model``, or its layers behind a fixed prefix that the rows have
-            passed already.
-        ghost: see `clipless.training.per_example.accumulate_clipped`; for ``dp-sgd``.
-        exact: see `clipless.guards.guard.Guard`; for the methods that the guard bounds.
+    Totals are float64, by parameter. Only the first ``rows`` count; those behind fill the batch up. What is applied to
+    them is ``forward``: ``model``, or its layers behind a fixed prefix that they have passed already. ``ghost`` is for
+    ``dp-sgd`` (`clipless.training.per_example.accumulate_clipped`), ``exact`` for the methods that the guard bounds
+    (`clipless.guards.guard.Guard`).
 
     Guarantees:
         Each parameter's computed total changes by at most ``plan.sensitivities`` when one row of the batch is replaced

@@ -22,10 +22,7 @@ Rows = dict[nn.Parameter, Tensor]
 def layer_gradients(layer: nn.Module, x: Tensor, g: Tensor) -> Rows:
     """Form the gradient of each example in the parameters of ``layer`` itself, not of layers inside it.
 
-    Args:
-        layer: what mapped ``x`` to its output, each row alone.
-        x: (B, ...) its inputs.
-        g: (B, ...) the cotangents of its outputs.
+    ``x`` are its (B, ...) inputs, ``g`` the cotangents of its outputs; it maps each row alone.
 
     Returns:
         By parameter, (B, *shape of the parameter).

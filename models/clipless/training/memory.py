@@ -32,10 +32,7 @@ class PassSizes:
     def rows(self, key: Hashable, most: int, has_room: Callable[[int], bool]) -> int:
         """Return ``most``, halved until that many rows have room.
 
-        Args:
-            key: what the rows are passed through, and where.
-            most: how many rows are wanted.
-            has_room: tries a number of rows.
+        The key says what the rows are passed through, and where; ``has_room`` tries a number of rows.
 
         Raises:
             PlanError: there is no room for one row.
@@ -74,16 +71,8 @@ def has_room(
 ) -> bool:
     """Whether one pass over so many rows of zeros, as training takes them, has room on the device of ``like``.
 
-    Args:
-        network: that ``plan`` was made for; it is copied, not touched.
-        loss: likewise.
-        plan: of the training.
-        like: rows, of which only shape, types and device are looked at.
-        rows: in the pass, copies of augmentation included.
-        augmented: whether a fixed prefix is applied at every step.
-        ghost: as `clipless.fit` takes ``ghost_clipping``.
-        exact: as it takes ``exact_norms``.
-        trainings: that run side by side on the device.
+    Of ``like`` only shape, types and device are looked at, and the network is copied. ``rows`` includes the copies of
+    augmentation; ``augmented``: a fixed prefix is applied at every step; ``trainings`` run side by side on the device.
 
     Guarantees:
         No entry of ``like`` is read and nothing is drawn, so the answer is no release.

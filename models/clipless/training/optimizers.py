@@ -53,9 +53,7 @@ class Descent:
     Their classes import torch's compiler at once, two seconds of every process that trains. In a training, every option
     reads gradients that already carry noise, so that its result is post-processing.
 
-    Args:
-        settings: which steps.
-        parameters: what moves; one without a gradient rests, and what its steps carry along rests with it.
+    A parameter without a gradient rests, and what its steps carry along rests with it.
 
     Attributes:
         learning_rate: of the next step.

@@ -35,13 +35,9 @@ def accumulate_clipped(
 ) -> None:
     """Add ``sum_i g_i min(1, C / |g_i|)`` to ``totals``, g_i the whole gradient of example i.
 
-    Args:
-        model: layers of this package.
-        backward: passes one batch forward and back, once.
-        clip_norm: C.
-        totals: by parameter, float64, shaped like it.
-        ghost: form no gradients of dense layers on vectors, whose norms and sums follow from their inputs and
-            cotangents (Li et al. 2022, arXiv 2110.05679, Bu et al. 2023, arXiv 2210.00038); takes less memory.
+    ``backward`` passes one batch forward and back, once; totals are float64, by parameter. ``ghost`` forms no gradients
+    of dense layers on vectors, whose norms and sums follow from their inputs and cotangents (Li et al. 2022, arXiv
+    2110.05679, Bu et al. 2023, arXiv 2210.00038), and takes less memory.
 
     Raises:
         UnsupportedError: a parameter whose layer the pass did not reach.

@@ -335,12 +335,6 @@ class PrivateTrainer:
 
 
 def even_size(batch_size: float, sampling_rate: float, most: int) -> int:
-    """Return the number of rows per pass: passes of one size, with little padding.
-
-    Args:
-        batch_size: expected rows of a batch.
-        sampling_rate: of each row.
-        most: rows that a pass may have.
-    """
+    """Return the number of rows per pass, at most ``most``: passes of one size, with little padding."""
     usual = ceil(batch_size + 2.0 * sqrt(batch_size * (1.0 - sampling_rate)))
     return ceil(usual / ceil(usual / most))

@@ -34,12 +34,7 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
 def build(name: str, input_shape: Sequence[int], outputs: int, *, input_norm: float, **options: Any) -> "Network":
     """Build the architecture called ``name``.
 
-    Args:
-        name: a key of `ARCHITECTURES`.
-        input_shape: shape of one example.
-        outputs: number of logits.
-        input_norm: radius of the input ball.
-        options: attributes of `LayerOptions`, the architecture's own options, and ``generator``, side by side.
+    ``options`` are the attributes of `LayerOptions`, the architecture's own options, and ``generator``, side by side.
 
     Raises:
         UnsupportedError: no such architecture, or an option that it does not take.

@@ -53,13 +53,8 @@ class Architecture:
     ) -> "Network":
         """Return a network: an input ball, and the layers of the architecture.
 
-        Args:
-            input_shape: shape of one example.
-            outputs: number of logits.
-            input_norm: radius of the input ball.
-            options: activation, biases and constraint of the layers.
-            generator: draws the initial weights.
-            own: the architecture's own options.
+        The ball has the radius ``input_norm``, the generator draws the initial weights, and ``own`` are the
+        architecture's own options.
 
         Raises:
             UnsupportedError: an option that the architecture does not take.

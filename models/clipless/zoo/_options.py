@@ -86,9 +86,7 @@ class LayerMaker:
 def pool(name: str, window: int) -> "nn.Module":
     """Return a fresh pooling layer with stride = window and gain 1.
 
-    Args:
-        name: a key of `POOLINGS`; ``avg`` is the scaled one, of operator norm 1.
-        window: side of the window.
+    ``name`` is a key of `POOLINGS`; ``avg`` is the scaled one, of operator norm 1.
 
     Raises:
         UnsupportedError: no such pooling.

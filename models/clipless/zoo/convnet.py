@@ -24,10 +24,7 @@ def convnet(
 ) -> "list[nn.Module]":
     """Blocks of 3x3 convolution, activation and pooling, then two dense layers.
 
-    Args:
-        input_shape: (C, H, W) of one example.
-        outputs: number of logits.
-        make: makes the layers.
+    Options:
         width: channels of the first block; they double from block to block.
         depth: number of blocks; each halves the map.
         hidden: features between the two dense layers.

@@ -23,10 +23,7 @@ def lenet(
 ) -> "list[nn.Module]":
     """Two blocks of padded 5x5 convolution, activation and pooling, then three dense layers.
 
-    Args:
-        input_shape: (C, H, W) of one example, at least 4 x 4.
-        outputs: number of logits.
-        make: makes the layers.
+    Options:
         width: channels of the first block; the second has 8/3 as many (6 and 16).
         hidden: features of the first dense layer; the second has 7/10 of them (120 and 84).
         pooling: a key of `clipless.zoo.POOLINGS`.

@@ -27,10 +27,7 @@ def mixer(
     (groupsort, fullsort, abs, householder) everything before the last layer preserves norms exactly, forwards and
     backwards: no bound is lost.
 
-    Args:
-        input_shape: (C, H, W) of one example; patches must tile the map.
-        outputs: number of logits.
-        make: makes the layers.
+    Options:
         patch: side of a patch; T = (H / patch)(W / patch) tokens of C patch^2 features.
         depth: number of blocks, each of two token-mixing and two channel-mixing layers.
         skip: a, share of the identity around each pair of layers; 0 for none.

@@ -23,10 +23,7 @@ def mlp(
 ) -> "list[nn.Module]":
     """Dense layers with activations between them: ``depth`` of them in all, the last one onto the logits.
 
-    Args:
-        input_shape: shape of one example; flattened.
-        outputs: number of logits.
-        make: makes the layers.
+    Options:
         width: features of the hidden layers.
         depth: number of dense layers, at least 1.
     """

@@ -29,10 +29,7 @@ def patch_net(
     is norm-preserving backwards, and the guard's product bound is exact for one patch; the gain to a kernel has no
     factor for overlaps.
 
-    Args:
-        input_shape: (C, H, W) of one example.
-        outputs: number of logits.
-        make: makes the layers.
+    Options:
         width: channels of the first convolution; they grow by ``patch**2`` per convolution.
         depth: number of convolutions; each divides the map by ``patch``, and by 2 where it is pooled.
         patch: side of a patch.

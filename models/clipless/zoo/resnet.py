@@ -31,10 +31,7 @@ def resnet(
 
     Between stages a 2x2 convolution with stride 2 halves the map and doubles the channels.
 
-    Args:
-        input_shape: (C, H, W) of one example.
-        outputs: number of logits.
-        make: makes the layers.
+    Options:
         width: channels of the first stage.
         depth: number of stages.
         blocks: residual blocks in one stage.

@@ -32,10 +32,7 @@ def scattering(
     computed constant enters every certificate, which therefore holds in the units of the image (before private
     training: Tramer and Boneh 2021, arXiv 2011.11660).
 
-    Args:
-        input_shape: (C, H, W) of one example.
-        outputs: number of logits.
-        make: makes the layers.
+    Options:
         scales: J, octaves; the features' grid is coarser by ``2**scales``.
         orientations: angles of the wavelets.
         order: largest number of moduli, 1 or 2.

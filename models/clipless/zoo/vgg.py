@@ -25,10 +25,7 @@ def vgg(
 ) -> "list[nn.Module]":
     """Blocks of 3x3 convolutions with activations and one pooling, then two dense layers.
 
-    Args:
-        input_shape: (C, H, W) of one example.
-        outputs: number of logits.
-        make: makes the layers.
+    Options:
         width: channels of the first block; they double from block to block.
         depth: number of blocks; each halves the map.
         convolutions: in one block.

@@ -26,10 +26,7 @@ def wide_resnet(
 ) -> "list[nn.Module]":
     """A `resnet` with ``width * widening`` channels, few blocks deep.
 
-    Args:
-        input_shape: (C, H, W) of one example.
-        outputs: number of logits.
-        make: makes the layers.
+    Options:
         width: channels of the first stage before widening.
         widening: factor of the channels.
         depth: number of stages.

@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clipless.datasets.raw_rows import Pixels, Tensors, listed
+from clipless.datasets.raw_rows import Pixels, Tensors
 from clipless.datasets.sources._images import level_shares
+from clipless.datasets.tables.table_file import listed
 from clipless.errors import DataError
 
 _PICTURES = (".png", ".jpg", ".jpeg")

@@ -13,11 +13,7 @@ def input_format(
 ) -> InputFormat:
     """Return how rows of the data set that `clipless.datasets.load` gives for these arguments are encoded.
 
-    Args:
-        source: as `clipless.datasets.load` takes it, like everything else here.
-        preparation: per-example maps.
-        evaluation: not looked at: it is the same for rows of every kind.
-        declared: see `clipless.datasets.catalog.raw_rows_of`.
+    ``evaluation`` is not looked at: the format is the same for rows of every kind.
 
     Raises:
         DataError: a file that cannot be read.

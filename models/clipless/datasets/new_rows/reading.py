@@ -23,10 +23,10 @@ from clipless.datasets.maps import prepare
 from clipless.datasets.metadata import ColourSpace, Evaluation, Metadata
 from clipless.datasets.new_rows.arrays import as_tensors, read_array, scaled
 from clipless.datasets.preparation import Preparation
-from clipless.datasets.raw_rows import Pixels, RawRows, Tensors, listed, raw_facts, raw_from_json, raw_to_json
+from clipless.datasets.raw_rows import Pixels, RawRows, Tensors, raw_facts, raw_from_json, raw_to_json
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges
 from clipless.datasets.tables.encoding import UNMATCHED, encode_columns, match_texts, numbers
-from clipless.datasets.tables.table_file import Array, Table, _normalised, read_table
+from clipless.datasets.tables.table_file import Array, Table, _normalised, listed, read_table
 from clipless.errors import DataError
 
 INPUT_VERSION = 1

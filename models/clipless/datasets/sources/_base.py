@@ -35,10 +35,7 @@ class DataSource(Protocol):
     def load(self, *, data_dir: Path | None, evaluation: Evaluation, splitting: HashSplit | None) -> Dataset:
         """Load the rows.
 
-        Args:
-            data_dir: local folder to read from instead of fetching.
-            evaluation: what the validation and test rows are.
-            splitting: how rows are assigned; the source's own fractions by default.
+        A ``data_dir`` is read instead of fetching; ``splitting`` left out means the source's own fractions.
 
         Raises:
             DataError: the folder lacks the file, the file is not what its name says, or there is no network.

@@ -34,14 +34,7 @@ def image_metadata(
 ) -> Metadata:
     """Return the facts about a published set of images.
 
-    Args:
-        name: of the data set.
-        classes: their names.
-        raw: how an image is given.
-        evaluation: what the validation and test rows are.
-        splitting: how rows are assigned.
-        largest_is: what the largest level is, in words.
-        published_test: whether the test split is a published one.
+    ``largest_is`` says in words what the largest level is.
     """
     facts, conditions = evaluation_facts(evaluation, public_because=BENCHMARK)
     shape, norm, gain, unit = raw_facts(raw)

@@ -36,9 +36,7 @@ class ImageSet:
     """A published set of images.
 
     Attributes:
-        name: of the data set.
         shape: of one stored image, (H, W) or (H, W, 3).
-        classes: names of the ten classes.
         data_id: its number at OpenML.
         test_counts: published number of test images of each class; the last rows at OpenML must have them.
         channels_first: whether OpenML's rows list one channel after the other.
@@ -68,11 +66,7 @@ class ImageSet:
         evaluation: Evaluation = Evaluation.PUBLIC,
         splitting: HashSplit | None = None,
     ) -> Dataset:
-        """Load the set.
-
-        Raises:
-            DataError: the folder lacks the file, the file is not what its name says, or there is no network.
-        """
+        """Load the set."""
         splitting, raw = splitting or HashSplit(validation=0.1), self.raw(data_dir)
         if splitting.test is not None:
             raise DeclarationError(f"{self.name} has a published test split: leave out the fraction test (data.splits)")

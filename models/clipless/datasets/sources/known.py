@@ -35,7 +35,6 @@ class KnownTable:
     """A published table.
 
     Attributes:
-        name: of the data set.
         file: where a local folder holds it; its last part alone is looked for too.
         bounds: one range for every column of an ADBench table; None where a codebook declares the columns.
         data_id: its number at OpenML; None where it is read from a local folder only.
@@ -70,11 +69,7 @@ class KnownTable:
         return self.ranges().classes or ()
 
     def raw(self, data_dir: Path | None = None) -> Ranges:
-        """Return the declarations of every column, in the table's order.
-
-        Raises:
-            DataError: the table cannot be read.
-        """
+        """Return the declarations of every column, in the table's order."""
         return replace(schema(self._table(data_dir).columns, self.ranges()), classes=None)
 
     def load(
@@ -84,11 +79,7 @@ class KnownTable:
         evaluation: Evaluation = Evaluation.PUBLIC,
         splitting: HashSplit | None = None,
     ) -> Dataset:
-        """Load the table.
-
-        Raises:
-            DataError: the folder lacks the file, the file is not that table, or there is no network.
-        """
+        """Load the table."""
         source = TableFacts(
             name=self.name,
             split_name=self.name,

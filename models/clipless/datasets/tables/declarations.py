@@ -44,7 +44,6 @@ class Categorical:
     """A column of categories, mapped to one coordinate for each (one-hot).
 
     Attributes:
-        categories: their texts.
         other: whether unknown and missing values share one more coordinate; otherwise they are all zeros.
     """
 

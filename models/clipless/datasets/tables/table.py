@@ -29,7 +29,7 @@ from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, as
 from clipless.datasets.tables.declarations import Column, Drop, Ranges
 from clipless.datasets.tables.encoding import encode_columns, encode_labels, input_norm, match_texts
 from clipless.datasets.tables.ranges_file import class_names, load_ranges
-from clipless.datasets.tables.table_file import Table, read_table
+from clipless.datasets.tables.table_file import Table, listed, read_table
 from clipless.errors import DataError, DeclarationError
 
 RADIUS_UNIT = "columns scaled to [-1, 1] by their declared ranges"
@@ -70,11 +70,7 @@ def load_table(
 ) -> Dataset:
     """Load a user's own table.
 
-    Args:
-        path: of the table.
-        evaluation: what its validation and test rows are.
-        ranges: its ranges file, or declarations made in Python.
-        declared: ``target``, ``unit``, ``classes`` and ``splits``, as `clipless.datasets.load` describes them.
+    ``declared`` are ``target``, ``unit``, ``classes`` and ``splits``, as `clipless.datasets.load` describes them.
 
     Raises:
         DataError: a row, or the table, that the declarations do not cover.
@@ -95,10 +91,7 @@ def load_table(
 def load_schema(path: Path, *, ranges: str | Path | Ranges | None = None, **declared: Any) -> Ranges:
     """Return the declarations of every column of a user's own table, in its order; no cell enters.
 
-    Args:
-        path: of the table.
-        ranges: as for `load_table`.
-        declared: likewise.
+    Takes what `load_table` takes.
 
     Raises:
         DataError: a table that cannot be read, or a column that is not declared.
@@ -137,10 +130,7 @@ def _opened(path: Path, ranges: str | Path | Ranges | None, **declared: Any) -> 
 def complete_declarations(ranges: Ranges, path: Path, **given: Any) -> Ranges:
     """Complete ``ranges`` by what is given elsewhere, which may repeat what they declare and never change it.
 
-    Args:
-        ranges: of a ranges file, or made in Python.
-        path: of the table.
-        given: fields of ``ranges``; None where nothing is given.
+    ``given`` are fields of ``ranges``, None where nothing is given.
 
     Raises:
         DeclarationError: given elsewhere and in the ranges file, differently, or a ranges file for another table.
@@ -188,7 +178,7 @@ def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:
         )
     if ranges.target not in table.columns:
         raise DataError(
-            f"Target column {ranges.target!r} is not in {table.name}; it has {_listed(table.columns)} (data.target)"
+            f"Target column {ranges.target!r} is not in {table.name}; it has {listed(table.columns)} (data.target)"
         )
     if ranges.classes is None:
         raise DeclarationError(
@@ -204,7 +194,7 @@ def _bookkeeping(table: Table, source: TableFacts) -> set[str]:
         columns[source.splitting.column] = "data.splits"
     for column, setting in columns.items():
         if column not in table.columns:
-            raise DataError(f"Column {column!r} is not in {table.name}; it has {_listed(table.columns)} ({setting})")
+            raise DataError(f"Column {column!r} is not in {table.name}; it has {listed(table.columns)} ({setting})")
     return set(columns)
 
 
@@ -212,7 +202,7 @@ def _declarations(table: Table, ranges: Ranges, not_features: set[str]) -> dict[
     unknown = [column for column in ranges.columns if column not in table.columns]
     if unknown:
         raise DataError(
-            f"Column {unknown[0]!r} of {ranges.name} is not in {table.name}; it has {_listed(table.columns)}"
+            f"Column {unknown[0]!r} of {ranges.name} is not in {table.name}; it has {listed(table.columns)}"
         )
     for column in not_features & set(ranges.columns):
         if not isinstance(ranges.columns[column], Drop):
@@ -305,8 +295,3 @@ def _metadata(
         training_published=source.training_published,
         split_by_row=True,
     )
-
-
-def _listed(columns: Mapping[str, Any]) -> str:
-    names = list(columns)
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -10,7 +10,7 @@ import gzip
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,12 +33,7 @@ _CELL_SEPARATOR = pa.scalar("\x1f", pa.large_string())
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Named columns of one length: numbers, or trimmed texts.
-
-    Attributes:
-        name: of the file, for messages.
-        columns: one Arrow array each, nulls where a cell is missing.
-    """
+    """Named columns of one length: Arrow arrays of numbers or trimmed texts, nulls where a cell is missing."""
 
     name: str
     columns: Mapping[str, Array]
@@ -68,6 +63,12 @@ class Table:
             return iter(cells)
         floats = row_bytes(np.stack(numbers, axis=1))
         return (cell + bytes(row) for cell, row in zip(cells, floats, strict=True))
+
+
+def listed(names: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Return the first names in one line."""
+    texts = [str(name) for name in names]
+    return ", ".join(texts[:8]) + (f" and {len(texts) - 8} more" if len(texts) > 8 else "")
 
 
 def is_number(column: Array) -> bool:

@@ -124,13 +124,7 @@ def steps_for(
 ) -> int:
     """Return the largest number of steps whose claim is at most epsilon.
 
-    Args:
-        epsilon: budget of all steps together.
-        delta: the probability the guarantee may fail with.
-        noise_multiplier: noise of each step over the sensitivity.
-        sampling_rate: probability with which each example takes part in a step.
-        relation: which data sets count as neighbours.
-        multiple_of: consider only multiples of this number (the steps of an epoch).
+    Arguments are as for `noise_multiplier_for`; only multiples of ``multiple_of`` (steps of an epoch) are considered.
 
     Guarantees:
         ``claim`` of the returned steps is at most epsilon, and of ``multiple_of`` more steps above it.

@@ -71,9 +71,7 @@ def _cgf(order: int, noise_multiplier: float, sampling_rate: float) -> float:
 def epsilon_of_cgf(cgf: Callable[[int], float], delta: float) -> float:
     """Minimise the conversion over real orders in [1, 1025].
 
-    Args:
-        cgf: K at whole orders from 1 on, convex, with K(1) = 0.
-        delta: the probability the guarantee may fail with.
+    ``cgf`` is K at whole orders from 1 on: convex, with K(1) = 0.
     """
 
     def numerator_at_one(k: int) -> float:

@@ -38,10 +38,6 @@ def too_little_noise(parts: Sequence[PoissonGaussian]) -> bool:
 
 
 def check_delta(delta: float) -> None:
-    """Refuse what is not a probability strictly between 0 and 1, NaN included.
-
-    Raises:
-        AccountingError: delta is not in (0, 1).
-    """
+    """Raise AccountingError unless delta is strictly between 0 and 1; NaN is not."""
     if not 0.0 < delta < 1.0:
         raise AccountingError(f"Expected 0 < delta < 1, got delta={delta!r}")
