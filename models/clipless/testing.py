@@ -77,13 +77,7 @@ def worst_ratios(
     Gradient ascent in float64 over inputs of norm ``norm`` and cotangents of norm 1, from a constant start, a
     single bright element, and random ones; the weights are the layer's own, their norms measured.
 
-    Args:
-        layer: a layer with a bound rule.
-        shape: of one example.
-        norm: bound of the input's norm.
-        starts: how many starts in all.
-        steps: steps of ascent, at most: a start ends when it no longer rises.
-        seed: of the starts.
+    Each of the ``starts`` takes at most ``steps`` steps of ascent: it ends when it no longer rises.
 
     Returns:
         Largest found value over its bound: ``output``, ``input`` and each parameter by name. A correct rule

@@ -29,11 +29,6 @@ class PGD:
     The first start is the input itself and lowers the margin to the nearest other class; restart i starts at random
     on the border of the ball and lowers the margin to the i-th most likely other class, and begins again with the
     first when every class had its turn. Gradients are those of the float64 network.
-
-    Attributes:
-        steps: of one start.
-        restarts: starts after the first.
-        seed: of the random starts.
     """
 
     steps: int = 30

@@ -149,12 +149,8 @@ def certified_auroc(
 ) -> list[float]:
     """Share of pairs of a positive and a negative that stay in order when both move by less than a radius.
 
-    Args:
-        model: the network that gave ``logits_BK``.
-        logits_BK: float64 logits of a binary task, K = 1 or 2.
-        target_B: int64 labels, 0 or 1.
-        radii: in units of the network's input tensor, >= 0.
-        bounds: `measured_bounds` of the model, computed if left out.
+    Arguments are as for `certified_radii`, of a binary task: 1 or 2 logits, labels 0 or 1. Radii are >= 0, in units of
+    the network's input tensor.
 
     Returns:
         One number for each radius; NaN if one class is absent. Never more than the AUROC, ties counting nothing.

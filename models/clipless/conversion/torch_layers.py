@@ -203,9 +203,8 @@ def _pool_module(kind: Callable[[int], nn.Module], names: tuple[str, ...]) -> Ca
     return lambda part, _: _pool(kind, {name: getattr(part, name) for name in names})
 
 
-def _relu(part: nn.ReLU, weights: Weights) -> nn.Module:
-    del weights
-    _require(inplace=(part.inplace, False))
+def _relu(inplace: bool) -> nn.Module:
+    _require(inplace=(inplace, False))
     return layers.ReLU()
 
 
@@ -227,7 +226,7 @@ _MODULES: Mapping[type[nn.Module], Callable[[Any, Weights], nn.Module | None]] =
         nn.Linear: _linear,
         nn.Conv1d: _conv,
         nn.Conv2d: _conv,
-        nn.ReLU: _relu,
+        nn.ReLU: lambda part, _: _relu(part.inplace),
         nn.Tanh: lambda *_: layers.Tanh(),
         nn.Sigmoid: lambda *_: layers.Sigmoid(),
         nn.Softplus: lambda part, _: _softplus(part.beta, part.threshold),
@@ -261,14 +260,9 @@ def _rows_kept(*shape: Any) -> nn.Module:
     raise _OptionError(f"the shape {shape!r}", "flatten each example with x.flatten(1)")
 
 
-def _plain_relu(inplace: bool) -> nn.Module:
-    _require(inplace=(inplace, False))
-    return layers.ReLU()
-
-
 _CALLS: Mapping[str, Call] = MappingProxyType(
     {
-        "relu": _call(_plain_relu, "inplace", inplace=False),
+        "relu": _call(_relu, "inplace", inplace=False),
         "tanh": _call(layers.Tanh),
         "sigmoid": _call(layers.Sigmoid),
         "abs": _call(layers.Abs),

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from clipless.datasets.dataset import Dataset, Split
     from clipless.datasets.maps import prepare
     from clipless.datasets.metadata import ColourSpace, Evaluation, Metadata
-    from clipless.datasets.new_rows.input_formats import input_format
-    from clipless.datasets.new_rows.reading import InputFormat, NewRows
+    from clipless.datasets.new_rows.reading import InputFormat, NewRows, input_format
     from clipless.datasets.preparation import Preparation
     from clipless.datasets.splits import ColumnSplit, HashSplit
     from clipless.datasets.tables.declarations import Categorical, Drop, Numeric, Ranges
@@ -60,7 +59,7 @@ _HOME = {
     "Ranges": "clipless.datasets.tables.declarations",
     "Split": "clipless.datasets.dataset",
     "available": "clipless.datasets.catalog",
-    "input_format": "clipless.datasets.new_rows.input_formats",
+    "input_format": "clipless.datasets.new_rows.reading",
     "load": "clipless.datasets.catalog",
     "load_ranges": "clipless.datasets.tables.ranges_file",
     "prepare": "clipless.datasets.maps",

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from clipless.datasets.dataset import Dataset, Split
+from clipless.datasets.dataset import Dataset
 from clipless.datasets.metadata import ColourSpace, Metadata
 from clipless.datasets.preparation import Preparation
 from clipless.datasets.raw_rows import PIXEL_UNIT
@@ -61,8 +61,8 @@ def prepare(dataset: Dataset, preparation: Preparation) -> Dataset:
     if preparation == Preparation():
         return dataset
     metadata = _prepared_facts(dataset.metadata, preparation)
-    parts = (_prepared_rows(part, preparation) for part in (dataset.train, dataset.validation, dataset.test))
-    return Dataset(metadata, *parts)
+    parts = (dataset.train, dataset.validation, dataset.test)
+    return Dataset(metadata, *(replace(part, x=_prepared(part.x, preparation)) for part in parts))
 
 
 def convert(x_NCHW: Tensor, space: ColourSpace) -> Tensor:
@@ -89,11 +89,11 @@ def _hsv(x_NCHW: Tensor) -> Tensor:
     return torch.stack([sector / 6.0, saturation, value], dim=1)
 
 
-def _prepared_rows(split: Split, preparation: Preparation) -> Split:
-    return replace(split, x=torch.cat([_prepared(chunk, preparation) for chunk in split.x.split(_CHUNK)]))
-
-
 def _prepared(x: Tensor, preparation: Preparation) -> Tensor:
+    return torch.cat([_prepared_chunk(chunk, preparation) for chunk in x.split(_CHUNK)])
+
+
+def _prepared_chunk(x: Tensor, preparation: Preparation) -> Tensor:
     x = convert(x, preparation.colour)
     if preparation.centre:
         x = x - torch.tensor(preparation.centre, dtype=x.dtype).view(-1, *[1] * (x.dim() - 2))

@@ -39,12 +39,9 @@ def public_rows(dataset: Dataset) -> Split:
 def diagnose(model: nn.Module, loss: Loss, split: Split, plan: Plan, *, rows: int = DEFAULT_ROWS) -> Diagnostics:
     """Compare what rows do in ``model`` with what bounds, guard and noise allow for.
 
-    Args:
-        model: the network that ``plan`` was made for, at any moment of its training; is not changed.
-        loss: the loss that ``plan`` was made for.
-        split: *public* rows, see `public_rows`: every number that is returned depends on them.
-        plan: of the training.
-        rows: how many to look at, evenly spread over the split; one forward and two backward passes each.
+    The model may be at any moment of its training and is not changed. The split holds *public* rows, see `public_rows`:
+    every number that is returned depends on them. At most ``rows`` of them are looked at, evenly spread, by one forward
+    and two backward passes each.
 
     Raises:
         PlanError: the plan was made for something else.
@@ -57,8 +54,10 @@ def diagnose(model: nn.Module, loss: Loss, split: Split, plan: Plan, *, rows: in
     plan = plan.at(network, loss)
     bounds = _bounds(network)
     normalised = plan.method is Method.LIP_DP_SGD
-    reach = None if bounds is None else _lipschitz(loss, bounds)
-    worst = {} if bounds is None or reach is None else bounds.sensitivities(reach, normalised=normalised)
+    reach, worst = None, {}
+    if bounds is not None:
+        reach = loss_lipschitz(loss, bounds.output.shape[0], logit_norm=bounds.output.norm)
+        worst = bounds.sensitivities(reach, normalised=normalised)
     tallies = [ClippedSums(rule, plan.sizes) for rule in compared_rules(plan, worst)]
     totals = _RowTotals()
     for some in passes(network, loss, _spread(split, rows), normalise=normalised):
@@ -110,10 +109,6 @@ def _bounds(network: Network) -> NetworkBounds | None:
         return bound_network(network)
     except (InvalidBoundError, UnsupportedError):
         return None
-
-
-def _lipschitz(loss: Loss, bounds: NetworkBounds) -> float:
-    return loss_lipschitz(loss, bounds.output.shape[0], logit_norm=bounds.output.norm)
 
 
 def _activation_bounds(bounds: NetworkBounds) -> dict[str, float]:

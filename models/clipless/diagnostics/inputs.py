@@ -24,9 +24,7 @@ def input_norms(dataset: Dataset, space: str) -> InputNorms:
 def colour_norms(dataset: Dataset) -> tuple[InputNorms, ...]:
     """Return the norms of the validation rows in every colour space, with the bound of each.
 
-    Args:
-        dataset: as loaded, without a preparation; its evaluation rows must be public. Nothing but RGB images has
-            colours to convert.
+    The data set is as loaded, without a preparation. Nothing but RGB images has colours to convert.
 
     Raises:
         clipless.errors.DataError: rows that are not public.

@@ -48,7 +48,6 @@ class ParameterDiagnosis:
     the layer; the guard has not scaled it yet.
 
     Attributes:
-        name: of the parameter.
         size: d_k, number of entries.
         worst_case: analytic bound of a contribution under the constraints; None for a network without bounds.
         sensitivity: Delta_k, where the guard acts (``dp-sgd``: the clip norm, of all parameters together); None
@@ -87,8 +86,6 @@ class LayerDiagnosis:
     """One layer: its signals on the way forward and the cotangents on the way back, at its output.
 
     Attributes:
-        name: of the layer, as in the names of its parameters.
-        kind: its type.
         activation_bound: rigorous bound under the constraints; None where there is none.
         activation_largest: largest norm that a row's output had.
         cotangent_bound: likewise, of the gradient of the loss in the output.
@@ -155,10 +152,7 @@ class Diagnostics:
     """One look at a model.
 
     Attributes:
-        rows: how many were looked at.
         left_out: how many more were not finite somewhere; the guard selects such rows away.
-        parameters: in the order of the model.
-        layers: likewise.
         noise_to_gradient: norm of all noise over that of the whole summed gradient of a batch of expected size.
         clipping: settings, from gentle to harsh, method by method.
     """

@@ -137,10 +137,7 @@ def outer_grid(sensitivity: float, digits: int, others: int) -> float:
 
     What rounding takes from a contribution is then at most a thousandth of Delta or so; the errors of many rows cancel.
 
-    Args:
-        sensitivity: Delta.
-        digits: entries of a row of the operand of 8 bits.
-        others: entries of a row of the other one.
+    A row of the operand of 8 bits has ``digits`` entries, one of the other operand ``others``.
     """
     spread = max(_LARGEST / 2, 1024.0 * sqrt(others))  # norm of whole numbers at full contribution
     return grid(sensitivity, spread * _DIGIT * max(1.0, sqrt(digits) / 8))

@@ -111,8 +111,6 @@ class Conv2d(Convolution):
     small. With stride = kernel, m is 1 and an orthogonal ``K`` gives an orthogonal layer.
 
     Args:
-        in_channels: I.
-        out_channels: O.
         kernel_size: (h, w), or one number for both.
         stride: step, or one number for both directions.
         padding: entries added on each side, or one number for both directions.

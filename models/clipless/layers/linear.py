@@ -16,8 +16,6 @@ class Dense(BiasedLayer):
     """``y = W x + b`` on one vector (B, I) or on tokens (B, T, I), with ``W`` and ``b`` kept in constraint sets.
 
     Args:
-        in_features: I.
-        out_features: O.
         constraint: the set that the weight is projected onto after each step.
         generator: draws the initial weight; a public generator.
         bias: whether there is a b; it starts at 0.

@@ -5,7 +5,11 @@ A target is a label, or a row of the simplex (a soft label); every constant hold
 enters the constants of every module of this folder in the table, without torch.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from clipless.discovery import import_modules
+from clipless.errors import UnsupportedError
 from clipless.losses._rules import LOSSES, Loss, loss_lipschitz, loss_rule
 from clipless.losses.absolute import MAE
 from clipless.losses.binary import MultilabelBCE
@@ -14,7 +18,6 @@ from clipless.losses.cross_entropy import TauBCE, TauCCE
 from clipless.losses.hinge import MulticlassHinge
 from clipless.losses.kantorovich import HKR, KR
 from clipless.losses.margins import CrammerSinger, WestonWatkins
-from clipless.losses.named import build_loss
 from clipless.losses.reduction import Reduction
 from clipless.losses.weighted import ClassWeighted
 
@@ -39,3 +42,21 @@ __all__ = [
     "loss_lipschitz",
     "loss_rule",
 ]
+
+
+def build_loss(name: str, *, class_weights: Sequence[float] | None = None, **parameters: Any) -> Loss:
+    """Build the loss called ``name``.
+
+    Args:
+        name: a key of `LOSSES`.
+        class_weights: public weight of each class, see `ClassWeighted`; left out, none.
+        parameters: the loss's own attributes.
+
+    Raises:
+        UnsupportedError: no such loss.
+        ValueError: a parameter or weights out of range.
+    """
+    if name not in LOSSES:
+        raise UnsupportedError(f"Expected a loss among {', '.join(LOSSES)}, got {name!r}")
+    loss = LOSSES[name](**parameters)
+    return loss if class_weights is None else ClassWeighted(loss, tuple(class_weights))

@@ -29,9 +29,6 @@ class MultilabelBCE(Loss):
         L = share * sqrt(K) * sigmoid(R / (T sqrt(K))),     share = 1 (sum) or 1 / K (mean)
 
     attained at ``z = R (1, ..., 1) / sqrt(K), t = 0``.
-
-    Attributes:
-        temperature: T > 0, divides the logits.
     """
 
     temperature: Positive = 1.0

@@ -21,9 +21,6 @@ class KCosine(Loss):
     over a norm of at least f. With ``|t| <= 1``, which labels and soft labels have, both are at most 1 / f: L = 1 / f =
     1 / (K X_min), attained by a label wherever ``|z| < f`` (Bethune et al. 2024, arXiv 2305.16202, Table 1; without
     the floor the cosine is not Lipschitz at 0). One logit takes t = +1 or -1; a probability p gives 2 p - 1.
-
-    Attributes:
-        floor: f > 0, in units of the logits.
     """
 
     floor: Positive = 1.0

@@ -31,9 +31,6 @@ class MulticlassHinge(Loss):
     at z = 0 where every term is active, so L = sqrt(K) for the sum and 1 / sqrt(K) for the mean (Bethune et al.
     2024, arXiv 2305.16202, Table 1 states the constants without K). A soft label t gives entries ``-t_k [z_k < m] +
     (1 - t_k) [z_k > -m]`` in [-1, 1]: the same bound.
-
-    Attributes:
-        margin: m > 0, in units of the logits.
     """
 
     margin: Positive = 1.0

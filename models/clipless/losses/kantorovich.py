@@ -76,7 +76,6 @@ class HKR:
 
     Attributes:
         alpha: weight of the hinge, >= 0.
-        margin: m > 0 of the hinge, in units of the logits.
         priors: public prior of each class, summing to 1; balanced if left out.
     """
 

@@ -29,7 +29,6 @@ class WestonWatkins(Loss):
         L = sqrt(K (K - 1)) for the sum,     sqrt((K - 1) / K) for the mean: 0.949 at K = 10
 
     Attributes:
-        margin: m > 0, in units of the logits.
         reduction: over the logits; the mean divides by K, not by K - 1.
     """
 
@@ -56,9 +55,6 @@ class CrammerSinger(Loss):
 
     Where it is positive the gradient is -1 at y and, over the j that attain the maximum, non-negative numbers that sum
     to 1, whose norm is at most 1: L = sqrt(2), attained wherever the maximum is attained once, so in every ball.
-
-    Attributes:
-        margin: m > 0, in units of the logits.
     """
 
     margin: Positive = 1.0

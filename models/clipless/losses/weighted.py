@@ -23,7 +23,6 @@ class ClassWeighted:
     labels are a release.
 
     Attributes:
-        loss: any loss with a constant.
         weights: one for each class, >= 0, not all 0.
     """
 

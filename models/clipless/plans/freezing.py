@@ -7,6 +7,7 @@ multiplier is shared among those, and each receives less noise at the same price
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import final
 
 from torch import nn
@@ -36,7 +37,8 @@ class Freezing:
 
     def resting(self, network: Network, step: int, steps: int) -> frozenset[str]:
         """Return the names of the parameters that rest at ``step``, from 0, of ``steps``."""
-        return frozenset() if step < self.after * steps else frozenset(self._frozen(network))
+        first = [] if step < self.after * steps else _trained_layers(network)[: self.layers]
+        return frozenset(chain.from_iterable(first))
 
     def check(self, network: Network) -> None:
         """Raise PlanError for a network of which nothing would be left to train."""
@@ -45,10 +47,6 @@ class Freezing:
             raise PlanError(
                 f"Expected layers < {trained}, the layers with trained parameters, got layers={self.layers} (Freezing)"
             )
-
-    def _frozen(self, network: Network) -> Iterator[str]:
-        for names in _trained_layers(network)[: self.layers]:
-            yield from names
 
 
 @contextmanager
@@ -65,9 +63,8 @@ def frozen(network: nn.Module, names: frozenset[str]) -> Iterator[None]:
 
 
 def _trained_layers(network: Network) -> list[list[str]]:
-    found = []
-    for prefix, layer in network.named_layers():
-        names = [f"{prefix}.{name}" for name, parameter in layer.named_parameters() if parameter.requires_grad]
-        if names:
-            found.append(names)
-    return found
+    every = (
+        [f"{prefix}.{name}" for name, parameter in layer.named_parameters() if parameter.requires_grad]
+        for prefix, layer in network.named_layers()
+    )
+    return [names for names in every if names]

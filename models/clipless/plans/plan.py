@@ -44,14 +44,10 @@ class Plan:
         batch_size: b, expected batch size and fixed denominator.
         epochs: planned number of epochs T, of ``steps_per_epoch`` steps each.
         noise_multiplier: sigma of the composition over all parameters.
-        delta: of the (epsilon, delta) guarantee.
-        relation: neighbouring relation.
-        allocation: how the noise is shared between parameters.
         sensitivity_fraction: rho; the guard acts at rho times the analytic worst case.
         sensitivities: Delta_k by parameter name: how much one example can change the summed gradient. Under
             ``dp-sgd`` each is ``clip_norm``, which bounds all of them together too; empty without privacy.
         sizes: d_k, entries by parameter name.
-        method: what bounds the contribution of one example.
         clip_norm: C, norm that ``dp-sgd`` clips the whole gradient of an example to.
         follow_weights: whether the sensitivities of a step are those of the weights as they are then, which earlier
             steps have released, instead of the largest that the constraints allow; the noise falls with them.

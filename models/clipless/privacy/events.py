@@ -43,8 +43,6 @@ class PoissonGaussian:
         noise_multiplier: standard deviation of the noise over the largest norm of one example's
             contribution (its sensitivity under add-or-remove-one, whatever the relation is).
         sampling_rate: probability with which each example takes part in a step.
-        steps: number of releases.
-        relation: which data sets count as neighbours.
 
     Raises:
         AccountingError: a field is NaN, out of range or of the wrong type.

@@ -56,7 +56,6 @@ class Descent:
     A parameter without a gradient rests, and what its steps carry along rests with it.
 
     Attributes:
-        learning_rate: of the next step.
         state: by the number of a parameter, what its steps carry along; none before its first one.
 
     Raises:

@@ -151,11 +151,7 @@ def _forming(model: Network, clip_norm: float, *, ghost: bool) -> Iterator[dict[
 
 
 class _GradientHooks:
-    """One pass: gradients are formed layer by layer as cotangents arrive, so that inputs can be let go.
-
-    Attributes:
-        gradients: by parameter, of the layers passed so far.
-    """
+    """One pass: gradients are formed layer by layer as cotangents arrive, so that inputs can be let go."""
 
     def __init__(self, clip_norm: float, ghost: bool) -> None:
         self.gradients: dict[nn.Parameter, _Gradients] = {}

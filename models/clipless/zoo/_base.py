@@ -31,7 +31,6 @@ class Architecture:
 
     Attributes:
         name: by which a spec chooses it: that of the function, with hyphens.
-        builder: the function.
         own_options: the annotation of each option of its own.
     """
 

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from clipless import layers
 from clipless.option_types import Count, Even
 from clipless.zoo._base import architecture
-from clipless.zoo._options import LayerMaker, Pooling, check_maps, pool
+from clipless.zoo._options import LayerMaker, Pooling
+from clipless.zoo.vgg import vgg
 
 if TYPE_CHECKING:
     from torch import nn
@@ -22,7 +22,7 @@ def convnet(
     hidden: Even = 128,
     pooling: Pooling = "l2",
 ) -> "list[nn.Module]":
-    """Blocks of 3x3 convolution, activation and pooling, then two dense layers.
+    """Blocks of 3x3 convolution, activation and pooling, then two dense layers: a `vgg` of one convolution a block.
 
     Options:
         width: channels of the first block; they double from block to block.
@@ -30,13 +30,5 @@ def convnet(
         hidden: features between the two dense layers.
         pooling: a key of `clipless.zoo.POOLINGS`.
     """
-    check_maps(input_shape, 2**depth, f"depth={depth}")
-    channels, height, size = input_shape
-    stack: list[nn.Module] = []
-    for block in range(depth):
-        out = width * 2**block
-        stack += [make.convolution(channels, out, 3, padding=1), make.activation(out)]
-        stack.append(pool(pooling, 2))
-        channels, height, size = out, height // 2, size // 2
-    stack += [layers.Flatten(), make.dense(channels * height * size, hidden), make.activation(hidden)]
-    return [*stack, make.dense(hidden, outputs)]
+    options = {"width": width, "depth": depth, "hidden": hidden, "pooling": pooling}
+    return vgg.builder(input_shape, outputs, make, convolutions=1, **options)

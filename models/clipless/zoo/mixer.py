@@ -41,11 +41,7 @@ def mixer(
     def pair(mixed: int) -> "list[nn.Module]":
         """Two square layers on the last axis with an activation along it, which axis 1 is after a swap."""
         between = [layers.SwapAxes(), make.activation(mixed), layers.SwapAxes()]
-        inside: list[nn.Module] = [
-            make.dense(mixed, mixed),
-            *between,
-            make.dense(mixed, mixed),
-        ]
+        inside: list[nn.Module] = [make.dense(mixed, mixed), *between, make.dense(mixed, mixed)]
         return [layers.Residual(inside, skip)] if skip else inside
 
     stack: list[nn.Module] = [layers.SpaceToDepth(patch), layers.Tokens()]

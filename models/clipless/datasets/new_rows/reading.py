@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from clipless.datasets.catalog import raw_rows_of
 from clipless.datasets.dataset import Dataset, Split
 from clipless.datasets.maps import prepare
 from clipless.datasets.metadata import ColourSpace, Evaluation, Metadata
@@ -52,7 +53,6 @@ class InputFormat:
     """How a row becomes the tensor of a model; public declarations only.
 
     Attributes:
-        name: of the data set.
         classes: names of the classes in the order of the logits.
         raw: the declared columns in the order of training, every one of them by name; or images; or tensors.
         preparation: what is done to each example after that.
@@ -172,6 +172,24 @@ class InputFormat:
             public_facts=(),
             conditions=(),
         )
+
+
+def input_format(
+    source: str | Path, *, preparation: Preparation | None = None, evaluation: object = None, **declared: Any
+) -> InputFormat:
+    """Return how rows of the data set that `clipless.datasets.load` gives for these arguments are encoded.
+
+    ``evaluation`` is not looked at: the format is the same for rows of every kind.
+
+    Raises:
+        DataError: a file that cannot be read.
+
+    Guarantees:
+        No cell of a table and no pixel enters.
+    """
+    del evaluation
+    name, classes, raw = raw_rows_of(source, **declared)
+    return InputFormat(name=name, classes=classes, raw=raw, preparation=preparation or Preparation())
 
 
 def _check_columns(table: Table, ranges: Ranges, used: Mapping[str, Column]) -> None:

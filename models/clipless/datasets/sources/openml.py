@@ -105,10 +105,7 @@ def download(name: str, data_id: int, remedy: str, *, as_frame: bool) -> Any:
     try:
         with _network_timeout():
             return fetch_openml(data_id=data_id, as_frame=as_frame, cache=False, n_retries=1, parser="auto")
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # URLError and time-outs are OSErrors; a checksum mismatch a ValueError
+    except (OSError, ValueError) as error:  # URLError and time-outs are OSErrors; a checksum mismatch a ValueError
         raise DataError(
             f"Cannot fetch {name} from OpenML ({_reason(error)}): connect to the network, or {remedy}"
         ) from None

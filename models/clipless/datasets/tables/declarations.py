@@ -77,7 +77,6 @@ class Ranges:
         source: where the declarations come from, in words; `UNPAID_SOURCE` makes a data set exploratory.
         target: column of the labels, if declared.
         classes: the labels in order, if declared.
-        columns: declarations by column.
         others: declaration of every column that is not in ``columns``; None refuses those.
         missing_markers: texts that stand for a missing value, unless they are a declared category or class.
         table: path of the file that is declared here, if the declarations are for one file only.

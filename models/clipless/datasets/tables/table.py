@@ -46,12 +46,9 @@ class TableFacts:
     """What is said about a table besides its ranges.
 
     Attributes:
-        name: of the data set.
         split_name: enters the key of the split.
         evaluation: whether validation and test rows are public, and ``public_because`` of what.
         unit: ``"row"``, or the column that identifies the privacy unit.
-        splitting: how rows are assigned to splits.
-        conditions: further sentences for the card.
         training_published: whether the training rows are published too.
     """
 

@@ -119,90 +119,81 @@ def steps_for(
     noise_multiplier: float,
     sampling_rate: float,
     relation: Relation = Relation.ADD_OR_REMOVE_ONE,
-    *,
-    multiple_of: int = 1,
 ) -> int:
-    """Return the largest number of steps whose claim is at most epsilon.
-
-    Arguments are as for `noise_multiplier_for`; only multiples of ``multiple_of`` (steps of an epoch) are considered.
+    """Return the largest number of steps whose claim is at most epsilon; arguments as for `noise_multiplier_for`.
 
     Guarantees:
-        ``claim`` of the returned steps is at most epsilon, and of ``multiple_of`` more steps above it.
+        ``claim`` of the returned steps is at most epsilon, and of one more step above it.
 
     Raises:
         AccountingError: an argument out of range, no steps at all within epsilon, or more than ten million.
     """
     _check_epsilon(epsilon)
-    if not (isinstance(multiple_of, int) and 1 <= multiple_of <= MOST_STEPS):
-        raise AccountingError(f"Expected an integer 1 <= multiple_of <= {MOST_STEPS}, got {multiple_of!r}")
-    event = PoissonGaussian(
-        noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, steps=multiple_of, relation=relation
-    )
+    event = PoissonGaussian(noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, steps=1, relation=relation)
 
     @cache
-    def price(units: int) -> float:
-        return claim(event.with_steps(units * multiple_of), delta).epsilon
+    def price(steps: int) -> float:
+        return claim(event.with_steps(steps), delta).epsilon
 
-    low, high = _bracket_units(price, event, epsilon, delta)
+    low, high = _bracket_steps(price, event, epsilon, delta)
     root = optimize.brentq(
-        lambda log_units: _log_ratio(price(round(math.exp(log_units))), epsilon),
+        lambda log_steps: _log_ratio(price(round(math.exp(log_steps))), epsilon),
         math.log(low),
         math.log(high),
         xtol=0.3 / high,
     )
-    units = round(math.exp(root))
-    while price(units) > epsilon:
-        units -= 1
-    while price(units + 1) <= epsilon:
-        units += 1
-    return units * multiple_of
+    steps = round(math.exp(root))
+    while price(steps) > epsilon:
+        steps -= 1
+    while price(steps + 1) <= epsilon:
+        steps += 1
+    return steps
 
 
-def _bracket_units(
+def _bracket_steps(
     price: Callable[[int], float], event: PoissonGaussian, epsilon: float, delta: float
 ) -> tuple[int, int]:
-    """Return how many times the event's steps are within epsilon, and a little more that is not."""
+    """Return a number of steps within epsilon, and a little more that is not."""
     settings = f"noise_multiplier={event.noise_multiplier!r} and sampling_rate={event.sampling_rate!r}"
-    most = MOST_STEPS // event.steps
-    low, slope = _units_by_rdp(event, epsilon, delta, most)
+    low, slope = _steps_by_rdp(event, epsilon, delta)
     while price(low) > epsilon:
         if low == 1:
             raise AccountingError(
-                f"Expected epsilon >= {price(1):.6g}, what {event.steps} step(s) cost at {settings}, got "
+                f"Expected epsilon >= {price(1):.6g}, what one step costs at {settings}, got "
                 f"epsilon={epsilon!r}: raise epsilon or the noise_multiplier"
             )
         low = max(low // 2, 1)
     high = low
     while price(high) <= epsilon:
-        if high == most:
+        if high == MOST_STEPS:
             raise AccountingError(
                 f"Expected an epsilon that {MOST_STEPS} steps exceed, got epsilon={epsilon!r} at {settings}: lower "
                 f"epsilon or the noise_multiplier, or give the number of steps instead"
             )
         growth = 1.01 * math.exp(min(_log_ratio(epsilon, max(price(high), _SMALLEST)) / slope, 1.0))
-        low, high = high, min(max(high + 1, math.ceil(growth * high)), most)
+        low, high = high, min(max(high + 1, math.ceil(growth * high)), MOST_STEPS)
     return low, high
 
 
-def _units_by_rdp(event: PoissonGaussian, epsilon: float, delta: float, most: int) -> tuple[int, float]:
-    """Return about how many times the steps fit into epsilon, and how log epsilon rises with log steps there."""
+def _steps_by_rdp(event: PoissonGaussian, epsilon: float, delta: float) -> tuple[int, float]:
+    """Return about how many steps fit into epsilon, and how log epsilon rises with log steps there."""
     noise = event.noise_multiplier
     if event.relation is Relation.REPLACE_ONE:
         noise /= 2  # one example replaced moves the sum up to twice as far
     proxy = replace(event, relation=Relation.ADD_OR_REMOVE_ONE, noise_multiplier=noise)
 
     @cache
-    def price(units: int) -> float:
-        return rdp_epsilon(proxy.with_steps(units * event.steps), delta)
+    def price(steps: int) -> float:
+        return rdp_epsilon(proxy.with_steps(steps), delta)
 
     low, high = 1, 2
-    while high < most and price(high) <= epsilon:
+    while high < MOST_STEPS and price(high) <= epsilon:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if price(middle) <= epsilon else (low, middle)
     slope = _log_ratio(price(4 * low), price(low)) / math.log(4.0) if 0.0 < price(low) < math.inf else 1.0
-    return min(low, most), min(max(slope, 0.3), 3.0)
+    return min(low, MOST_STEPS), min(max(slope, 0.3), 3.0)
 
 
 def _log_ratio(epsilon: float, target: float) -> float:

@@ -34,7 +34,6 @@ class Claim:
 
     Attributes:
         epsilon: the smaller of both upper bounds.
-        delta: the probability the guarantee may fail with.
         rdp: bound by RDP, None where it has none (replace-one): the cross-check between accountants is then absent.
         pld: bound by pessimistic PLD.
     """

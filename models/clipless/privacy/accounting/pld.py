@@ -72,11 +72,8 @@ def composed_pld_epsilon(
 ) -> float:
     """Bound epsilon by privacy loss distributions that dp_accounting composes, of an event that costs something.
 
-    Args:
-        event: what was released.
-        delta: the probability the guarantee may fail with.
-        interval: width of the grid of losses; by default fitted to the event.
-        pessimistic: round everything up (an upper bound); otherwise everything down (a lower bound, for checks).
+    The grid of losses has the width ``interval``, by default one fitted to the event. Everything is rounded up (an
+    upper bound) if ``pessimistic``, otherwise down (a lower bound, for checks).
 
     Raises:
         AccountingError: interval is not a positive number.

@@ -51,7 +51,6 @@ class Repetitions:
     """Distribution of the number of candidates.
 
     Attributes:
-        distribution: its family.
         mean: of the number K of candidates, from 1.1 to 10000; K = 0 included where it is possible.
         shape: eta of ``negative-binomial``, from 1e-3 to 1e3; None for the others, whose name says it.
 
