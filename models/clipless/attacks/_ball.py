@@ -18,7 +18,6 @@ class Attack(Protocol):
 
     def __call__(self, model: Network, x: Tensor, target_B: Tensor, radius: float) -> Tensor:
         """Return float64 inputs of the shape of ``x`` within ``radius`` of it, in Euclidean norm, row by row."""
-        ...
 
 
 def into_ball(moved: Tensor, center: Tensor, radius: float) -> Tensor:

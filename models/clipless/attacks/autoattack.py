@@ -30,11 +30,7 @@ class AutoAttack:
     comes back is projected onto the ball in float64. The toolbox draws from numpy's global generator: results vary
     between calls.
 
-    Attributes:
-        iterations: of APGD and DeepFool.
-        restarts: of APGD and Square.
-        queries: of Square.
-        batch_size: rows at once.
+    Iterations are those of APGD and DeepFool, restarts those of APGD and Square, queries those of Square.
     """
 
     iterations: int = 100

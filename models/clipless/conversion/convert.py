@@ -97,7 +97,8 @@ def _check_equal(model: nn.Module, network: Network) -> None:
             x = torch.randn((rows, *network.input_shape), generator=generator, dtype=torch.float64)
             x = _inside(x, network).to(next(made.parameters(), x).device)
             expected, got = _output(exact, x), made(x)
-            if not (_same_shape(expected, got) and torch.allclose(expected, got, rtol=_TOLERANCE, atol=_TOLERANCE)):
+            same_shape = isinstance(expected, Tensor) and expected.shape == got.shape
+            if not (same_shape and torch.allclose(expected, got, rtol=_TOLERANCE, atol=_TOLERANCE)):
                 raise UnsupportedError(
                     f"Cannot convert {type(model).__name__}: layers in its place compute something else; "
                     "its forward has to be the same function at every call, in training and in evaluation mode"
@@ -112,10 +113,6 @@ def _output(model: nn.Module, x: Tensor) -> Any:
         raise UnsupportedError(
             f"Cannot apply {type(model).__name__} to {tuple(x.shape)}: {reason:.200}; give the shape of one example"
         ) from error
-
-
-def _same_shape(expected: Any, got: Tensor) -> bool:
-    return isinstance(expected, Tensor) and expected.shape == got.shape
 
 
 def _inside(x: Tensor, network: Network) -> Tensor:

@@ -54,11 +54,8 @@ def wavelets(scale: int, orientations: int) -> Tensor:
     """Return the wavelets of one scale: (2 K, 1, h, h), float32; K real parts, then K imaginary parts.
 
     A Gaussian envelope, elongated across the wave, times a plane wave less the constant that makes the sum
-    zero. Its gain includes the stride ``2**scale`` that it is applied with.
-
-    Args:
-        scale: octaves below the grid that it is applied on; its stride is ``2**scale``.
-        orientations: K, angles in [0, pi).
+    zero. Its gain includes the stride ``2**scale`` that it is applied with, ``scale`` octaves below the grid; angles
+    are in [0, pi).
     """
     sigma, slant, radius = _WIDTH * 2.0**scale, _slant(orientations), wavelet_radius(scale, orientations)
     axis = torch.arange(-radius, radius + 1, dtype=torch.float64)

@@ -47,8 +47,7 @@ class AvgPool2d(_Pool2d):
     """Mean of each window, stride = window; rows and columns that fill no window are dropped.
 
     Args:
-        window: side of the square window; p = window^2 elements.
-        scaled: multiply by ``sqrt(p)``, which makes the operator norm 1 where that of the mean is ``1 / sqrt(p)``.
+        scaled: multiply by the window, which makes the operator norm 1 where that of the mean is 1 / window.
     """
 
     def __init__(self, window: int = 2, *, scaled: bool = False) -> None:

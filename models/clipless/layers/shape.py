@@ -19,11 +19,7 @@ class Flatten(Layer):
 
 @final
 class SpaceToDepth(Layer):
-    """Turns each block of the map into channels, all elements kept.
-
-    Args:
-        block: side of the square blocks; must divide height and width.
-    """
+    """Turns each square block of the map, whose side must divide height and width, into channels."""
 
     def __init__(self, block: int = 2) -> None:
         super().__init__()

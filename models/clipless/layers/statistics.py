@@ -19,11 +19,7 @@ from clipless.layers.input import InputBall
 
 
 class PaidStatistics(Layer, ABC):
-    """Base of the layers whose constants are a release.
-
-    Attributes:
-        releases: how many batches are drawn, and charged like a training step each.
-    """
+    """Base of the layers whose constants are a release, of ``releases`` batches, each charged like a training step."""
 
     def __init__(self, releases: int) -> None:
         super().__init__()

@@ -47,10 +47,8 @@ __all__ = [
 def build_loss(name: str, *, class_weights: Sequence[float] | None = None, **parameters: Any) -> Loss:
     """Build the loss called ``name``.
 
-    Args:
-        name: a key of `LOSSES`.
-        class_weights: public weight of each class, see `ClassWeighted`; left out, none.
-        parameters: the loss's own attributes.
+    The name is a key of `LOSSES`, the parameters are the loss's own attributes, and ``class_weights`` are public: see
+    `ClassWeighted`.
 
     Raises:
         UnsupportedError: no such loss.

@@ -23,7 +23,6 @@ class Loss(Protocol):
 
     def __call__(self, logits_BK: "Tensor", target_B: "Tensor") -> "Tensor":
         """Return one loss per example; row i depends on row i alone."""
-        ...
 
     def output_size(self, classes: int) -> int:
         """Return K for a number of classes; one logit per class unless a loss says otherwise."""

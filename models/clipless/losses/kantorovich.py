@@ -9,7 +9,6 @@ Shape letters: B batch, K logits.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import hypot, inf
 from typing import TYPE_CHECKING, Annotated, final
 
@@ -17,11 +16,10 @@ from clipless.losses._rules import loss_rule
 from clipless.losses.hinge import hinge_terms
 from clipless.losses.numbers import check_positive
 from clipless.losses.reduction import Reduction, parse_reduction
-from clipless.losses.targets import target_rows
+from clipless.losses.targets import constants, target_rows
 from clipless.option_types import NonNegative, Positive, Probabilities
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 Priors = Annotated[tuple[float, ...], Probabilities()] | None
@@ -40,8 +38,7 @@ class KR:
     Balanced, mean: sqrt(K / (K - 1)), 1.414 at K = 2 and 1.054 at K = 10. One logit, of prior pi for class 1:
     L = max(1 / pi, 1 / (1 - pi)), 2 if balanced. Attained at every z.
 
-    Attributes:
-        priors: public prior of each class, summing to 1; balanced if left out.
+    The priors of the classes are public and sum to 1; left out, they are balanced.
     """
 
     priors: Priors = None
@@ -128,7 +125,7 @@ def _kr_terms(logits_BK: "Tensor", target_BK: "Tensor", priors: Priors) -> "Tens
         balanced_own, balanced_other = _factors(priors, logits)
         factor_BK = (1.0 - target_BK) * balanced_other[0] - target_BK * balanced_own[0]
     else:
-        own_K, other_K = _factors_on(priors, logits, logits_BK.device, logits_BK.dtype)
+        own_K, other_K = (constants(factors, logits_BK) for factors in _factors(priors, logits))
         factor_BK = (1.0 - target_BK) * other_K - target_BK * own_K
     return logits_BK * factor_BK
 
@@ -141,17 +138,6 @@ def _factors(priors: Priors, logits: int) -> tuple[tuple[float, ...], tuple[floa
     every = priors or (1.0 / classes,) * classes
     of_logit = every if logits > 1 else every[1:]
     return tuple(1.0 / p for p in of_logit), tuple(1.0 / (1.0 - p) for p in of_logit)
-
-
-@lru_cache(maxsize=64)
-def _factors_on(
-    priors: tuple[float, ...], logits: int, device: "torch.device", dtype: "torch.dtype"
-) -> "tuple[Tensor, Tensor]":
-    """The factors on the device where they are needed step after step."""
-    import torch
-
-    own, other = _factors(priors, logits)
-    return torch.tensor(own, device=device, dtype=dtype), torch.tensor(other, device=device, dtype=dtype)
 
 
 def _check_priors(priors: Priors) -> Priors:

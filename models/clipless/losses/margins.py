@@ -27,9 +27,6 @@ class WestonWatkins(Loss):
     others: of norm ``sqrt(n^2 + n)``, largest where all n = K - 1 are active, as at z = 0::
 
         L = sqrt(K (K - 1)) for the sum,     sqrt((K - 1) / K) for the mean: 0.949 at K = 10
-
-    Attributes:
-        reduction: over the logits; the mean divides by K, not by K - 1.
     """
 
     margin: Positive = 1.0

@@ -1,8 +1,10 @@
-"""Labels and soft labels as rows. Shape letters: B batch, K logits."""
+"""Labels and soft labels as rows, and constants of the classes beside them. Shape letters: B batch, K logits."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 
@@ -23,3 +25,15 @@ def target_rows(target: "Tensor", like_BK: "Tensor") -> "Tensor":
     import torch.nn.functional as F
 
     return F.one_hot(target, logits).to(like_BK.dtype)
+
+
+def constants(values: tuple[float, ...], like: "Tensor") -> "Tensor":
+    """Return numbers in the dtype and on the device of ``like``, where they are needed step after step."""
+    return _constants(values, like.device, like.dtype)
+
+
+@lru_cache(maxsize=128)
+def _constants(values: tuple[float, ...], device: "torch.device", dtype: "torch.dtype") -> "Tensor":
+    import torch
+
+    return torch.tensor(values, device=device, dtype=dtype)

@@ -1,15 +1,13 @@
 """A loss times a public weight of the example's class. Shape letters: B batch, K logits, C classes."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, final
 
 from clipless.losses._rules import Loss, loss_lipschitz, loss_rule
-from clipless.losses.targets import target_rows
+from clipless.losses.targets import constants, target_rows
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 
@@ -42,7 +40,7 @@ class ClassWeighted:
             import torch
 
             rows_BC = torch.cat([1.0 - rows_BC, rows_BC], dim=1)
-        weights_C = _on(self.weights, logits_BK.device, logits_BK.dtype)
+        weights_C = constants(self.weights, logits_BK)
         return (rows_BC * weights_C).sum(dim=1) * self.loss(logits_BK, target_B)
 
     def output_size(self, classes: int) -> int:
@@ -57,11 +55,3 @@ def _class_weighted(loss: ClassWeighted, logits: int, logit_norm: float) -> floa
     if len(loss.weights) != max(logits, 2):
         raise ValueError(f"Expected {max(logits, 2)} weights for {logits} logits, got {len(loss.weights)}")
     return max(loss.weights) * loss_lipschitz(loss.loss, logits, logit_norm=logit_norm)
-
-
-@lru_cache(maxsize=64)
-def _on(weights: tuple[float, ...], device: "torch.device", dtype: "torch.dtype") -> "Tensor":
-    """The weights on the device where they are needed step after step."""
-    import torch
-
-    return torch.tensor(weights, device=device, dtype=dtype)

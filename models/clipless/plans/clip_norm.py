@@ -96,8 +96,7 @@ class ClipNorms:
     The layers of ``model`` hold their full norm outside of steps; ``batch_size`` is the fixed denominator of the count,
     ``count_std`` the deviation of its noise, and each of ``copies`` passes of a row counts for a part of it.
 
-    Attributes:
-        factor: share of the full norm that an adaptive clipping has come to.
+    Its ``factor`` is the share of the full norm that an adaptive clipping has come to.
     """
 
     def __init__(

@@ -7,6 +7,7 @@ so that no code path can train otherwise than was accounted.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from math import ceil, isfinite, sqrt
 from types import MappingProxyType
 from typing import Any
@@ -83,8 +84,8 @@ class Plan:
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        plain = {name: dict(v) if isinstance(v, MappingProxyType) else v for name, v in values.items()}
-        return _rebuilt, (plain,)
+        plain: dict[str, Any] = {name: dict(v) if isinstance(v, MappingProxyType) else v for name, v in values.items()}
+        return partial(Plan, **plain), ()
 
     @property
     def sampling_rate(self) -> float:
@@ -185,10 +186,6 @@ def _described(clipping: Clipping) -> dict[str, Any]:
     if isinstance(clipping, AdaptiveClipping):
         return {"kind": "adaptive", **asdict(clipping)}
     return {"kind": clipping.value}
-
-
-def _rebuilt(values: dict[str, Any]) -> Plan:
-    return Plan(**values)
 
 
 def make_plan(

@@ -19,10 +19,8 @@ _GLOBAL_HOOKS = tuple(f"_global{name}" for name in _MODULE_HOOKS)
 def check_trainable(model: nn.Module, *, bounded: bool = True) -> Network:
     """Return ``model`` if private training can vouch for it.
 
-    Args:
-        model: to be trained.
-        bounded: whether its bounds must be finite; per-example clipping does without, but a layer without a rule
-            may still mix the examples of a batch.
+    Per-example clipping, which is not ``bounded``, does without finite bounds, but a layer without a rule may still mix
+    the examples of a batch.
 
     Raises:
         UnsupportedError: not a `Network`; a layer without a bound rule; hooks; a parameter that is tied, not

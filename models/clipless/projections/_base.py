@@ -17,11 +17,9 @@ class Constraint(Protocol):
     @property
     def radius(self) -> float:
         """Upper bound of the spectral norm after a projection."""
-        ...
 
     def project(self, weight_OI: "Tensor") -> "Tensor":
         """Return the projection of a matrix."""
-        ...
 
 
 C = TypeVar("C", bound=Constraint)

@@ -134,8 +134,7 @@ class MovingAverage:
 
     Every constraint set is convex, or lies in a ball of its radius, so that the average keeps the bound of its norm.
 
-    Attributes:
-        values: the averages, none before the first update.
+    There are no ``values`` before the first update.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], decay: float) -> None:

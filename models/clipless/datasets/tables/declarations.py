@@ -43,8 +43,7 @@ class Numeric:
 class Categorical:
     """A column of categories, mapped to one coordinate for each (one-hot).
 
-    Attributes:
-        other: whether unknown and missing values share one more coordinate; otherwise they are all zeros.
+    Unknown and missing values share one more coordinate if ``other``; otherwise they are all zeros.
     """
 
     categories: tuple[str, ...]
