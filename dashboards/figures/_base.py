@@ -25,17 +25,11 @@ Table = list[dict[str, Any]]  # the numbers of a figure as a table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureInfo:
-    """What every figure knows before it is drawn.
+    """What every figure knows before it is drawn."""
 
-    Attributes:
-        title: above the figure; escaped already.
-        epsilon_title: what the epsilon of the figure promises.
-        exploratory: whether the figure carries the watermark.
-    """
-
-    title: str
-    epsilon_title: str
-    exploratory: bool
+    title: str  # above the figure; escaped already
+    epsilon_title: str  # what the epsilon of the figure promises
+    exploratory: bool  # whether the figure carries the watermark
 
 
 class Topic(enum.Enum):

@@ -35,31 +35,19 @@ _BEYOND_SLIDERS = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageState:
-    """What the page shows: all that the browser needs to know.
+    """What the page shows: all that the browser needs to know."""
 
-    Attributes:
-        resources: by the place on the page, where its content is fetched from.
-        title: of the window.
-        tab: of the sweep, empty on other pages.
-        tabs: by tab, the address that leads there.
-        running: whether more may come.
-        notice: why something is missing, in a sentence.
-        names: of the objectives that have a slider.
-        radii: names of the certificates on the radius slider, the utility first.
-        search: the address that all this belongs to, from its question mark on.
-        click: when the last click was that was answered.
-    """
-
+    # by the place on the page, where its content is fetched from
     resources: Mapping[str, str] = field(default_factory=dict)
-    title: str = "Sweeps"
-    tab: str = ""
-    tabs: Mapping[str, str] = field(default_factory=dict)
-    running: bool = False
-    notice: str = ""
-    names: Sequence[str] = ()
-    radii: Sequence[str] = ()
-    search: str = ""
-    click: int = 0
+    title: str = "Sweeps"  # of the window
+    tab: str = ""  # of the sweep, empty on other pages
+    tabs: Mapping[str, str] = field(default_factory=dict)  # by tab, the address that leads there
+    running: bool = False  # whether more may come
+    notice: str = ""  # why something is missing, in a sentence
+    names: Sequence[str] = ()  # of the objectives that have a slider
+    radii: Sequence[str] = ()  # names of the certificates on the radius slider, the utility first
+    search: str = ""  # the address that all this belongs to, from its question mark on
+    click: int = 0  # when the last click was that was answered
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""

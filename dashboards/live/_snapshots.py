@@ -63,23 +63,14 @@ class SweepSummary:
 
 @dataclass
 class Snapshot:
-    """A sweep at one moment.
+    """A sweep at one moment."""
 
-    Attributes:
-        name: of its folder.
-        token: tells this snapshot from others of the sweep.
-        data: the sweep; None before it has a front, or where it cannot be read.
-        trials: with their plans, by id.
-        trouble: why there are no data, in a sentence.
-        ledger: what the sweep spent, the file.
-    """
-
-    name: str
-    token: str
-    data: SweepData | None = None
-    trials: dict[str, Trial] = field(default_factory=dict)
-    trouble: str = ""
-    ledger: Path = field(default_factory=Path)
+    name: str  # of its folder
+    token: str  # tells this snapshot from others of the sweep
+    data: SweepData | None = None  # the sweep; None before it has a front, or where it cannot be read
+    trials: dict[str, Trial] = field(default_factory=dict)  # with their plans, by id
+    trouble: str = ""  # why there are no data, in a sentence
+    ledger: Path = field(default_factory=Path)  # what the sweep spent, the file
     seconds: float = 0.0
     _made: SharedCache[object] = field(default_factory=SharedCache)
     _lock: threading.Lock = field(default_factory=threading.Lock)

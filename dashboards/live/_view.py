@@ -27,31 +27,19 @@ class Tab(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What is shown.
+    """What is shown."""
 
-    Attributes:
-        sweep: folder name of the sweep; without one, the list of sweeps or a comparison.
-        tab: which part of it.
-        solid: whether the front is drawn in three dimensions.
-        radius: name of the certificate, ``certified@R``, that the front is drawn for; the utility itself if empty.
-        linear: whether epsilon has a linear axis.
-        max_epsilon: largest epsilon of the point to pick.
-        minimum: smallest values of the point to pick, by objective.
-        point: trial and epoch of a point that was chosen by hand.
-        compared: folder names of sweeps to compare.
-        anyway: whether to compare what is not comparable.
-    """
-
-    sweep: str = ""
-    tab: Tab = Tab.FRONT
-    solid: bool = False
+    sweep: str = ""  # folder name of the sweep; without one, the list of sweeps or a comparison
+    tab: Tab = Tab.FRONT  # which part of it
+    solid: bool = False  # whether the front is drawn in three dimensions
+    # name of the certificate, ``certified@R``, that the front is drawn for; the utility itself if empty
     radius: str = ""
-    linear: bool = False
-    max_epsilon: float | None = None
-    minimum: Mapping[str, float] = field(default_factory=dict)
-    point: tuple[str, int] | None = None
-    compared: tuple[str, ...] = ()
-    anyway: bool = False
+    linear: bool = False  # whether epsilon has a linear axis
+    max_epsilon: float | None = None  # largest epsilon of the point to pick
+    minimum: Mapping[str, float] = field(default_factory=dict)  # smallest values of the point to pick, by objective
+    point: tuple[str, int] | None = None  # trial and epoch of a point that was chosen by hand
+    compared: tuple[str, ...] = ()  # folder names of sweeps to compare
+    anyway: bool = False  # whether to compare what is not comparable
 
     @classmethod
     def parse(cls, query: str) -> "View":

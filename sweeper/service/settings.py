@@ -13,59 +13,35 @@ EXTRA = ("dash", "fastapi", "itsdangerous", "prometheus_client", "uvicorn")  # w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one client, or all of them, may take.
+    """What one client, or all of them, may take."""
 
-    Attributes:
-        body_bytes: of a request.
-        requests_per_second: of one client, on the average; 0 for no limit.
-        burst: requests that a client may make at once.
-        streams: of events, of all clients together.
-        streams_per_client: of events.
-        page: rows of a page, at most.
-        queued: sweeps that wait to be run.
-    """
-
-    body_bytes: int = MEBIBYTE
-    requests_per_second: float = 100.0
-    burst: int = 1000
-    streams: int = 100
-    streams_per_client: int = 10
-    page: int = 1000
-    queued: int = 100
+    body_bytes: int = MEBIBYTE  # of a request
+    requests_per_second: float = 100.0  # of one client, on the average; 0 for no limit
+    burst: int = 1000  # requests that a client may make at once
+    streams: int = 100  # of events, of all clients together
+    streams_per_client: int = 10  # of events
+    page: int = 1000  # rows of a page, at most
+    queued: int = 100  # sweeps that wait to be run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """What `create_app` needs to know.
+    """What `create_app` needs to know."""
 
-    Attributes:
-        out: where sweeps live.
-        data_dir: local copies of data sets; tables that specs name by path lie in it.
-        tokens: file of tokens; required unless ``host`` is an address of this machine only.
-        host, port: where the service listens.
-        tracking: MLflow tracking URI of every sweep; a SQLite file in each sweep's folder by default.
-        tracking_page: address under which browsers find that MLflow server, where it is another.
-        cluster: address of the Ray cluster on which sweeps run; by default each starts its own on this machine.
-        drivers: sweeps that run at a time.
-        allow_fetch: whether specs may name data sets that are fetched from the network.
-        secure_cookies: whether browsers reach the service by https only.
-        hosts: names by which clients reach the service, beside ``host`` and those of this machine.
-        limits: what clients may take.
-    """
-
-    out: Path = Path("sweeps-out")
-    data_dir: Path | None = None
-    tokens: Path | None = None
-    host: str = "127.0.0.1"
+    out: Path = Path("sweeps-out")  # where sweeps live
+    data_dir: Path | None = None  # local copies of data sets; tables that specs name by path lie in it
+    tokens: Path | None = None  # file of tokens; required unless ``host`` is an address of this machine only
+    host: str = "127.0.0.1"  # where the service listens
     port: int = 8000
-    tracking: str | None = None
-    tracking_page: str | None = None
+    tracking: str | None = None  # MLflow tracking URI of every sweep; a SQLite file in each sweep's folder by default
+    tracking_page: str | None = None  # address under which browsers find that MLflow server, where it is another
+    # address of the Ray cluster on which sweeps run; by default each starts its own on this machine
     cluster: str | None = None
-    drivers: int = 1
-    allow_fetch: bool = False
-    secure_cookies: bool = False
-    hosts: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    drivers: int = 1  # sweeps that run at a time
+    allow_fetch: bool = False  # whether specs may name data sets that are fetched from the network
+    secure_cookies: bool = False  # whether browsers reach the service by https only
+    hosts: tuple[str, ...] = ()  # names by which clients reach the service, beside ``host`` and those of this machine
+    limits: Limits = field(default_factory=Limits)  # what clients may take
 
     @property
     def is_local(self) -> bool:

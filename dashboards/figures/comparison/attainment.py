@@ -35,19 +35,12 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttainmentInfo(FigureInfo):
-    """Numbers of the attainment figure: one band per spec with at least two runs.
+    """Numbers of the attainment figure: one band per spec with at least two runs."""
 
-    Attributes:
-        utility: name on the vertical axis.
-        bands: by spec.
-        runs: what the runs are, in words.
-        right_end: largest epsilon of any surface.
-    """
-
-    utility: str
-    bands: tuple[Band, ...]
-    runs: str
-    right_end: float
+    utility: str  # name on the vertical axis
+    bands: tuple[Band, ...]  # by spec
+    runs: str  # what the runs are, in words
+    right_end: float  # largest epsilon of any surface
 
 
 def info(comparison: Comparison) -> AttainmentInfo:

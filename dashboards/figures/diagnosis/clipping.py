@@ -25,21 +25,13 @@ _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of clipping.
+    """One setting of clipping."""
 
-    Attributes:
-        noise: norm of its noise, relative to the largest of the figure.
-        level: in words.
-        angle: in degrees, between clipped and unclipped mean.
-        acted: share of rows that were scaled.
-        in_use: whether the training used it.
-    """
-
-    noise: float
-    level: str
-    angle: float
-    acted: float
-    in_use: bool
+    noise: float  # norm of its noise, relative to the largest of the figure
+    level: str  # in words
+    angle: float  # in degrees, between clipped and unclipped mean
+    acted: float  # share of rows that were scaled
+    in_use: bool  # whether the training used it
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,19 +32,12 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchitecturesInfo(FigureInfo):
-    """Numbers of the architectures figure.
+    """Numbers of the architectures figure."""
 
-    Attributes:
-        utility: name of the objective on the vertical axis.
-        setting: dotted name of the setting that tells the curves apart.
-        kinds: those with most trials first; none where no such setting differs between trials.
-        right_end: largest epsilon of any point.
-    """
-
-    utility: str
-    setting: str
-    kinds: tuple[Kind, ...]
-    right_end: float
+    utility: str  # name of the objective on the vertical axis
+    setting: str  # dotted name of the setting that tells the curves apart
+    kinds: tuple[Kind, ...]  # those with most trials first; none where no such setting differs between trials
+    right_end: float  # largest epsilon of any point
 
 
 def info(data: SweepData, *, by: str | None = None) -> ArchitecturesInfo:

@@ -38,20 +38,14 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationsInfo(FigureInfo):
-    """Numbers of the parallel coordinates.
+    """Numbers of the parallel coordinates."""
 
-    Attributes:
-        trials: ids of the trials that have a last point with every objective; evenly spread ones of more than
-            `DRAWN_TRIALS`.
-        axes: configuration first, objectives last.
-        color_name: the objective that colours the lines.
-        colors: its value for each trial.
-    """
-
+    # ids of the trials that have a last point with every objective; evenly spread ones of more than
+    # `DRAWN_TRIALS`
     trials: tuple[str, ...]
-    axes: tuple[Axis, ...]
-    color_name: str
-    colors: tuple[float, ...]
+    axes: tuple[Axis, ...]  # configuration first, objectives last
+    color_name: str  # the objective that colours the lines
+    colors: tuple[float, ...]  # its value for each trial
 
 
 def info(data: SweepData) -> ConfigurationsInfo:

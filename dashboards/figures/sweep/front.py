@@ -36,31 +36,18 @@ _CROWDED = 200  # more points than this are drawn at half the size
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontInfo(FigureInfo):
-    """Numbers of the front figure.
+    """Numbers of the front figure."""
 
-    Attributes:
-        utility: name of the objective on the vertical axis.
-        certificate: name of the certified accuracy that colours the points, if any.
-        front: points of the front with a finite epsilon, by epsilon.
-        front_hover: one text for each.
-        dominated: the other points, thinned evenly to at most `DRAWN_DOMINATED`.
-        dominated_hover: one text for each.
-        dominated_total: how many there are before thinning.
-        steps: the staircase.
-        without_privacy: best utility of a point with infinite epsilon, if there is one.
-        knee: the knee of the front over all its objectives, and its text, if it has one.
-    """
-
-    utility: str
-    certificate: str | None
-    front: tuple[Point, ...]
-    front_hover: tuple[str, ...]
-    dominated: tuple[Point, ...]
-    dominated_hover: tuple[str, ...]
-    dominated_total: int
-    steps: tuple[Step, ...]
-    without_privacy: float | None
-    knee: tuple[Point, str] | None
+    utility: str  # name of the objective on the vertical axis
+    certificate: str | None  # name of the certified accuracy that colours the points, if any
+    front: tuple[Point, ...]  # points of the front with a finite epsilon, by epsilon
+    front_hover: tuple[str, ...]  # one text for each
+    dominated: tuple[Point, ...]  # the other points, thinned evenly to at most `DRAWN_DOMINATED`
+    dominated_hover: tuple[str, ...]  # one text for each
+    dominated_total: int  # how many there are before thinning
+    steps: tuple[Step, ...]  # the staircase
+    without_privacy: float | None  # best utility of a point with infinite epsilon, if there is one
+    knee: tuple[Point, str] | None  # the knee of the front over all its objectives, and its text, if it has one
 
 
 def info(data: SweepData, *, utility: str | None = None, certificate: str | None = None) -> FrontInfo:

@@ -25,19 +25,12 @@ _WITH_LINES = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front3dInfo(FigureInfo):
-    """Numbers of the three-dimensional front.
+    """Numbers of the three-dimensional front."""
 
-    Attributes:
-        utility: name on the second axis.
-        certificate: name on the third axis; None when no point has a certificate, and nothing is drawn.
-        front: points of the front for which all three numbers are finite.
-        hover: one text for each.
-    """
-
-    utility: str
-    certificate: str | None
-    front: tuple[Point, ...]
-    hover: tuple[str, ...]
+    utility: str  # name on the second axis
+    certificate: str | None  # name on the third axis; None when no point has a certificate, and nothing is drawn
+    front: tuple[Point, ...]  # points of the front for which all three numbers are finite
+    hover: tuple[str, ...]  # one text for each
 
 
 def info(data: SweepData, *, certificate: str | None = None) -> Front3dInfo:

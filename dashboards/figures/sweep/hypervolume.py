@@ -24,19 +24,12 @@ DRAWN_STEPS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypervolumeInfo(FigureInfo):
-    """Numbers of the hypervolume figure: one entry per trial that has points, or per `DRAWN_STEPS`th part of many.
+    """Numbers of the hypervolume figure: one entry per trial that has points, or per `DRAWN_STEPS`th part of many."""
 
-    Attributes:
-        trials: the trial behind which it was measured.
-        counts: trials so far.
-        epochs: epochs so far, of all these trials.
-        values: the hypervolume.
-    """
-
-    trials: tuple[str, ...]
-    counts: tuple[int, ...]
-    epochs: tuple[int, ...]
-    values: tuple[float, ...]
+    trials: tuple[str, ...]  # the trial behind which it was measured
+    counts: tuple[int, ...]  # trials so far
+    epochs: tuple[int, ...]  # epochs so far, of all these trials
+    values: tuple[float, ...]  # the hypervolume
 
 
 def info(data: SweepData) -> HypervolumeInfo:

@@ -17,15 +17,10 @@ _BAR_PIXELS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportancesInfo(FigureInfo):
-    """Numbers of the importances figure.
+    """Numbers of the importances figure."""
 
-    Attributes:
-        parameters: dotted names, the one that matters most in any panel first.
-        importances: one for each panel; none with too few trials.
-    """
-
-    parameters: tuple[str, ...]
-    importances: tuple[Importance, ...]
+    parameters: tuple[str, ...]  # dotted names, the one that matters most in any panel first
+    importances: tuple[Importance, ...]  # one for each panel; none with too few trials
 
 
 def info(data: SweepData) -> ImportancesInfo:

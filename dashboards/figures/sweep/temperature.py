@@ -40,20 +40,13 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The trials of one temperature, or of a range ``low <= temperature <= high``.
+    """The trials of one temperature, or of a range ``low <= temperature <= high``."""
 
-    Attributes:
-        low: smallest temperature of the row.
-        high: largest one.
-        trials: their ids.
-        cells: one for each column, None where no point is within the budget.
-        membership: one for each attack, of the point in the first cell; None where it was not computed.
-    """
-
-    low: float
-    high: float
-    trials: tuple[str, ...]
-    cells: tuple[Cell | None, ...]
+    low: float  # smallest temperature of the row
+    high: float  # largest one
+    trials: tuple[str, ...]  # their ids
+    cells: tuple[Cell | None, ...]  # one for each column, None where no point is within the budget
+    # one for each attack, of the point in the first cell; None where it was not computed
     membership: tuple[float | None, ...]
 
     @property
@@ -65,25 +58,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemperatureInfo(FigureInfo):
-    """Numbers of the temperature figure; no rows without two temperatures and a radius.
+    """Numbers of the temperature figure; no rows without two temperatures and a radius."""
 
-    Attributes:
-        budget: every cell has an epsilon of at most this.
-        delta: that the epsilons are stated at, in words.
-        radius_unit: units of the radii.
-        columns: names of the values, that of radius 0 first.
-        attacks: names of the membership metrics.
-        rows: by temperature.
-        hover: one text for each point in a cell, by its key.
-    """
-
-    budget: float
-    delta: str
-    radius_unit: str
-    columns: tuple[str, ...]
-    attacks: tuple[str, ...]
-    rows: tuple[Row, ...]
-    hover: Mapping[tuple[str, int], str]
+    budget: float  # every cell has an epsilon of at most this
+    delta: str  # that the epsilons are stated at, in words
+    radius_unit: str  # units of the radii
+    columns: tuple[str, ...]  # names of the values, that of radius 0 first
+    attacks: tuple[str, ...]  # names of the membership metrics
+    rows: tuple[Row, ...]  # by temperature
+    hover: Mapping[tuple[str, int], str]  # one text for each point in a cell, by its key
 
 
 def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:

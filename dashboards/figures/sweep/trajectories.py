@@ -45,19 +45,13 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoriesInfo(FigureInfo):
-    """Numbers of the trajectories figure.
+    """Numbers of the trajectories figure."""
 
-    Attributes:
-        utility: name on the vertical axis.
-        trajectories: trials with at least one point, by id; `DRAWN_TRIALS` of many, those on the front first.
-        trials_total: trials with at least one point, drawn or not.
-        steps: the staircase of the front, for comparison.
-    """
-
-    utility: str
+    utility: str  # name on the vertical axis
+    # trials with at least one point, by id; `DRAWN_TRIALS` of many, those on the front first
     trajectories: tuple[Trajectory, ...]
-    trials_total: int
-    steps: tuple[Step, ...]
+    trials_total: int  # trials with at least one point, drawn or not
+    steps: tuple[Step, ...]  # the staircase of the front, for comparison
 
 
 def info(data: SweepData) -> TrajectoriesInfo:

@@ -25,19 +25,12 @@ _WORTH_PACKING = 1000
 
 @dataclass(frozen=True, slots=True)
 class RenderedResponse:
-    """What is sent.
+    """What is sent."""
 
-    Attributes:
-        content: the bytes.
-        packed: the same, compressed; None where that is not worth it.
-        tag: tells this content from others.
-        media_type: of the content.
-    """
-
-    content: bytes
-    packed: bytes | None
-    tag: str
-    media_type: str
+    content: bytes  # the bytes
+    packed: bytes | None  # the same, compressed; None where that is not worth it
+    tag: str  # tells this content from others
+    media_type: str  # of the content
 
     @classmethod
     def of(cls, content: bytes, media_type: str, *, pack: bool = True) -> "RenderedResponse":

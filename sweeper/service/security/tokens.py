@@ -37,15 +37,10 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who asks.
+    """Who asks."""
 
-    Attributes:
-        id: of the token; ``local`` where none is needed.
-        role: what they may do.
-    """
-
-    id: str
-    role: Role
+    id: str  # of the token; ``local`` where none is needed
+    role: Role  # what they may do
 
 
 class _Token(BaseModel):

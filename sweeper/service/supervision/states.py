@@ -37,25 +37,15 @@ _ENDS = {status.value: State(status.value) for status in TrialStatus if status i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What can be seen of a sweep.
+    """What can be seen of a sweep."""
 
-    Attributes:
-        driven: a process of this machine holds its lock.
-        alive: the driver that the service started has not ended.
-        status: of ``sweep.json``, None where there is none.
-        mark: time of ``sweep.json``, 0 where there is none.
-        points: bytes of points.
-        stopped: a request asked it to stop since the driver was started.
-        failure: why the driver ended, where it said so.
-    """
-
-    driven: bool
-    alive: bool
-    status: str | None
-    mark: int
-    points: int = 0
-    stopped: bool = False
-    failure: str = ""
+    driven: bool  # a process of this machine holds its lock
+    alive: bool  # the driver that the service started has not ended
+    status: str | None  # of ``sweep.json``, None where there is none
+    mark: int  # time of ``sweep.json``, 0 where there is none
+    points: int = 0  # bytes of points
+    stopped: bool = False  # a request asked it to stop since the driver was started
+    failure: str = ""  # why the driver ended, where it said so
 
     @property
     def runs(self) -> bool:

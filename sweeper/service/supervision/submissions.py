@@ -34,38 +34,23 @@ class Intent(enum.Enum):
 
 
 class Submission(BaseModel):
-    """What was asked for, and how far that is.
-
-    Attributes:
-        submitted: when, in seconds since 1970; the earliest runs first.
-        key: hash of the client's name for the request, None without one.
-        digest: hash of what was submitted under that name.
-        wish: what is to be done.
-        trials: how many in all, where the sweep was extended.
-        job: the driver that was started last, None before the first or when another is to be started.
-        mark: time of ``sweep.json`` when the driver was started; later, the driver has begun.
-        asked: rows of requests there were then.
-        points: bytes of points there were then.
-        deaths: drivers in a row that died without a new point.
-        not_before: when the next driver may be started, in seconds since 1970.
-        trouble: why it rests, where the sweep itself does not say.
-    """
+    """What was asked for, and how far that is."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: int = 1
-    submitted: float
-    key: str | None = None
-    digest: str | None = None
-    wish: Intent = Intent.RUN
-    trials: int | None = None
-    job: str | None = None
-    mark: int = 0
-    asked: int = 0
-    points: int = 0
-    deaths: int = 0
-    not_before: float = 0.0
-    trouble: str = ""
+    submitted: float  # when, in seconds since 1970; the earliest runs first
+    key: str | None = None  # hash of the client's name for the request, None without one
+    digest: str | None = None  # hash of what was submitted under that name
+    wish: Intent = Intent.RUN  # what is to be done
+    trials: int | None = None  # how many in all, where the sweep was extended
+    job: str | None = None  # the driver that was started last, None before the first or when another is to be started
+    mark: int = 0  # time of ``sweep.json`` when the driver was started; later, the driver has begun
+    asked: int = 0  # rows of requests there were then
+    points: int = 0  # bytes of points there were then
+    deaths: int = 0  # drivers in a row that died without a new point
+    not_before: float = 0.0  # when the next driver may be started, in seconds since 1970
+    trouble: str = ""  # why it rests, where the sweep itself does not say
 
     def but(self, **changes: object) -> Self:
         """Return it with other values."""

@@ -33,17 +33,11 @@ TICK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SupervisedStatus:
-    """How a sweep stands.
+    """How a sweep stands."""
 
-    Attributes:
-        state: in a word.
-        submission: what the service was asked about it, None if nothing.
-        has_started: whether its driver has written ``sweep.json``.
-    """
-
-    state: State
-    submission: Submission | None
-    has_started: bool
+    state: State  # in a word
+    submission: Submission | None  # what the service was asked about it, None if nothing
+    has_started: bool  # whether its driver has written ``sweep.json``
 
     @property
     def trouble(self) -> str:
@@ -53,15 +47,10 @@ class SupervisedStatus:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedSweep:
-    """A sweep that was submitted.
+    """A sweep that was submitted."""
 
-    Attributes:
-        name: of its folder.
-        is_new: False if the same request had been made before.
-    """
-
-    name: str
-    is_new: bool
+    name: str  # of its folder
+    is_new: bool  # False if the same request had been made before
 
 
 class Supervisor:
