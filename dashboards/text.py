@@ -15,12 +15,7 @@ MISSING = "\N{EN DASH}"  # stands for a value that is not there
 
 
 def number(value: float, digits: int = 3, *, up: bool = False) -> str:
-    """A number as people write it.
-
-    Args:
-        value: any float.
-        digits: significant digits; digits before the point are never dropped.
-        up: round towards infinity, as an upper bound must be.
+    """A number as people write it, with so many significant digits; an upper bound is rounded ``up``.
 
     >>> number(2.9876), number(0.25), number(1e-5), number(1280.0), number(float("inf"))
     ('2.99', '0.25', '1e-5', '1280', '∞')

@@ -85,12 +85,6 @@ def export_comparison(
 ) -> Path:
     """Write a comparison, or one of its figures, to ``path``, in the format its suffix names, and return it.
 
-    Args:
-        comparison: of several sweeps.
-        path: the file; its folder is made if need be.
-        figure: one of `dashboards.figures.comparison_figures`; an image shows the fronts by default.
-        theme: the look of an image.
-
     Raises:
         ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
     """

@@ -26,11 +26,7 @@ def find_browser() -> Path | None:
 
 
 def render(figure: Figure, image: str) -> bytes:
-    """Return a figure as the browser draws it, 2000 pixels wide.
-
-    Args:
-        figure: what is drawn.
-        image: ``png``, ``svg`` or ``pdf``.
+    """Return a figure as the browser draws it, 2000 pixels wide, as ``png``, ``svg`` or ``pdf``.
 
     Raises:
         ExportError: no browser, or one that does not do its work.

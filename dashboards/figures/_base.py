@@ -89,11 +89,7 @@ class FigureKind(Generic[D, I]):
 
 @cache
 def figures_in(package: str) -> Mapping[str, FigureKind[Any, Any]]:
-    """Return the figures of a folder by name, in the order of pages.
-
-    Args:
-        package: the folder, as Python names it. Modules whose names begin with ``_`` are no figures.
-    """
+    """Return the figures of a folder by name, in the order of pages; modules that begin with ``_`` are none."""
     names = [module.name for module in iter_modules(import_module(package).__path__) if module.name[0] != "_"]
     kinds: list[FigureKind[Any, Any]] = [import_module(f"{package}.{name}").FIGURE for name in names]
     return {kind.name: kind for kind in sorted(kinds, key=lambda kind: (kind.position, kind.name))}

@@ -44,12 +44,7 @@ def linear_epsilon(figure: go.Figure) -> go.Figure:
 
 
 def log_ticks(values: Iterable[float], *, steps: Sequence[int] = _TICKS, extra: Sequence[float] = ()) -> dict[str, Any]:
-    """Ticks and range of a logarithmic axis over the finite positive values.
-
-    Args:
-        values: what the axis shows.
-        steps: ticks within each decade.
-        extra: single ticks beside them, where the axis reaches so far.
+    """Range of a logarithmic axis over the finite positive values, and ticks at ``steps`` and ``extra``.
 
     >>> log_ticks([0.9, 3.2])["ticktext"]
     ['1', '2', '3']
@@ -120,10 +115,7 @@ def _candidates(points: Sequence[Point], name: str, sign: float) -> list[Point]:
 def hover_texts(data: SweepData, points: Sequence[Point], *, configured: bool = True) -> tuple[str, ...]:
     """Trial, epoch, every value, its deviation over repeats, and the part of the configuration that varies, escaped.
 
-    Args:
-        data: the sweep.
-        points: one text for each.
-        configured: False leaves the configuration out, where there are too many points to say it for each.
+    ``configured=False`` leaves the configuration out, where there are too many points to say it for each.
     """
     names = data.varying
     configurations: dict[str, str] = defaultdict(str)

@@ -87,12 +87,7 @@ class Backend(FastAPIDashServer):
 
 
 class PassThrough:
-    """Hands requests to the page's own application; what that refuses, the application around it answers.
-
-    Args:
-        inner: the page's own application.
-        path: as if requests had come for this one.
-    """
+    """Hands requests, as if for ``path``, to the page's own application; the outer one answers what that refuses."""
 
     def __init__(self, inner: FastAPI, path: str | None = None) -> None:
         self._inner, self._path = inner, path

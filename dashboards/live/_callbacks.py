@@ -133,13 +133,7 @@ def radii(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def controlled(view: View, shown: PageState, values: Mapping[str, Any]) -> View:
-    """Return the view that the controls ask for; a control that stands where the view puts it asks for nothing.
-
-    Args:
-        view: as the address has it.
-        shown: what is on the page.
-        values: of every control.
-    """
+    """Return the view that the controls ask for; a control that stands where the view puts it asks for nothing."""
     before = values_of(view, shown)
     moved = {name for name, value in before.items() if values[name] is not None and values[name] != value}
     if "space" in moved:
@@ -232,13 +226,6 @@ def update(
 
     What was moved or clicked is seen from what the page showed before, not from what Dash says has triggered: a tick
     that overtakes a click must not undo it.
-
-    Args:
-        snapshots: of the sweeps.
-        search: the address from its question mark on.
-        click: what was clicked in the front last, and when.
-        values: of every control.
-        known: what the page shows now, as it says.
     """
     shown_before = PageState.parse(known)
     view = View.parse(search)

@@ -209,11 +209,7 @@ def _card_text(snapshot: Snapshot, point: Point) -> str:
 
 
 def tracking_address(data: SweepData, own: str | None) -> str | None:
-    """Return where a browser finds the tracking server of a sweep, None if it has none.
-
-    Args:
-        data: the sweep.
-        own: an address to use instead of the one that the sweep reported to.
+    """Return where a browser finds the tracking server of a sweep, ``own`` if that is given, None if it has none.
 
     Name and password in an address are left out.
     """

@@ -44,13 +44,7 @@ class Resource:
 
 
 class Resources:
-    """What browsers fetch of the sweeps.
-
-    Args:
-        snapshots: of the sweeps that may be seen.
-        tracking: where browsers find the tracking server, if not under the address that sweeps report to.
-        now: tells the time.
-    """
+    """What browsers fetch of the sweeps."""
 
     def __init__(
         self, snapshots: Snapshots, tracking: str | None = None, now: Callable[[], datetime] = datetime.now
@@ -172,10 +166,6 @@ def _drawn(kind: FigureKind[T, Any], data: T, radius: str = "", *, linear: bool)
 
 def marks(data: SweepData, view: View) -> dict[str, Any]:
     """What the filters mark on the front: their limits, the points within them, and the point they choose.
-
-    Args:
-        data: the sweep.
-        view: with the filters.
 
     Returns:
         ``allowed``, names of points, None where nothing is filtered; ``limits``, of epsilon and of the value on the

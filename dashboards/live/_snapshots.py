@@ -137,13 +137,7 @@ class _SummaryEntry:
 
 
 class Snapshots:
-    """Snapshots of the sweeps of a catalog, newest state first; safe to use from several threads.
-
-    Args:
-        catalog: of the sweeps that may be seen.
-        clock: tells seconds.
-        limit: of sweeps that are kept in memory.
-    """
+    """Snapshots of the sweeps of a catalog, newest state first; safe to use from several threads."""
 
     def __init__(self, catalog: Catalog, clock: Callable[[], float] = time.monotonic, limit: int = KEPT_SWEEPS) -> None:
         self._catalog, self._clock = catalog, clock

@@ -42,17 +42,7 @@ def build(
     after: Iterable[Html] = (),
     versions: Html | None = None,
 ) -> str:
-    """Return the page of a sweep, a comparison or a diagnosis; a figure with nothing to show is left out.
-
-    Args:
-        title: of the browser's window.
-        head: the page's header.
-        kinds: the figures, in the order of the page.
-        data: what they are figures of.
-        before: sections above the figures.
-        after: sections below them.
-        versions: a sentence for the footer.
-    """
+    """Return the page of a sweep, a comparison or a diagnosis; a figure with nothing to show is left out."""
     drawn = [(kind, figure) for kind in kinds if not is_empty(figure := kind.draw(data))]
     panels = [panel(kind.name, kind.heading, kind.caption + kind.omitted(data), wide=kind.wide) for kind, _ in drawn]
     main = tag("main", *before, *panels, *after)
@@ -60,13 +50,7 @@ def build(
 
 
 def document(title: str, parts: tuple[Html, ...], figures: Mapping[str, Figure]) -> str:
-    """Return the page.
-
-    Args:
-        title: of the browser's window.
-        parts: header, main part and footer, with an element ``plot-<name>`` for each figure.
-        figures: by name, in the light theme.
-    """
+    """Return the page of parts that have an element ``plot-<name>`` for each figure, drawn in the light theme."""
     assets = files("dashboards") / "assets"
     style = variables() + (assets / "report.css").read_text(encoding="utf-8")
     script = "".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS)
@@ -154,11 +138,7 @@ def _rounded(value: Any) -> Any:
 
 
 def variables(*, switch: bool = False) -> str:
-    """Both themes as CSS variables.
-
-    Args:
-        switch: let ``data-theme`` of the root element overrule what the system prefers.
-    """
+    """Both themes as CSS variables; with ``switch``, ``data-theme`` of the root element overrules the system."""
     fonts = f"--sans: {FONT}; --mono: {MONOSPACE};"
     preferred = ':root:not([data-theme="light"])' if switch else ":root"
     chosen = f':root[data-theme="dark"] {{ {_colors(DARK)} }}\n' if switch else ""

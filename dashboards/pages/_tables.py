@@ -58,9 +58,7 @@ def _cell(name: str, value: Any, numeric: bool) -> Html:
 def trials_table(data: SweepData, run_link: Callable[[str], Html | None] = lambda _: None) -> Html:
     """The trials and how they ended; of very many, those on the front and others, evenly spread.
 
-    Args:
-        data: the sweep.
-        run_link: from the id of a trial's tracking run to a link that leads there, if one can.
+    ``run_link`` makes a link of the id of a trial's tracking run, if one can.
     """
     names = data.varying
     epochs = Counter(point.trial for point in data.points)

@@ -27,10 +27,6 @@ LIVE = "live"
 def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> FastAPI:
     """Return the service.
 
-    Args:
-        settings: of the service.
-        launcher: starts drivers; processes of this machine by default.
-
     Raises:
         SweeperError: settings under which it may not run.
         RecordError: the file of tokens cannot be read.

@@ -95,13 +95,8 @@ class SharedCache(Generic[T]):
     ) -> T:
         """Return the value of this version; the making continues even if every caller that waits is cancelled.
 
-        Args:
-            key: names the value.
-            make: makes it, in a thread if it takes long.
-            version: as in `get`.
-            max_age_seconds: as in `get`.
-            stale_seconds: a value of this version that is older than ``max_age_seconds``, but not this old, is
-                returned at once while the next one is made.
+        A value of this version that is older than ``max_age_seconds``, but not ``stale_seconds`` old, is
+        returned at once while the next one is made.
         """
         future, is_first, entry = self._claim(key, version, max_age_seconds)
         if is_first:

@@ -25,11 +25,7 @@ _STARTED = re.compile(r"-(\d{8}-\d{6})(?:-(\d{1,3}))?$")
 
 
 class Catalog:
-    """The sweeps in a folder; safe to use from several threads.
-
-    Args:
-        out: where sweeps live; it need not exist yet.
-    """
+    """The sweeps in a folder, which need not exist yet; safe to use from several threads."""
 
     def __init__(self, out: Path) -> None:
         self.out = Path(out)

@@ -19,10 +19,7 @@ PAUSE_SECONDS = 1.0  # before the second try; twice that before the third
 def submit(url: str, spec_text: str, token: str | None = None) -> dict[str, Any]:
     """Submit a spec to the service at ``url`` and return its answer: ``id``, ``state`` and ``url`` of the sweep.
 
-    Args:
-        url: of the service. Redirections are not followed: they could lead the token to another host.
-        spec_text: YAML.
-        token: that permits to write, if the service wants one.
+    Redirections are not followed: they could lead the token to another host.
 
     Raises:
         SweeperError: the service cannot be reached, or refuses the spec; the message holds its sentence.

@@ -63,11 +63,7 @@ def status_of(error: Exception) -> int:
 
 
 class Redactor:
-    """Takes the folders of this machine out of sentences.
-
-    Args:
-        roots: absolute folders; paths below them become relative.
-    """
+    """Makes paths below some folders of this machine relative in sentences."""
 
     def __init__(self, *roots: Path) -> None:
         texts = {str(path) for root in roots for path in (root, root.resolve()) if len(path.parts) > 1}

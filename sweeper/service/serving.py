@@ -24,10 +24,8 @@ def serve(
 ) -> None:
     """Serve until SIGINT or SIGTERM; drivers keep running.
 
-    Args:
-        settings: of the service.
-        launcher: starts drivers; by default as processes of this machine, or as jobs if the cluster is a job server.
-        announce: is given the address once the socket listens.
+    By default drivers are processes of this machine, or jobs if the cluster is a job server. ``announce`` is given
+    the address once the socket listens.
 
     Raises:
         SweeperError: settings under which it may not run, or an address that cannot be listened on.

@@ -39,12 +39,7 @@ def panels(
 ) -> go.Figure:
     """A column of panels over one horizontal axis each, with a small heading above each.
 
-    Args:
-        info: of the figure.
-        theme: colours.
-        titles: one for each panel.
-        sizes: how tall each panel is, relative to the others.
-        layout: more of Plotly's layout; a height by default from the number of panels.
+    ``sizes`` says how tall the panels are, relative to each other; the default height grows with their number.
     """
     count = len(titles)
     height = layout.pop("height", 130 + _PANEL_PIXELS * max(count, 1))

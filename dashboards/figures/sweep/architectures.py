@@ -41,12 +41,7 @@ class ArchitecturesInfo(FigureInfo):
 
 
 def info(data: SweepData, *, by: str | None = None) -> ArchitecturesInfo:
-    """Compute one front per architecture over all points.
-
-    Args:
-        data: the sweep.
-        by: dotted name of another setting to tell the curves apart by.
-    """
+    """Compute one front per architecture, or per value of the setting ``by``, over all points."""
     by = by or next((name for name in KINDS if name in data.varying), "model.architecture")
     groups: dict[str, set[str]] = {}
     for id_, settings in data.settings.items():

@@ -51,13 +51,7 @@ class FrontInfo(FigureInfo):
 
 
 def info(data: SweepData, *, utility: str | None = None, certificate: str | None = None) -> FrontInfo:
-    """Compute the front figure.
-
-    Args:
-        data: the sweep.
-        utility: the objective on the vertical axis; the sweep's own by default.
-        certificate: the value that colours the points; the sweep's first certified accuracy by default.
-    """
+    """Compute the front figure, with ``utility`` on the vertical axis; the sweep's own by default."""
     utility = utility or data.utility
     certificate = certificate or data.certificate
     usable = [point for point in data.points if finite(point, "epsilon", utility)]

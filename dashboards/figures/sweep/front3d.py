@@ -34,12 +34,7 @@ class Front3dInfo(FigureInfo):
 
 
 def info(data: SweepData, *, certificate: str | None = None) -> Front3dInfo:
-    """Compute the three-dimensional front.
-
-    Args:
-        data: the sweep.
-        certificate: the value on the third axis; the sweep's first certified accuracy by default.
-    """
+    """Compute the three-dimensional front, with ``certificate`` on the third axis; the sweep's own by default."""
     certificate = certificate or data.certificate
     names = ("epsilon", data.utility, certificate or "")
     front = tuple(point for point in data.front_points if finite(point, *names))

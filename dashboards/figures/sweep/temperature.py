@@ -72,10 +72,8 @@ class TemperatureInfo(FigureInfo):
 def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
     """Compute the temperature figure.
 
-    Args:
-        data: the sweep.
-        epsilon: the budget; by default the first of `BUDGETS` at which every row has a point, else the largest
-            epsilon of the sweep.
+    The budget ``epsilon`` is by default the first of `BUDGETS` at which every row has a point, else the largest
+    epsilon.
     """
     clean = "auroc" if needs_two_classes(data.utility) else "accuracy"
     certificates = {radius(name): name for name in reversed(data.certificates)}

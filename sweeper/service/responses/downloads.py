@@ -16,10 +16,6 @@ NO_MODEL = "Expected a point whose model was kept, one of the front; got another
 class Download(FileResponse):
     """The file of a model, whole or in part.
 
-    Args:
-        path: of the file; no link.
-        filename: under which a client keeps it.
-
     Raises:
         UnknownSweepError: there is no such file.
     """

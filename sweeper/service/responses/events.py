@@ -78,11 +78,7 @@ class Position:
 
 
 class Feeds:
-    """The streams of all sweeps.
-
-    Args:
-        status: returns how a sweep stands, and that as JSON.
-    """
+    """The streams of all sweeps."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
@@ -93,11 +89,8 @@ class Feeds:
     ) -> AsyncIterator[bytes]:
         """Yield what happens until the sweep has ended.
 
-        Args:
-            name: of the sweep.
-            folder: of the sweep.
-            position: behind which to begin; None for the beginning.
-            may_read: whether the client may still read; once it may not, the stream ends before its next event.
+        A client that no longer ``may_read`` gets no further event. Without a position the stream begins with
+        the first row.
         """
         feed = self._feeds.setdefault(name, _Feed())
         feed.readers += 1
@@ -138,12 +131,7 @@ class Feeds:
 
 
 class EventStream(StreamingResponse):
-    """A stream that is counted while it is open.
-
-    Args:
-        content: of the stream.
-        counted: is entered before the first byte, and left when the client has gone.
-    """
+    """A stream during which ``counted`` is entered: from before the first byte until the client has gone."""
 
     media_type = "text/event-stream"
 

@@ -55,12 +55,7 @@ class RenderedResponse:
 
 
 class ResponseCache:
-    """Answers by sweep, each made in a thread for one state of the sweep's files; for one event loop.
-
-    Args:
-        catalog: of the sweeps.
-        limit: of bytes that are kept.
-    """
+    """Answers by sweep, each made in a thread for one state of the sweep's files; for one event loop."""
 
     def __init__(self, catalog: Catalog, limit: int = KEPT_BYTES) -> None:
         self._catalog = catalog
@@ -77,13 +72,7 @@ class ResponseCache:
     ) -> RenderedResponse:
         """Return what ``make`` makes of a sweep, in a thread, when one of the files has changed.
 
-        Args:
-            name: of the sweep.
-            what: names the answer.
-            make: is given the folder.
-            files: that it reads.
-            more: on which the answer depends beside them.
-            run: runs ``make`` in a thread; by default in one of those that everything shares.
+        ``files`` are those that ``make`` reads, ``more`` is what the answer depends on beside them.
 
         Raises:
             UnknownSweepError: no sweep of that name; and the errors of ``make``.

@@ -33,14 +33,7 @@ _NOT_ALLOWED = "Expected a token that permits to write; ask for one made with --
 
 
 class AccessMiddleware:
-    """Checks every request before the application sees it; an ASGI middleware.
-
-    Args:
-        app: what lies behind it.
-        settings: of the service.
-        tokens: that are known, None where none is needed.
-        rates: how much each client asks for.
-    """
+    """Checks every request before the application sees it; an ASGI middleware."""
 
     def __init__(self, app: ASGIApp, settings: ServiceSettings, tokens: Tokens | None, rates: RateLimiter) -> None:
         self._app, self._tokens, self._rates = app, tokens, rates

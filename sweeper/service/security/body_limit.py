@@ -9,13 +9,7 @@ from sweeper.service.problems import id_of, problem
 
 
 class BodyLimitMiddleware:
-    """Refuses long bodies before anything parses them; an ASGI middleware.
-
-    Args:
-        app: what lies behind it.
-        most: bytes of a body.
-        most_below: bytes of a body by how its path begins, where that is less.
-    """
+    """Refuses long bodies before anything parses them; ``most_below`` has stricter limits by how paths begin."""
 
     def __init__(self, app: ASGIApp, most: int, most_below: dict[str, int]) -> None:
         self._app, self._most, self._most_below = app, most, most_below

@@ -13,12 +13,7 @@ KEPT_CLIENTS = 10_000
 
 
 class RateLimiter:
-    """Counts requests of each client.
-
-    Args:
-        limits: what a client may take.
-        clock: in seconds.
-    """
+    """Counts requests of each client."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._burst, self._clock = limits.requests_per_second, limits.burst, clock

@@ -35,12 +35,6 @@ _FETCHED = "OpenML"  # in the descriptions of data sets that can be fetched
 def read_spec(body: bytes, media_type: str, settings: ServiceSettings, catalog: Catalog) -> Spec:
     """Return the spec in a request, with what it names found.
 
-    Args:
-        body: YAML or JSON.
-        media_type: which of them, as the request says.
-        settings: of the service.
-        catalog: of its sweeps.
-
     Raises:
         RefusalError: another media type.
         SpecError: not a spec, or one that names something it may not.

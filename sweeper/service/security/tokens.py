@@ -70,11 +70,6 @@ class _Content(BaseModel):
 def make_token(path: Path, role: Role, days: int) -> str:
     """Add a token to the file, which is made if need be, readable by its owner only.
 
-    Args:
-        path: of the file.
-        role: what the token permits.
-        days: until it expires.
-
     Returns:
         The token; only its hash is kept.
 
@@ -96,9 +91,7 @@ def make_token(path: Path, role: Role, days: int) -> str:
 def revoke_token(path: Path, id_: str) -> None:
     """Take a token out of the file; a service that runs refuses it, and the cookies made with it, at once.
 
-    Args:
-        path: of the file.
-        id_: of the token: the eight characters between its underscores.
+    A token's id is the eight characters between its underscores.
 
     Raises:
         RecordError: no such token, or the file cannot be read or written.
@@ -113,9 +106,6 @@ def revoke_token(path: Path, id_: str) -> None:
 
 class Tokens:
     """The tokens of a file, read again when it has changed.
-
-    Args:
-        path: of the file.
 
     Raises:
         RecordError: the file cannot be read.

@@ -8,11 +8,7 @@ LONGEST_DELAY_SECONDS = 60.0
 
 
 class Backoff:
-    """Growing pauses between attempts, by name.
-
-    Args:
-        clock: in seconds.
-    """
+    """Growing pauses between attempts, by name."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -18,13 +18,7 @@ LAUNCH_PAUSE_SECONDS = 10.0  # in which no driver is started after one that coul
 
 
 class Drivers:
-    """Starts and stops drivers by a launcher.
-
-    Args:
-        settings: of the service.
-        launcher: starts processes or jobs.
-        clock: in seconds.
-    """
+    """Starts and stops drivers by a launcher."""
 
     def __init__(self, settings: ServiceSettings, launcher: Launcher, clock: Callable[[], float]) -> None:
         self._settings, self._launcher, self._clock = settings, launcher, clock

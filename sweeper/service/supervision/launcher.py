@@ -27,11 +27,7 @@ class Launcher(Protocol):
     """
 
     def start(self, arguments: Sequence[str], folder: Path) -> str:
-        """Start ``sweeper ARGUMENTS`` and return at once.
-
-        Args:
-            arguments: of the program.
-            folder: of the sweep, which exists.
+        """Start ``sweeper ARGUMENTS`` for an existing sweep folder and return at once.
 
         Returns:
             A text by which the others know the driver; it is kept on the disk.

@@ -10,11 +10,7 @@ LOCK_NAME = ".service.lock"
 
 
 class ServiceLock:
-    """The lock of one folder; the system lets go of it when the process ends, however it ends.
-
-    Args:
-        out: where sweeps live; made if need be.
-    """
+    """The lock of a folder, made if need be; the system lets go of it when the process ends, however it ends."""
 
     def __init__(self, out: Path) -> None:
         self._path = out / LOCK_NAME

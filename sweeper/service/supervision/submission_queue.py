@@ -13,12 +13,7 @@ from sweeper.spec.spec import Spec
 
 
 class SubmissionQueue:
-    """Submissions by the name of their sweep; the caller lets one thread at a time change them.
-
-    Args:
-        out: where sweeps live.
-        clock: seconds since 1970.
-    """
+    """Submissions by the name of their sweep; the caller lets one thread at a time change them."""
 
     def __init__(self, out: Path, clock: Callable[[], float]) -> None:
         self._out, self._clock = out, clock

@@ -82,13 +82,6 @@ def read(folder: Path) -> Submission:
 def reserve(out: Path, name: str, spec_text: str, submission: Submission, now: datetime) -> Path:
     """Make the folder of a sweep that is to be run, and return it.
 
-    Args:
-        out: where sweeps live.
-        name: of the sweep.
-        spec_text: the spec, for ``spec.yaml``.
-        submission: to keep beside it.
-        now: for the folder's name.
-
     Raises:
         RecordError: the folder cannot be made.
     """

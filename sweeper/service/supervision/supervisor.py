@@ -54,15 +54,7 @@ class SubmittedSweep:
 
 
 class Supervisor:
-    """Keeps submissions and their drivers; its methods may be called from any thread.
-
-    Args:
-        settings: of the service.
-        catalog: of the sweeps.
-        launcher: starts drivers.
-        metrics: where to count.
-        clock: seconds since 1970.
-    """
+    """Keeps submissions and their drivers; its methods may be called from any thread."""
 
     def __init__(
         self,
@@ -109,10 +101,7 @@ class Supervisor:
     def submit(self, spec: Spec, key: str | None, digest: str) -> SubmittedSweep:
         """Keep a sweep to be run.
 
-        Args:
-            spec: of the sweep.
-            key: hash of the client's own name for the request; the same one again gives the same sweep.
-            digest: hash of what was submitted.
+        ``key`` is a hash of the client's own name for the request; the same one again gives the same sweep.
 
         Raises:
             RefusalError: the key was used for something else, or too many sweeps wait.
@@ -148,11 +137,7 @@ class Supervisor:
                     ask_to_stop(folder, driven=True)
 
     def resume(self, name: str, trials: int | None = None) -> None:
-        """Resume a sweep that does not run, or give it more trials.
-
-        Args:
-            name: of the sweep.
-            trials: how many in all, those that ran included.
+        """Resume a sweep that does not run, or give it more trials, so many in all.
 
         Raises:
             UnknownSweepError: no such sweep.
@@ -264,10 +249,7 @@ class Supervisor:
 def check_resumable(folder: Path, state: State, trials: int | None) -> None:
     """Find out whether a sweep can be resumed, or given as many trials.
 
-    Args:
-        folder: of the sweep, which does not run. One that never started can always be started.
-        state: how it stands.
-        trials: how many in all, None for as many as it has.
+    A sweep that never started can always be started.
 
     Raises:
         RecordError: it selected privately, or has all its trials.
