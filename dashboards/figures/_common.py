@@ -22,6 +22,7 @@ _TICKS = (1, 2, 3, 5)
 MANY = 60  # more marks than this are drawn smaller
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
+_MIDDLE: dict[str, Any] = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False}
 
 
 def epsilon_title(data: SweepData) -> str:
@@ -142,8 +143,7 @@ def curve_line(
     steps: Sequence[Step], right_end: float, theme: Theme, index: int, *, name: str, texts: Sequence[str]
 ) -> go.Scatter:
     """One of several staircases, told apart by colour, dash and mark, and drawn to the right end of the axis."""
-    color = (theme.ink, theme.blue, theme.orange, theme.green, theme.purple, theme.red)[index % 6]
-    symbol = SYMBOLS[index % len(SYMBOLS)]
+    color = theme.hue(index % 6 - 1) if index % 6 else theme.ink
     return go.Scatter(
         x=[*(step.epsilon for step in steps), right_end],
         y=[step.value for step in (*steps, steps[-1])],
@@ -151,7 +151,7 @@ def curve_line(
         line={"shape": "hv", "width": 2, "color": color, "dash": DASHES[index % len(DASHES)]},
         marker={
             "size": [6 if len(steps) <= MANY else 4] * len(steps) + [0],
-            "symbol": symbol,
+            "symbol": SYMBOLS[index % len(SYMBOLS)],
             "color": color,
             "opacity": 1,
             "line": {"width": 0},
@@ -193,30 +193,24 @@ def new_figure(info: FigureInfo, theme: Theme, *, empty: bool, **layout: Any) ->
     figure = go.Figure()
     figure.update_layout(template=template(theme), title={"text": info.title}, **layout)
     if empty:
-        figure.add_annotation(
-            text="no points yet",
-            x=0.5,
-            y=0.5,
-            xref="paper",
-            yref="paper",
-            showarrow=False,
-            font={"color": theme.muted},
-        )
+        figure.add_annotation(text="no points yet", font={"color": theme.muted}, **_MIDDLE)
     if info.exploratory:
         watermark(figure, theme)
     return figure
 
 
+def over_epsilon(info: FigureInfo, theme: Theme, epsilons: Sequence[float], name: str, *, height: int) -> go.Figure:
+    """A figure of an objective over epsilon, empty without any."""
+    xaxis = epsilon_axis(info.epsilon_title, epsilons)
+    return new_figure(info, theme, empty=not epsilons, height=height, xaxis=xaxis, yaxis=value_axis(name))
+
+
+def reached(epsilon: float, name: str, value: float) -> str:
+    """An epsilon and what is reached there, in words."""
+    return f"epsilon {show('epsilon', epsilon)}: {label(name)} {show(name, value)}"
+
+
 def watermark(figure: go.Figure, theme: Theme) -> None:
     """Write across the figure that its numbers are no guarantee."""
-    figure.add_annotation(
-        name="watermark",
-        text=WATERMARK,
-        x=0.5,
-        y=0.5,
-        xref="paper",
-        yref="paper",
-        showarrow=False,
-        textangle=-18,
-        font={"size": 38, "color": theme.watermark},
-    )
+    font = {"size": 38, "color": theme.watermark}
+    figure.add_annotation(name="watermark", text=WATERMARK, textangle=-18, font=font, **_MIDDLE)

@@ -9,9 +9,8 @@ import plotly.graph_objects as go
 
 from dashboards.data import finite
 from dashboards.figures._base import FigureInfo
-from dashboards.figures._common import Step, curve_line, epsilon_axis, label, new_figure
+from dashboards.figures._common import Step, curve_line, epsilon_axis, new_figure, reached
 from dashboards.figures._theme import Theme
-from dashboards.text import show
 from sweeper.records import Point
 
 
@@ -49,7 +48,5 @@ def draw(
 
 
 def _text(stairs: Staircase, step: Step) -> str:
-    return (
-        f"{stairs.before}{escape(step.trial)}, epoch {step.epoch}<br>epsilon {show('epsilon', step.epsilon)}: "
-        f"{label(stairs.value)} {show(stairs.value, step.value)}"
-    )
+    where = f"{stairs.before}{escape(step.trial)}, epoch {step.epoch}"
+    return f"{where}<br>{reached(step.epsilon, stairs.value, step.value)}"

@@ -43,6 +43,10 @@ class Theme:
         named = [getattr(self, f.name) for f in fields(self) if f.name not in ("name", "scale")]
         return (*named, *self.scale)
 
+    def hue(self, index: int) -> str:
+        """The colour of one of several things that are told apart, by its place among them."""
+        return (self.blue, self.orange, self.green, self.purple, self.red)[index % 5]
+
     def colorscale(self) -> list[list[float | str]]:
         """The scale as Plotly takes it."""
         return [[i / (len(self.scale) - 1), color] for i, color in enumerate(self.scale)]
@@ -124,7 +128,7 @@ def template(theme: Theme) -> go.layout.Template:
             },
             "paper_bgcolor": theme.paper,
             "plot_bgcolor": theme.paper,
-            "colorway": [theme.blue, theme.orange, theme.green, theme.purple, theme.red],
+            "colorway": [theme.hue(i) for i in range(5)],
             "margin": {"l": 8, "r": 20, "t": 64, "b": 56},
             "xaxis": axis,
             "yaxis": axis,

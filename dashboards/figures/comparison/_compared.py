@@ -1,16 +1,10 @@
-"""What the figures of a comparison share: its header, and how its specs are told apart."""
+"""What the figures of a comparison share: its header."""
 
 from html import escape
 from typing import Any
 
-from dashboards.figures._theme import Theme
 from dashboards.text import number
 from sweeper.results.comparison import Comparison
-
-
-def colors(theme: Theme) -> tuple[str, ...]:
-    """One for each spec, in order."""
-    return (theme.blue, theme.orange, theme.green, theme.purple, theme.red)
 
 
 def compared(comparison: Comparison, title: str) -> dict[str, Any]:

@@ -10,10 +10,9 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import epsilon_axis, label, new_figure, value_axis
+from dashboards.figures._common import over_epsilon, reached
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.comparison._compared import colors, compared
-from dashboards.text import show
+from dashboards.figures.comparison._compared import compared
 from sweeper.pareto.attainment import Surface
 from sweeper.results.comparison import Comparison
 
@@ -58,8 +57,11 @@ def info(comparison: Comparison) -> AttainmentInfo:
 
 def right_end(bands: Sequence[Band]) -> float:
     """Return the largest epsilon of any surface, 1 without any."""
-    ends = [step[0] for band in bands for surface in band.surfaces for step in surface.steps]
-    return max(ends, default=1.0)
+    return max(_epsilons(bands), default=1.0)
+
+
+def _epsilons(bands: Sequence[Band]) -> list[float]:
+    return [epsilon for band in bands for surface in band.surfaces for epsilon, _ in surface.steps]
 
 
 def rows(info: AttainmentInfo) -> Table:
@@ -75,20 +77,12 @@ def rows(info: AttainmentInfo) -> Table:
 
 def plot(info: AttainmentInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the bands between best and worst, and the medians as lines."""
-    epsilons = [step[0] for band in info.bands for surface in band.surfaces for step in surface.steps]
-    figure = new_figure(
-        info,
-        theme,
-        empty=not epsilons,
-        height=460,
-        xaxis=epsilon_axis(info.epsilon_title, epsilons),
-        yaxis=value_axis(info.utility),
-    )
+    epsilons = _epsilons(info.bands)
+    figure = over_epsilon(info, theme, epsilons, info.utility, height=460)
     if not epsilons:
         figure.update_annotations(selector={"text": "no points yet"}, text=f"no spec with two {info.runs}")
-    palette = colors(theme)
     for i, band in enumerate(info.bands):
-        color = palette[i % len(palette)]
+        color = theme.hue(i)
         figure.add_traces(_band(band, color, info.right_end))
         for name, dash, width in (("best", "dot", 1.0), ("worst", "dot", 1.0), ("median", "solid", 2.2)):
             surface = band.surface(name)
@@ -140,7 +134,7 @@ def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, dash: 
         line={"color": color, "dash": dash, "width": width},
         text=[
             f"<b>{escape(band.spec)}</b>, {surface.name}: attained by {surface.count} of {band.runs} {info.runs}<br>"
-            f"epsilon {show('epsilon', x)}: {label(info.utility)} {show(info.utility, y)}"
+            f"{reached(x, info.utility, y)}"
             for x, y in zip(xs, ys, strict=True)
         ],
         hovertemplate="%{text}<extra></extra>",

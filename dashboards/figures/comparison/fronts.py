@@ -6,10 +6,10 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import DASHES, SYMBOLS, Step, epsilon_axis, label, new_figure, staircase, value_axis
+from dashboards.figures._common import Step, curve_line, label, over_epsilon, reached, staircase
+from dashboards.figures._curves import step_row
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.comparison._compared import colors, compared
-from dashboards.text import show
+from dashboards.figures.comparison._compared import compared
 from sweeper.results.comparison import Comparison
 
 
@@ -48,14 +48,7 @@ def info(comparison: Comparison) -> OverlayInfo:
 def rows(info: OverlayInfo) -> Table:
     """The numbers of the figure: one row per step of each line."""
     return [
-        {
-            "name": line.spec,
-            "sweep": line.run,
-            "epsilon": step.epsilon,
-            info.utility: step.value,
-            "trial": step.trial,
-            "epoch": step.epoch,
-        }
+        {"name": line.spec, "sweep": line.run} | step_row(step, info.utility)
         for line in info.lines
         for step in line.steps
     ]
@@ -64,14 +57,7 @@ def rows(info: OverlayInfo) -> Table:
 def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the overlay; the lines of one spec share a legend entry."""
     epsilons = [step.epsilon for line in info.lines for step in line.steps]
-    figure = new_figure(
-        info,
-        theme,
-        empty=not epsilons,
-        height=480,
-        xaxis=epsilon_axis(info.epsilon_title, epsilons),
-        yaxis=value_axis(info.utility),
-    )
+    figure = over_epsilon(info, theme, epsilons, info.utility, height=480)
     specs = list(dict.fromkeys(line.spec for line in info.lines))
     for i, line in enumerate(info.lines):
         first = info.lines.index(next(other for other in info.lines if other.spec == line.spec)) == i
@@ -80,34 +66,16 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _line(info: OverlayInfo, line: Line, spec: int, right_end: float, theme: Theme, *, named: bool) -> go.Scatter:
-    palette = colors(theme)
     texts = [
         f"<b>{escape(line.run)}</b><br>{escape(step.trial)}, epoch {step.epoch}<br>"
-        f"epsilon {show('epsilon', step.epsilon)}: {label(info.utility)} {show(info.utility, step.value)}"
+        f"{reached(step.epsilon, info.utility, step.value)}"
         for step in line.steps
     ]
-    return go.Scatter(
-        x=[*(step.epsilon for step in line.steps), right_end],
-        y=[step.value for step in (*line.steps, line.steps[-1])],
-        mode="lines+markers",
-        line={
-            "shape": "hv",
-            "width": 1.8,
-            "color": palette[spec % len(palette)],
-            "dash": DASHES[spec % len(DASHES)],
-        },
-        marker={
-            "size": [5] * len(line.steps) + [0],
-            "symbol": SYMBOLS[spec % len(SYMBOLS)],
-            "opacity": 1,
-            "line": {"width": 0},
-        },
-        text=[*texts, texts[-1]],
-        hovertemplate="%{text}<extra></extra>",
-        name=escape(line.spec),
-        legendgroup=escape(line.spec),
-        showlegend=named,
-    )
+    name, color = escape(line.spec), theme.hue(spec)
+    drawn = curve_line(line.steps, right_end, theme, spec, name=name, texts=texts)
+    size = [5] * len(line.steps) + [0]
+    look = {"line": {"width": 1.8, "color": color}, "marker": {"size": size, "color": color}}
+    return drawn.update(legendgroup=name, showlegend=named, **look)
 
 
 FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import SYMBOLS, new_figure
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.comparison._compared import colors, compared
+from dashboards.figures.comparison._compared import compared
 from dashboards.text import number
 from sweeper.results.comparison import Comparison, Group
 
@@ -47,10 +47,8 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
         xaxis={"title": {"text": "hypervolume (share of the box)"}},
         yaxis={"autorange": "reversed", "type": "category", "ticks": "", "showgrid": False, "ticklabelstandoff": 6},
     )
-    palette = colors(theme)
     for i, group in enumerate(info.groups):
-        color = palette[i % len(palette)]
-        name = escape(group.name)
+        color, name = theme.hue(i), escape(group.name)
         figure.add_trace(
             go.Scatter(
                 x=list(group.volumes),

@@ -1,7 +1,9 @@
 """What the figures of a diagnosis share: their header, the look of the two moments, and rows of small panels."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
+from math import isfinite
 from typing import Any
 
 import plotly.graph_objects as go
@@ -32,6 +34,31 @@ def moment(snapshot: Snapshot) -> str:
     'epoch 3'
     """
     return f"epoch {snapshot.epoch}" if snapshot.epoch else "initial weights"
+
+
+@dataclass(frozen=True, slots=True)
+class MomentValues:
+    """Numbers at one moment, by what they are of; None where there is none."""
+
+    moment: str
+    values: tuple[float | None, ...]
+
+
+def moment_marks(
+    taken: MomentValues, names: Sequence[str], texts: Sequence[str], theme: Theme, *, late: bool, **look: Any
+) -> go.Scatter:
+    """Marks at a moment's values that are positive and finite: hollow for the first moment, full for the last."""
+    color = theme.blue if late else theme.orange
+    symbol = "circle" if late else "diamond-open"
+    return go.Scatter(
+        x=[value if value and isfinite(value) else None for value in taken.values],
+        y=[escape(name) for name in names],
+        mode="markers",
+        marker={"symbol": symbol, "color": color, "line": {"width": 1.6, "color": color}},
+        text=texts,
+        hovertemplate=f"%{{y}}<br>{taken.moment}: %{{text}}<extra></extra>",
+        name=taken.moment,
+    ).update(look)
 
 
 def panels(

@@ -13,14 +13,13 @@ import plotly.graph_objects as go
 from clipless.diagnostics import ClippingBias
 from clipless.plans.method import Method
 from dashboards.figures._base import FigureInfo, FigureKind
+from dashboards.figures._common import DASHES, SYMBOLS
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.diagnosis._header import axis_name, header, log_axis, moment, panels
 from dashboards.text import number
 from sweeper.results.diagnosis import Diagnosis
 
 _LEGENDS = {Method.DP_SGD: "flat clipping (dp-sgd)", Method.LIP_DP_SGD: "guard (lip-dp-sgd)"}
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +54,10 @@ class ClippingInfo(FigureInfo):
 def info(diagnosis: Diagnosis) -> ClippingInfo:
     """Compare the methods, all parameters together, at each moment."""
     lines = [
-        Line(
-            f"{legend(method)}, {moment(snapshot)}",
-            method,
-            index > 0,
-            settings_of(snapshot.diagnostics.clipping, method),
-        )
+        Line(f"{legend(method)}, {moment(snapshot)}", method, index > 0, settings_of(biases, method))
         for index, snapshot in enumerate(diagnosis.snapshots)
-        for method in methods_of(snapshot.diagnostics.clipping)
+        for biases in [snapshot.diagnostics.clipping]
+        for method in methods_of(biases)
     ]
     titles = ("angle between the clipped and the unclipped mean gradient", "rows of which something is clipped")
     return ClippingInfo(
@@ -132,11 +127,10 @@ def plot(info: ClippingInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _trace(line: Line, index: int, theme: Theme, *, shares: bool, by_method: bool) -> go.Scatter:
-    colors = (theme.blue, theme.orange, theme.green, theme.purple, theme.red)
     flat = line.method is Method.DP_SGD
-    color = (theme.orange if flat else theme.blue) if by_method else colors[index % len(colors)]
-    dash = ("solid" if line.late else "dot") if by_method else _DASHES[index % len(_DASHES)]
-    symbol = ("square" if flat else "circle") if by_method else _SYMBOLS[index % len(_SYMBOLS)]
+    color = (theme.orange if flat else theme.blue) if by_method else theme.hue(index)
+    dash = ("solid" if line.late else "dot") if by_method else DASHES[index % len(DASHES)]
+    symbol = ("square" if flat else "circle") if by_method else SYMBOLS[index % len(SYMBOLS)]
     return go.Scatter(
         x=[setting.noise for setting in line.settings],
         y=[setting.acted if shares else _finite(setting.angle) for setting in line.settings],

@@ -1,26 +1,19 @@
 """How much of each bound rows reach: activations forward, cotangents backward, gradients of parameters."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 
 import plotly.graph_objects as go
 
+from clipless.diagnostics import Diagnostics
 from dashboards.figures._base import FigureInfo, FigureKind
 from dashboards.figures._common import log_ticks
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.diagnosis._header import axis_name, header, moment, panels
+from dashboards.figures.diagnosis._header import MomentValues, axis_name, header, moment, moment_marks, panels
 from dashboards.text import number
-from sweeper.results.diagnosis import Diagnosis, Snapshot
+from sweeper.results.diagnosis import Diagnosis
 
 _ROW_PIXELS = 24
-
-
-@dataclass(frozen=True, slots=True)
-class TightnessShares:
-    """Shares of the bounds at one moment, by what is bounded; None where there is no bound."""
-
-    moment: str
-    shares: tuple[float | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +22,7 @@ class Family:
 
     title: str
     names: tuple[str, ...]
-    reached: tuple[TightnessShares, ...]
+    reached: tuple[MomentValues, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,40 +36,25 @@ def info(diagnosis: Diagnosis) -> TightnessInfo:
     """Collect the shares of the three kinds of bounds."""
     first = diagnosis.snapshots[0].diagnostics
     layers = tuple(f"{layer.name} {layer.kind}" for layer in first.layers)
-    kinds = (
-        ("activations: largest output of a layer / bound", layers, _forward),
-        ("cotangents: largest at a layer's output / bound", layers, _backward),
-        (
-            "gradients: largest of a row / worst case",
-            tuple(parameter.name for parameter in first.parameters),
-            _gradients,
-        ),
+    parameters = tuple(parameter.name for parameter in first.parameters)
+    kinds: tuple[tuple[str, tuple[str, ...], Callable[[Diagnostics], list[float | None]]], ...] = (
+        ("activations: largest output of a layer / bound", layers, lambda d: [x.forward_tightness for x in d.layers]),
+        ("cotangents: largest at a layer's output / bound", layers, lambda d: [x.backward_tightness for x in d.layers]),
+        ("gradients: largest of a row / worst case", parameters, lambda d: [x.tightness for x in d.parameters]),
     )
     families = (
-        Family(title, names, tuple(TightnessShares(moment(s), shares(s)) for s in diagnosis.snapshots))
+        Family(title, names, tuple(MomentValues(moment(s), tuple(shares(s.diagnostics))) for s in diagnosis.snapshots))
         for title, names, shares in kinds
     )
     return TightnessInfo(**header(diagnosis, "tightness of bounds"), families=tuple(filter(None, map(_held, families))))
 
 
-def _forward(snapshot: Snapshot) -> tuple[float | None, ...]:
-    return tuple(layer.forward_tightness for layer in snapshot.diagnostics.layers)
-
-
-def _backward(snapshot: Snapshot) -> tuple[float | None, ...]:
-    return tuple(layer.backward_tightness for layer in snapshot.diagnostics.layers)
-
-
-def _gradients(snapshot: Snapshot) -> tuple[float | None, ...]:
-    return tuple(parameter.tightness for parameter in snapshot.diagnostics.parameters)
-
-
 def _held(family: Family) -> Family | None:
     """Leave out what has no bound at any moment."""
-    kept = [i for i in range(len(family.names)) if any(reached.shares[i] is not None for reached in family.reached)]
+    kept = [i for i in range(len(family.names)) if any(reached.values[i] is not None for reached in family.reached)]
     if not kept:
         return None
-    reached = tuple(TightnessShares(r.moment, tuple(r.shares[i] for i in kept)) for r in family.reached)
+    reached = tuple(MomentValues(r.moment, tuple(r.values[i] for i in kept)) for r in family.reached)
     return Family(family.title, tuple(family.names[i] for i in kept), reached)
 
 
@@ -90,38 +68,21 @@ def plot(info: TightnessInfo, theme: Theme = LIGHT) -> go.Figure:
         sizes=sizes,
         height=130 + 48 * len(sizes) + _ROW_PIXELS * sum(sizes),
     )
-    shares = [s for family in info.families for reached in family.reached for s in reached.shares if s]
+    shares = [s for family in info.families for reached in family.reached for s in reached.values if s]
     ticks = log_ticks([*shares, 1.0], steps=(1, 2, 3, 5, 7))
     ticks["ticktext"] = [f"{number(100 * value)} %" for value in ticks["tickvals"]]
     for row, family in enumerate(info.families, start=1):
         for index, reached in enumerate(family.reached):
-            figure.add_trace(_marks(family, reached, index, theme, legend=row == 1), row=row, col=1)
+            texts = ["" if share is None else f"{number(100 * share)} % of the bound" for share in reached.values]
+            look = {"marker_size": 9, "legendgroup": reached.moment, "showlegend": row == 1}
+            marks = moment_marks(reached, family.names, texts, theme, late=index > 0, **look)
+            figure.add_trace(marks, row=row, col=1)
         figure.add_vline(x=1.0, line={"color": theme.ink, "width": 1, "dash": "dot"}, row=row, col=1)
         figure.layout[axis_name("x", row)].update(type="log", **ticks, showticklabels=row == len(sizes))
         figure.layout[axis_name("y", row)].update(autorange="reversed", type="category")
     if info.families:
         figure.layout[axis_name("x", len(sizes))].update(title={"text": "share of the bound that is reached"})
     return figure
-
-
-def _marks(family: Family, reached: TightnessShares, index: int, theme: Theme, *, legend: bool) -> go.Scatter:
-    color = theme.blue if index else theme.orange
-    return go.Scatter(
-        x=[share or None for share in reached.shares],
-        y=[escape(name) for name in family.names],
-        mode="markers",
-        marker={
-            "symbol": "circle" if index else "diamond-open",
-            "size": 9,
-            "color": color,
-            "line": {"width": 1.6, "color": color},
-        },
-        text=["" if share is None else f"{number(100 * share)} % of the bound" for share in reached.shares],
-        hovertemplate=f"%{{y}}<br>{reached.moment}: %{{text}}<extra></extra>",
-        name=reached.moment,
-        legendgroup=reached.moment,
-        showlegend=legend,
-    )
 
 
 FIGURE: FigureKind[Diagnosis, TightnessInfo] = FigureKind(

@@ -15,15 +15,13 @@ from dashboards.data import SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
     Step,
-    epsilon_axis,
     header,
     hover_texts,
     label,
-    new_figure,
+    over_epsilon,
     point_name,
     point_rows,
     staircase,
-    value_axis,
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show
@@ -50,10 +48,9 @@ class FrontInfo(FigureInfo):
     knee: tuple[Point, str] | None  # the knee of the front over all its objectives, and its text, if it has one
 
 
-def info(data: SweepData, *, utility: str | None = None, certificate: str | None = None) -> FrontInfo:
+def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
     """Compute the front figure, with ``utility`` on the vertical axis; the sweep's own by default."""
     utility = utility or data.utility
-    certificate = certificate or data.certificate
     usable = [point for point in data.points if finite(point, "epsilon", utility)]
     front = tuple(point for point in data.front_points if finite(point, "epsilon", utility))
     dominated = [point for point in usable if point.key not in data.result.on_front]
@@ -63,7 +60,7 @@ def info(data: SweepData, *, utility: str | None = None, certificate: str | None
     return FrontInfo(
         **header(data, f"{label(utility)} against epsilon"),
         utility=utility,
-        certificate=certificate,
+        certificate=data.certificate,
         front=front,
         front_hover=hover_texts(data, front),
         dominated=drawn,
@@ -85,14 +82,7 @@ def rows(info: FrontInfo) -> Table:
 def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the front figure."""
     epsilons = [point.values["epsilon"] for point in (*info.front, *info.dominated)]
-    figure = new_figure(
-        info,
-        theme,
-        empty=not epsilons,
-        height=520,
-        xaxis=epsilon_axis(info.epsilon_title, epsilons),
-        yaxis=value_axis(info.utility),
-    )
+    figure = over_epsilon(info, theme, epsilons, info.utility, height=520)
     if epsilons:
         figure.add_trace(_dominated(info, theme))
         figure.add_trace(step_line(info.steps, max(epsilons), theme.ink, name=f"best {label(info.utility)}"))
@@ -114,10 +104,9 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def step_line(steps: Sequence[Step], right_end: float, color: str, *, name: str, dash: str = "solid") -> go.Scatter:
     """A staircase, drawn to the right end of the axis."""
-    tail = [steps[-1]] if steps else []
     return go.Scatter(
-        x=[*(step.epsilon for step in steps), *(right_end for _ in tail)],
-        y=[step.value for step in (*steps, *tail)],
+        x=[*(step.epsilon for step in steps), *[right_end][: len(steps)]],
+        y=[step.value for step in (*steps, *steps[-1:])],
         mode="lines",
         line={"shape": "hv", "width": 2, "color": color, "dash": dash},
         name=name,

@@ -38,13 +38,8 @@ def info(data: SweepData) -> ImportancesInfo:
 def rows(info: ImportancesInfo) -> Table:
     """The numbers of the figure: one row per panel and parameter."""
     return [
-        {
-            "target": importance.target,
-            "explained": importance.explained,
-            "parameter": name,
-            "share": importance.shares[name],
-        }
-        for importance in info.importances
+        {"target": one.target, "explained": one.explained, "parameter": name, "share": one.shares[name]}
+        for one in info.importances
         for name in info.parameters
     ]
 

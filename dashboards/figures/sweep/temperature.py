@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import isfinite, log10
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -52,8 +53,7 @@ class Row:
     @property
     def label(self) -> str:
         """The temperature or its range."""
-        ends = dict.fromkeys((number(self.low), number(self.high)))
-        return " to ".join(ends)
+        return " to ".join(dict.fromkeys((number(self.low), number(self.high))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,23 +209,30 @@ def _caption(info: TemperatureInfo) -> str:
     )
 
 
-def _values(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
-    """Accuracy and certificates: more ink is better."""
-    cells = [row.cells for row in info.rows]
+def _heatmap(info: TemperatureInfo, **options: Any) -> go.Heatmap:
     return go.Heatmap(
-        x=[escape(radius_of(name) or title_of(name)) for name in info.columns],
         y=[row.label for row in info.rows],
-        z=[[cell and cell.value for cell in row] for row in cells],
-        text=[[_cell_text(name, cell) for name, cell in zip(info.columns, row, strict=True)] for row in cells],
         texttemplate="%{text}",
         textfont={"size": 13},  # without a colour: Plotly takes one that contrasts with the cell
-        customdata=[[_hover(info, cell) for cell in row] for row in cells],
         hovertemplate="%{customdata}<extra></extra>",
         hoverongaps=False,
-        colorscale=theme.colorscale(),
         showscale=False,
         xgap=2,
         ygap=2,
+        **options,
+    )
+
+
+def _values(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
+    """Accuracy and certificates: more ink is better."""
+    cells = [row.cells for row in info.rows]
+    return _heatmap(
+        info,
+        x=[escape(radius_of(name) or title_of(name)) for name in info.columns],
+        z=[[cell and cell.value for cell in row] for row in cells],
+        text=[[_cell_text(name, cell) for name, cell in zip(info.columns, row, strict=True)] for row in cells],
+        customdata=[[_hover(info, cell) for cell in row] for row in cells],
+        colorscale=theme.colorscale(),
     )
 
 
@@ -238,25 +245,16 @@ def _cell_text(name: str, cell: Cell | None) -> str:
 
 def _leaks(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
     """Membership inference: paper for guessing, orange for certainty."""
-    return go.Heatmap(
+    found = [list(zip(info.attacks, row.membership, strict=True)) for row in info.rows]
+    return _heatmap(
+        info,
         x=[label(name).replace("membership ", "membership<br>") for name in info.attacks],
-        y=[row.label for row in info.rows],
-        z=[[_leak(name, v) for name, v in zip(info.attacks, row.membership, strict=True)] for row in info.rows],
-        text=[
-            ["" if v is None else show(name, v) for name, v in zip(info.attacks, row.membership, strict=True)]
-            for row in info.rows
-        ],
-        texttemplate="%{text}",
-        textfont={"size": 13},
+        z=[[_leak(name, value) for name, value in row] for row in found],
+        text=[["" if value is None else show(name, value) for name, value in row] for row in found],
         customdata=[[_hover(info, row.cells[0])] * len(info.attacks) for row in info.rows],
-        hovertemplate="%{customdata}<extra></extra>",
-        hoverongaps=False,
         colorscale=[[0.0, theme.panel], [1.0, theme.orange]],
         zmin=0.0,
         zmax=1.0,
-        showscale=False,
-        xgap=2,
-        ygap=2,
         xaxis="x2",
     )
 

@@ -4,7 +4,7 @@ Epsilon grows with the epochs, so a trial walks from left to right; a good trial
 of Bethune et al. (2024), https://arxiv.org/abs/2305.16202. Rings are rungs at which a scheduler let a trial continue.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -13,19 +13,18 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
-from dashboards.figures._common import MANY, Step, epsilon_axis, header, label, new_figure, staircase, value_axis
+from dashboards.figures._common import MANY, Step, header, over_epsilon, reached, staircase
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import step_line
-from dashboards.text import show
 from sweeper.records import TrialStatus
 
 DRAWN_TRIALS = 200
-_SYMBOLS = {
-    TrialStatus.COMPLETED: "circle",
-    TrialStatus.STOPPED: "square",
-    TrialStatus.FAILED: "x",
-    TrialStatus.INTERRUPTED: "diamond",
-    TrialStatus.RUNNING: "triangle-right",
+_LOOKS = {  # the symbol at the end, and the name of the colour
+    TrialStatus.COMPLETED: ("circle", "blue"),
+    TrialStatus.STOPPED: ("square", "orange"),
+    TrialStatus.FAILED: ("x", "red"),
+    TrialStatus.INTERRUPTED: ("diamond", "purple"),
+    TrialStatus.RUNNING: ("triangle-right", "green"),
 }
 
 
@@ -50,7 +49,6 @@ class TrajectoriesInfo(FigureInfo):
     utility: str  # name on the vertical axis
     # trials with at least one point, by id; `DRAWN_TRIALS` of many, those on the front first
     trajectories: tuple[Trajectory, ...]
-    trials_total: int  # trials with at least one point, drawn or not
     steps: tuple[Step, ...]  # the staircase of the front, for comparison
 
 
@@ -72,7 +70,6 @@ def info(data: SweepData) -> TrajectoriesInfo:
         **header(data, "trajectories of the trials"),
         utility=data.utility,
         trajectories=tuple(trajectories),
-        trials_total=len(points),
         steps=staircase(data.front_points, data.utility, data.direction(data.utility)),
     )
 
@@ -106,25 +103,12 @@ def rows(info: TrajectoriesInfo) -> Table:
 def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the trajectories, one colour and end mark for each way a trial can end."""
     epsilons = [epsilon for t in info.trajectories for epsilon in t.epsilons]
-    figure = new_figure(
-        info,
-        theme,
-        empty=not epsilons,
-        height=460,
-        xaxis=epsilon_axis(info.epsilon_title, epsilons),
-        yaxis=value_axis(info.utility),
-    )
+    figure = over_epsilon(info, theme, epsilons, info.utility, height=460)
     crowded = len(info.trajectories) > MANY
-    colors = {
-        TrialStatus.COMPLETED: theme.blue,
-        TrialStatus.STOPPED: theme.orange,
-        TrialStatus.FAILED: theme.red,
-        TrialStatus.INTERRUPTED: theme.purple,
-        TrialStatus.RUNNING: theme.green,
-    }
-    for status, color in colors.items():
+    for status, (_, name) in _LOOKS.items():
         chosen = [t for t in info.trajectories if t.status is status]
         if chosen:
+            color = getattr(theme, name)
             figure.add_trace(_paths(chosen, color, info.utility, status.value, crowded=crowded))
             figure.add_trace(_ends(chosen, color, info.utility, size=6 if crowded else 8))
     if any(t.passed for t in info.trajectories):
@@ -134,19 +118,14 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
-def _paths(trajectories: Iterable[Trajectory], color: str, utility: str, status: str, *, crowded: bool) -> go.Scatter:
-    x: list[float | None] = []
-    y: list[float | None] = []
+def _paths(trajectories: Sequence[Trajectory], color: str, utility: str, status: str, *, crowded: bool) -> go.Scatter:
     texts: list[str] = []
     for t in trajectories:
-        x += [*t.epsilons, None]
-        y += [*t.values, None]
-        for epoch, epsilon, value in zip(t.epochs, t.epsilons, t.values, strict=True):
-            texts.append(_text(t, epoch, epsilon, value, utility))
-        texts.append("")
+        passed = zip(t.epochs, t.epsilons, t.values, strict=True)
+        texts += [*(_text(t, epoch, epsilon, value, utility) for epoch, epsilon, value in passed), ""]
     return go.Scatter(
-        x=x,
-        y=y,
+        x=[epsilon for t in trajectories for epsilon in (*t.epsilons, None)],
+        y=[value for t in trajectories for value in (*t.values, None)],
         mode="lines",
         line={"color": color, "width": 1.2},
         opacity=0.3 if crowded else 0.55,
@@ -183,7 +162,7 @@ def _ends(trajectories: list[Trajectory], color: str, utility: str, *, size: int
         x=[t.epsilons[-1] for t in trajectories],
         y=[t.values[-1] for t in trajectories],
         mode="markers",
-        marker={"symbol": _SYMBOLS[status], "size": size, "color": color},
+        marker={"symbol": _LOOKS[status][0], "size": size, "color": color},
         text=[
             _text(t, t.epochs[-1], t.epsilons[-1], t.values[-1], utility)
             + f"<br>{status.value}{': ' + escape(t.reason) if t.reason else ''}"
@@ -196,10 +175,7 @@ def _ends(trajectories: list[Trajectory], color: str, utility: str, *, size: int
 
 
 def _text(t: Trajectory, epoch: int, epsilon: float, value: float, utility: str) -> str:
-    return (
-        f"<b>{escape(t.trial)}</b>, epoch {epoch}<br>epsilon {show('epsilon', epsilon)}: "
-        f"{label(utility)} {show(utility, value)}"
-    )
+    return f"<b>{escape(t.trial)}</b>, epoch {epoch}<br>{reached(epsilon, utility, value)}"
 
 
 FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(

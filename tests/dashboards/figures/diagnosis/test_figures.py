@@ -134,10 +134,10 @@ def once(**changes):
 def test_tightness_is_the_share_of_each_bound_at_both_moments():
     forward, backward, gradients = tightness.info(diagnosis()).families
     assert forward.names == ("layers.1 Dense",)  # the other has no bound
-    assert [(r.moment, r.shares) for r in forward.reached] == [("initial weights", (0.5,)), ("epoch 30", (0.25,))]
+    assert [(r.moment, r.values) for r in forward.reached] == [("initial weights", (0.5,)), ("epoch 30", (0.25,))]
     assert backward.names == ("layers.1 Dense",)
     assert gradients.names == ("a", "b")
-    assert [r.shares for r in gradients.reached] == [(0.5, 0.25), (0.25, 0.125)]
+    assert [r.values for r in gradients.reached] == [(0.5, 0.25), (0.25, 0.125)]
 
 
 def test_without_any_bound_there_is_no_tightness_to_draw():
