@@ -195,33 +195,18 @@ def register(page: Dash, snapshots: Snapshots) -> None:
     ]
     inputs = [Input("url", "search"), Input("tick", "n_intervals"), Input("click", "data")]
 
-    @page.callback(
-        outputs,
-        [*inputs, *(Input(name, "value") for name in CONTROLS)],
-        State("shown", "data"),
-    )
+    @page.callback(outputs, [*inputs, *(Input(name, "value") for name in CONTROLS)], State("shown", "data"))
     async def _update(search: Any, _: Any, click: Any, *rest: Any) -> list[Any]:
         *values, known = rest
         asked = {name: value if _is_value(name, value) else None for name, value in zip(CONTROLS, values, strict=True)}
-        return await asyncio.to_thread(
-            update, snapshots, search if isinstance(search, str) else "", click, asked, known
-        )
+        text = search if isinstance(search, str) else ""
+        return await asyncio.to_thread(update, snapshots, text, click, asked, known)
 
-    page.clientside_callback(
-        ClientsideFunction("live", "page"),
-        Output("done", "children"),
-        Input("shown", "data"),
-        Input("theme", "data"),
-    )
+    draw = ClientsideFunction("live", "page")
+    page.clientside_callback(draw, Output("done", "children"), Input("shown", "data"), Input("theme", "data"))
 
 
-def update(
-    snapshots: Snapshots,
-    search: str,
-    click: Any,
-    values: Mapping[str, Any],
-    known: Any,
-) -> list[Any]:
+def update(snapshots: Snapshots, search: str, click: Any, values: Mapping[str, Any], known: Any) -> list[Any]:
     """Return every output of the page, `dash.no_update` for what stays.
 
     What was moved or clicked is seen from what the page showed before, not from what Dash says has triggered: a tick
@@ -251,13 +236,9 @@ def update(
 
 def _is_value(name: str, value: Any) -> bool:
     """Whether a control can have this value."""
-    match name:
-        case "space":
-            return isinstance(value, str)
-        case "axis":
-            return isinstance(value, list)
-        case _:
-            return isinstance(value, int | float) and abs(value) < _BEYOND_SLIDERS  # neither inf nor NaN
+    if name in ("space", "axis"):
+        return isinstance(value, str if name == "space" else list)
+    return isinstance(value, int | float) and abs(value) < _BEYOND_SLIDERS  # neither inf nor NaN
 
 
 def stamp_of(click: Any) -> int:

@@ -39,14 +39,9 @@ def sweeps(rows: Sequence[SweepSummary], now: datetime) -> Html:
     """The list of sweeps, with boxes to choose some for a comparison."""
     title = tag("header", tag("h1", "Sweeps"))
     if not rows:
-        words = tag(
-            "p",
-            "No sweep yet. Submit one with ",
-            tag("code", "sweeper submit SPEC"),
-            ", or run one into the folder that is served.",
-            class_="none",
-        )
-        return join([title, words])
+        submit = tag("code", "sweeper submit SPEC")
+        words = ("No sweep yet. Submit one with ", submit, ", or run one into the folder that is served.")
+        return join([title, tag("p", *words, class_="none")])
     heads = ("compare", "sweep", "status", "trials", "points", "hypervolume", "age")
     numeric = ("trials", "points", "hypervolume")
     top = tag("tr", *(tag("th", h, scope="col", class_="number" if h in numeric else None) for h in heads))
@@ -105,10 +100,8 @@ def sweep_head(snapshot: Snapshot) -> Html:
     if snapshot.data is None:
         return tag("header", tag("p", "Sweep", class_="eyebrow"), tag("h1", snapshot.name), tag("p", snapshot.trouble))
     reason = "" if snapshot.data.manifest is None else snapshot.data.manifest.reason
-    words = join(
-        [status(snapshot.status), f": {reason}" if reason else None, tag("span", snapshot.name, class_="folder")]
-    )
-    return head(snapshot.data, words)
+    folder = tag("span", snapshot.name, class_="folder")
+    return head(snapshot.data, join([status(snapshot.status), f": {reason}" if reason else None, folder]))
 
 
 def chosen(data: SweepData, view: View) -> Point:
@@ -117,11 +110,8 @@ def chosen(data: SweepData, view: View) -> Point:
     Raises:
         PickError: there is none.
     """
-    if view.point is not None:
-        found = next((point for point in data.front_points if point.key == view.point), None)
-        if found is not None:
-            return found
-    return pick(data.result, view.max_epsilon, view.minimum)
+    by_hand = next((point for point in data.front_points if point.key == view.point), None)
+    return by_hand or pick(data.result, view.max_epsilon, view.minimum)
 
 
 def picked(snapshot: Snapshot, view: View, run_address: str | None) -> Html:
@@ -221,9 +211,8 @@ def tracking_address(data: SweepData, own: str | None) -> str | None:
 
 def run_link(address: str, run_id: str) -> Html:
     """A link to a run of a tracking server."""
-    return tag(
-        "a", "MLflow run", href=f"{address}/#/runs/{quote(run_id, safe='')}", target="_blank", rel="noopener noreferrer"
-    )
+    where = f"{address}/#/runs/{quote(run_id, safe='')}"
+    return tag("a", "MLflow run", href=where, target="_blank", rel="noopener noreferrer")
 
 
 def exports(name: str) -> Html:

@@ -23,14 +23,7 @@ PARTS_OF: dict[Tab, tuple[str, ...]] = {
     Tab.COST: ("cost",),
     Tab.EXPORT: ("exports",),
 }
-TITLES = {
-    Tab.FRONT: "Front",
-    Tab.ROBUSTNESS: "Robustness",
-    Tab.TRIALS: "Trials",
-    Tab.SEARCH: "Search",
-    Tab.COST: "Cost",
-    Tab.EXPORT: "Export",
-}
+TITLES = {tab: tab.value.title() for tab in Tab}
 _LATE = ("headline", "points", "records", "cost", "exports")  # below the figures, and filled after them
 _LOCAL: Any = {"data-local": "true"}
 _MARKS = {-2: "0.01", -1: "0.1", 0: "1", 0.477: "3", 1: "10", 2: "any"}
@@ -106,13 +99,7 @@ def _front() -> html.Section:
     front = sweep_figures()[FRONT]
     return html.Section(
         [
-            html.Div(
-                [
-                    html.H2(front.heading),
-                    _controls(),
-                    html.Figure([_graph(front), html.Figcaption(front.caption)]),
-                ],
-            ),
+            html.Div([html.H2(front.heading), _controls(), _figure(front, _graph(front))]),
             html.Aside([html.H2("Pick a point"), *_filters(), html.Div(id="part-picked")], className="pick"),
         ],
         id="section-front",
@@ -152,38 +139,16 @@ def _group(title: str, name: str, inner: Any) -> html.Div:
 
 
 def _filters() -> list[Any]:
-    epsilon = dcc.Slider(
-        id="max-epsilon",
-        min=SMALLEST_EPSILON,
-        max=LARGEST_EPSILON,
-        step=0.01,
-        value=LARGEST_EPSILON,
-        marks=_MARKS,
-        included=True,
-        updatemode="mouseup",
-        allow_direct_input=False,
-    )
+    epsilon = {"min": SMALLEST_EPSILON, "max": LARGEST_EPSILON, "value": LARGEST_EPSILON}
+    share = {"min": 0, "max": 1, "value": 0}
     return [
-        _filter("max-epsilon", "epsilon ≤ any", epsilon),
-        *(_filter(f"minimum-{number}", "", _share(number)) for number in range(MINIMUMS)),
+        _filter("max-epsilon", "epsilon ≤ any", marks=_MARKS, included=True, **epsilon),
+        *(_filter(f"minimum-{i}", "", marks=_SHARES, included=False, **share) for i in range(MINIMUMS)),
     ]
 
 
-def _share(number: int) -> dcc.Slider:
-    return dcc.Slider(
-        id=f"minimum-{number}",
-        min=0,
-        max=1,
-        step=0.01,
-        value=0,
-        marks=_SHARES,
-        included=False,
-        updatemode="mouseup",
-        allow_direct_input=False,
-    )
-
-
-def _filter(name: str, words: str, slider: Any) -> html.Div:
+def _filter(name: str, words: str, **options: Any) -> html.Div:
+    slider = dcc.Slider(id=name, step=0.01, updatemode="mouseup", allow_direct_input=False, **options)
     return html.Div(
         [html.Label(words, id=f"label-{name}"), html.Div(slider, role="group", **_aria(labelledby=f"label-{name}"))],
         id=f"control-{name}",
@@ -194,8 +159,11 @@ def _filter(name: str, words: str, slider: Any) -> html.Div:
 def _panel(kind: FigureKind[Any, Any]) -> html.Section:
     graph = _graph(kind)
     inner = html.Div(graph, className="wide", tabIndex=0) if kind.wide else graph
-    words = [html.H2(kind.heading), html.Figure([inner, html.Figcaption(kind.caption)])]
-    return html.Section(words, id=f"section-{kind.name}", hidden=True)
+    return html.Section([html.H2(kind.heading), _figure(kind, inner)], id=f"section-{kind.name}", hidden=True)
+
+
+def _figure(kind: FigureKind[Any, Any], inner: html.Div) -> html.Figure:
+    return html.Figure([inner, html.Figcaption(kind.caption)])
 
 
 def _graph(kind: FigureKind[Any, Any]) -> html.Div:

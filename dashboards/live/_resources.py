@@ -129,19 +129,15 @@ def _records(snapshot: Snapshot, address: str | None) -> Html:
 
 
 def _growing(snapshot: Snapshot) -> Html | None:
-    words = (
-        "This sweep runs: every further trial adds to these prices, and the trials of the last seconds may be missing."
-    )
-    return tag("p", words, class_="banner", role="note") if snapshot.running else None
+    words = "every further trial adds to these prices, and the trials of the last seconds may be missing."
+    return tag("p", f"This sweep runs: {words}", class_="banner", role="note") if snapshot.running else None
 
 
 _PARTS: dict[str, Callable[[Snapshot], Html]] = {
     "head": fragments.sweep_head,
     "headline": lambda snapshot: sections.headline(snapshot.sweep()),
     "points": lambda snapshot: tables.front_table(snapshot.sweep()),
-    "cost": lambda snapshot: join(
-        [_growing(snapshot), sections.cost(snapshot.sweep()), sections.claim(snapshot.sweep())]
-    ),
+    "cost": lambda sweep: join([_growing(sweep), sections.cost(sweep.sweep()), sections.claim(sweep.sweep())]),
     "exports": lambda snapshot: join([fragments.exports(snapshot.name), sections.how_to_pick(snapshot.sweep())]),
 }
 
@@ -179,33 +175,24 @@ def marks(data: SweepData, view: View) -> dict[str, Any]:
     except PickError:
         allowed, point = (), None
     filtered = view.max_epsilon is not None or bool(view.minimum)
-    drawn = point is not None and finite(point, "epsilon", axis)
-    return {
+    content: dict[str, Any] = {
         "allowed": [f"{p.trial}.{p.epoch}" for p in allowed] if filtered else None,
         "limits": {"epsilon": view.max_epsilon, "value": view.minimum.get(axis)},
-        "point": {
-            "name": f"{point.trial}.{point.epoch}",
-            "epsilon": point.values["epsilon"],
-            "value": point.values[axis],
-            "utility": point.values.get(data.utility),
-            "depth": point.values.get(depth),
-        }
-        if point is not None and drawn
-        else None,
+        "point": None,
     }
+    if point is not None and finite(point, "epsilon", axis):
+        places = {"epsilon": "epsilon", "value": axis, "utility": data.utility, "depth": depth}
+        content["point"] = {"name": f"{point.trial}.{point.epoch}"}
+        content["point"] |= {place: point.values.get(name) for place, name in places.items()}
+    return content
 
 
 def _file(name: str, snapshot: Snapshot, view: View) -> Resource:
     point = fragments.chosen(snapshot.sweep(), view)
-    text = fragments.file(snapshot, name, point)
+    content = gzip.compress(fragments.file(snapshot, name, point).encode())
     media_type = "application/json" if name.endswith("json") else "text/markdown; charset=utf-8"
-    return Resource(
-        gzip.compress(text.encode()), media_type, _safe(f"{snapshot.name}-{point.trial}-{point.epoch}-{name}")
-    )
-
-
-def _safe(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    filename = re.sub(r"[^A-Za-z0-9._-]", "_", f"{snapshot.name}-{point.trial}-{point.epoch}-{name}")
+    return Resource(content, media_type, filename)
 
 
 def _json(value: Any) -> Resource:

@@ -10,11 +10,11 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from dashboards.data import SweepData, read
 from sweeper.errors import RecordError, SweeperError
@@ -48,7 +48,7 @@ class Catalog(Protocol):
         """Return a text that changes whenever what can be shown of the sweep has changed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SweepSummary:
     """One row of the list of sweeps; numbers are None where there is no front yet."""
 
@@ -116,10 +116,6 @@ class _SweepState:
     seconds_before: float = 0.0
     follower: SweepTail | None = None
     front: tuple[tuple[int, int, int], Front] | None = None
-
-    def pause(self) -> float:
-        """Return the seconds until it is read again."""
-        return _pause(self.snapshot.seconds, self.seconds_before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +190,7 @@ class Snapshots:
         """
         folder = self._catalog.folder(name)
         before = self._sweeps.peek(name)
-        pause = 0.0 if before is None else before.pause()
+        pause = 0.0 if before is None else _pause(before.snapshot.seconds, before.seconds_before)
         return self._sweeps.get(name, lambda: self._look(name, folder), max_age_seconds=pause).snapshot
 
     def _look(self, name: str, folder: SweepFolder) -> _SweepState:
@@ -208,6 +204,7 @@ class Snapshots:
 
 
 def _pause(seconds: float, seconds_before: float) -> float:
+    """Return the seconds until a sweep is read again."""
     return min(max(PAUSE_SECONDS, PAUSES * min(seconds, seconds_before)), LONGEST_PAUSE_SECONDS)
 
 
@@ -215,34 +212,25 @@ def _token(version: str) -> str:
     return sha256(version.encode()).hexdigest()[:16]
 
 
-def _summary(name: str, manifest: Manifest, counts: Mapping[str, Any]) -> SweepSummary:
+def _summary(name: str, manifest: Manifest, counts: tuple[int, int, float, bool] | None) -> SweepSummary:
     started = _STARTED.search(name)
-    return SweepSummary(name=name, status=manifest.status.value, started=started.group(1) if started else "", **counts)
+    return SweepSummary(name, manifest.status.value, started.group(1) if started else "", *(counts or ()))
 
 
-def _live_counts(data: SweepData | None) -> dict[str, Any]:
+def _live_counts(data: SweepData | None) -> tuple[int, int, float, bool] | None:
     if data is None:
-        return {}
-    return {
-        "trials": len(data.trials),
-        "points": len(data.points),
-        "hypervolume": data.result.hypervolume,
-        "exploratory": data.result.claim.exploratory,
-    }
+        return None
+    return len(data.trials), len(data.points), data.result.hypervolume, data.result.claim.exploratory
 
 
-def _written_counts(folder: SweepFolder) -> dict[str, Any]:
+def _written_counts(folder: SweepFolder) -> tuple[int, int, float, bool] | None:
     """Return what the list shows of an ended sweep, without making points of its rows."""
     try:
         content = read_object(folder.front)
-        return {
-            "trials": len(content["trials"]),
-            "points": len(content["points"]),
-            "hypervolume": float(content["hypervolume"]["value"]),
-            "exploratory": bool(content["claim"]["exploratory"]),
-        }
+        volume, exploratory = content["hypervolume"]["value"], content["claim"]["exploratory"]
+        return len(content["trials"]), len(content["points"]), float(volume), bool(exploratory)
     except (RecordError, KeyError, TypeError, ValueError):
-        return {}
+        return None
 
 
 def _take(name: str, token: str, folder: SweepFolder, state: _SweepState) -> Snapshot:

@@ -107,12 +107,22 @@ def scrolling_table(heads: Html, rows: Iterable[Html]) -> Html:
     return tag("div", table, class_="scroll", tabindex=0)
 
 
+def section(id_: str, heading: str, *parts: Child) -> Html:
+    """Return a part of a page with its heading."""
+    return tag("section", tag("h2", heading), *parts, id=id_)
+
+
+def card(heading: str, *parts: Child) -> Html:
+    """Return a card with its heading."""
+    return tag("div", tag("h3", heading, class_="budget"), *parts, class_="card")
+
+
 def panel(name: str, heading: str, caption: str, *, wide: bool = False) -> Html:
     """The section of one figure; a wide one scrolls sideways on a phone instead of shrinking."""
     plot = tag("div", id=f"plot-{name}", class_="plot", role="img", aria_label=f"Figure: {heading}")
     inner = tag("div", plot, class_="wide", tabindex=0) if wide else plot
     words = tag("figcaption", caption) if caption else None
-    return tag("section", tag("h2", heading), tag("figure", inner, words), id=name)
+    return section(name, heading, tag("figure", inner, words))
 
 
 def untitled(figure: dict[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import floor
 
 from dashboards.data import SweepData
 from dashboards.pages._html import Html, each, tag
-from dashboards.pages._page import exploratory, header
+from dashboards.pages._page import card, exploratory, header, section
 from dashboards.summary import BUDGETS, Budget, best_within, budgets
 from dashboards.text import MISSING, delta_text, is_fraction, number, show
 from sweeper.records import Point
@@ -37,18 +37,12 @@ def _how_ended(data: SweepData) -> str | None:
 
 def headline(data: SweepData) -> Html:
     """What epsilon 1, 3 and 8 buy: the first thing a reader wants to know."""
-    return tag(
-        "section",
-        tag("h2", "What each privacy budget buys"),
-        tag(
-            "p",
-            "Best points of the front within each budget. Points were chosen on validation rows; "
-            "the test number beside each one is the same model on rows it was not chosen by.",
-        ),
-        tag("div", *(_card(data, budget) for budget in budgets(data)), class_="cards"),
-        _knee(data),
-        id="headline",
+    words = (
+        "Best points of the front within each budget. Points were chosen on validation rows; "
+        "the test number beside each one is the same model on rows it was not chosen by."
     )
+    cards = tag("div", *(_card(data, budget) for budget in budgets(data)), class_="cards")
+    return section("headline", "What each privacy budget buys", tag("p", words), cards, _knee(data))
 
 
 def _knee(data: SweepData) -> Html | None:
@@ -69,10 +63,10 @@ def _knee(data: SweepData) -> Html | None:
 
 
 def _card(data: SweepData, budget: Budget) -> Html:
-    title = tag("h3", f"epsilon ≤ {number(budget.epsilon)}", class_="budget")
+    title = f"epsilon ≤ {number(budget.epsilon)}"
     first = budget.best.get(data.utility)
     if first is None:
-        return tag("div", title, tag("p", "no point of the front is this private", class_="none"), class_="card")
+        return card(title, tag("p", "no point of the front is this private", class_="none"))
     rows = []
     for name, point in budget.best.items():
         if name != data.utility:
@@ -80,18 +74,13 @@ def _card(data: SweepData, budget: Budget) -> Html:
             if point is not None and point.key != first.key:
                 rows.append(_card_row(f"best {name}", name, point))
     heads = each("th", ["", "validation", "test"], scope="col")
-    return tag(
-        "div",
+    where = f"{first.trial}, epoch {first.epoch}, epsilon {show('epsilon', first.values['epsilon'])}"
+    return card(
         title,
         tag("p", show(data.utility, first.values[data.utility]), " ", tag("small", data.utility), class_="big"),
         tag("p", tag("b", _tested(data.utility, first)), " on test rows", class_="test"),
         tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows)) if rows else None,
-        tag(
-            "p",
-            f"{first.trial}, epoch {first.epoch}, epsilon {show('epsilon', first.values['epsilon'])}",
-            class_="from",
-        ),
-        class_="card",
+        tag("p", where, class_="from"),
     )
 
 
@@ -114,26 +103,13 @@ def cost(data: SweepData) -> Html:
         big: list[Html | str] = ["not priced" if answer is None else "not released"]
         if answer is not None and answer.released:
             big = [number(answer.epsilon, 4, up=True), " ", tag("small", "epsilon")]
-        cards.append(
-            tag(
-                "div",
-                tag("h3", title, class_="budget"),
-                tag("p", *big, class_="big"),
-                tag("p", answer.statement, class_="test") if answer else None,
-                class_="card",
-            )
-        )
-    return tag(
-        "section",
-        tag("h2", "What this sweep costs"),
-        tag(
-            "p",
-            "A point's epsilon is true for a configuration and an epoch that were fixed in advance. "
-            "Choosing them by looking at many trials spends more. The ledger answers for the whole sweep:",
-        ),
-        tag("div", *cards, class_="cards"),
-        id="cost",
+        said = tag("p", answer.statement, class_="test") if answer else None
+        cards.append(card(title, tag("p", *big, class_="big"), said))
+    words = (
+        "A point's epsilon is true for a configuration and an epoch that were fixed in advance. "
+        "Choosing them by looking at many trials spends more. The ledger answers for the whole sweep:"
     )
+    return section("cost", "What this sweep costs", tag("p", words), tag("div", *cards, class_="cards"))
 
 
 def claim(data: SweepData) -> Html:
@@ -145,25 +121,12 @@ def claim(data: SweepData) -> Html:
         f"{claimed.unit}.",
         f"Certified radii are Euclidean, in {claimed.radius_unit}.",
     ]
-    return tag(
-        "section",
-        tag("h2", "What is claimed, and what is not"),
-        tag(
-            "div",
-            tag(
-                "div",
-                tag("h3", "Conditions"),
-                tag("ul", each("li", [*always, *claimed.conditions]), class_="plain"),
-            ),
-            tag("div", tag("h3", "Taken as public"), _listed(claimed.public)),
-            class_="two",
-        ),
-        id="claim",
+    columns = {"Conditions": (*always, *claimed.conditions), "Taken as public": claimed.public}
+    lists = (
+        tag("div", tag("h3", heading), tag("ul", each("li", sentences), class_="plain"))
+        for heading, sentences in columns.items()
     )
-
-
-def _listed(sentences: Iterable[str]) -> Html:
-    return tag("ul", each("li", sentences), class_="plain")
+    return section("claim", "What is claimed, and what is not", tag("div", *lists, class_="two"))
 
 
 def how_to_pick(data: SweepData) -> Html:
@@ -181,18 +144,12 @@ def how_to_pick(data: SweepData) -> Html:
         tag("p", "The model of any point of the front, in Python:"),
         tag("pre", tag("code", f'import clipless\n\nmodel = clipless.load("{data.directory or "."}/{model}")')),
     ]
-    return tag(
-        "section",
-        tag("h2", "Take one of these models"),
-        tag(
-            "p",
-            "Name what you can afford and what you need; you get one point: its configuration, "
-            "its privacy card and its model.",
-        ),
-        tag("pre", tag("code", "\n".join(commands))),
-        *(load if model else []),
-        id="pick",
+    words = (
+        "Name what you can afford and what you need; you get one point: its configuration, "
+        "its privacy card and its model."
     )
+    code = tag("pre", tag("code", "\n".join(commands)))
+    return section("pick", "Take one of these models", tag("p", words), code, *(load if model else []))
 
 
 def versions(data: SweepData) -> Html | None:

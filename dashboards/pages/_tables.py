@@ -6,7 +6,7 @@ from typing import Any
 
 from dashboards.data import SweepData, chosen_trials, evenly
 from dashboards.pages._html import Html, each, join, tag
-from dashboards.pages._page import scrolling_table
+from dashboards.pages._page import scrolling_table, section
 from dashboards.summary import front_rows
 from dashboards.text import MISSING, setting, show
 
@@ -21,24 +21,16 @@ def front_table(data: SweepData) -> Html:
     found = front_rows(data)
     rows = evenly(found, SHOWN_POINTS)
     if not rows:
-        return tag("section", tag("h2", "Points of the front"), tag("p", "No points yet."), id="points")
+        return section("points", "Points of the front", tag("p", "No points yet."))
     numeric = {name for name in rows[0] if any(isinstance(row[name], int | float) for row in rows)}
     heads = [
         tag("th", tag("button", _heading(n), type="button"), scope="col", class_="number" if n in numeric else None)
         for n in rows[0]
     ]
     body = [tag("tr", *(_cell(name, value, name in numeric) for name, value in row.items())) for row in rows]
-    return tag(
-        "section",
-        tag("h2", "Points of the front"),
-        tag(
-            "p",
-            "Select a heading to sort by it. Values not marked test are measured on validation rows.",
-            _cut(rows, found, "points of the front, evenly spread over epsilon"),
-        ),
-        scrolling_table(join(heads), body),
-        id="points",
-    )
+    words = "Select a heading to sort by it. Values not marked test are measured on validation rows."
+    cut = _cut(rows, found, "points of the front, evenly spread over epsilon")
+    return section("points", "Points of the front", tag("p", words, cut), scrolling_table(join(heads), body))
 
 
 def _heading(name: str) -> str:
@@ -82,7 +74,7 @@ def trials_table(data: SweepData, run_link: Callable[[str], Html | None] = lambd
 
 def records(data: SweepData, run_link: Callable[[str], Html | None] = lambda _: None) -> Html:
     """The section of both tables of trials; the arguments are those of `trials_table`."""
-    return tag("section", tag("h2", "Records"), decisions_table(data), trials_table(data, run_link), id="records")
+    return section("records", "Records", decisions_table(data), trials_table(data, run_link))
 
 
 def decisions_table(data: SweepData) -> Html | None:

@@ -2,7 +2,7 @@
 
 from dashboards.figures import comparison_figures
 from dashboards.pages._html import Html, each, tag
-from dashboards.pages._page import build, header, scrolling_table
+from dashboards.pages._page import build, header, scrolling_table, section
 from sweeper.results.comparison import PRICE, Comparison, Run
 
 
@@ -33,20 +33,15 @@ def differences(comparison: Comparison) -> Html:
     said = [str(difference) for difference in comparison.differences]
     if len(said) > 1:
         said.append("The p-values are not corrected for the number of pairs.")
-    return tag(
-        "section",
-        tag("h2", "Differences"),
-        tag("ul", each("li", said or ["All of these are runs of one spec."]), class_="plain"),
-        tag("p", PRICE, class_="after"),
-        id="differences",
-    )
+    listed = tag("ul", each("li", said or ["All of these are runs of one spec."]), class_="plain")
+    return section("differences", "Differences", listed, tag("p", PRICE, class_="after"))
 
 
 def table(comparison: Comparison) -> Html:
     """One row per sweep."""
     heads = each("th", ["name", "sweep", "trials", "points", "on the front", "hypervolume"], scope="col")
     rows = [_row(group.name, run) for group in comparison.groups for run in group.runs]
-    return tag("section", tag("h2", "Sweeps"), scrolling_table(heads, rows), id="sweeps")
+    return section("sweeps", "Sweeps", scrolling_table(heads, rows))
 
 
 def _row(name: str, run: Run) -> Html:

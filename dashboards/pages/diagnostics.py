@@ -2,7 +2,7 @@
 
 from dashboards.figures import diagnosis_figures
 from dashboards.pages._html import Html, each, join, tag
-from dashboards.pages._page import build, exploratory, header, scrolling_table
+from dashboards.pages._page import build, exploratory, header, scrolling_table, section
 from dashboards.text import MISSING, number, show
 from sweeper.results.diagnosis import Diagnosis
 
@@ -24,13 +24,10 @@ def _head(diagnosis: Diagnosis) -> Html:
         "method": (diagnosis.method.value, f"loss: {diagnosis.loss}"),
         "noise multiplier": (number(diagnosis.noise_multiplier), f"batches of {number(diagnosis.batch_size)} expected"),
         "rows": (f"{last.rows} of {diagnosis.data}", left_out or "validation, declared public"),
-        **{name: (show(name, value), "validation") for name, value in _scores(diagnosis).items()},
     }
+    if "accuracy" in diagnosis.values:
+        facts["accuracy"] = (show("accuracy", diagnosis.values["accuracy"]), "validation")
     return header("Diagnostics", diagnosis.sweep, exploratory() if diagnosis.exploratory else None, facts)
-
-
-def _scores(diagnosis: Diagnosis) -> dict[str, float]:
-    return {name: value for name, value in diagnosis.values.items() if name == "accuracy"}
 
 
 def _table(diagnosis: Diagnosis) -> Html:
@@ -55,13 +52,8 @@ def _table(diagnosis: Diagnosis) -> Html:
         ]
         rows.append(tag("tr", tag("td", p.name), each("td", texts, class_="number")))
     head = join([tag("th", heads[0], scope="col"), each("th", heads[1:], scope="col", class_="number")])
-    return tag(
-        "section",
-        tag("h2", "Parameters"),
-        tag("p", f"At epoch {diagnosis.epoch}; norms of one row's contribution to the gradient of each parameter."),
-        scrolling_table(head, rows),
-        id="parameters",
-    )
+    words = f"At epoch {diagnosis.epoch}; norms of one row's contribution to the gradient of each parameter."
+    return section("parameters", "Parameters", tag("p", words), scrolling_table(head, rows))
 
 
 def _number(value: float | None) -> str:
