@@ -8,8 +8,9 @@ from pathlib import Path
 
 from dashboards.data import read
 from dashboards.export.files import export_comparison, export_front
-from sweeper.results.comparison import Comparison
 from sweeper.store.jsonl import replace_file
+
+export_compared = export_comparison
 
 
 def export(folder: Path, path: Path, figure: str | None = None) -> Path:
@@ -20,15 +21,6 @@ def export(folder: Path, path: Path, figure: str | None = None) -> Path:
         ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
     """
     return export_front(read(folder), path, figure=figure)
-
-
-def export_compared(comparison: Comparison, path: Path, figure: str | None = None) -> Path:
-    """Write a comparison, or one of its figures, to ``path`` and return it.
-
-    Raises:
-        ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
-    """
-    return export_comparison(comparison, path, figure=figure)
 
 
 def export_diagnostics(record: Path, path: Path) -> Path:

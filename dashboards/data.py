@@ -117,9 +117,8 @@ def read(directory: str | Path) -> SweepData:
     front = read_front(folder.front)
     manifest = folder.read_manifest() if (folder.path / MANIFEST_NAME).exists() else None
     data = SweepData(result=front, manifest=manifest, directory=str(directory), decisions=tuple(folder.decisions()))
-    return (
-        data if manifest is not None and manifest.status is not TrialStatus.RUNNING else _with_newer_rows(data, folder)
-    )
+    has_ended = manifest is not None and manifest.status is not TrialStatus.RUNNING
+    return data if has_ended else _with_newer_rows(data, folder)
 
 
 def _with_newer_rows(data: SweepData, folder: SweepFolder) -> SweepData:

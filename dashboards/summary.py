@@ -41,21 +41,17 @@ def front_rows(data: SweepData) -> list[dict[str, Any]]:
     """
     names = _value_names(data)
     accountants = sorted({name for point in data.front_points for name in point.accountants})
-    configuration = data.varying
-    rows = []
-    for point in data.front_points:
-        flat = data.settings[point.trial]
-        rows.append(
-            {
-                "trial": point.trial,
-                "epoch": point.epoch,
-                **_values(point, names),
-                **{f"epsilon {name}": point.accountants.get(name) for name in accountants},
-                **{f"config {name}": flat.get(name) for name in configuration},
-                "model": point.model,
-            }
-        )
-    return rows
+    return [
+        {
+            "trial": point.trial,
+            "epoch": point.epoch,
+            **_values(point, names),
+            **{f"epsilon {name}": point.accountants.get(name) for name in accountants},
+            **{f"config {name}": data.settings[point.trial].get(name) for name in data.varying},
+            "model": point.model,
+        }
+        for point in data.front_points
+    ]
 
 
 def _values(point: Point, names: list[str]) -> dict[str, float | None]:
@@ -73,8 +69,4 @@ def _value_names(data: SweepData) -> list[str]:
     objectives = [objective.name for objective in data.result.objectives]
     certificates = [name for name in data.certificates if name not in objectives]
     others = dict.fromkeys(name for point in data.front_points for name in point.values)
-    return [
-        *objectives,
-        *(name for name in others if name not in (*objectives, *certificates)),
-        *certificates,
-    ]
+    return [*objectives, *(name for name in others if name not in (*objectives, *certificates)), *certificates]

@@ -80,15 +80,13 @@ def export_front(
     return _export(draft, Path(path), format_, contents)
 
 
-def export_comparison(
-    comparison: Comparison, path: str | Path, *, figure: str | None = None, theme: Theme = LIGHT
-) -> Path:
+def export_comparison(comparison: Comparison, path: str | Path, figure: str | None = None) -> Path:
     """Write a comparison, or one of its figures, to ``path``, in the format its suffix names, and return it.
 
     Raises:
         ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
     """
-    draft = _Draft(comparison, comparison_figures(), "fronts", figure, theme)
+    draft = _Draft(comparison, comparison_figures(), "fronts", figure)
     contents: dict[Format, Callable[[], str]] = {
         Format.HTML: partial(build_comparison, comparison),
         Format.CSV: lambda: csv_text(comparison.rows()),
@@ -105,7 +103,7 @@ class _Draft(Generic[D]):
     kinds: Mapping[str, FigureKind[D, Any]]
     default: str  # the figure that an image shows
     figure: str | None
-    theme: Theme
+    theme: Theme = LIGHT
 
     def content(self, format_: Format) -> bytes:
         """Return one figure in one format: a page, a picture, or its numbers."""
@@ -126,7 +124,6 @@ class _Draft(Generic[D]):
 def _export(
     draft: _Draft[Any], path: Path, format_: Format | None, contents: Mapping[Format, Callable[[], str]]
 ) -> Path:
-    """Write one figure, or, without one, what ``contents`` has for the format."""
     format_ = format_ or Format.of(path)
     if draft.figure is not None and draft.figure not in draft.kinds:
         known = ", ".join(draft.kinds)

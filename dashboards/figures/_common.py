@@ -162,6 +162,12 @@ def curve_line(
     )
 
 
+def marks(x: Sequence[float], y: Sequence[Any], texts: Sequence[str], marker: Any, **more: Any) -> go.Scatter:
+    """Marks with a text each."""
+    hover = "%{text}<extra></extra>"
+    return go.Scatter(x=x, y=y, mode="markers", marker=marker, text=texts, hovertemplate=hover, **more)
+
+
 def short_names(names: Sequence[str], taken: Sequence[str] = ()) -> dict[str, str]:
     """The shortest ends of dotted names that stay distinct from each other and from ``taken``."""
     labels = {name: name.rpartition(".")[2] for name in names}

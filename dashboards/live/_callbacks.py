@@ -235,7 +235,6 @@ def update(snapshots: Snapshots, search: str, click: Any, values: Mapping[str, A
 
 
 def _is_value(name: str, value: Any) -> bool:
-    """Whether a control can have this value."""
     if name in ("space", "axis"):
         return isinstance(value, str if name == "space" else list)
     return isinstance(value, int | float) and abs(value) < _BEYOND_SLIDERS  # neither inf nor NaN

@@ -124,12 +124,13 @@ def picked(snapshot: Snapshot, view: View, run_address: str | None) -> Html:
         return tag("div", tag("p", str(error), class_="none"), role="status")
     by_hand = view.point is not None and point.key == view.point
     how = "Chosen by hand." if by_hand else f"Best {data.utility} of {allowed} points within these conditions."
+    back = tag("a", "Back to the best one", href=f"/{replace(view, point=None).query()}", data_local=True)
     configuration = data.settings[point.trial]
     settings = [tag("tr", tag("th", key, scope="row"), tag("td", setting(configuration[key]))) for key in data.varying
                 if configuration.get(key) is not None]  # fmt: skip
     return tag(
         "div",
-        tag("p", how, " ", _back(view) if by_hand else None, class_="test", role="status"),
+        tag("p", how, " ", back if by_hand else None, class_="test", role="status"),
         tag("h3", f"{point.trial}, epoch {point.epoch}"),
         _values(data, point),
         tag("div", *_downloads(snapshot, point, run_address), class_="links"),
@@ -137,10 +138,6 @@ def picked(snapshot: Snapshot, view: View, run_address: str | None) -> Html:
         tag("details", tag("summary", "Privacy card"), tag("pre", _card_text(snapshot, point), tabindex=0)),
         class_="picked",
     )
-
-
-def _back(view: View) -> Html:
-    return tag("a", "Back to the best one", href=f"/{replace(view, point=None).query()}", data_local=True)
 
 
 def _values(data: SweepData, point: Point) -> Html:

@@ -63,7 +63,6 @@ def layout() -> html.Div:
 
 
 def _aria(**words: str) -> Any:
-    """Return the attributes that describe an element to a screen reader."""
     return {f"aria-{key}": value for key, value in words.items()}
 
 

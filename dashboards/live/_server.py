@@ -20,9 +20,10 @@ from dashboards.live._backend import Backend, PassThrough
 from dashboards.live._callbacks import register
 from dashboards.live._layout import layout
 from dashboards.live._resources import KINDS, Resources
-from dashboards.live._snapshots import Catalog, Snapshots
+from dashboards.live._snapshots import Snapshots
 from dashboards.live._view import PREFIX, View
 from dashboards.pages._page import variables
+from sweeper.service.catalog import Catalog
 
 _PLOTLY = "plotly.js"
 _ASSETS = {
@@ -78,11 +79,14 @@ def mount(app: FastAPI, catalog: Catalog, *, tracking: str | None = None) -> Non
     """
     inner = FastAPI(openapi_url=None)
     snapshots = Snapshots(catalog)
-    _add_assets(inner)
+    for name, (kind, _) in _ASSETS.items():
+        inner.add_api_route(PREFIX + name, _asset_route(name, kind))
     inner.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=4)
     register(_page(inner), snapshots)
     app.router.routes.append(Route("/", PassThrough(inner, PREFIX), name="live", include_in_schema=False))
-    _add_resources(app, Resources(snapshots, tracking))
+    resources = Resources(snapshots, tracking)
+    for kind in KINDS:
+        app.add_api_route(f"{PREFIX}{kind}/{{name}}", _resource_route(resources, kind), include_in_schema=False)
     app.router.routes.append(Route(f"{PREFIX}{{path:path}}", PassThrough(inner), name="live", include_in_schema=False))
 
 
@@ -108,11 +112,6 @@ def _page(inner: FastAPI) -> Dash:
 
     page.init_app(inner)
     return page
-
-
-def _add_assets(inner: FastAPI) -> None:
-    for name, (kind, _) in _ASSETS.items():
-        inner.add_api_route(PREFIX + name, _asset_route(name, kind))
 
 
 def _asset_route(name: str, kind: str) -> Callable[[Request], Response]:
@@ -143,13 +142,7 @@ def _asset(name: str) -> str:
 
 
 def _version() -> str:
-    """Return a text that changes with the assets."""
     return sha256("".join(map(_asset, sorted(_ASSETS))).encode()).hexdigest()[:12]
-
-
-def _add_resources(app: FastAPI, resources: Resources) -> None:
-    for kind in KINDS:
-        app.add_api_route(f"{PREFIX}{kind}/{{name}}", _resource_route(resources, kind), include_in_schema=False)
 
 
 def _resource_route(resources: Resources, kind: str) -> Callable[[Request, str], Awaitable[Response]]:

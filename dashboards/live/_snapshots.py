@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 from dashboards.data import SweepData, read
 from sweeper.errors import RecordError, SweeperError
@@ -22,6 +22,7 @@ from sweeper.pareto.dominance import front_mask, hypervolume
 from sweeper.records import Trial, TrialStatus
 from sweeper.results.front import Front, FrontTrial, read_front, up_to_date
 from sweeper.service.cache import SharedCache
+from sweeper.service.catalog import Catalog
 from sweeper.store.jsonl import read_object
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
@@ -33,19 +34,6 @@ PAUSES = 10.0  # and so many times the processor seconds that making took for tw
 LONGEST_PAUSE_SECONDS = 30.0  # but no longer than this
 KEPT_SWEEPS = 16
 _STARTED = re.compile(r"-(\d{8}-\d{6})(?:-\d{1,3})?$")  # how the names of sweep folders end
-
-
-class Catalog(Protocol):
-    """The sweeps that may be seen; safe to use from several threads."""
-
-    def names(self) -> tuple[str, ...]:
-        """Return the folder names of the sweeps, newest first."""
-
-    def folder(self, name: str) -> SweepFolder:
-        """Return the folder of a sweep; raises a `SweeperError` for an unknown name."""
-
-    def version(self, name: str) -> str:
-        """Return a text that changes whenever what can be shown of the sweep has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +128,6 @@ class Snapshots:
         self._sweeps: SharedCache[_SweepState] = SharedCache(limit, clock=clock)
         self._rows: dict[str, _SummaryEntry] = {}
 
-    def names(self) -> tuple[str, ...]:
-        """Return the folder names of the sweeps, newest first."""
-        return self._catalog.names()
-
     def token(self) -> str:
         """Return a text that changes when the list of sweeps does."""
         return sha256(repr(self.summaries()).encode()).hexdigest()[:16]
@@ -151,7 +135,7 @@ class Snapshots:
     def summaries(self) -> tuple[SweepSummary, ...]:
         """Return one row per sweep, newest first; one that vanishes meanwhile is left out."""
         rows = []
-        for name in self.names():
+        for name in self._catalog.names():
             with contextlib.suppress(SweeperError):
                 rows.append(self._row(name))
         return tuple(rows)

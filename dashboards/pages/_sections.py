@@ -46,7 +46,6 @@ def headline(data: SweepData) -> Html:
 
 
 def _knee(data: SweepData) -> Html | None:
-    """The knee of the front in one sentence."""
     knee = data.result.knee
     if knee is None:
         return None

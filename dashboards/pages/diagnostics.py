@@ -14,7 +14,6 @@ def build_page(diagnosis: Diagnosis) -> str:
 
 
 def _head(diagnosis: Diagnosis) -> Html:
-    """Which point was diagnosed, and on which rows."""
     last = diagnosis.snapshots[-1].diagnostics
     epsilon = diagnosis.values.get("epsilon", float("inf"))
     left_out = f"{last.left_out} left out: not finite" if last.left_out else None
@@ -31,7 +30,6 @@ def _head(diagnosis: Diagnosis) -> Html:
 
 
 def _table(diagnosis: Diagnosis) -> Html:
-    """The numbers of each parameter at the point."""
     heads = (
         *("parameter", "entries", "worst case", "clips at", "largest", "median", "guard's largest", "reached"),
         *("rows scaled", "noise std", "noise / gradient"),

@@ -31,7 +31,9 @@ def serve(
         SweeperError: settings under which it may not run, or an address that cannot be listened on.
         RecordError: another service has the folder, or a file cannot be read or written.
     """
-    app = create_app(settings, launcher or _launcher(settings))
+    if launcher is None and is_job_server(settings.cluster):
+        launcher = RayJobLauncher(str(settings.cluster))
+    app = create_app(settings, launcher)
     listening = _listen(settings.host, settings.port)
     name = f"[{settings.host}]" if ":" in settings.host else settings.host
     _log_as_json()
@@ -47,10 +49,6 @@ def serve(
     )
     with contextlib.suppress(KeyboardInterrupt):  # how uvicorn tells, afterwards, what ended it
         uvicorn.Server(config).run(sockets=[listening])
-
-
-def _launcher(settings: ServiceSettings) -> Launcher | None:
-    return RayJobLauncher(str(settings.cluster)) if is_job_server(settings.cluster) else None
 
 
 def _listen(host: str, port: int) -> socket.socket:

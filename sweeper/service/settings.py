@@ -43,18 +43,13 @@ class ServiceSettings:
     hosts: tuple[str, ...] = ()  # names by which clients reach the service, beside ``host`` and those of this machine
     limits: Limits = field(default_factory=Limits)  # what clients may take
 
-    @property
-    def is_local(self) -> bool:
-        """Whether only this machine can reach the service."""
-        return is_loopback(self.host)
-
     def check(self) -> None:
         """Refuse settings under which every machine that reaches the service could use it.
 
         Raises:
             SweeperError: another address than one of this machine, and no tokens.
         """
-        if self.tokens is None and not self.is_local:
+        if self.tokens is None and not is_loopback(self.host):
             raise SweeperError(
                 f"Expected a file of tokens for a service that others can reach, got none for {self.host} (--host); "
                 "make one with sweeper token and name it with --tokens"

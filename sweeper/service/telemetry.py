@@ -107,7 +107,8 @@ class _Exchange:
 
     def record(self, metrics: Metrics) -> None:
         """Count and log."""
-        route, method = _pattern(self._scope), self._scope.get("method", "WEBSOCKET")
+        route = str(getattr(self._scope.get("route"), "path", None) or _NO_ROUTE)  # unlike paths, of few values
+        method = self._scope.get("method", "WEBSOCKET")
         took = (self._first or time.monotonic()) - self._began
         metrics.requests.labels(method if method in _METHODS else "other", route, self.status or 0).inc()
         metrics.seconds.labels(route).observe(took)
@@ -150,8 +151,3 @@ def where(error: BaseException) -> str:
     """Return the type of an error and the lines of code that it passed."""
     frames = [f"{frame.name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-8:]]
     return f"{type(error).__name__} in {' < '.join(reversed(frames))}"
-
-
-def _pattern(scope: Scope) -> str:
-    """Return the pattern of the path, which takes few values, unlike what clients send."""
-    return str(getattr(scope.get("route"), "path", None) or _NO_ROUTE)

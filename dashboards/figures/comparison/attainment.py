@@ -92,7 +92,6 @@ def plot(info: AttainmentInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _path(surface: Surface, right_end: float) -> tuple[list[float], list[float]]:
-    """The corners of a staircase, to the right end."""
     xs: list[float] = []
     ys: list[float] = []
     for epsilon, value in surface.steps:

@@ -6,7 +6,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import SYMBOLS, new_figure
+from dashboards.figures._common import SYMBOLS, marks, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.comparison._compared import compared
 from dashboards.text import number
@@ -49,27 +49,13 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
     )
     for i, group in enumerate(info.groups):
         color, name = theme.hue(i), escape(group.name)
-        figure.add_trace(
-            go.Scatter(
-                x=list(group.volumes),
-                y=[name] * len(group.runs),
-                mode="markers",
-                marker={"size": 10, "color": color, "symbol": SYMBOLS[i % len(SYMBOLS)], "opacity": 0.8},
-                text=[f"<b>{escape(run.label)}</b><br>hypervolume {number(run.hypervolume, 4)}" for run in group.runs],
-                hovertemplate="%{text}<extra></extra>",
-            )
-        )
+        marker = {"size": 10, "color": color, "symbol": SYMBOLS[i % len(SYMBOLS)], "opacity": 0.8}
+        texts = [f"<b>{escape(run.label)}</b><br>hypervolume {number(run.hypervolume, 4)}" for run in group.runs]
+        figure.add_trace(marks(list(group.volumes), [name] * len(group.runs), texts, marker))
         if len(group.runs) > 1:
-            figure.add_trace(
-                go.Scatter(
-                    x=[group.mean],
-                    y=[name],
-                    mode="markers",
-                    marker={"size": 26, "symbol": "line-ns-open", "color": color, "line": {"width": 2}},
-                    text=[f"mean of {len(group.runs)} runs: {number(group.mean, 4)}"],
-                    hovertemplate="%{text}<extra></extra>",
-                )
-            )
+            tick = {"size": 26, "symbol": "line-ns-open", "color": color, "line": {"width": 2}}
+            text = f"mean of {len(group.runs)} runs: {number(group.mean, 4)}"
+            figure.add_trace(marks([group.mean], [name], [text], tick))
     return figure
 
 

@@ -89,15 +89,6 @@ def panels(
     return figure
 
 
-def axis_name(letter: str, row: int) -> str:
-    """Name of the axis of a panel in the layout; rows count from 1.
-
-    >>> axis_name("x", 1), axis_name("x", 2)
-    ('xaxis', 'xaxis2')
-    """
-    return f"{letter}axis{row if row > 1 else ''}"
-
-
 def log_axis(values: Sequence[float]) -> dict[str, Any]:
     """A logarithmic axis over the positive values, with ticks at 1, 2 and 5 of each decade."""
     return {"type": "log", **log_ticks(values, steps=(1, 2, 5))}

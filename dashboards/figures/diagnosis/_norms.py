@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from clipless.diagnostics import Histogram
 from dashboards.figures._base import FigureInfo
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.diagnosis._header import axis_name, log_axis, panels
+from dashboards.figures.diagnosis._header import log_axis, panels
 from dashboards.text import number
 
 
@@ -77,10 +77,10 @@ def plot(info: NormsInfo, theme: Theme = LIGHT) -> go.Figure:
         for mark in panel.marks:
             figure.add_trace(_line(mark, theme, legend=mark.name not in shown), row=row, col=1)
             shown.add(mark.name)
-        figure.layout[axis_name("x", row)].update(**axis, showticklabels=row == len(info.panels))
-        figure.layout[axis_name("y", row)].update(range=[0, 1.08], showticklabels=False, ticks="", showgrid=False)
+        figure.update_xaxes(**axis, showticklabels=row == len(info.panels), row=row, col=1)
+        figure.update_yaxes(range=[0, 1.08], showticklabels=False, ticks="", showgrid=False, row=row, col=1)
     if info.panels:
-        figure.layout[axis_name("x", len(info.panels))].update(title={"text": info.axis})
+        figure.update_xaxes(title={"text": info.axis}, row=len(info.panels), col=1)
     return figure
 
 

@@ -15,7 +15,7 @@ from clipless.plans.method import Method
 from dashboards.figures._base import FigureInfo, FigureKind
 from dashboards.figures._common import DASHES, SYMBOLS
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.diagnosis._header import axis_name, header, log_axis, moment, panels
+from dashboards.figures.diagnosis._header import header, log_axis, moment, panels
 from dashboards.text import number
 from sweeper.results.diagnosis import Diagnosis
 
@@ -84,17 +84,13 @@ def settings_of(biases: tuple[ClippingBias, ...], method: Method, parameter: int
     return tuple(
         Setting(
             noise=bias.noise_norm / largest,
-            level=_level(bias),
+            level=f"{'clip norm' if method is Method.DP_SGD else 'fraction'} {number(bias.level)}",
             angle=_angle(bias.cosine if parameter is None else bias.parameters[parameter].cosine),
             acted=bias.acted if parameter is None else bias.parameters[parameter].acted,
             in_use=bias.in_use,
         )
         for bias in chosen
     )
-
-
-def _level(bias: ClippingBias) -> str:
-    return f"{'clip norm' if bias.method is Method.DP_SGD else 'fraction'} {number(bias.level)}"
 
 
 def _angle(cosine: float) -> float:
@@ -115,14 +111,14 @@ def plot(info: ClippingInfo, theme: Theme = LIGHT) -> go.Figure:
             trace.showlegend = line.name not in shown
             shown.add(line.name)
             figure.add_trace(trace, row=row, col=1)
-        figure.layout[axis_name("x", row)].update(**log_axis(values), showticklabels=row == len(info.panels))
+        figure.update_xaxes(**log_axis(values), showticklabels=row == len(info.panels), row=row, col=1)
         if shares:
-            figure.layout[axis_name("y", row)].update(tickformat=".0%", range=[-0.06, 1.08])
+            figure.update_yaxes(tickformat=".0%", range=[-0.06, 1.08], row=row, col=1)
         else:
-            figure.layout[axis_name("y", row)].update(ticksuffix="°", range=[-0.06 * widest, 1.08 * widest])
+            figure.update_yaxes(ticksuffix="°", range=[-0.06 * widest, 1.08 * widest], row=row, col=1)
     if info.panels:
         title = "norm of the noise, relative to that of the gentlest setting"
-        figure.layout[axis_name("x", len(info.panels))].update(title={"text": title})
+        figure.update_xaxes(title={"text": title}, row=len(info.panels), col=1)
     return figure
 
 

@@ -9,7 +9,7 @@ from clipless.diagnostics import Diagnostics
 from dashboards.figures._base import FigureInfo, FigureKind
 from dashboards.figures._common import log_ticks
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.diagnosis._header import MomentValues, axis_name, header, moment, moment_marks, panels
+from dashboards.figures.diagnosis._header import MomentValues, header, moment, moment_marks, panels
 from dashboards.text import number
 from sweeper.results.diagnosis import Diagnosis
 
@@ -50,7 +50,6 @@ def info(diagnosis: Diagnosis) -> TightnessInfo:
 
 
 def _held(family: Family) -> Family | None:
-    """Leave out what has no bound at any moment."""
     kept = [i for i in range(len(family.names)) if any(reached.values[i] is not None for reached in family.reached)]
     if not kept:
         return None
@@ -78,10 +77,10 @@ def plot(info: TightnessInfo, theme: Theme = LIGHT) -> go.Figure:
             marks = moment_marks(reached, family.names, texts, theme, late=index > 0, **look)
             figure.add_trace(marks, row=row, col=1)
         figure.add_vline(x=1.0, line={"color": theme.ink, "width": 1, "dash": "dot"}, row=row, col=1)
-        figure.layout[axis_name("x", row)].update(type="log", **ticks, showticklabels=row == len(sizes))
-        figure.layout[axis_name("y", row)].update(autorange="reversed", type="category")
+        figure.update_xaxes(type="log", **ticks, showticklabels=row == len(sizes), row=row, col=1)
+        figure.update_yaxes(autorange="reversed", type="category", row=row, col=1)
     if info.families:
-        figure.layout[axis_name("x", len(sizes))].update(title={"text": "share of the bound that is reached"})
+        figure.update_xaxes(title={"text": "share of the bound that is reached"}, row=len(sizes), col=1)
     return figure
 
 

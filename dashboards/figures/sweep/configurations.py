@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import isfinite, log10
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly, finite, varying
@@ -118,7 +119,8 @@ def _axis(name: str, label: str, values: Sequence[Any]) -> Axis:
     bottom, top = scale(low), scale(high)
     absent = bottom - 0.15 * ((top - bottom) or 1.0)
     distinct = sorted(set(numbers))
-    ticks = distinct if len(distinct) <= 6 else [low, *_between(low, high, logarithmic=logarithmic), high]
+    spaced = np.geomspace if logarithmic else np.linspace
+    ticks = distinct if len(distinct) <= 6 else spaced(low, high, 5).tolist()
     missing = any(v is None for v in values)
     return Axis(
         name,
@@ -128,13 +130,6 @@ def _axis(name: str, label: str, values: Sequence[Any]) -> Axis:
         (*([MISSING] if missing else []), *(_tick(name, tick) for tick in ticks)),
         tuple(values),
     )
-
-
-def _between(low: float, high: float, *, logarithmic: bool) -> list[float]:
-    """Three inner ticks."""
-    if logarithmic:
-        return [low * (high / low) ** (i / 4) for i in (1, 2, 3)]
-    return [low + (high - low) * i / 4 for i in (1, 2, 3)]
 
 
 def _tick(name: str, value: float) -> str:

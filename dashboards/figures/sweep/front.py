@@ -6,7 +6,7 @@ it: they trade utility for a better certificate, which their colour and size sho
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from typing import Any
 
 import plotly.graph_objects as go
@@ -56,7 +56,7 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
     dominated = [point for point in usable if point.key not in data.result.on_front]
     drawn = evenly(dominated, DRAWN_DOMINATED)
     knees = [p for p in (data.result.knee,) if p is not None and finite(p, "epsilon", utility)]
-    open_ended = [p.values[utility] for p in data.points if _without_privacy(p, utility)]
+    open_ended = [p.values[utility] for p in data.points if p.values.get("epsilon") == inf and finite(p, utility)]
     return FrontInfo(
         **header(data, f"{label(utility)} against epsilon"),
         utility=utility,
@@ -112,10 +112,6 @@ def step_line(steps: Sequence[Step], right_end: float, color: str, *, name: str,
         name=name,
         hoverinfo="skip",
     )
-
-
-def _without_privacy(point: Point, utility: str) -> bool:
-    return point.values.get("epsilon") == float("inf") and isfinite(point.values.get(utility, nan))
 
 
 def _dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
@@ -195,7 +191,6 @@ def _key(info: FrontInfo, theme: Theme) -> go.Scatter:
 
 
 def _knee(point: Point, text: str, utility: str, theme: Theme) -> go.Scatter:
-    """A ring around the knee."""
     return go.Scatter(
         x=[point.values["epsilon"]],
         y=[point.values[utility]],

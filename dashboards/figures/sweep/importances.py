@@ -13,6 +13,7 @@ from sweeper.results.importance import FRONT, LEAST_TRIALS, Importance, importan
 
 UNEXPLAINED = 0.1  # below this share of the variance a panel is drawn pale
 _BAR_PIXELS = 24
+_ON_PAPER = {"xref": "paper", "yref": "paper", "showarrow": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +74,8 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
             xanchor="left",
             y=1.02,
             yanchor="bottom",
-            xref="paper",
-            yref="paper",
             align="left",
-            showarrow=False,
+            **_ON_PAPER,
             font={"size": 13, "color": theme.ink},
         )
     figure.update_layout(
@@ -89,9 +88,7 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
         y=0.0,
         yshift=-40,
         yanchor="top",
-        xref="paper",
-        yref="paper",
-        showarrow=False,
+        **_ON_PAPER,
         font={"size": 13, "color": theme.muted},
     )
     return figure

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
-from dashboards.figures._common import MANY, Step, header, over_epsilon, reached, staircase
+from dashboards.figures._common import MANY, Step, header, marks, over_epsilon, reached, staircase
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import step_line
 from sweeper.records import TrialStatus
@@ -145,33 +145,21 @@ def _rungs(trajectories: Iterable[Trajectory], color: str, utility: str, *, size
         for epoch, epsilon, value in zip(t.epochs, t.epsilons, t.values, strict=True)
         if epoch in t.passed
     ]
-    return go.Scatter(
-        x=[epsilon for epsilon, _, _ in found],
-        y=[value for _, value, _ in found],
-        mode="markers",
-        marker={"symbol": "circle-open", "size": size, "color": color, "line": {"width": 1.2}},
-        text=[text for _, _, text in found],
-        hovertemplate="%{text}<extra></extra>",
-        name="continued at a rung",
-    )
+    marker = {"symbol": "circle-open", "size": size, "color": color, "line": {"width": 1.2}}
+    x, y, texts = [x for x, _, _ in found], [y for _, y, _ in found], [text for _, _, text in found]
+    return marks(x, y, texts, marker, name="continued at a rung")
 
 
 def _ends(trajectories: list[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
     status = trajectories[0].status
-    return go.Scatter(
-        x=[t.epsilons[-1] for t in trajectories],
-        y=[t.values[-1] for t in trajectories],
-        mode="markers",
-        marker={"symbol": _LOOKS[status][0], "size": size, "color": color},
-        text=[
-            _text(t, t.epochs[-1], t.epsilons[-1], t.values[-1], utility)
-            + f"<br>{status.value}{': ' + escape(t.reason) if t.reason else ''}"
-            for t in trajectories
-        ],
-        hovertemplate="%{text}<extra></extra>",
-        legendgroup=status.value,
-        name=status.value,
-    )
+    epsilons, values = [t.epsilons[-1] for t in trajectories], [t.values[-1] for t in trajectories]
+    texts = [
+        _text(t, t.epochs[-1], t.epsilons[-1], t.values[-1], utility)
+        + f"<br>{status.value}{': ' + escape(t.reason) if t.reason else ''}"
+        for t in trajectories
+    ]
+    marker = {"symbol": _LOOKS[status][0], "size": size, "color": color}
+    return marks(epsilons, values, texts, marker, legendgroup=status.value, name=status.value)
 
 
 def _text(t: Trajectory, epoch: int, epsilon: float, value: float, utility: str) -> str:

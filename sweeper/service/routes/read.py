@@ -5,7 +5,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from anyio import to_thread
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.responses import Response
 
 from sweeper.errors import PickError, UnknownSweepError
@@ -86,12 +86,15 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
         answer = await parts.answers.get(sweep, ("drawn", figure, format), draw, run=turns.run)
         return answer.to(request, **{"Content-Security-Policy": exports.POLICY})
 
+    async def pick(sweep: SweepId, max_epsilon: MaxEpsilon = None, minimum: Minimum = None) -> Picked:
+        folder = parts.catalog.folder(sweep)
+        return await to_thread.run_sync(Sweep(folder.path).pick, max_epsilon, read_minimum(minimum or []))
+
+    Pick = Annotated[Picked, Depends(pick)]
+
     @router.get("/{sweep}/pick")
-    async def pick_point(
-        request: Request, sweep: SweepId, max_epsilon: MaxEpsilon = None, minimum: Minimum = None
-    ) -> Response:
+    async def pick_point(request: Request, sweep: SweepId, picked: Pick) -> Response:
         """Pick the point of best utility within the conditions: the point, its configuration and its card."""
-        picked = await _picked(parts, sweep, max_epsilon, minimum)
         content = {
             "trial": picked.trial.id,
             "epoch": picked.point.epoch,
@@ -104,15 +107,9 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
         return RenderedResponse.of(to_text(content).encode(), JSON).to(request)
 
     @router.get("/{sweep}/card")
-    async def show_card(
-        request: Request,
-        sweep: SweepId,
-        format: Literal["md", "json"] = "md",
-        max_epsilon: MaxEpsilon = None,
-        minimum: Minimum = None,
-    ) -> Response:
+    async def show_card(request: Request, picked: Pick, format: Literal["md", "json"] = "md") -> Response:
         """Return the privacy card of the point that `pick` picks."""
-        card = (await _picked(parts, sweep, max_epsilon, minimum)).card
+        card = picked.card
         if format == "json":
             return RenderedResponse.of(to_text(card.to_json(), indent=2).encode(), JSON).to(request)
         return RenderedResponse.of(card.to_markdown().encode(), "text/markdown; charset=utf-8").to(request)
@@ -154,11 +151,6 @@ def _listed(parts: Dependencies, name: str) -> Mapping[str, Any] | None:
     except UnknownSweepError:  # deleted meanwhile
         return None
     return views.listed(name, parts.settings.out / name, standing, parts.redact)
-
-
-async def _picked(parts: Dependencies, sweep: str, max_epsilon: float | None, minimum: list[str] | None) -> Picked:
-    folder = parts.catalog.folder(sweep)
-    return await to_thread.run_sync(Sweep(folder.path).pick, max_epsilon, read_minimum(minimum or []))
 
 
 def read_minimum(texts: list[str]) -> dict[str, float]:

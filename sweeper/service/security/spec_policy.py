@@ -88,7 +88,6 @@ def _depth(value: Any) -> int:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every key and every text."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
