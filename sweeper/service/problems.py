@@ -83,10 +83,14 @@ def add_handlers(app: FastAPI, redact: Redactor) -> None:
         headers = error.headers if isinstance(error, RefusalError) else {}
         return problem(status_of(error), redact(public_sentence(error)), id_of(request), headers)
 
-    async def http(request: Request, error: Any) -> Response:
+    async def http(request: Request, error: Exception) -> Response:
+        if not isinstance(error, HTTPException):
+            raise error
         return problem(error.status_code, str(error.detail), id_of(request), error.headers)
 
-    async def invalid(request: Request, error: Any) -> Response:
+    async def invalid(request: Request, error: Exception) -> Response:
+        if not isinstance(error, RequestValidationError):
+            raise error
         return problem(422, "; ".join(map(_mistake, error.errors()[:3])), id_of(request))
 
     app.add_exception_handler(SweeperError, ours)
