@@ -63,8 +63,7 @@ def is_empty(figure: Figure) -> bool:
 
 def as_json(figure: Figure) -> dict[str, Any]:
     """The figure as plain JSON values."""
-    content: dict[str, Any] = figure.to_plotly_json()
-    return content
+    return dict(figure.to_plotly_json())
 
 
 def plotly_js() -> str:

@@ -44,9 +44,8 @@ class Backend(FastAPIDashServer):
         """Serve scripts from threads: reading and packing one takes a while."""
 
         async def serve(request: Request, package_name: str, fingerprinted_path: str) -> Response:
-            return await run_in_threadpool(
-                self.serve_component_suites, dash_app, package_name, fingerprinted_path, request
-            )
+            asked = (dash_app, package_name, fingerprinted_path, request)
+            return await run_in_threadpool(self.serve_component_suites, *asked)
 
         dash_app._add_url("_dash-component-suites/{package_name}/{fingerprinted_path:path}", serve)
 

@@ -6,7 +6,7 @@ the browser fetches. While nothing changes nothing is sent.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import log10
 from typing import Any
 
@@ -37,8 +37,7 @@ _BEYOND_SLIDERS = 1e6
 class PageState:
     """What the page shows: all that the browser needs to know."""
 
-    # by the place on the page, where its content is fetched from
-    resources: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, str] = field(default_factory=dict)  # by place on the page, where to fetch its content
     title: str = "Sweeps"  # of the window
     tab: str = ""  # of the sweep, empty on other pages
     tabs: Mapping[str, str] = field(default_factory=dict)  # by tab, the address that leads there
@@ -51,8 +50,7 @@ class PageState:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        content = {key: getattr(self, key) for key in self.__dataclass_fields__}
-        return content | {"names": list(self.names), "radii": list(self.radii)}
+        return asdict(self) | {"names": list(self.names), "radii": list(self.radii)}
 
     @classmethod
     def parse(cls, known: Any) -> "PageState | None":

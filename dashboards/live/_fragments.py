@@ -126,8 +126,8 @@ def picked(snapshot: Snapshot, view: View, run_address: str | None) -> Html:
     how = "Chosen by hand." if by_hand else f"Best {data.utility} of {allowed} points within these conditions."
     back = tag("a", "Back to the best one", href=f"/{replace(view, point=None).query()}", data_local=True)
     configuration = data.settings[point.trial]
-    settings = [tag("tr", tag("th", key, scope="row"), tag("td", setting(configuration[key]))) for key in data.varying
-                if configuration.get(key) is not None]  # fmt: skip
+    given = {key: setting(configuration[key]) for key in data.varying if configuration.get(key) is not None}
+    settings = [tag("tr", tag("th", key, scope="row"), tag("td", value)) for key, value in given.items()]
     return tag(
         "div",
         tag("p", how, " ", back if by_hand else None, class_="test", role="status"),
@@ -215,10 +215,8 @@ def run_link(address: str, run_id: str) -> Html:
 def exports(name: str) -> Html:
     """The files that the service makes of the sweep."""
     base = f"{API}/{quote(name, safe='')}"
-    rows = [
-        tag("li", tag("a", what, href=f"{base}/{where}", download=True), f": {words}")
-        for what, where, words in _EXPORTS
-    ]
+    files = [(tag("a", what, href=f"{base}/{where}", download=True), words) for what, where, words in _EXPORTS]
+    rows = [tag("li", link, f": {words}") for link, words in files]
     words = tag("p", "A single figure is saved as a picture by the camera in its corner.")
     return tag("section", tag("h2", "Files"), tag("ul", *rows, class_="plain"), words)
 

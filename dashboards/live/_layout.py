@@ -109,21 +109,14 @@ def _front() -> html.Section:
 
 def _controls() -> html.Div:
     spaces = [{"label": "2-D", "value": "2d"}, {"label": "3-D", "value": "3d"}]
+    scales = [{"label": "logarithmic", "value": "log"}]
+    radius = dcc.Slider(id="radius", min=0, max=1, step=None, value=0, marks={0: "0"}, included=False)
     return html.Div(
         [
             _group("Dimensions", "space", dcc.RadioItems(spaces, "2d", id="space", inline=True)),
-            _group(
-                "Epsilon axis", "axis", dcc.Checklist([{"label": "logarithmic", "value": "log"}], ["log"], id="axis")
-            ),
+            _group("Epsilon axis", "axis", dcc.Checklist(scales, ["log"], id="axis")),
             html.Div(
-                [
-                    html.Label("Robust to radius", id="label-radius"),
-                    html.Div(
-                        dcc.Slider(id="radius", min=0, max=1, step=None, value=0, marks={0: "0"}, included=False),
-                        role="group",
-                        **_aria(labelledby="label-radius"),
-                    ),
-                ],
+                [html.Label("Robust to radius", id="label-radius"), _labelled("radius", radius)],
                 id="control-radius",
                 className="control grow",
             ),
@@ -134,7 +127,11 @@ def _controls() -> html.Div:
 
 def _group(title: str, name: str, inner: Any) -> html.Div:
     words = html.Span(title, id=f"label-{name}", className="label")
-    return html.Div([words, html.Div(inner, role="group", **_aria(labelledby=f"label-{name}"))], className="control")
+    return html.Div([words, _labelled(name, inner)], className="control")
+
+
+def _labelled(name: str, inner: Any) -> html.Div:
+    return html.Div(inner, role="group", **_aria(labelledby=f"label-{name}"))
 
 
 def _filters() -> list[Any]:
@@ -148,11 +145,8 @@ def _filters() -> list[Any]:
 
 def _filter(name: str, words: str, **options: Any) -> html.Div:
     slider = dcc.Slider(id=name, step=0.01, updatemode="mouseup", allow_direct_input=False, **options)
-    return html.Div(
-        [html.Label(words, id=f"label-{name}"), html.Div(slider, role="group", **_aria(labelledby=f"label-{name}"))],
-        id=f"control-{name}",
-        className="filter",
-    )
+    inner = [html.Label(words, id=f"label-{name}"), _labelled(name, slider)]
+    return html.Div(inner, id=f"control-{name}", className="filter")
 
 
 def _panel(kind: FigureKind[Any, Any]) -> html.Section:

@@ -52,18 +52,17 @@ def trials_table(data: SweepData, run_link: Callable[[str], Html | None] = lambd
 
     ``run_link`` makes a link of the id of a trial's tracking run, if one can.
     """
-    names = data.varying
     epochs = Counter(point.trial for point in data.points)
     shown = chosen_trials(data, list(data.trials), SHOWN_TRIALS)
     rows = []
     for id_ in shown:
         trial, flat = data.trials[id_], data.settings[id_]
         texts = [id_, trial.status, trial.reason, str(epochs[id_])]
-        texts += [setting(flat[name]) if flat.get(name) is not None else MISSING for name in names]
+        texts += [setting(flat[name]) if flat.get(name) is not None else MISSING for name in data.varying]
         link = run_link(trial.run_id) if trial.run_id else None
         rows.append(tag("tr", each("td", [*texts, *([link] if link else [])])))
     linked = any(run_link(trial.run_id) for trial in data.trials.values() if trial.run_id)
-    heads = each("th", ["trial", "ended", "why", "epochs", *names, *(["run"] if linked else [])], scope="col")
+    heads = each("th", ["trial", "ended", "why", "epochs", *data.varying, *(["run"] if linked else [])], scope="col")
     return tag(
         "details",
         tag("summary", f"All {len(data.trials)} trials"),
@@ -83,10 +82,7 @@ def decisions_table(data: SweepData) -> Html | None:
         return None
     ended = [decision for decision in data.decisions if not decision.get("goes_on")]
     shown = evenly(ended, SHOWN_TRIALS)
-    rows = [
-        tag("tr", *(_cell(name, decision.get(name), name in ("epoch", "rung")) for name in _DECIDED))
-        for decision in shown
-    ]
+    rows = [tag("tr", *(_cell(name, row.get(name), name in ("epoch", "rung")) for name in _DECIDED)) for row in shown]
     counts = Counter("at a rung" if decision.get("rung") is not None else "between rungs" for decision in ended)
     how = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     compared = len(data.decisions) - len(ended)

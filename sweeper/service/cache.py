@@ -113,15 +113,13 @@ class SharedCache(Generic[T]):
             self._making.pop(key, None)
             self._kept.pop(key, None)
 
-    def _claim(
-        self, key: Hashable, version: Hashable, max_age_seconds: float
-    ) -> tuple["Future[T]", bool, _Entry[T] | None]:
+    def _claim(self, key: Hashable, version: Hashable, max_age: float) -> tuple["Future[T]", bool, _Entry[T] | None]:
         """Return the future of the value, whether the caller is to make it, and a value of this version if kept."""
         with self._lock:
             entry = self._kept.get(key)
             if entry is not None and entry.version != version:
                 entry = None
-            if entry is not None and self._clock() - entry.made < max_age_seconds:
+            if entry is not None and self._clock() - entry.made < max_age:
                 self._kept.move_to_end(key)
                 return entry.future, False, entry
             known = self._making.get(key)

@@ -35,8 +35,7 @@ class ServiceSettings:
     port: int = 8000
     tracking: str | None = None  # MLflow tracking URI of every sweep; a SQLite file in each sweep's folder by default
     tracking_page: str | None = None  # address under which browsers find that MLflow server, where it is another
-    # address of the Ray cluster on which sweeps run; by default each starts its own on this machine
-    cluster: str | None = None
+    cluster: str | None = None  # address of the Ray cluster; by default each sweep starts its own on this machine
     drivers: int = 1  # sweeps that run at a time
     allow_fetch: bool = False  # whether specs may name data sets that are fetched from the network
     secure_cookies: bool = False  # whether browsers reach the service by https only

@@ -182,9 +182,7 @@ async def _woken(feed: _Feed, seen: int) -> bool:
     """Wait until there is something new; False where nothing was for a while."""
     async with feed.changed:
         try:
-            await asyncio.wait_for(
-                feed.changed.wait_for(lambda: feed.generation not in (0, seen)), timeout=PING_SECONDS
-            )
+            await asyncio.wait_for(feed.changed.wait_for(lambda: feed.generation not in (0, seen)), PING_SECONDS)
         except TimeoutError:
             return False
     return True
@@ -215,9 +213,8 @@ class _RecordReader:
         if is_fresh:
             self._open()
             trials, points = self._trials.read()[0], self._points.read()[0]
-        return _NewRecords(
-            [to_text(row) for row in points], [_end(row) for row in trials], is_fresh, bool(trials or points)
-        )
+        is_news = bool(trials or points)
+        return _NewRecords([to_text(row) for row in points], [_end(row) for row in trials], is_fresh, is_news)
 
     def _open(self) -> None:
         self._points, self._trials = JsonlTail(self._folder / "points.jsonl"), JsonlTail(self._folder / "trials.jsonl")
