@@ -1,10 +1,12 @@
 """What a sweep claims and on which conditions: the same sentences on the front, the report and the card."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from clipless.datasets import Evaluation
+from clipless.datasets import Evaluation, Metadata
+
+if TYPE_CHECKING:
+    from sweeper.privacy.score_noise import ScoreNoise
 
 STANDARD_CONDITIONS = (
     "The guarantee covers the trained weights and what is computed from them, not what an observer of the "
@@ -60,74 +62,16 @@ SPLITS_TOGETHER = (
 EXPLORATORY = "Exploratory: no guarantee"
 
 
-class DeclaredNoise(Protocol):
-    """The part of ``ScoreNoise`` that a claim repeats."""
-
-    @property
-    def stds(self) -> dict[str, float]:
-        """Of the noise of each score, by split."""
-        ...
-
-    @property
-    def apart(self) -> bool:
-        """Whether a row is in one split by a rule of its own."""
-        ...
-
-
-class DeclaredData(Protocol):
-    """The part of ``clipless.datasets.Metadata`` that a claim repeats."""
-
-    @property
-    def name(self) -> str:
-        """Of the data set."""
-        ...
-
-    @property
-    def unit(self) -> str:
-        """Privacy unit."""
-        ...
-
-    @property
-    def evaluation(self) -> Evaluation:
-        """What the rows held back are."""
-        ...
-
-    @property
-    def radius_unit(self) -> str:
-        """Units of certified radii."""
-        ...
-
-    @property
-    def public_facts(self) -> Sequence[str]:
-        """What was taken as public."""
-        ...
-
-    @property
-    def conditions(self) -> Sequence[str]:
-        """What the guarantee does not cover."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """What the trials of earlier sweeps, from which proposals learn, add to a claim.
-
-    Attributes:
-        conditions: sentences.
-        exploratory: whether unpaid scores were among them.
-    """
+    """What the trials of earlier sweeps, from which proposals learn, add to a claim."""
 
     conditions: tuple[str, ...]
     exploratory: bool = False
 
     @classmethod
     def by_sweep(cls, source: str, claim: "Claim | None" = None) -> "Steering":
-        """Return what one earlier sweep adds: what steered that one steers this one too.
-
-        Args:
-            source: as the spec names it.
-            claim: of the earlier sweep, None where it is not known.
-        """
+        """Return what one earlier sweep adds: what steered that one steers this one too."""
         exploratory = claim is not None and claim.exploratory
         before = () if claim is None else tuple(one for one in claim.conditions if one.startswith(STEERED))
         unpaid = (UNPAID.format(source=source),) if exploratory else ()
@@ -135,13 +79,7 @@ class Steering:
 
     @classmethod
     def by_experiment(cls, name: str, *, sweeps: int, exploratory: bool) -> "Steering":
-        """Return what the runs of an MLflow experiment add.
-
-        Args:
-            name: of the experiment.
-            sweeps: how many have runs in it.
-            exploratory: whether one of them is.
-        """
+        """Return what the runs of an MLflow experiment add."""
         counted = WARM_START_EXPERIMENT.format(name=name, sweeps="1 sweep" if sweeps == 1 else f"{sweeps} sweeps")
         unpaid = (UNPAID.format(source=f"a sweep of the MLflow experiment {name}"),) if exploratory else ()
         return cls((counted, *unpaid), exploratory)
@@ -152,13 +90,11 @@ class Claim:
     """What holds for every point of a sweep.
 
     Attributes:
-        data: name of the data set.
         population: N, number of training rows; public.
         unit: the privacy unit, ``row`` or the column that identifies it.
         evaluation: what the rows held back are: public, private or exploratory.
         radius_unit: units of certified radii.
         exploratory: true when there is no guarantee; marks every figure, card and run.
-        secure_generator: whether batches and noise came from the secure generator.
         public: sentences: what was taken as public, and why.
         conditions: sentences: what is not guaranteed.
     """
@@ -176,7 +112,7 @@ class Claim:
     @classmethod
     def about(
         cls,
-        declared: DeclaredData,
+        declared: Metadata,
         population: int,
         *,
         delta: float,
@@ -184,19 +120,12 @@ class Claim:
         reads_training_rows: bool = False,
         ends_trials_early: bool = False,
         steering: Steering | None = None,
-        noise: DeclaredNoise | None = None,
+        noise: "ScoreNoise | None" = None,
     ) -> "Claim":
         """Return the claim of a sweep on declared data.
 
-        Args:
-            declared: the data set's metadata.
-            population: N, number of training rows.
-            delta: of every guarantee of the sweep.
-            secure_generator: whether batches and noise come from the secure generator; tests inject another.
-            reads_training_rows: whether a metric is computed from training rows.
-            ends_trials_early: whether a scheduler looks at scores while trials run.
-            steering: what earlier sweeps that proposals learn from add, if any.
-            noise: of scores of private rows, if any.
+        ``ends_trials_early``: a scheduler looks at scores while trials run. ``noise`` is that of scores of private
+        rows.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
         if reads_training_rows:

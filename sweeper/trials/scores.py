@@ -11,6 +11,7 @@ Shape letters: B rows, M scores.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -68,48 +69,36 @@ def scorer(
         raise SpecError(
             f"Expected accuracy and certified@R only where scores are noisy counts, got the objective {own[0]}"
         )
-    private = PrivateScores(
-        noise.names,
+    return partial(
+        release,
+        noise=noise,
         population=noise.test if test else noise.validation,
-        noise_multiplier=noise.noise_multiplier,
+        input_gain=gain,
         source=source or SecureSource(),
     )
-    return lambda model, split, features: private.release(model, split, gain, features=features)
 
 
-class PrivateScores:
-    """Releases the scores of models on one private split.
+def release(
+    model: Network,
+    split: Split,
+    features: Tensor | None,
+    *,
+    noise: ScoreNoise,
+    population: int,
+    input_gain: float,
+    source: RandomSource,
+) -> dict[str, float]:
+    """Return noisy scores of a private split in [0, 1], by name.
 
-    Args:
-        names: of the scores, each a share of rows.
-        population: N, the number of rows of the split; public.
-        noise_multiplier: sigma of each release.
-        source: of the noise, secret.
+    ``population`` is N, the public number of rows of the split; ``input_gain`` is the Lipschitz constant of the fixed
+    maps between raw units and the tensor; ``source`` is secret.
+
+    Guarantees:
+        One call is one release of `ScoreNoise.paid`: each answer is one row's own, given the model.
     """
-
-    def __init__(
-        self, names: tuple[str, ...], *, population: int, noise_multiplier: float, source: RandomSource
-    ) -> None:
-        self._names, self._population = names, population
-        self._noise_multiplier, self._source = noise_multiplier, source
-
-    def release(
-        self, model: Network, split: Split, input_gain: float, *, features: Tensor | None = None
-    ) -> dict[str, float]:
-        """Return noisy scores in [0, 1], by name.
-
-        Args:
-            model: whatever was released before.
-            split: the private rows.
-            input_gain: Lipschitz constant of the fixed maps between raw units and the tensor.
-            features: `clipless.certificates.certify.float64_features` of the rows.
-
-        Guarantees:
-            One call is one release of `ScoreNoise.paid`: each answer is one row's own, given the model.
-        """
-        hits_BM = answers_of_rows(model, split, self._names, input_gain, features=features)
-        scores = release_scores(hits_BM, self._population, self._noise_multiplier, self._source)
-        return dict(zip(self._names, scores, strict=True))
+    hits_BM = answers_of_rows(model, split, noise.names, input_gain, features=features)
+    scores = release_scores(hits_BM, population, noise.noise_multiplier, source)
+    return dict(zip(noise.names, scores, strict=True))
 
 
 def answers_of_rows(

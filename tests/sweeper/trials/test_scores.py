@@ -12,7 +12,7 @@ from clipless.privacy.events import Relation
 from clipless.testing import RecordingSource, SeededSource
 from sweeper.errors import SpecError
 from sweeper.privacy.score_noise import ScoreNoise
-from sweeper.trials.scores import PrivateScores, answers_of_rows, scorer
+from sweeper.trials.scores import answers_of_rows, release, scorer
 
 NAMES = ("accuracy", "certified@0.1", "certified@1/2")
 
@@ -54,8 +54,7 @@ def test_a_row_answers_for_itself(model, split):
 
 def test_one_release_is_one_noisy_vector_of_the_declared_rows(model, split):
     source = RecordingSource(4)
-    scores = PrivateScores(NAMES, population=60, noise_multiplier=2.0, source=source)
-    released = scores.release(model, split, 1.0)
+    released = release(model, split, None, noise=NOISE, population=60, input_gain=1.0, source=source)
     (noise,) = source.normals
     exact = answers_of_rows(model, split, NAMES, 1.0).double().mean(dim=0)
     expected = exact + 2.0 * 3**0.5 / 2 / 60 * noise.double()
@@ -64,8 +63,9 @@ def test_one_release_is_one_noisy_vector_of_the_declared_rows(model, split):
 
 
 def test_no_two_releases_share_their_noise(model, split):
-    scores = PrivateScores(NAMES, population=60, noise_multiplier=5.0, source=SeededSource(0))
-    assert scores.release(model, split, 1.0) != scores.release(model, split, 1.0)
+    given = {"noise": replace(NOISE, noise_multiplier=5.0), "population": 60, "input_gain": 1.0}
+    source = SeededSource(0)
+    assert release(model, split, None, source=source, **given) != release(model, split, None, source=source, **given)
 
 
 # --- the door
