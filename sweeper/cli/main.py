@@ -64,7 +64,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _sentence(error: Exception) -> str:
-    """Return an error in one sentence; one that is no refusal of these packages is named."""
     from clipless.errors import CliplessError
 
     if isinstance(error, SweeperError | CliplessError):

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from sweeper.errors import SweeperError
+
 DEFAULT_OUT = Path("sweeps-out")
 
 SpecFile = Annotated[Path, typer.Argument(help="The spec, a YAML file.", show_default=False)]
@@ -22,3 +24,19 @@ Minimum = Annotated[
     typer.Option("--min", help='Smallest value to accept, "certified@36/255=0.3"; repeatable.'),
 ]
 Figure = Annotated[str | None, typer.Option(help="One figure of the report instead of all of it.", show_default=False)]
+
+
+def read_numbers(texts: list[str] | None, example: str, option: str) -> dict[str, float]:
+    """Return the numbers by objective of an option such as ``example``.
+
+    Raises:
+        SweeperError: not OBJECTIVE=NUMBER.
+    """
+    found = {}
+    for text in texts or []:
+        name, _, value = text.rpartition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise SweeperError(f"Expected OBJECTIVE=NUMBER such as {example}, got {text!r} ({option})") from None
+    return found

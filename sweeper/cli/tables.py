@@ -85,7 +85,6 @@ def _knee(front: Front) -> list[Text]:
 
 
 def _reasons(trials: Mapping[str, FrontTrial]) -> list[Text]:
-    """Why trials failed or ended early, the failures first; of very many, the first ones."""
     told = [(id_, trial) for id_, trial in trials.items() if trial.reason]
     told.sort(key=lambda pair: pair[1].status != TrialStatus.FAILED.value)
     lines = [Text(f"{id_}: {trial.status}: {trial.reason}") for id_, trial in told[:SHOWN_REASONS]]

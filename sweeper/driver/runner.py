@@ -47,10 +47,6 @@ def run(spec: Spec, options: Options | None = None) -> Sweep:
 def run_sweep(spec: Spec, options: Options | None = None) -> FinishedSweep:
     """Run a sweep to its end, or to the first Ctrl-C.
 
-    Args:
-        spec: what to search.
-        options: where and with what.
-
     Returns:
         The sweep and how it ended; after an interruption with the front of what was done.
 
@@ -94,7 +90,6 @@ def _check_devices(spec: Spec, options: Options) -> None:
 
 
 def _new_folder(spec: Spec, options: Options) -> SweepFolder:
-    """Return the folder of a new sweep, made for it here or beforehand."""
     if options.into is None:
         return SweepFolder.create(options.out, spec.name, datetime.datetime.now())
     try:
@@ -116,21 +111,15 @@ def _select(
     spec: Spec, options: Options, data: Dataset, interruption: Interruption, troubles: Sequence[str]
 ) -> FinishedSweep:
     """Run candidates in secret, then write and track what may leave as an ordinary sweep."""
-    if options.into is not None:
-        raise SweeperError(
-            f"Expected no folder made beforehand for a private selection, which runs in a hidden one, got "
-            f"{options.into} (--into); leave it out"
-        )
-    if options.cluster is not None:
-        raise SweeperError(
-            f"Expected no cluster for a private selection, whose logs there would show its candidates, got "
-            f"{options.cluster} (--cluster); leave it out"
-        )
-    if options.storage is not None:
-        raise SweeperError(
-            f"Expected no storage for a private selection, whose candidates would be seen there, got "
-            f"{options.storage} (--storage); leave it out"
-        )
+    for name, given, what, why in (
+        ("into", options.into, "folder made beforehand", "which runs in a hidden one"),
+        ("cluster", options.cluster, "cluster", "whose logs there would show its candidates"),
+        ("storage", options.storage, "storage", "whose candidates would be seen there"),
+    ):
+        if given is not None:
+            raise SweeperError(
+                f"Expected no {what} for a private selection, {why}, got {given} (--{name}); leave it out"
+            )
     options.show(Progress(name=spec.name, total=0, note=SELECTING))
     hidden, claim = hide(options.out), claimed(spec, data)
 
@@ -165,7 +154,6 @@ def _conclude(
     interruption: Interruption,
     troubles: Sequence[str] = (),
 ) -> FinishedSweep:
-    """Write front, report and runs of what a private selection left."""
     outcome = outcome_of(folder, interrupted=interruption.requested)
     with driver_lock(folder.path):
         ended = SweepRun(spec, options, data, claim, folder, interruption, selected=outcome, troubles=troubles).run()
@@ -174,7 +162,6 @@ def _conclude(
 
 
 def _earlier(spec: Spec, options: Options) -> WarmStart | None:
-    """Return what an earlier sweep teaches, if the spec names one."""
     source = spec.search.warm_start
     if source is None:
         return None

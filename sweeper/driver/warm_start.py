@@ -20,6 +20,7 @@ from sweeper.records import Objective, TrialStatus
 from sweeper.search.observation import Observation
 from sweeper.spec.constraints import Constraint
 from sweeper.spec.dimensions import Dimension
+from sweeper.spec.fields.nested import leaves
 from sweeper.spec.fields.ranges import Choices, Range, Scalar
 from sweeper.spec.objectives import same
 from sweeper.spec.search import MLFLOW
@@ -37,11 +38,8 @@ class WarmStart:
     """What there is to learn from.
 
     Attributes:
-        source: as the spec names it.
-        observations: one for each trial that fits, in the order of the trials.
         unfit: how many trials have other parameters than this space allows.
         unscored: how many have no number for some objective.
-        steering: what this adds to the claim.
     """
 
     source: str
@@ -73,14 +71,8 @@ def observations(
     A trial counts with its last epoch on the earlier sweep's front, by these objectives, or with its last one; a trial
     from MLflow with its last one.
 
-    Args:
-        source: the folder of a sweep, or ``mlflow:NAME``.
-        dimensions: of this sweep. A trial fits if it has their values where they are fixed, values within their ranges
-            where they are open, and nothing else.
-        objectives: of this sweep.
-        constraints: of this sweep.
-        beside: the spec's file; a folder beside it comes first.
-        tracking: URI of the store that holds the experiment.
+    A trial fits if it has the values of the dimensions where they are fixed, values within their ranges where they are
+    open, and nothing else. A folder beside the spec's file, ``beside``, comes first.
 
     Raises:
         RecordError: no such sweep, or no store is named.
@@ -138,7 +130,7 @@ def _of_folder(
     for trial in folder.trials().values():
         epoch = best.get(trial.id, last.get(trial.id, 0))
         counts = trial.status is not TrialStatus.FAILED and epoch > 0
-        yield dict(_leaves(trial.config)), told[trial.id, epoch].values if counts else {}
+        yield dict(leaves(trial.config)), told[trial.id, epoch].values if counts else {}
 
 
 def _runs(name: str, tracking: str | None) -> list[LoggedTrial]:
@@ -157,14 +149,6 @@ def _of_runs(
     for run in runs:
         config = {key: _parsed(text) for key, text in run.params.items()}
         yield config, {name: run.metrics[key] for name, key in keys.items() if key in run.metrics}
-
-
-def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _parsed(text: str) -> Any:
@@ -192,7 +176,6 @@ def _fit(config: Mapping[str, Any], dimensions: Sequence[Dimension]) -> dict[str
 
 
 def _settled(dimension: Dimension, value: Any) -> Any:
-    """Return the value as this space has it, ``None`` if it does not."""
     space = dimension.space
     if isinstance(space, Choices):
         return next((choice for choice in space.values if _equal(choice, value)), None)

@@ -1,6 +1,5 @@
 """Diagnosing one point of a sweep: its configuration rebuilt, its model looked at before and after training."""
 
-from dataclasses import dataclass
 from math import isclose
 from pathlib import Path
 
@@ -23,15 +22,6 @@ from sweeper.trials.build import build_loss, build_model, build_plan, initial_se
 EXPORTER = "diagnostics"  # a function of (diagnostics.json, page to write)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedDiagnosis:
-    """Where a diagnosis is, and what it says."""
-
-    diagnosis: Diagnosis
-    record: Path
-    page: Path
-
-
 def diagnose_sweep(
     directory: str | Path,
     *,
@@ -42,12 +32,7 @@ def diagnose_sweep(
 ) -> Diagnosis:
     """Look at one point of a sweep on the validation rows of its data.
 
-    Args:
-        directory: folder of the sweep.
-        trial: id of the trial; by default that of the point that `pick` takes.
-        epoch: of the trial; by default the last one whose model was kept.
-        data_dir: local copies of data sets.
-        rows: how many to look at.
+    By default it looks at the point that `pick` takes; of a trial, at the last epoch whose model was kept.
 
     Raises:
         PickError: no such point, or one without a model.
@@ -92,8 +77,8 @@ def diagnose_sweep(
     )
 
 
-def write_diagnosis(diagnosis: Diagnosis, page: Path) -> SavedDiagnosis:
-    """Write the page, by the installed exporter, and beside it the record.
+def write_diagnosis(diagnosis: Diagnosis, page: Path) -> Path:
+    """Write the page, by the installed exporter, and beside it the record, whose path is returned.
 
     Raises:
         SweeperError: no exporter is installed, or it could not write.
@@ -103,7 +88,7 @@ def write_diagnosis(diagnosis: Diagnosis, page: Path) -> SavedDiagnosis:
     draw = exporter(EXPORTER)
     record = diagnosis.write(page.with_suffix(".json"))
     draw(record, page)
-    return SavedDiagnosis(diagnosis=diagnosis, record=record, page=page)
+    return record
 
 
 def find_point(sweep: Sweep, trial: str | None, epoch: int | None) -> Point:
@@ -159,7 +144,6 @@ def _input_radius(model: Network) -> float | None:
 
 
 def _inputs(spec: Spec, data: Dataset, data_dir: Path | None) -> tuple[InputNorms, ...]:
-    """Norms as trained on, and for colour images those in every colour space."""
     raw = data
     if spec.data.preparation() is not None:
         options = spec.data_options(data_dir)

@@ -10,10 +10,11 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from sweeper.errors import RecordError
 from sweeper.pareto.dominance import Box, box_from_json, front_mask, hypervolume
@@ -73,15 +74,11 @@ class Front:
     """The result of a sweep.
 
     Attributes:
-        sweep: its name.
-        objectives: the axes.
-        trials: by id.
         points: every point of every trial.
         on_front: keys of the points that no other dominates, by validation values.
         hypervolume: share of ``box`` that the front dominates.
         box: where the hypervolume was measured.
         ledger: what releasing the winner, the front and everything costs.
-        claim: what holds for every point.
         ledger_entries: how many rows of the ledger are priced, ``None`` where that is not known.
     """
 
@@ -192,7 +189,7 @@ def build_front(
         objectives=objectives,
         trials={trial.id: FrontTrial.of(trial) for trial in trials},
         points=points,
-        on_front=frozenset(point.key for point, chosen in zip(points, mask, strict=True) if chosen),
+        on_front=frozenset(point.key for point in compress(points, mask)),
         hypervolume=hypervolume(points, objectives, box),
         box=box,
         ledger=dict(ledger),
@@ -201,18 +198,7 @@ def build_front(
     )
 
 
-class _Content(BaseModel):
-    """The parts of a front file that are plain rows."""
-
-    sweep: str
-    objectives: tuple[Objective, ...]
-    trials: dict[str, FrontTrial]
-    points: tuple[Point, ...]
-    ledger: dict[str, Price]
-    claim: Claim
-    ledger_entries: int | None = None
-
-
+_FRONT = TypeAdapter(Front)
 _MARKS = TypeAdapter(list[bool])
 
 
@@ -230,33 +216,20 @@ def read_front(path: str | Path) -> Front:
         remedy = "read it with the version of sweeper that wrote it, or run the sweep again"
         raise RecordError(f"Expected schema_version {SCHEMA_VERSION} in {path}, got {version!r}; {remedy}")
     try:
-        parts = _Content.model_validate(content)
+        volume, box = float(content["hypervolume"]["value"]), box_from_json(content["hypervolume"])
+        front = _FRONT.validate_python(content | {"hypervolume": volume, "box": box, "on_front": ()})
         marks = _MARKS.validate_python([point["on_front"] for point in content["points"]])
-        value = float(content["hypervolume"]["value"])
-        box = box_from_json(content["hypervolume"])
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
         raise RecordError(f"{first['msg']} ({field} in {path}); write the front again") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordError(f"Expected a front in {path}, but {error!r}; write the front again") from None
-    on_front = frozenset(p.key for p, marked in zip(parts.points, marks, strict=True) if marked)
-    unknown = sorted({point.trial for point in parts.points} - set(parts.trials))
+    unknown = sorted({point.trial for point in front.points} - set(front.trials))
     if unknown:
         raise RecordError(f"Expected every trial of a point among the trials of {path}, got {unknown[0]!r}")
-    front = Front(
-        sweep=parts.sweep,
-        objectives=parts.objectives,
-        trials=parts.trials,
-        points=parts.points,
-        on_front=on_front,
-        hypervolume=value,
-        box=box,
-        ledger=parts.ledger,
-        claim=parts.claim,
-        ledger_entries=parts.ledger_entries,
-    )
-    return up_to_date(front, Path(path).with_name("ledger.jsonl"))
+    on_front = frozenset(point.key for point in compress(front.points, marks))
+    return up_to_date(replace(front, on_front=on_front), Path(path).with_name("ledger.jsonl"))
 
 
 def up_to_date(front: Front, ledger: Path) -> Front:
@@ -273,10 +246,7 @@ def up_to_date(front: Front, ledger: Path) -> Front:
 def newer_prices(ledger: Path, rows: int | None, delta: float) -> Mapping[str, Price] | None:
     """Return the prices of a ledger as it is now, ``None`` if it is as far as a front says.
 
-    Args:
-        ledger: the file; one that is gone has nothing newer.
-        rows: of it that the front prices.
-        delta: at which epsilon is stated.
+    ``rows`` of the ledger are those that the front prices. A file that is gone has nothing newer.
 
     Raises:
         RecordError: it is ahead, and broken; or it has lost rows, so that the price is not known.

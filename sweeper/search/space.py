@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from sweeper.spec.dimensions import Dimension, grid_size
+from sweeper.spec.dimensions import Dimension
 from sweeper.spec.fields.messages import did_you_mean_or_known
 from sweeper.spec.fields.nested import unflatten
 from sweeper.spec.fields.ranges import Choices, Range, Scalar
@@ -22,15 +22,12 @@ class Proposer(Protocol):
 
     def suggest_float(self, name: str, low: float, high: float, *, step: float | None, log: bool) -> float:
         """Propose a number."""
-        ...
 
     def suggest_int(self, name: str, low: int, high: int, *, step: int, log: bool) -> int:
         """Propose a whole number."""
-        ...
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
         """Propose one of the choices."""
-        ...
 
 
 def suggest(trial: Proposer, spec: Spec) -> dict[str, Scalar]:
@@ -80,11 +77,6 @@ def sample(spec: Spec, count: int) -> list[dict[str, Scalar]]:
 def open_dimensions(spec: Spec) -> int:
     """Return the number of open values, conditional ones included."""
     return sum(dimension.space is not None for dimension in spec.dimensions)
-
-
-def configurations(spec: Spec) -> int | None:
-    """Return the number of configurations in the space, ``None`` when there is no end of them."""
-    return grid_size(spec.dimensions)
 
 
 @contextlib.contextmanager

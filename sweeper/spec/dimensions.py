@@ -54,7 +54,6 @@ def grid_size(dimensions: Sequence[Dimension]) -> int | None:
 
 
 def _size(dimension: Dimension, dimensions: Sequence[Dimension]) -> int | None:
-    """Return the number of values of a dimension, each with all those of the dimensions that depend on it."""
     if isinstance(dimension.space, Range):
         return dimension.space.size()
     below = [

@@ -120,10 +120,7 @@ def find_metric(name: str) -> Metric:
     """
     found = _load(METRICS, name, BUILT_IN_METRICS)
     if not isinstance(found, Metric):
-        raise SpecError(
-            f"Expected a metric declared by sweeper.spec.plugins.metric from the plug-in {name}, got {show(found)}; "
-            f"correct the plug-in"
-        )
+        raise _unlike("a metric declared by sweeper.spec.plugins.metric", name, found)
     return found
 
 
@@ -135,19 +132,12 @@ def reading_metrics(names: Iterable[str]) -> tuple[str, ...]:
 def load_architecture(name: str, taken: Iterable[str]) -> Architecture:
     """Import the architecture of that name.
 
-    Args:
-        name: of the plug-in.
-        taken: names of the package's own.
-
     Raises:
         SpecError: none or several of that name, a name that is taken, or no `Architecture`.
     """
     found = _load(ARCHITECTURE_PLUGINS, name, taken)
     if not isinstance(found, Architecture):
-        raise SpecError(
-            f"Expected an architecture declared by clipless.zoo.architecture from the plug-in {name}, got "
-            f"{show(found)}; correct the plug-in"
-        )
+        raise _unlike("an architecture declared by clipless.zoo.architecture", name, found)
     return found
 
 
@@ -164,21 +154,13 @@ def check_sampler(name: str) -> str:
 def sampler(name: str, seed: int, kind: type[T]) -> T:
     """Return a new sampler of an installed plug-in: a function of the seed.
 
-    Args:
-        name: of the plug-in.
-        seed: fixes its proposals.
-        kind: what it must be: ``optuna.samplers.BaseSampler``, which this module does not import.
-
     Raises:
         SpecError: no such plug-in, or it gives something else.
     """
     made = _load(SAMPLERS, name, BUILT_IN_SAMPLERS)
     built = made(seed) if callable(made) else made
     if not isinstance(built, kind):
-        raise SpecError(
-            f"Expected a function of the seed that returns a {kind.__name__} from the plug-in {name}, got "
-            f"{show(built)}; correct the plug-in"
-        )
+        raise _unlike(f"a function of the seed that returns a {kind.__name__}", name, built)
     return built
 
 
@@ -202,20 +184,17 @@ def check_scheduler(name: str) -> str:
 def load_scheduler(name: str, kind: type[T]) -> type[T]:
     """Return the class of an installed scheduler.
 
-    Args:
-        name: of the plug-in.
-        kind: the base class of schedulers, which this module does not import.
-
     Raises:
         SpecError: no such plug-in, or it is something else.
     """
     found = _load(SCHEDULERS, name, ("none", *built_in_schedulers()))
     if not (isinstance(found, type) and issubclass(found, kind)):
-        raise SpecError(
-            f"Expected a subclass of sweeper.schedulers.{kind.__name__} from the plug-in {name}, got {show(found)}; "
-            f"correct the plug-in"
-        )
+        raise _unlike(f"a subclass of sweeper.schedulers.{kind.__name__}", name, found)
     return found
+
+
+def _unlike(expected: str, name: str, found: Any) -> SpecError:
+    return SpecError(f"Expected {expected} from the plug-in {name}, got {show(found)}; correct the plug-in")
 
 
 def _may_be_own(name: str) -> bool:
@@ -233,7 +212,6 @@ def _load(group: str, name: str, taken: Iterable[str]) -> Any:
 
 
 def _entry(group: str, name: str, taken: Iterable[str]) -> importlib_metadata.EntryPoint:
-    """Return the one entry point of that name."""
     kind, names = group.partition(".")[2].removesuffix("s"), installed(group)
     found = {entry.value: entry for entry in importlib_metadata.entry_points(group=group, name=name)}
     known = f"installed are {', '.join(names)}" if names else f"no {kind} is installed as a plug-in"

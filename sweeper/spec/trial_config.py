@@ -46,10 +46,17 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class TrialModel(_Part):
-    """What is trained; ``options`` go to the architecture."""
-
+class _WithOptions(_Part):
     model_config = ConfigDict(extra="allow")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Whatever else the architecture or the loss takes: its width, its temperature."""
+        return dict(self.model_extra or {})
+
+
+class TrialModel(_WithOptions):
+    """What is trained; ``options`` go to the architecture."""
 
     architecture: str
     input_clip: float | None = None
@@ -57,23 +64,11 @@ class TrialModel(_Part):
     input_quantile: float | None = None
     weight_norm: float | None = None
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Width, depth and whatever else the architecture takes."""
-        return dict(self.model_extra or {})
 
-
-class TrialLoss(_Part):
-    """A loss and its parameters."""
-
-    model_config = ConfigDict(extra="allow")
+class TrialLoss(_WithOptions):
+    """A loss; ``options`` are its parameters."""
 
     name: str
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Temperature and whatever else the loss takes."""
-        return dict(self.model_extra or {})
 
 
 class TrialTraining(_Part):

@@ -51,6 +51,10 @@ class SweepFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.spec = self.path / "spec.yaml"  # as it was given
+        self.ledger = self.path / "ledger.jsonl"
+        self.proposals = self.path / "proposals.jsonl"  # what the search was asked and told
+        self.front = self.path / "front.json"
         self._trials = JsonlFile(self.path / "trials.jsonl", patient=True)
         self._points = JsonlFile(self.path / "points.jsonl", patient=True)
         self._decisions = JsonlFile(self.path / "decisions.jsonl", patient=True)
@@ -75,26 +79,6 @@ class SweepFolder:
                 raise RecordError(f"Cannot make the folder {path}: {reason}; choose another with --out") from error
             return cls(path)
         raise RecordError(f"Cannot make a folder {stem} in {parent}: a thousand exist; choose another with --out")
-
-    @property
-    def spec(self) -> Path:
-        """The spec as given."""
-        return self.path / "spec.yaml"
-
-    @property
-    def ledger(self) -> Path:
-        """Every event of the sweep."""
-        return self.path / "ledger.jsonl"
-
-    @property
-    def proposals(self) -> Path:
-        """What the search was asked and told."""
-        return self.path / "proposals.jsonl"
-
-    @property
-    def front(self) -> Path:
-        """The front, for other tools."""
-        return self.path / "front.json"
 
     @property
     def trouble(self) -> str | None:
@@ -176,8 +160,7 @@ class SweepFolder:
     def read_manifest(self, *, secret: bool = False) -> Manifest:
         """Return ``sweep.json``.
 
-        Args:
-            secret: of a private selection that has not ended too: for its driver, and for what ends it.
+        ``secret``: of a private selection that has not ended too, for its driver and for what ends it.
 
         Raises:
             RecordError: it cannot be read, is of another format, or the sweep may not be seen yet.
@@ -188,11 +171,7 @@ class SweepFolder:
 
 
 def check_may_be_seen(folder: Path) -> None:
-    """Refuse the folder of a private selection that has not ended, whatever it is called, and what lies in it.
-
-    Raises:
-        RecordError: it is one.
-    """
+    """Raise a `RecordError` for a private selection that has not ended, whatever its folder is called, and in it."""
     if is_secret(folder):
         raise RecordError(
             f"Expected a sweep that may be seen, but {folder} is a private selection that has not ended, of which "
@@ -221,10 +200,7 @@ def _is_marked(folder: Path, _version: tuple[int, ...]) -> bool:
 def trials_of(rows: Iterable[Mapping[str, Any]], path: Path, first: int = 1) -> list[Trial]:
     """Return rows of ``trials.jsonl`` as trials.
 
-    Args:
-        rows: of the file.
-        path: of the file, for errors.
-        first: number of the first row, for errors.
+    ``path`` and ``first``, the number of the first row, are for errors.
 
     Raises:
         RecordError: a row that is no trial.

@@ -28,14 +28,7 @@ def destination_of(folder: Path, manifest: Manifest) -> Destination:
 
 @dataclass(frozen=True, slots=True)
 class LoggedTrial:
-    """What a store knows of one trial.
-
-    Attributes:
-        params: as they were tracked.
-        metrics: the last value of each.
-        sweep: the name of the sweep's folder.
-        exploratory: whether its sweep guarantees nothing.
-    """
+    """What a store knows of one trial."""
 
     params: Mapping[str, str]
     metrics: Mapping[str, float]
@@ -45,7 +38,6 @@ class LoggedTrial:
 
 @contextmanager
 def _client(uri: str) -> Iterator["MlflowClient"]:
-    """Connect to a store; whatever goes wrong in the block is told of the store."""
     prepare_mlflow()
     from mlflow import MlflowClient
 

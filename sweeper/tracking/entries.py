@@ -6,60 +6,58 @@ from typing import Any, ClassVar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
-    """The run of a trial, or of the sweep where there is none, starts at ``at`` milliseconds."""
-
-    OP: ClassVar[str] = "run"
+class _Row:
+    """Of a trial, or of the sweep where there is none, at so many milliseconds."""
 
     trial: str | None
     at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow(_Row):
+    """A run starts."""
+
+    OP: ClassVar[str] = "run"
+
     params: Mapping[str, str]
     tags: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsRow:
+class MetricsRow(_Row):
     """Metrics of one step; not finite ones are texts that ``float`` reads."""
 
     OP: ClassVar[str] = "metrics"
 
-    trial: str | None
-    at: int
     step: int
     metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TagsRow:
+class TagsRow(_Row):
     """Tags of a run."""
 
     OP: ClassVar[str] = "tags"
 
-    trial: str | None
-    at: int
     tags: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndRow:
+class EndRow(_Row):
     """A run ends, with MLflow's name of its status."""
 
     OP: ClassVar[str] = "end"
 
-    trial: str | None
-    at: int
     status: str
     tags: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArtifactRow:
+class ArtifactRow(_Row):
     """A file belongs to a run."""
 
     OP: ClassVar[str] = "artifact"
 
-    trial: str | None
-    at: int
     path: str
 
 
@@ -73,10 +71,6 @@ def row_to_json(row: TrackingRow) -> dict[str, Any]:
 
 
 def row_from_json(content: Mapping[str, Any]) -> TrackingRow:
-    """Read back what `row_to_json` wrote.
-
-    Raises:
-        KeyError, TypeError: something else.
-    """
+    """Read back what `row_to_json` wrote."""
     kind = _KINDS[content["op"]]
     return kind(**{key: value for key, value in content.items() if key != "op"})

@@ -7,6 +7,7 @@ from importlib import metadata
 from typing import Any
 
 from sweeper.records import TrialStatus
+from sweeper.spec.fields.nested import leaves
 
 MAX_KEY_LENGTH = 250
 MAX_PARAM_LENGTH = 6000
@@ -42,19 +43,16 @@ def metric_names(
     return named | {f"sensitivity/{name}": value for name, value in (sensitivities or {}).items()}
 
 
-def mlflow_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def mlflow_params(params: Mapping[str, Any]) -> dict[str, str]:
     """Return nested parameters as MLflow takes them: dotted names, short texts.
 
     >>> mlflow_params({"loss": {"name": "tau-cce", "temperature": 0.5}, "radii": [1, 2]})
     {'loss.name': 'tau-cce', 'loss.temperature': '0.5', 'radii': '[1, 2]'}
     """
     flat: dict[str, str] = {}
-    for name, value in params.items():
-        if isinstance(value, Mapping):
-            flat |= mlflow_params(value, f"{prefix}{name}.")
-        else:
-            text = value if isinstance(value, str) else json.dumps(value, default=str)
-            flat[clean(f"{prefix}{name}")] = text[:MAX_PARAM_LENGTH]
+    for name, value in leaves(params):
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        flat[clean(name)] = text[:MAX_PARAM_LENGTH]
     return flat
 
 

@@ -156,7 +156,6 @@ class Outbox:
         self._waiting += len(rows)
 
     def _forget_ahead(self) -> None:
-        """Forget what was put, if all of it is delivered or in the file."""
         with self._putting:
             if self._queue.empty() and not self._file.pending:
                 self._ahead_path.unlink(missing_ok=True)

@@ -62,7 +62,6 @@ class Destination:
 
     Attributes:
         uri: any MLflow tracking URI.
-        experiment: name of the experiment.
         sweep: what tells this sweep's runs from others: the name of its folder.
         artifacts: URI of the folder for a new experiment's artifacts; the server decides if ``None``.
     """
@@ -90,11 +89,7 @@ class Tracker:
     """Tells MLflow about one sweep. No method fails, and only ``close`` waits.
 
     Args:
-        folder: the sweep's folder.
-        experiment: the sweep's name.
         uri: of the store; a SQLite file in the folder if ``None``.
-        params: of the parent run, nested as in the spec.
-        tags: of the parent run.
         waits: whether the store is not asked before ``deliver``.
     """
 
@@ -226,7 +221,6 @@ class Store:
         return {run.data.tags.get(TRIAL_TAG): run.info.run_id for run in runs}
 
     def _run(self, client: "MlflowClient", trial: str | None, at: int) -> str:
-        """Return the id of a run, made now if there is none, as of ``at`` milliseconds."""
         if trial not in self.run_ids:
             tags = {SWEEP_TAG: self._destination.sweep, "mlflow.source.name": "sweeper"}
             if trial is not None:
@@ -246,7 +240,6 @@ class Store:
             self._log(client, run, params=part)
 
     def _write(self, client: "MlflowClient", rows: Sequence[TrackingRow]) -> None:
-        """Write the metrics and tags of one run."""
         from mlflow.entities import RunTag
 
         metrics = [metric for row in rows if isinstance(row, MetricsRow) for metric in _metrics(row)]
@@ -291,9 +284,7 @@ class Store:
 def replay_spool(path: Path, uri: str | None = None) -> int:
     """Deliver the rows that wait in a spool file, delete it, and return how many they were.
 
-    Args:
-        path: the file ``tracking-spool.jsonl`` of a sweep's folder.
-        uri: another store than the one the rows were meant for.
+    ``uri`` is another store than the one the rows were meant for.
 
     Raises:
         RecordError: no file, or not a spool.

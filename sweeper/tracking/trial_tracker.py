@@ -15,23 +15,18 @@ class TrialTracker(Protocol):
 
     def start_trial(self, trial: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
         """Open the trial's run, with its parameters nested as in the spec."""
-        ...
 
     def log(self, trial: str | None, epoch: int, metrics: Mapping[str, float]) -> None:
         """Write metrics of one epoch of a trial, or of the sweep."""
-        ...
 
     def tag(self, trial: str | None, tags: Mapping[str, str]) -> None:
         """Set tags of a trial, or of the sweep."""
-        ...
 
     def end_trial(self, trial: str, status: TrialStatus, reason: str = "") -> None:
         """End the trial's run."""
-        ...
 
     def run_id(self, trial: str | None = None) -> str | None:
         """Return the run of a trial, or of the sweep, once there is one."""
-        ...
 
 
 class Untracked:

@@ -35,7 +35,7 @@ _LEAST_QUANTILE = 1e-3
 def build_loss(config: TrialConfig) -> Loss:
     """Return the loss of a configuration."""
     chosen = config.training.loss
-    return losses.build_loss(chosen.name, **chosen.parameters)
+    return losses.build_loss(chosen.name, **chosen.options)
 
 
 def initial_seed(seed: int, trial: str) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sweeper.cli.options import DEFAULT_OUT, Figure, Out, SweepFolder
+from sweeper.cli.options import DEFAULT_OUT, Figure, Out, SweepFolder, read_numbers
 from sweeper.errors import ExportError
 
 app = typer.Typer()
@@ -87,17 +87,9 @@ def compare(
     found = compare_fronts(
         [(str(sweep), load(sweep).front()) for sweep in sweeps],
         anyway=anyway,
-        reference=dict(_reference(text) for text in reference or []),
+        reference=read_numbers(reference, "epsilon=10", "--reference"),
         log_epsilon=not linear_epsilon,
     )
     print_view(comparison_view(found))
     if output is not None:
         typer.echo(str(exporter("comparison")(found, output, figure)))
-
-
-def _reference(text: str) -> tuple[str, float]:
-    name, _, value = text.rpartition("=")
-    try:
-        return name, float(value)
-    except ValueError:
-        raise ExportError(f"Expected OBJECTIVE=NUMBER such as epsilon=10, got {text!r} (--reference)") from None

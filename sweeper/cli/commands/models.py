@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sweeper.cli.options import DataDir, MaxEpsilon, Minimum, OtherTracking, SweepFolder
-from sweeper.errors import PickError
+from sweeper.cli.options import DataDir, MaxEpsilon, Minimum, OtherTracking, SweepFolder, read_numbers
 
 app = typer.Typer()
 
@@ -46,8 +45,8 @@ def diagnose(
 
     found = diagnose_sweep(sweep, trial=trial, epoch=epoch, data_dir=data_dir, rows=rows)
     page = output or sweep / "diagnostics" / f"{found.trial}-{found.epoch}" / "diagnostics.html"
-    written = write_diagnosis(found, page)
-    typer.echo(f"{written.page}\n{written.record}")
+    record = write_diagnosis(found, page)
+    typer.echo(f"{page}\n{record}")
 
 
 @app.command()
@@ -98,16 +97,4 @@ def register(
 
 
 def _minimum(texts: list[str] | None) -> dict[str, float]:
-    """Return the conditions of ``--min``.
-
-    Raises:
-        PickError: not OBJECTIVE=NUMBER.
-    """
-    found = {}
-    for text in texts or []:
-        name, _, value = text.rpartition("=")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            raise PickError(f"Expected OBJECTIVE=NUMBER such as certified@36/255=0.3, got {text!r} (--min)") from None
-    return found
+    return read_numbers(texts, "certified@36/255=0.3", "--min")

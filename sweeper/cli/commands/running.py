@@ -142,7 +142,6 @@ def _drive(
     name: str,
     folder: Path | None,
 ) -> None:
-    """Show a sweep while it runs, and say how it ended, here and to the webhook."""
     from sweeper.driver.failure import noting
     from sweeper.driver.progress import Display, closing_summary
     from sweeper.driver.webhook import announce, failure, summary

@@ -223,11 +223,7 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class Variants(FieldType):
-    """One or several names, each alone or with parameters of its own: ``{name: tau-cce, temperature: 2}``.
-
-    Attributes:
-        table: by name, the parameters and what each may hold.
-    """
+    """One or several names, each alone or with parameters of its own: ``{name: tau-cce, temperature: 2}``."""
 
     table: Mapping[str, Mapping[str, FieldType]]
     fixed: ClassVar[bool] = False

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 _OURS = "sweeper"
 _KINDS = ("uniform", "log", "int", "log_int")
@@ -45,7 +45,7 @@ def sentence(error: ValidationError, source: str, model: type[BaseModel]) -> str
             return f"Unknown key '{name}' ({field} in {source}); {_nearest(field, model)}"
         case "missing":
             return f"Expected a value for {name}, got none ({field} in {source}); add it"
-    expected = context.get("expected") or _expected(details)
+    expected = context.get("expected") or details["msg"].removeprefix("Input should be ")
     got = context.get("got", details["input"])
     where = f"{field} in {source}" if field else source
     remedy = f"; {context['remedy']}" if context.get("remedy") else ""
@@ -85,12 +85,7 @@ def _subject(field: str) -> str:
     return next((p for p in reversed(parts) if not p.isdecimal() and p not in _KINDS), parts[-1])
 
 
-def _expected(details: ErrorDetails) -> str:
-    return details["msg"].removeprefix("Input should be ")
-
-
 def _nearest(field: str, model: type[BaseModel]) -> str:
-    """Suggest the nearest key of the section, or the same key of another one."""
     section, _, name = field.rpartition(".")
     paths = list(_paths(model))
     elsewhere = [path for path in paths if path.rpartition(".")[2] == name]

@@ -1,6 +1,6 @@
 """Configurations as flat tables: nested keys joined by dots, and back."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
@@ -10,13 +10,16 @@ def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
     >>> flatten({"training": {"loss": {"name": "tau-cce", "temperature": 2.0}}})
     {'training.loss.name': 'tau-cce', 'training.loss.temperature': 2.0}
     """
-    flat: dict[str, Any] = {}
+    return {name: str(list(leaf)) if isinstance(leaf, list | tuple) else leaf for name, leaf in leaves(config)}
+
+
+def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested values with their dotted names."""
     for key, value in config.items():
         if isinstance(value, Mapping):
-            flat.update({f"{key}.{below}": leaf for below, leaf in flatten(value).items()})
+            yield from leaves(value, f"{prefix}{key}.")
         else:
-            flat[key] = str(list(value)) if isinstance(value, list | tuple) else value
-    return flat
+            yield f"{prefix}{key}", value
 
 
 def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:

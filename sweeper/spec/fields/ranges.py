@@ -48,13 +48,8 @@ class Range:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the range as a spec writes it."""
-        kind = {
-            (True, True): "log_int",
-            (True, False): "log",
-            (False, True): "int",
-            (False, False): "uniform",
-        }
-        ends = {kind[self.log, self.integer]: [self.low, self.high]}
+        kinds = ("log", "log_int") if self.log else ("uniform", "int")
+        ends = {kinds[self.integer]: [self.low, self.high]}
         return ends if self.step is None else {**ends, "step": self.step}
 
 
@@ -83,11 +78,6 @@ class Choices:
 
 Fixed = tuple[float, ...]  # a number for each class
 Open = Scalar | Fixed | Range | Choices
-
-
-def is_open(value: object) -> bool:
-    """Whether a value is left to the search."""
-    return isinstance(value, Range | Choices)
 
 
 def to_plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.search.space import resolve
 from sweeper.spec.constraints import parse_constraint
-from sweeper.spec.fields.nested import unflatten
+from sweeper.spec.fields.nested import leaves, unflatten
 from sweeper.spec.spec import Spec
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
@@ -131,10 +131,7 @@ def test_a_configuration_of_this_space_always_fits(width, rate, temperature, eps
         "training.exact_norms": flip,
     }
     for text in (lambda c: c, lambda c: json.loads(json.dumps(c))):
-        assert (
-            warm_start._fit(dict(warm_start._leaves(text(resolve(spec, proposal).to_json()))), spec.dimensions)
-            == proposal
-        )
+        assert warm_start._fit(dict(leaves(text(resolve(spec, proposal).to_json()))), spec.dimensions) == proposal
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,11 @@ def _kept(folder):
 
 
 def test_what_is_written_can_be_read_back(found, tmp_path):
-    written = write_diagnosis(found, tmp_path / "deep" / "page.html")
-    assert written.record == tmp_path / "deep" / "page.json"
-    assert read_diagnosis(written.record) == found
-    assert "tiny" in written.page.read_text(encoding="utf-8")
+    page = tmp_path / "deep" / "page.html"
+    record = write_diagnosis(found, page)
+    assert record == tmp_path / "deep" / "page.json"
+    assert read_diagnosis(record) == found
+    assert "tiny" in page.read_text(encoding="utf-8")
 
 
 def test_the_command_writes_page_and_record_beside_each_other(folder, call):

@@ -5,7 +5,8 @@ from clipless.plans.method import Method
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError
-from sweeper.search.space import configurations, open_dimensions, resolve, sample, suggest
+from sweeper.search.space import open_dimensions, resolve, sample, suggest
+from sweeper.spec.dimensions import grid_size
 from sweeper.spec.fields.nested import flatten, unflatten
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import Optimizer, TrialConfig
@@ -98,7 +99,7 @@ def test_a_configuration_says_everything(spec):
     assert config.privacy.noise is NoiseAllocation.MIN_VARIANCE
     assert config.privacy.relation is Relation.ADD_OR_REMOVE_ONE
     assert config.model.options == {"width": 32, "hidden": 34}
-    assert config.training.loss.parameters == {"temperature": 1.0}
+    assert config.training.loss.options == {"temperature": 1.0}
     assert flatten(config.to_json())["training.loss.name"] == "tau-bce"
 
 
@@ -126,11 +127,11 @@ def test_a_wrong_suggestion_is_named(spec, study, change, said):
 
 def test_the_space_is_counted(spec, content):
     assert open_dimensions(spec) == 11
-    assert configurations(spec) is None
+    assert grid_size(spec.dimensions) is None
     content["training"] = {"epochs": [5, 10]}
     content["privacy"]["epsilon"] = 1.0
     content["model"] = {"architecture": "mlp"}
-    assert configurations(Spec.from_mapping(content)) == 2
+    assert grid_size(Spec.from_mapping(content).dimensions) == 2
 
 
 def test_first_configurations_can_be_enqueued(content, study):
