@@ -50,12 +50,7 @@ class UnknownSweepError(SweeperError, LookupError):
 
 
 class RefusalError(SweeperError, PermissionError):
-    """The service does not do what a request asks: who asks may not, too much is asked, or the request is odd.
-
-    Attributes:
-        status: of the HTTP answer.
-        headers: of the answer.
-    """
+    """The service does not do what a request asks: who asks may not, too much is asked, or the request is odd."""
 
     def __init__(self, sentence: str, status: int, headers: dict[str, str] | None = None) -> None:
         super().__init__(sentence)

@@ -77,9 +77,6 @@ class TrialPlan:
         event: what one training spends; a trial of several repeats spends it as often.
         epsilon_curve: claimed epsilon after each epoch.
         accountants: bounds of each accountant after each epoch.
-        repeats: number of trainings.
-        secure_generator: whether batches and noise come from the secure generator.
-        scores: the noise of scores, ``None`` where they are free.
 
     The others are as in `clipless.plans.plan.Plan`.
     """

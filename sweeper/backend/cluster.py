@@ -153,7 +153,6 @@ def _joined(address: str, threads: int, interrupted: Callable[[], bool]) -> Iter
 
 @contextlib.contextmanager
 def _made(start: Callable[[Callable[[], bool]], T], interrupted: Callable[[], bool]) -> Iterator[T]:
-    """What was started or joined, for the time of a ``with`` block."""
     starting = ThreadedStart(start, _leave)
     made = starting.wait(interrupted)
     try:

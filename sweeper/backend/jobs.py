@@ -39,11 +39,7 @@ def is_job_server(address: str | None) -> bool:
 
 
 class RayJobLauncher:
-    """Starts drivers as jobs; a launcher as the service wants one.
-
-    Args:
-        address: of the job server.
-    """
+    """Starts drivers as jobs; a launcher as the service wants one."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -56,10 +52,8 @@ class RayJobLauncher:
     def start(self, arguments: Sequence[str], folder: Path, *, runtime: dict[str, Any] | None = None) -> str:
         """Start ``sweeper ARGUMENTS`` on the cluster and return the job's name.
 
-        Args:
-            arguments: of the program; a ``--cluster`` among them becomes the cluster that it runs on.
-            folder: of the sweep; names the job.
-            runtime: more of Ray's ``runtime_env``.
+        A ``--cluster`` among the arguments becomes the cluster that the job runs on; ``runtime`` is more of Ray's
+        ``runtime_env``.
 
         Raises:
             SweeperError: the job server cannot be reached, or does not take it.
@@ -138,17 +132,10 @@ class RayJobLauncher:
 def run_as_job(
     spec: "Spec", address: str, arguments: Sequence[str], say: Callable[[str], None], interruption: "Interruption"
 ) -> bool:
-    """Run a sweep as a job of a cluster, and say what it says until it has ended.
+    """Run a sweep as a job of a cluster, say what it says until it has ended, and return whether it ended well.
 
-    Args:
-        spec: of the sweep; files that it names must be where they are here on the cluster's nodes too.
-        address: of the job server.
-        arguments: of ``sweeper run``, behind the spec.
-        say: is given new text of the driver.
-        interruption: once requested, the driver is told to stop, and waited for.
-
-    Returns:
-        Whether it ended well.
+    Files that the spec names must be where they are here on the cluster's nodes too. Once an interruption is requested,
+    the driver is told to stop, and waited for.
 
     Raises:
         SweeperError: the job server cannot be reached, or does not take it.
@@ -190,7 +177,6 @@ def _say_news(text: str, said: int, say: Callable[[str], None]) -> int:
 
 
 def _inside(arguments: Sequence[str]) -> list[str]:
-    """Return arguments of a driver that runs on the cluster which it was to be sent to."""
     inside, given = list(arguments), "--cluster" in arguments
     if given:
         inside[inside.index("--cluster") + 1] = INSIDE

@@ -11,12 +11,7 @@ MISSING = ""
 
 @dataclass(frozen=True, slots=True)
 class VersionMismatch:
-    """What is to be done about nodes that have other code.
-
-    Attributes:
-        packages: folders of this code to send to the nodes; none if all have it.
-        sentences: what there is to say about it.
-    """
+    """What is to be done about nodes that have other code: the ``packages`` are sent there."""
 
     packages: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
@@ -59,9 +54,7 @@ def facts_of_this_code() -> dict[str, str]:
 def unlike_nodes(here: Mapping[str, str], nodes: Mapping[str, Mapping[str, str]]) -> VersionMismatch:
     """Return what is to be done about nodes whose code is not the one here.
 
-    Args:
-        here: what `node_facts` says here.
-        nodes: what it says on each node, by address.
+    Both arguments are what `node_facts` says, that of the nodes by address.
 
     Raises:
         SweeperError: a node lacks torch, which is not sent.

@@ -42,10 +42,6 @@ class ThreadedStart(Generic[T]):
     def wait(self, interrupted: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> T:
         """Return what was started.
 
-        Args:
-            interrupted: whether a request to stop has arrived.
-            clock: seconds since whenever.
-
         Raises:
             InterruptedStartError: it had not ended then, and is left behind.
             BaseException: whatever starting raised.

@@ -29,9 +29,6 @@ class Storage:
 
     Credentials come from the environment, as the file system's own package reads them.
 
-    Args:
-        url: of the folder.
-
     Raises:
         SweeperError: fsspec knows no such file system, or its package is missing.
     """
@@ -93,7 +90,6 @@ class Storage:
 
     @staticmethod
     def _try(do: Any, what: str) -> Any:
-        """Do something, a few times if need be."""
         for left in range(TRIES - 1, -1, -1):
             try:
                 return do()
@@ -114,12 +110,7 @@ def of_sweep(url: str | None, sweep: Path) -> str | None:
 
 
 class SharedFolder:
-    """A folder of this node with the files of one trial, which storage brings to other nodes.
-
-    Args:
-        url: of the sweep's storage.
-        trial: whose files.
-    """
+    """A folder of this node with the files of one trial, which storage brings to other nodes."""
 
     def __init__(self, url: str, trial: str) -> None:
         self._url, self._trial = url, trial

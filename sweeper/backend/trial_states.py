@@ -66,12 +66,7 @@ class _Entry:
 
 
 class TrialStates:
-    """The trials of one run and how they stand.
-
-    Args:
-        hooks: what the driver does.
-        recorded: the last epoch of each trial of an earlier run of the sweep that may go on in this one.
-    """
+    """The trials of one run and how they stand; ``recorded`` has the last epochs of those that an earlier run began."""
 
     def __init__(self, hooks: Hooks, recorded: Mapping[str, int] | None = None) -> None:
         self._hooks = hooks

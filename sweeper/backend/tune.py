@@ -154,7 +154,6 @@ Ending = tuple[TrialStatus, str]
 def _endings(
     states: TrialStates, interruption: Interruption, hours: float | None, should_stop: Callable[[], str | None]
 ) -> Callable[[], Ending | None]:
-    """Return what to ask, again and again, for a reason to end the run."""
     deadline = math.inf if hours is None else time.monotonic() + hours * 3600
 
     def ending() -> Ending | None:
@@ -239,8 +238,6 @@ class _Run:
 
 
 class _QueueSearcher(Searcher):
-    """Hands the queue's trials to Tune, so many at a time."""
-
     def __init__(self, run: _Run, concurrent: int) -> None:
         super().__init__()
         self._run, self._concurrent = run, concurrent
@@ -312,8 +309,6 @@ class _TuneCallback(tune.Callback):
 
 
 def _packing(trainable: type[tune.Trainable], resources: Mapping[str, float]) -> type[tune.Trainable]:
-    """Return the trainable with its rows packed as text, and the resources of one trial."""
-
     class Packing(trainable):  # type: ignore[misc, valid-type]
         def step(self) -> dict[str, Any]:
             row = super().step()
@@ -341,7 +336,6 @@ def read_row(result: dict[str, Any]) -> TrialRow | None:
 
 
 def _failure(trial: RayTrial) -> tuple[bool, BaseException | str]:
-    """Return whether a trial lost its process, and why it failed: the error, or a reason of ours."""
     try:
         with open(trial.pickled_error_file, "rb") as file:
             error = cloudpickle.load(file)

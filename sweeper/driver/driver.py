@@ -53,12 +53,7 @@ class SweepRun:
     """One run of a sweep, whose folder this process drives.
 
     Args:
-        spec, options, data, claim, folder, interruption: as the names of their types say.
-        earlier: what an earlier sweep teaches a new one.
-        resumed: whether the sweep has run before.
-        rebooted: see `Recorder`.
         selected: how a private selection ended, which has trained what there is.
-        troubles: what else there is to say at the end.
     """
 
     def __init__(
@@ -152,7 +147,6 @@ class SweepRun:
         self._recorder.write_front_now_and_then()
 
     def _run_trials(self) -> RunResult:
-        """Run the trials, and score the front on the test split."""
         try:
             outcome = self._selected or self._train_on_ray()
         except InterruptedStartError:
@@ -201,7 +195,6 @@ class SweepRun:
         return dict(space.suggest(trial, self._spec))
 
     def _between(self) -> str | None:
-        """What the driver does between two events; a text ends the run."""
         now = time.monotonic()
         if now - self._shown_at <= SHOW_SECONDS:
             return None
@@ -221,7 +214,6 @@ class SweepRun:
         return self._interruption.requested
 
     def _finish(self, status: TrialStatus, reason: str) -> tuple[Front, Undelivered]:
-        """Write everything that there is, after an interruption or an error too."""
         folder, recorder, cut = self._folder, self._recorder, status is TrialStatus.INTERRUPTED
         try:
             recorder.records.close()
@@ -249,7 +241,6 @@ class SweepRun:
         return {trial: error for trial, error in told.items() if trial in failed}
 
     def _describe(self, status: TrialStatus, reason: str = "") -> None:
-        """Replace ``sweep.json``."""
         folder = self._folder
         folder.write_manifest(manifest_of(self._spec, self._options, self._claim, folder, status, reason))
 
@@ -258,14 +249,7 @@ class SweepRun:
 
 
 def progress_of(spec: Spec, records: TrialRecords, elapsed_seconds: float, selected: RunResult | None) -> Progress:
-    """Return how a sweep stands.
-
-    Args:
-        spec: of the sweep.
-        records: of its trials and points.
-        elapsed_seconds: since the run started.
-        selected: how a private selection ended that has trained what there is.
-    """
+    """Return how a sweep stands."""
     trials = records.trials.values()
     running = tuple(
         RunningTrial(trial.id, records.last_epoch(trial.id), 0 if trial.plan is None else trial.plan.epochs)

@@ -19,12 +19,7 @@ class FinishedSweep:
     """A sweep that was run, and how that ended.
 
     Attributes:
-        sweep: the result.
-        front: its front.
-        outcome: whether it was interrupted or ended early.
-        progress: its last state.
         left: rows that the tracking store has not taken.
-        look: the command that shows its runs.
         troubles: what could not be written, and what else there is to say, one sentence each.
         failures: the whole errors of trials that failed, for the owner of the data alone.
     """
@@ -40,13 +35,7 @@ class FinishedSweep:
 
 
 def write_results(folder: SweepFolder, front: Front, *, page: bool) -> Iterator[str]:
-    """Write the front, as rows and as a page too, and yield what could not be written, one sentence each.
-
-    Args:
-        folder: of the sweep.
-        front: of the sweep.
-        page: whether to draw the page, which takes seconds.
-    """
+    """Write the front, as rows and as a page too, and yield what could not be written, one sentence each."""
     yield from troubles_of(lambda: front.write(folder.front))
     yield from troubles_of(lambda: replace_file(folder.path / "front.csv", front.to_csv()))
     if page:

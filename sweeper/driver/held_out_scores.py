@@ -21,12 +21,7 @@ def score_front(
 ) -> Iterator[str]:
     """Score every point of the front that has no test scores yet, and yield why one has none, in one sentence each.
 
-    Args:
-        spec: of the sweep.
-        data: that it is about.
-        folder: with the models.
-        recorder: takes the scores, and before that what they cost.
-        is_over: asked before each point; true ends it.
+    The recorder takes what each score costs before the score. ``is_over`` is asked before each point; true ends it.
     """
     noise = ScoreNoise.of(spec, data)
     score = scorer(data.metadata, spec.radii, noise, own=own_objectives(spec.objectives), test=True)

@@ -83,14 +83,10 @@ def select(
 ) -> SweepFolder:
     """Train a secret random number of candidates, and make an ordinary sweep folder of what may leave.
 
-    Args:
-        spec: of the sweep, with private selection.
-        data: that it is about.
-        claim: what holds for every point.
-        hidden: from `hide`, with its ``sweep.json``; gone afterwards.
-        train: runs trials as ``engine.run_trials`` does, until there are enough or the callable gives a reason to end.
-        interrupted: whether to wait for nothing more.
-        source: of the number of candidates and of their configurations; by default a secure one.
+    ``hidden`` is what `hide` made, with its ``sweep.json``; it is gone afterwards. ``train`` runs trials as
+    ``run_trials`` does, until there are enough or the callable gives a reason to end. ``source`` gives the number of
+    candidates and their configurations; by default it is a secure one. Where ``interrupted``, nothing more is waited
+    for.
 
     Raises:
         Exception: whatever ``train`` raised, after everything that there is was written as a sweep without a winner.
@@ -189,14 +185,12 @@ def even_times(folder: Path) -> None:
 def _write_front(
     folder: SweepFolder, spec: Spec, claim: Claim, ledger: Ledger, trial: Trial | None = None, *points: Point
 ) -> None:
-    trials = () if trial is None else (trial,)
-    answers = ledger.answers(spec.privacy.delta)
     front = build_front(
         sweep=spec.name,
         objectives=spec.objectives,
-        trials=trials,
+        trials=() if trial is None else (trial,),
         points=points,
-        ledger=answers,
+        ledger=ledger.answers(spec.privacy.delta),
         claim=claim,
         ledger_entries=ledger.rows,
     )
@@ -237,7 +231,6 @@ def _as_winner(point: Point, hidden: SweepFolder, made: SweepFolder, *, keep: bo
 
 
 def _release(hidden: SweepFolder) -> SweepFolder:
-    """Move the winner out of a decided folder, and remove the rest."""
     winner = SweepFolder(hidden.path / WINNER)
     folder = _moved(winner.path, hidden.path.parent, winner.read_manifest(secret=True).name)
     _remove(hidden.path)
@@ -245,7 +238,6 @@ def _release(hidden: SweepFolder) -> SweepFolder:
 
 
 def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -> SweepFolder:
-    """Make an ordinary sweep of everything, at the price of everything."""
     ledger, manifest = Ledger(hidden.ledger), _unmarked(hidden)
     if ledger.selection is not None and broken:
         ledger.select(replace(ledger.selection, broken=broken))
@@ -271,12 +263,10 @@ def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -
 
 
 def _unmarked(hidden: SweepFolder) -> Manifest:
-    """Return the manifest as it may be seen, once the selection has ended."""
     return replace(hidden.read_manifest(secret=True), selecting=None)
 
 
 def _moved(path: Path, parent: Path, name: str) -> SweepFolder:
-    """Move a folder to where an ordinary sweep would be, readable as one."""
     folder = SweepFolder.create(parent, name, datetime.now())
     mode = folder.path.stat().st_mode
     try:

@@ -47,16 +47,7 @@ class Progress:
     """How a sweep stands.
 
     Attributes:
-        name: of the sweep.
-        total: trials planned.
         done: trials that completed or were stopped.
-        failed: trials that failed.
-        running: trials that train.
-        objectives: the columns of the table of points.
-        front: the points that no other dominates, so far.
-        hypervolume: of that front.
-        elapsed_seconds: since the trials began.
-        limit_seconds: the time the sweep may take.
         note: shown instead of all this: a private selection says nothing of its trials.
     """
 
@@ -98,13 +89,7 @@ class Progress:
 
 
 class Display:
-    """Shows a sweep's progress for the time of a ``with`` block.
-
-    Args:
-        console: where to; standard output if ``None``.
-        line_every_seconds: how often a plain line is printed when there is no terminal.
-        now: returns seconds.
-    """
+    """Shows a sweep's progress for the time of a ``with`` block."""
 
     def __init__(
         self,
@@ -200,16 +185,8 @@ def closing_summary(
 ) -> str:
     """Return what to say when a sweep has ended: how it went and where to look.
 
-    Args:
-        progress: the last state.
-        folder: of the sweep.
-        look: how to see its runs, from ``tracking.how_to_look``.
-        reason: why it ended before its last trial.
-        failures: trial -> reason.
-        left: what tracking could not deliver.
-        notes: more lines, such as what the claim is conditional on.
-        goes_on: whether a sweep that ended early can be resumed.
-        has_report: whether there is one.
+    ``look`` says how to see its runs, ``failures`` why each failed trial did, ``goes_on`` whether a sweep that ended
+    early can be resumed.
     """
     ended = f" (ended early: {reason})" if reason else ""
     went = f"{_counts(progress)} in {clock(progress.elapsed_seconds)}"
@@ -255,7 +232,6 @@ def clock(seconds: float) -> str:
 
 
 def _limit(epsilon: float) -> str:
-    """Return the option that finds a point of this epsilon."""
     return f" --max-epsilon {math.ceil(100 * epsilon) / 100:g}" if math.isfinite(epsilon) else ""
 
 

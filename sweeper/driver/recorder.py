@@ -39,18 +39,9 @@ class Recorder:
     It has more than fifteen methods because each event of `Hooks` is one.
 
     Args:
-        spec: of the sweep.
-        folder: its folder.
-        claim: what holds for every point.
-        tracker: told of every trial.
-        search: told how each trial did.
         keep_every_model: keep the models of points that are not on the front too.
         rebooted: whether the machine was started again since the last run, so that the last rows may be lost: a trial
             that ran then is charged in full.
-
-    Attributes:
-        records: trials and points.
-        spending: what enters the ledger.
     """
 
     def __init__(
@@ -92,7 +83,6 @@ class Recorder:
         return {trial: self.records.last_epoch(trial) for trial in self._search.open}
 
     def _take_up(self, rebooted: bool) -> None:
-        """Bring ledger, scheduler and search to where the records are."""
         records = self.records
         for trial in records.trials.values():
             self.spending.take_up(trial, records.last_epoch(trial.id), rebooted=rebooted)
@@ -166,7 +156,6 @@ class Recorder:
         self._stopping[trial] = reason
 
     def _judge(self, point: Point) -> str | None:
-        """Return why a trial ends here, ``None`` if it continues; what was decided is written down either way."""
         decision = None if self._scheduler is None else self._scheduler.judge(point)
         if decision is not None:
             self._folder.save_decision(decision.to_json())
@@ -196,8 +185,7 @@ class Recorder:
     def front(self, *, tight: bool = False) -> Front:
         """Return the front of everything recorded so far.
 
-        Args:
-            tight: price the sweep by both accountants, which takes seconds.
+        ``tight`` prices the sweep by both accountants, which takes seconds.
         """
         prices = self.spending.prices(tight=tight)
         self.records.note_runs()

@@ -24,13 +24,7 @@ _CLAIM = TypeAdapter(Claim)
 
 
 def claimed(spec: Spec, data: Dataset, steering: Steering | None = None) -> Claim:
-    """Return what a sweep claims.
-
-    Args:
-        spec: of the sweep.
-        data: that it names.
-        steering: what earlier sweeps that proposals learn from add, if any.
-    """
+    """Return what a sweep claims."""
     return Claim.about(
         data.metadata,
         len(data.train),
@@ -44,12 +38,6 @@ def claimed(spec: Spec, data: Dataset, steering: Steering | None = None) -> Clai
 
 def claim_at_start(folder: SweepFolder, spec: Spec, data: Dataset, data_dir: Path | None) -> Claim:
     """Return the claim of a sweep that resumes: no mark and no condition of its start is lost.
-
-    Args:
-        folder: of the sweep.
-        spec: of the sweep.
-        data: that it names, as they are now.
-        data_dir: local copies of data sets.
 
     Raises:
         RecordError: other data, the same described otherwise, or a file that cannot be read.
@@ -89,7 +77,6 @@ def _check_claim(folder: SweepFolder, recorded: Claim, now: Claim) -> None:
 
 
 def _check_input(folder: SweepFolder, spec: Spec, data_dir: Path | None) -> None:
-    """Refuse data whose rows are encoded otherwise than ``data.json`` says, where there is one."""
     if not (folder.path / DATA_NAME).is_file():
         return
     before, found = (plain(form.to_json()) for form in (read_input(folder.path), describe(spec, data_dir)))
@@ -98,7 +85,6 @@ def _check_input(folder: SweepFolder, spec: Spec, data_dir: Path | None) -> None
 
 
 def _changed(folder: SweepFolder, name: str, before: Any, found: Any) -> RecordError:
-    """Say what differs: of mappings the first entry that does, of lists the items that are not in both."""
     while isinstance(before, Mapping) and isinstance(found, Mapping) and list(before) == list(found):
         key = next(key for key in before if to_text(before[key]) != to_text(found[key]))
         name, before, found = f"{name}: {key}", before[key], found[key]

@@ -17,12 +17,7 @@ from sweeper.trials.stream import PlanRow
 
 
 class Spending:
-    """Enters trainings and test scores of one sweep into its ledger.
-
-    Args:
-        folder: of the sweep.
-        privacy: the sweep's budget and delta.
-    """
+    """Enters trainings and test scores of one sweep into its ledger."""
 
     def __init__(self, folder: SweepFolder, privacy: PrivacySettings) -> None:
         self._ledger, self._privacy = Ledger(folder.ledger), privacy
@@ -39,10 +34,8 @@ class Spending:
     def take_up(self, trial: Trial, last_epoch: int, *, rebooted: bool) -> None:
         """Close the training of a trial that was open when the driver died.
 
-        Args:
-            trial: with its plan, if it had one.
-            last_epoch: the last one that has a point.
-            rebooted: whether the machine was started again since, so that the last rows may be lost.
+        ``last_epoch`` is the last one that has a point. Where the machine was ``rebooted`` since, the last rows may be
+        lost.
 
         Raises:
             RecordError: the ledger has lost what the trial spent.
@@ -56,10 +49,7 @@ class Spending:
     def open(self, trial: Trial, row: PlanRow, last_epoch: int) -> str | None:
         """Enter a training before it may draw noise; a text refuses it because the sweep's budget has no room for it.
 
-        Args:
-            trial: as it is recorded.
-            row: what it plans.
-            last_epoch: the last one that has a point.
+        ``last_epoch`` is the last one that has a point.
 
         Raises:
             RecordError: it could not be entered.
@@ -83,11 +73,7 @@ class Spending:
         self._ledger.draw(trial)
 
     def check_drawn(self, trial: str) -> None:
-        """Refuse an epoch of a trial that has not said that it draws noise, and charge it.
-
-        Raises:
-            TrialError: it has not.
-        """
+        """Raise a `TrialError` for an epoch of a trial that has not said that it draws noise, and charge it."""
         if not self._ledger.is_drawn(trial):
             self._ledger.draw(trial)
             raise TrialError("it reported an epoch before it said that it draws noise; it is charged in full")

@@ -22,13 +22,6 @@ class TrialRecords:
 
     It has more than fifteen methods because each thing that happens to a trial or a point is one.
 
-    Args:
-        folder: of the sweep.
-        objectives: axes of the front.
-        tracker: told of every trial and point.
-        tags: of every trial's run.
-        keep_every_model: keep the models of points that are not on the front too.
-
     Attributes:
         trials: by id, in the order in which they started.
         points: by trial and epoch, in the order in which they arrived.
@@ -165,7 +158,6 @@ def run_tags(privacy: PrivacySettings, claim: Claim) -> dict[str, str]:
 
 
 def _metrics(point: Point) -> dict[str, float]:
-    """Return a point's numbers as they are tracked."""
     deviations = {name: found for name in point.repeats if (found := point.deviation(name)) is not None}
     named = {f"deviation/{name}": value for name, value in metric_names(deviations).items()}
     return metric_names(point.values, point.accountants) | named

@@ -32,12 +32,8 @@ _TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
 def summary(front: Front, *, status: str, reason: str, folder: Path, winner_only: bool = False) -> dict[str, Any]:
     """Return what is told.
 
-    Args:
-        front: of the sweep.
-        status: how it ended, as ``sweep.json`` has it.
-        reason: why; of a failure only the kind of the error, because its text may quote data.
-        folder: of the sweep; its name is told.
-        winner_only: whether only the winner may be published, as in private selection.
+    Of a failure the reason is only the kind of the error, because its text may quote data; of the folder the name is
+    told. ``winner_only``: only the winner may be published, as in private selection.
     """
     silent = front.claim.exploratory or winner_only
     return {
@@ -64,9 +60,7 @@ def failure(sweep: str, error: BaseException) -> dict[str, Any]:
 def announce(url: str, content: Mapping[str, Any]) -> str | None:
     """POST ``content`` as JSON, three times at most, ten seconds each.
 
-    Args:
-        url: as `check_url` allows it. Redirections are not followed: they could lead to another host.
-        content: JSON values.
+    Redirections are not followed: they could lead to another host.
 
     Returns:
         Why it was not delivered, in one sentence; ``None`` if it was.

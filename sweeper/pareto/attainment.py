@@ -35,9 +35,7 @@ class Surface:
 def attainment(runs: Sequence[Sequence[Point]], value: Objective) -> tuple[Surface, ...]:
     """Return the best, the median and the worst surface.
 
-    Args:
-        runs: the points of each run; points without a finite epsilon and value do not count.
-        value: the objective beside epsilon.
+    Points without a finite epsilon and value do not count.
 
     Returns:
         No surface with fewer than two runs, and none that has no point: what every run attains is nothing where a run

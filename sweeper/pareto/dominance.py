@@ -115,10 +115,7 @@ class Box:
 def hypervolume(points: Sequence[Point], objectives: Sequence[Objective], box: Box | None = None) -> float:
     """Return the share of the box that the points dominate, in [0, 1].
 
-    Args:
-        points: any points; those off the front or beyond the reference add nothing.
-        objectives: the axes.
-        box: where it is measured; ``Box.default`` if left out.
+    Points off the front or beyond the reference add nothing. The box is ``Box.default`` if left out.
     """
     box = Box.default(objectives) if box is None else box
     rows = box.scaled(costs(points, objectives), objectives)
@@ -139,11 +136,7 @@ def hypervolume_curve(
 
     Only the front is carried from one end to the next, so the time grows with the number of ends, not with its square.
 
-    Args:
-        points: in the order in which they count.
-        objectives: the axes.
-        ends: ascending.
-        box: where it is measured; ``Box.default`` if left out.
+    The points count in their order; ``ends`` ascend. The box is ``Box.default`` if left out.
     """
     box = Box.default(objectives) if box is None else box
     rows = box.placed(costs(points, objectives), objectives)

@@ -26,10 +26,7 @@ def knee(points: Sequence[Point], objectives: Sequence[Objective], box: Box | No
     Points without a finite number for every objective do not count. Of equally far ones, the most private, then the
     first by name.
 
-    Args:
-        points: any points; those off the front cannot be the knee.
-        objectives: the axes; an objective that does not vary over the front is left out.
-        box: how epsilon is measured; ``Box.default`` if left out.
+    Points off the front cannot be the knee; an objective that does not vary over the front is left out.
 
     Returns:
         None where the front has no knee: fewer than two objectives vary, or no point lies beyond the hyperplane.
@@ -53,7 +50,6 @@ def knee(points: Sequence[Point], objectives: Sequence[Objective], box: Box | No
 
 
 def _scaled(matrix: Floats, objectives: Sequence[Objective], *, log_epsilon: bool) -> Floats:
-    """Return the objectives that vary, each from 0 at its best to 1 at its worst."""
     rows = matrix.copy()
     for i, objective in enumerate(objectives):
         if log_epsilon and objective.name == "epsilon":

@@ -62,16 +62,9 @@ def make_card(
 ) -> Card:
     """Collect the facts about one point.
 
-    Args:
-        sweep: its name.
-        trial: the trial of the point, with its plan.
-        point: what was picked.
-        claim: what holds for every point of the sweep.
-        ledger: what the sweep cost.
-        attempts: what the ledger charges to this trial, several trainings if one had to begin anew; none behind a
-            private selection, whose ledger names no training.
-        last_epoch: of the trial, None where it is not known; then every epoch of a trial that was ended early counts
-            as the one at which it ended.
+    ``attempts`` is what the ledger charges to this trial: several trainings if one had to begin anew, none behind a
+    private selection, whose ledger names no training. Where ``last_epoch`` of the trial is not known, every epoch of a
+    trial that was ended early counts as the one at which it ended.
 
     Raises:
         RecordError: the trial has no plan, or the point is none of its epochs.
@@ -150,7 +143,6 @@ def _selected(ledger: Mapping[str, Price]) -> float | None:
 
 
 def _charged(plan: TrialPlan, attempts: "Sequence[Entry]") -> Event:
-    """Return everything that the ledger charges to a trial; its plan where the ledger names no training."""
     return _together([entry.charged for entry in attempts] or [whole_event(plan)])
 
 
@@ -160,7 +152,6 @@ def _trainings(attempts: "Sequence[Entry]") -> int:
 
 
 def _score_noise(plan: TrialPlan, attempts: "Sequence[Entry]") -> dict[str, Any] | None:
-    """Return the noise of scores of private rows, and what a trial's own cost; ``None`` where scores are free."""
     paid = planned_scores(plan)
     if paid is None or plan.scores is None:
         return None

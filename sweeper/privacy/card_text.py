@@ -239,7 +239,6 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _noise_of_scores(card: Mapping[str, Any]) -> Iterator[str]:
-    """Say what noise scores of private rows carry, and what they cost."""
     noise, facts = card["score_noise"], card["guarantee"]
     if noise is None:
         return

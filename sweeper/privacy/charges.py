@@ -22,9 +22,7 @@ class Entry:
     """One training.
 
     Attributes:
-        trial: id of the trial.
         attempt: 1 for its first training, 2 when it was started again, ...
-        event: what was planned.
         steps: what was run, ``None`` while the entry is open.
         kept: steps of earlier attempts that this one goes on from.
         goes_on: whether a later attempt goes on from this one, and plans the steps that it did not run.
@@ -64,12 +62,6 @@ class Charges:
     """The rows of one ledger and what they charge, all under one neighbouring relation.
 
     It has more than fifteen methods because each kind of row is checked by one and taken by one.
-
-    Args:
-        path: of the file, for messages.
-
-    Attributes:
-        selection: the terms of a private selection, ``None`` without one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -101,9 +93,7 @@ class Charges:
     def splits(self, more: Sequence[PaidScores] = (), entries: Iterable[Entry] | None = None) -> tuple[Splits, bool]:
         """Return what is charged, and whether the splits are apart.
 
-        Args:
-            more: scores of test rows beside those that were entered.
-            entries: instead of those that were entered.
+        ``more`` scores of test rows are charged beside those that were entered, ``entries`` instead of those that were.
         """
         charged, tests = (
             [one for one in (self.entries if entries is None else entries) if one.drawn],
@@ -123,11 +113,7 @@ class Charges:
         return entries
 
     def check(self, row: LedgerRow) -> None:
-        """Refuse a row that breaks the rules.
-
-        Raises:
-            RecordError: it does.
-        """
+        """Raise a `RecordError` for a row that breaks the rules."""
         match row:
             case SelectionRow():
                 self._joined(row.terms)
@@ -142,11 +128,7 @@ class Charges:
                 _scored(self._entries[row.trial, row.attempt], row)
 
     def take(self, row: LedgerRow) -> None:
-        """Take the next row.
-
-        Raises:
-            RecordError, KeyError: as `check`.
-        """
+        """Take the next row, after `check`."""
         self.check(row)
         match row:
             case SelectionRow():
@@ -186,7 +168,6 @@ class Charges:
         return [entry for entry in self.attempts(trial) if entry.drawn]
 
     def _joined(self, terms: Terms) -> Terms:
-        """Return the terms with what was broken before."""
         before = self.selection
         if before is not None:
             if replace(before, broken=()) != replace(terms, broken=()):

@@ -47,9 +47,6 @@ class Ledger:
 
     It has more than fifteen methods: a question or an entry is one each. What rows mean is in `Charges`.
 
-    Attributes:
-        rows: how many the file has.
-
     Guarantees:
         When ``open`` has returned, the event is on the disk; when ``draw`` has, so is the mark that it is charged. When
         one of them raises, no noise may be drawn.
@@ -206,9 +203,7 @@ class Ledger:
     def answers(self, delta: float, *, tight: bool = False) -> dict[str, Price]:
         """Say what releasing the winner, the front, or everything costs.
 
-        Args:
-            delta: at which epsilon is stated.
-            tight: take seconds for a smaller epsilon, see ``price``.
+        ``tight`` takes seconds for a smaller epsilon, see `price`.
         """
         (charged, validation, test), apart = self._charges.splits()
         return answers(

@@ -18,7 +18,6 @@ class OpenRow:
     """A training is entered before its first noise is drawn.
 
     Attributes:
-        trial: id of the trial.
         attempt: 1 for its first training, 2 when it was started again, ...
         event: what is planned, without the steps that are kept.
         kept: steps of earlier attempts that this one goes on from.

@@ -44,21 +44,14 @@ class PaidScores:
 
 
 def scored_by(plan: TrialPlan, epoch: int) -> int:
-    """Return how many releases of scores all repeats of a trial have made by the end of an epoch, if scores are noisy.
-
-    Args:
-        plan: of the trial.
-        epoch: from 0.
-    """
+    """Return how many noisy releases of scores all repeats of a trial have made by the end of an epoch, from 0."""
     return plan.repeats * epoch if epoch and plan.scores is not None else 0
 
 
 def planned_scores(plan: TrialPlan, kept: int = 0) -> PaidScores | None:
     """Return what a trial plans to spend on scores, ``None`` where they are free.
 
-    Args:
-        plan: of the trial.
-        kept: releases that it will not make, because those of an earlier attempt are kept.
+    ``kept`` releases of an earlier attempt are not made again.
     """
     scores = plan.scores
     if scores is None:

@@ -98,11 +98,7 @@ def composed(
 ) -> Price:
     """Price what was spent on training, validation and test rows together.
 
-    Args:
-        splits: the events of each split, those of the training rows first.
-        delta: at which epsilon is stated.
-        tight: see ``pricing.price``.
-        apart: as ``answers`` takes it.
+    The events of the training rows come first; ``tight`` and ``apart`` are as in `answers`.
     """
     epsilon = epsilon_of_splits(splits, lambda events: price(events, delta, tight=tight).epsilon, apart=apart)
     return Price(epsilon=epsilon, delta=delta, events=len(splits[0]))

@@ -1,7 +1,7 @@
 """What events cost together. Both accountants' numbers are upper bounds; so is each number here."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Context
 from math import isfinite
 from typing import Any
@@ -12,14 +12,7 @@ from sweeper.records import TrialPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What releasing something costs.
-
-    Attributes:
-        epsilon: upper bound.
-        delta: at which it holds.
-        events: number of trainings that are charged.
-        statement: what is released, at which price and why, in words.
-    """
+    """What releasing something costs: an upper bound of epsilon, for so many trainings."""
 
     epsilon: float
     delta: float
@@ -33,12 +26,7 @@ class Price:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "events": self.events,
-            "statement": self.statement,
-        }
+        return asdict(self)
 
 
 def round_up(epsilon: float, digits: int = 4) -> str:
@@ -54,21 +42,14 @@ def round_up(epsilon: float, digits: int = 4) -> str:
 
 
 def drawn_by(plan: TrialPlan, epoch: int) -> int:
-    """Return how many releases all repeats of a trial have made by the end of an epoch, 0 before the first.
-
-    Args:
-        plan: of the trial.
-        epoch: from 0.
-    """
+    """Return how many releases all repeats of a trial have made by the end of an epoch, 0 before the first."""
     return plan.repeats * steps_by(plan, epoch) if epoch else 0
 
 
 def epochs_of(plan: TrialPlan, drawn: int) -> int:
     """Return how many epochs a trial has begun whose repeats have made so many releases together.
 
-    Args:
-        plan: of the trial.
-        drawn: releases of all repeats, of which none is more than one epoch ahead.
+    No repeat is more than one epoch ahead of another.
     """
     return next((epoch for epoch in range(plan.epochs + 1) if drawn_by(plan, epoch) >= drawn), 0)
 
@@ -79,12 +60,7 @@ def whole_event(plan: TrialPlan) -> PoissonGaussian:
 
 
 def steps_by(plan: TrialPlan, epoch: int) -> int:
-    """Return how many releases a training has made by the end of an epoch, those before the first one included.
-
-    Args:
-        plan: of the trial.
-        epoch: from 1.
-    """
+    """Return how many releases a training has made by the end of an epoch, from 1, those before the first included."""
     return plan.preliminary_steps + epoch * plan.steps_per_epoch
 
 

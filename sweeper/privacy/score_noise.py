@@ -18,7 +18,6 @@ class ScoreNoise:
     Attributes:
         names: of the scores that are released together, accuracy first.
         noise_multiplier: sigma of one release.
-        relation: which data sets are neighbours.
         apart: see `PaidScores`.
         validation: N, the number of validation rows.
         test: N, the number of test rows.

@@ -66,9 +66,6 @@ class IndependentProposer:
 
     It answers where ``space.suggest`` asks Optuna. A seeded sampler would not do: with a public seed the candidates
     are a fixed list, and the winner's configuration tells which place of the list it had.
-
-    Args:
-        source: of the randomness; by default a secure one.
     """
 
     def __init__(self, source: RandomSource | None = None) -> None:

@@ -66,11 +66,7 @@ class Difference:
     """Mean hypervolume of one spec minus that of another.
 
     Attributes:
-        first: name of the one.
-        second: name of the other.
-        mean: the difference.
         low: lower end of its interval; None, like ``high`` and ``p``, with one run of either.
-        high: upper end.
         p: two-sided p-value of the rank test.
     """
 
@@ -93,10 +89,7 @@ class Comparison:
     """Several sweeps, side by side.
 
     Attributes:
-        objectives: the axes that all of them have.
         box: where every hypervolume was measured.
-        groups: the runs by spec, in the order given.
-        differences: one for each pair of specs.
         conflicts: why the sweeps are not comparable, in sentences; empty unless that was asked for.
     """
 
@@ -205,7 +198,6 @@ def compare(
 
 
 def _conflicts(fronts: Sequence[tuple[str, Front]]) -> tuple[str, ...]:
-    """Return what the sweeps disagree in, one sentence each."""
     facts: dict[str, Callable[[Front], str]] = {
         "one delta": lambda front: ", ".join(_deltas(front)) or "none",
         "one relation": lambda front: ", ".join(_relations(front)) or "none",
@@ -256,7 +248,6 @@ def _box(objectives: Sequence[Objective], reference: Mapping[str, float], *, log
 
 
 def _difference(first: Group, second: Group) -> Difference:
-    """Compare the means of two specs; an interval and a p-value need two runs of each."""
     one, other = np.asarray(first.volumes), np.asarray(second.volumes)
     found = Difference(first=first.name, second=second.name, mean=first.mean - second.mean)
     if min(len(one), len(other)) < 2:

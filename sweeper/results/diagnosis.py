@@ -20,12 +20,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One moment of a training.
-
-    Attributes:
-        epoch: 0 for the initial weights.
-        diagnostics: what was seen.
-    """
+    """One moment of a training; epoch 0 has the initial weights."""
 
     epoch: int
     diagnostics: Diagnostics
@@ -36,18 +31,10 @@ class Diagnosis:
     """What a look at one point of a sweep found.
 
     Attributes:
-        sweep: its name.
-        trial: id of the trial.
-        epoch: of the point.
-        values: the point's validation numbers, epsilon among them.
-        delta: of the epsilon.
-        exploratory: whether the sweep used something unpaid.
         data: name of the data set, whose public validation rows were looked at.
         method: what bounds the contribution of one row.
-        loss: its name.
         batch_size: b, expected.
         noise_multiplier: sigma.
-        epochs: that were planned.
         input_radius: of the first input ball; None without one.
         inputs: norms of the rows, as the model gets them first.
         snapshots: the initial weights, then the point's.

@@ -37,13 +37,7 @@ _UNENDED = (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What a deletion did.
-
-    Attributes:
-        folder: that was deleted.
-        kept: where its ledger is now, ``None`` if it was not wanted or there was none.
-        runs: how many MLflow runs were deleted.
-    """
+    """What a deletion did; ``kept`` is where the ledger is now, ``None`` if it was not wanted or there was none."""
 
     folder: Path
     kept: Path | None
@@ -52,13 +46,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Removable:
-    """Something that nothing needs any more.
-
-    Attributes:
-        path: a file, or a folder with everything in it.
-        size: bytes.
-        why: it can go, in a few words.
-    """
+    """Something that nothing needs any more, of so many bytes."""
 
     path: Path
     size: int
@@ -189,7 +177,6 @@ def _garbage_of(folder: Path) -> Iterator[Removable]:
 
 
 def _states(folder: Path) -> Iterator[Removable]:
-    """Return the state of trials that have ended; none of any trial where that cannot be read."""
     ray, checkpoints = folder / "ray", folder / "checkpoints"
     if _has_files(ray):
         yield Removable(ray, _size(ray), "the sweep has ended")
@@ -228,7 +215,6 @@ def _models(folder: Path) -> Iterator[Removable]:
 
 
 def _front(folder: Path) -> Front | None:
-    """Return the front, ``None`` if it cannot be read."""
     try:
         return read_front(folder / "front.json")
     except RecordError:

@@ -48,9 +48,7 @@ class Importance:
 def importances(front: Front, *, seed: int = 0) -> tuple[Importance, ...]:
     """Return what mattered for each objective and for the hypervolume of a trial.
 
-    Args:
-        front: of a sweep; of many trials, `MOST_TRIALS` evenly spread ones count.
-        seed: of the forest and the permutations.
+    Of many trials, `MOST_TRIALS` evenly spread ones count.
 
     Returns:
         Nothing with fewer than `LEAST_TRIALS` trials that have every objective, or where no parameter varies.
@@ -94,7 +92,6 @@ def encode(configurations: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...]
 
 
 def _results(front: Front) -> dict[str, list[float]]:
-    """Return by trial its objectives at the last epoch that has them all, finite, and the hypervolume of its points."""
     points: dict[str, list[Point]] = {}
     for point, row in zip(front.points, costs(front.points, front.objectives), strict=True):
         if np.isfinite(row).all():
@@ -131,7 +128,6 @@ def _explained(features: Floats, targets: Floats, generator: np.random.Generator
 
 
 def _permuted(inputs: Floats, column: int, generator: np.random.Generator) -> Floats:
-    """Return the inputs with one column permuted among the rows that have a value there."""
     shuffled = inputs.copy()
     having = np.flatnonzero(~np.isnan(inputs[:, column]))
     shuffled[having, column] = inputs[generator.permutation(having), column]

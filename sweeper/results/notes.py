@@ -23,12 +23,7 @@ _RESERVED = ("mlflow.", "sweeper.")
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What people said about one trial.
-
-    Attributes:
-        texts: notes, oldest first.
-        tags: the last value by key.
-    """
+    """What people said about one trial: notes, oldest first, and the last value of each tag."""
 
     texts: tuple[str, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
@@ -61,11 +56,6 @@ def read_notes(folder: Path) -> dict[str, Notes]:
 def add_note(folder: Path, trial: str, text: str) -> str | None:
     """Write a note about a trial, and send all of the trial's notes to its MLflow run.
 
-    Args:
-        folder: of the sweep, running or not.
-        trial: its id.
-        text: the note.
-
     Returns:
         Why MLflow does not have it, ``None`` if it does.
 
@@ -82,11 +72,7 @@ def add_note(folder: Path, trial: str, text: str) -> str | None:
 def add_tag(folder: Path, trial: str, key: str, value: str) -> str | None:
     """Write a tag of a trial, and set it on its MLflow run; the last value of a key counts.
 
-    Args:
-        folder: of the sweep, running or not.
-        trial: its id.
-        key: letters, digits and ``_ . - /`` and spaces; not one of MLflow's or of this program.
-        value: a text.
+    A key has letters, digits, spaces and ``_ . - /``; it is not one of MLflow's or of this program.
 
     Returns:
         Why MLflow does not have it, ``None`` if it does.

@@ -14,10 +14,8 @@ def pick(front: Front, max_epsilon: float | None = None, minimum: Mapping[str, f
 
     Utility is the first objective other than epsilon, on validation; ties go to the smaller epsilon.
 
-    Args:
-        front: of a sweep.
-        max_epsilon: largest epsilon (fixed in advance) to accept.
-        minimum: smallest values to accept, by objective: ``{"certified@36/255": 0.3}``.
+    ``max_epsilon`` is fixed in advance; ``minimum`` has the smallest values to accept by objective,
+    ``{"certified@36/255": 0.3}``.
 
     Raises:
         PickError: no such objective, a condition that is no number, or no point that meets them; names the
@@ -39,11 +37,6 @@ def meeting(
     front: Front, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None
 ) -> tuple[Point, ...]:
     """Return the points of the front that meet the conditions, smallest epsilon first.
-
-    Args:
-        front: of a sweep.
-        max_epsilon: largest epsilon (fixed in advance) to accept.
-        minimum: smallest values to accept, by objective.
 
     Raises:
         PickError: no such objective, or a condition that is no number.
@@ -82,7 +75,6 @@ def _objective(front: Front, name: str) -> str:
 
 
 def _missed(point: Point, ceiling: float, floors: Mapping[str, float]) -> float:
-    """How far a point is from the conditions: shortfalls, and the excess of epsilon in its logarithm."""
     epsilon = point.values.get("epsilon", inf)
     excess = 0.0
     if not epsilon <= ceiling:

@@ -32,13 +32,7 @@ CARD_NAME = "card.json"
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """A model with what is needed to give it rows.
-
-    Attributes:
-        model: the network.
-        form: how rows are encoded.
-        exploratory: whether the model comes without a guarantee.
-    """
+    """A model with what is needed to give it rows."""
 
     model: clipless.Network
     form: InputFormat

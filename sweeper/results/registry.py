@@ -41,14 +41,7 @@ set_model(served_model())
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A version in the registry.
-
-    Attributes:
-        name: of the registered model.
-        version: counted by the registry.
-        uri: to load it by: ``models:/<name>/<version>``.
-        store: the tracking URI.
-    """
+    """A version in the registry, loaded by its ``uri``, ``models:/<name>/<version>``."""
 
     name: str
     version: str
@@ -59,11 +52,8 @@ class Registered:
 def register(picked: Picked, name: str, *, tracking: str | None = None, data_dir: Path | None = None) -> Registered:
     """Register a picked model, with its card and how rows are encoded.
 
-    Args:
-        picked: a point of a sweep.
-        name: of the registered model; a known name gets a new version.
-        tracking: another store than the sweep's.
-        data_dir: local copies of data sets, if the sweep's folder does not say how rows are encoded.
+    A known name gets a new version. ``tracking`` is another store than the sweep's; ``data_dir`` is needed if the
+    sweep's folder does not say how rows are encoded.
 
     Raises:
         SweeperError: nothing to encode rows by, or the store does not take the model.
@@ -191,7 +181,6 @@ def _as_it_was(client: "MlflowClient", run: str) -> Iterator[None]:
 
 
 def _run(client: "MlflowClient", picked: Picked, wanted: Destination) -> str:
-    """Return the run of the picked trial; in a store that does not know the sweep, a new one."""
     runs = find_runs(client, wanted)
     if picked.point.trial in runs:
         return runs[picked.point.trial]

@@ -93,10 +93,8 @@ class Scheduler(ABC):
     def begin(self, trial: str, curve: Sequence[float], *, number: int = 1) -> None:
         """Take in a trial before its first epoch.
 
-        Args:
-            trial: its id.
-            curve: its epsilon after each planned epoch.
-            number: of the trial in its sweep, from 1; whenever it begins, it joins the bracket of its number.
+        ``curve`` is its epsilon after each planned epoch. Whenever it begins, it joins the bracket of its ``number`` in
+        the sweep, from 1.
         """
         if trial not in self._trials:
             self._trials[trial] = Progress((number - 1) % self.brackets, tuple(curve))
@@ -127,7 +125,6 @@ class Scheduler(ABC):
         return self.objectives[column].direction is Direction.MAXIMIZE
 
     def _checked(self, decided: Any) -> Decision | None:
-        """Return what `decide` returned, which may come from another package."""
         if decided is None or isinstance(decided, Decision):
             return decided
         raise SpecError(

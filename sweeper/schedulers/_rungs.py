@@ -23,14 +23,7 @@ _MOST_AXES = 3
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a trial stands among those that have reached its rung.
-
-    Attributes:
-        rank: its place, from 1.
-        of: how many have reached the rung, this one included.
-        why: what put it there.
-        unbeaten: whether all others are worse in every respect; so is the first one at a rung.
-    """
+    """Where a trial stands at its rung; ``unbeaten`` if all others are worse in every respect, as for the first."""
 
     rank: int
     of: int
@@ -89,11 +82,7 @@ def crowding(rows: Floats) -> Floats:
 
 
 class Margins:
-    """For every epsilon, the least cost that trials have there or below, and the least without the trial that has it.
-
-    Args:
-        worst: the cost where no trial has a point.
-    """
+    """For every epsilon, the least cost of trials there or below, and the least without the trial that has it."""
 
     def __init__(self, worst: float) -> None:
         self._worst = worst
@@ -113,8 +102,7 @@ class Margins:
     def of(self, points: Floats) -> Floats:
         """Return by how much each cost undercuts what other trials have at that epsilon or below.
 
-        Args:
-            points: columns epsilon, cost, number of the trial.
+        ``points`` has the columns epsilon, cost, number of the trial.
         """
         if self._new:
             self._climb()
@@ -123,7 +111,6 @@ class Margins:
         return margins
 
     def _climb(self) -> None:
-        """Go through the points by epsilon, and forget those that change nothing."""
         best, owner, second = self._worst, -1, self._worst
         points, steps = [], [(-inf, best, owner, second)]
         for epsilon, cost, trial in sorted(self._known + self._new):

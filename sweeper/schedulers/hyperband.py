@@ -52,7 +52,6 @@ class Hyperband(RungScheduler):
         return self._projected_end(progress, point) or decision
 
     def _projected_end(self, progress: Progress, point: Point) -> Decision | None:
-        """End a trial whose optimistic continuation is nowhere better than the front."""
         ahead = self._continuation(progress, point.epoch)
         if not all(self._archive.covers(row) for row in reversed(ahead)):
             return None

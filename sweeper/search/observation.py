@@ -13,13 +13,7 @@ from sweeper.spec.fields.ranges import Scalar
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One earlier trial, as a sampler may be told of it.
-
-    Attributes:
-        params: values of this sweep's open dimensions by name.
-        values: one for each objective, in their order; finite.
-        violations: by how much each constraint is missed.
-    """
+    """One earlier trial, as a sampler may be told of it; its values are finite and in the order of the objectives."""
 
     params: Mapping[str, Scalar]
     values: tuple[float, ...]
@@ -30,10 +24,6 @@ class Observations:
     """The epochs of the open trials, and which of them a sampler is told when a trial ends.
 
     Those that are on the front of all trials, or the last one.
-
-    Args:
-        objectives: axes of the front.
-        constraints: what values should meet.
     """
 
     def __init__(self, objectives: Sequence[Objective], constraints: Sequence[Constraint]) -> None:
@@ -58,12 +48,7 @@ class Observations:
                 self._epochs[point.trial].append(point)
 
     def of(self, trial: str, most: int) -> list[dict[str, Any]]:
-        """Return what a sampler is told of an open trial, the best epoch first; nothing if no epoch counts.
-
-        Args:
-            trial: its id.
-            most: number of epochs.
-        """
+        """Return what a sampler is told of an open trial, the best epoch first; nothing if no epoch counts."""
         return [self._observed(point) for point in self._contributing(trial, most)]
 
     def _contributing(self, trial: str, most: int) -> list[Point]:

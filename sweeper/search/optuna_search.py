@@ -33,19 +33,15 @@ class Proposals(Protocol):
 
     def ask(self) -> str:
         """Propose a configuration, put it into ``open``, and return its trial's id."""
-        ...
 
     def skip(self, trials: int) -> None:
         """Leave out so many ids."""
-        ...
 
     def report(self, point: Point) -> None:
         """Take in an epoch."""
-        ...
 
     def finish(self, trial: str, *, failed: bool = False) -> None:
         """A trial has ended."""
-        ...
 
 
 class Search:
@@ -56,7 +52,6 @@ class Search:
 
     Args:
         space: asks an Optuna trial for its values and returns the proposal.
-        objectives: what to optimise.
         sampler: what proposes, or the name of a plug-in; made anew for each proposal.
         seed: fixes the proposals, given the same results in the same order.
         first: parameter values to try first; parameters that one omits are sampled.
@@ -135,7 +130,6 @@ class Search:
             self._tell(trial, told)
 
     def _prepare(self) -> None:
-        """Begin to work out the next proposal, if there is to be one and it takes long."""
         if self._kind.slow and self._numbered < self._to_come:
             given = self._first.popleft() if self._first else None
             work = self._thread.submit(self._study.propose, self._own_sampler(), given)
@@ -168,12 +162,10 @@ class Search:
         self._study.tell(asked, outcomes)
 
     def _learn(self, row: Mapping[str, Any]) -> None:
-        """Tell an outcome of an earlier sweep, under the distributions of this one."""
         trial, _ = self._study.propose_given(row["params"])
         self._study.tell(trial, [row])
 
     def _take_up(self, file: JsonlFile) -> None:
-        """Do again what a journal holds, and continue it."""
         for row in file.read():
             self._replay(row)
         self.asked = self._numbered

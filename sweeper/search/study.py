@@ -17,12 +17,7 @@ Proposal = tuple[optuna.Trial, dict[str, Any]]
 
 
 class Study:
-    """An Optuna study whose sampler is another one for each proposal.
-
-    Args:
-        space: asks an Optuna trial for its values and returns the proposal.
-        objectives: what to optimise.
-    """
+    """An Optuna study whose sampler is another one for each proposal."""
 
     def __init__(self, space: Space, objectives: Sequence[Objective]) -> None:
         self._space = space
@@ -52,9 +47,7 @@ class Study:
     def tell(self, trial: optuna.Trial, outcomes: Sequence[Mapping[str, Any]]) -> None:
         """Tell the outcomes of a trial, further ones as trials of their own; none is a failure.
 
-        Args:
-            trial: that was proposed.
-            outcomes: ``values``, one for each objective, and ``violations`` of each constraint.
+        Each outcome has ``values``, one for each objective, and ``violations`` of each constraint.
         """
         if not outcomes:
             self.fail(trial)

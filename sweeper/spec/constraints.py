@@ -17,13 +17,7 @@ _FORM = re.compile(r"\s*(\S+?)\s*(<=|>=)\s*(\S+)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A value that an outcome is to reach.
-
-    Attributes:
-        name: of an objective or a metric.
-        at_least: whether the bound is a floor; otherwise it is a ceiling.
-        bound: the floor or ceiling.
-    """
+    """A bound that an outcome is to keep: a floor if ``at_least``, otherwise a ceiling."""
 
     name: str
     at_least: bool
@@ -50,9 +44,7 @@ def parse_constraint(text: str, recorded: Sequence[str]) -> Constraint:
     >>> parse_constraint("certified@1/4 >= 0.3", ["accuracy", "certified@0.25"])
     Constraint(name='certified@0.25', at_least=True, bound=0.3)
 
-    Args:
-        text: name, ``>=`` or ``<=``, number.
-        recorded: names whose values are recorded; the constraint takes over their spelling.
+    It takes over the spelling of the name in ``recorded``.
 
     Raises:
         SpecError: another form, a value that is not recorded, or a bound that is no finite number.

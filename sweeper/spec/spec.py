@@ -94,7 +94,6 @@ class Spec(Section):
         return self
 
     def _refused(self, broken: Iterable[BrokenRule]) -> Self:
-        """Refuse the first broken rule."""
         for rule in broken:
             raise bad_value(rule.expected, path=rule.field, got=rule.got, remedy=rule.remedy)
         return self
@@ -190,10 +189,7 @@ class Spec(Section):
     def validate_against(self, population: int, classes: int | None = None) -> None:
         """Find the mistakes that depend on the data.
 
-        Args:
-            population: N, the number of training rows (units, when a unit column is declared); a public
-                number.
-            classes: number of classes, if known.
+        ``population`` is N, the public number of training rows (units, when a unit column is declared).
 
         Raises:
             SpecError: delta >= 1/N without ``accept_large_delta``, a batch larger than N, auroc or a loss on

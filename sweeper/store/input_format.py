@@ -54,10 +54,7 @@ def read_input(folder: Path) -> InputFormat:
 def input_of_sweep(folder: Path, manifest: Manifest, data_dir: Path | None = None) -> InputFormat:
     """Return the input format of a sweep: the one in its folder, or that of the data its spec names.
 
-    Args:
-        folder: of the sweep.
-        manifest: of the sweep.
-        data_dir: local copies of data sets; of a table of one's own with its ranges file.
+    ``data_dir`` holds local copies of data sets; a table of one's own lies there with its ranges file.
 
     Raises:
         SweeperError: neither there nor to be found again.

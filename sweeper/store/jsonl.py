@@ -145,11 +145,7 @@ class JsonlFile:
 def append_alone(path: Path, row: Mapping[str, Any], *, durable: bool = False, mode: int = 0o644) -> None:
     """Write one row at the end of a file that several processes write to, one after another.
 
-    Args:
-        path: of the file; it need not exist.
-        row: what to write.
-        durable: it is on the disk before this returns.
-        mode: permissions of a new file.
+    ``durable``: the row is on the disk before this returns. ``mode`` is that of a new file.
 
     Raises:
         RecordError: it could not be written.
@@ -173,10 +169,7 @@ def _alone(path: Path, mode: int) -> Iterator[None]:
 def parse_lines(content: bytes, path: Path, first: int = 1) -> list[dict[str, Any]]:
     """Return the rows of whole lines.
 
-    Args:
-        content: ends with a line end, or is empty.
-        path: of the file, for errors.
-        first: number of the first line, for errors.
+    ``content`` ends with a line end, or is empty; ``path`` and ``first``, the number of its first line, are for errors.
 
     Raises:
         RecordError: a line that is no row.

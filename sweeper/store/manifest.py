@@ -29,18 +29,12 @@ class Manifest:
     """What a sweep is and how it stands.
 
     Attributes:
-        name: of the sweep.
         status: how it stands or ended, and ``reason`` in one sentence.
         spec: the resolved spec, as JSON values; `read_spec` returns it as a `Spec`.
-        spec_hash: its digest.
-        source: file of the spec.
-        versions: of this code and of the packages that results depend on, as tags.
         started: time in the name of the folder, ``YYYYmmdd-HHMMSS``.
         population: N, number of training rows; public.
         claim: what holds for every point, as JSON values; ``sweeper.driver.resume`` reads it.
-        data_dir: local copies of data sets.
         tracking: MLflow tracking URI, ``None`` for the SQLite file in the folder.
-        cluster: address of the Ray cluster that ran it.
         storage: URL through which its nodes exchanged files.
         selecting: where the folder of a private selection that has not ended was made, ``None`` for all others.
     """
@@ -71,9 +65,6 @@ class Manifest:
 
     def read_spec(self, source: str | None = None) -> "Spec":
         """Return the spec.
-
-        Args:
-            source: named in errors instead of the recorded one.
 
         Raises:
             SpecError: it is none.

@@ -19,13 +19,7 @@ NAME = "requests.jsonl"
 
 @dataclass(slots=True)
 class News:
-    """What was asked for since the last look.
-
-    Attributes:
-        stop: the whole sweep.
-        trials: to stop, each after its epoch.
-        configurations: to try next, values of open hyperparameters by name.
-    """
+    """What was asked for since the last look: to stop all, to stop trials after their epoch, to try configurations."""
 
     stop: bool = False
     trials: list[str] = field(default_factory=list)
@@ -65,10 +59,7 @@ class Requests:
 def ask_to_stop(folder: Path, trial: str | None = None, *, driven: bool | None = None) -> None:
     """Ask the driver of a sweep to end it, or one trial after the epoch that it is in.
 
-    Args:
-        folder: of the sweep.
-        trial: to stop instead of the whole.
-        driven: whether there is a driver, from who knows; looked for on this machine by default.
+    ``driven``: whether there is a driver, from who knows; looked for on this machine by default.
 
     Raises:
         RecordError: no driver, no such trial that is running, or a private selection that has not ended.
@@ -88,9 +79,7 @@ def ask_to_stop(folder: Path, trial: str | None = None, *, driven: bool | None =
 def enqueue(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     """Ask for a configuration to be tried next, now or when the sweep is resumed or extended.
 
-    Args:
-        folder: of the sweep.
-        values: as an entry of ``search.first``: open hyperparameters by dotted name; those left out are sampled.
+    ``values`` are as an entry of ``search.first``: open hyperparameters by dotted name; those left out are sampled.
 
     Returns:
         The values by the names of the open hyperparameters.

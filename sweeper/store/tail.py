@@ -19,11 +19,7 @@ T = TypeVar("T")
 
 
 class JsonlTail:
-    """What is new in one file of rows.
-
-    Args:
-        path: of the file; it need not exist yet.
-    """
+    """What is new in one file of rows."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,8 +38,7 @@ class JsonlTail:
     def read_as(self, make: Callable[[list[Row], Path, int], T]) -> tuple[T, bool]:
         """Return what is made of the rows since the last call, and whether those before them no longer count.
 
-        Args:
-            make: is given the rows, the file, and the number of the first of them in it.
+        ``make`` is given the rows, the file, and the number of the first of them in it.
 
         Raises:
             RecordError: as `read`, and whatever ``make`` raises: these rows are then read again by the next call.
@@ -67,13 +62,7 @@ class JsonlTail:
 
 
 class SweepTail:
-    """Trials, points and decisions of one sweep, as far as `look` has read them.
-
-    Attributes:
-        trials: by id, in the order in which they started.
-        points: by trial and epoch, in the order in which they arrived.
-        decisions: what schedulers decided, in that order.
-    """
+    """Trials, points and decisions of one sweep, each in the order of their arrival, as far as `look` has read them."""
 
     def __init__(self, folder: SweepFolder) -> None:
         names = ("trials", "points", "decisions")

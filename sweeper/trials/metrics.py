@@ -40,7 +40,6 @@ class TrialMetrics:
 
     Args:
         names: metrics of the spec; certificates among them are not computed here.
-        declared: what is known of the data.
         loss: of the training; small ones give members away.
         seed: public; chooses the rows of membership inference where there are more than `MEMBERSHIP_ROWS`.
 
@@ -66,9 +65,6 @@ class TrialMetrics:
                 among them.
             train: the rows that it was trained on, read for membership inference and by plug-ins that say so only.
             validation: rows of the same kind that it has not seen.
-
-        Returns:
-            One number by name.
 
         Raises:
             RefutedError: an attack succeeded where a certificate says that none can.
@@ -99,11 +95,6 @@ class TrialMetrics:
 
 def check_metrics(names: Sequence[str], declared: Metadata, source: str = "the spec") -> None:
     """Refuse metrics that would release unpaid scores, and attacks that are not installed.
-
-    Args:
-        names: metrics of the spec.
-        declared: what is known of the data.
-        source: names the spec in the message.
 
     Raises:
         SpecError: a metric that is no certified accuracy on private evaluation rows, or membership inference on

@@ -36,8 +36,6 @@ class ParameterPreview:
     """One parameter of a planned training.
 
     Attributes:
-        name: of the parameter.
-        size: number of entries.
         sensitivity: largest change of its summed gradient by one example.
         noise_std: standard deviation of the noise on each entry of the summed gradient.
         noise_to_gradient: norm of the noise over the largest possible norm of the summed gradient of an
@@ -120,7 +118,6 @@ def sweep_cost(spec: Spec, previews: Sequence[Preview], noise: ScoreNoise | None
 def _planned(
     spec: Spec, previews: Sequence[Preview], noise: ScoreNoise | None
 ) -> tuple[list[PoissonGaussian], list[PoissonGaussian]]:
-    """Return what all trials spend on training rows, and on scores of private validation rows."""
     plans, repeats = [previews[i % len(previews)].plan for i in range(spec.trials)], spec.search.repeats
     events = [plan.event().with_steps(repeats * plan.event().steps) for plan in plans]
     return events, [] if noise is None else [noise.paid(repeats * plan.epochs).event for plan in plans]
@@ -222,7 +219,6 @@ def _number_of_trials(spec: Spec) -> str:
 
 
 def _render_scores(spec: Spec, noise: ScoreNoise, previews: Sequence[Preview]) -> str:
-    """Say what noise scores of private rows have, and what those of validation rows cost."""
     delta, stds = spec.privacy.delta, noise.stds
     count = spec.search.repeats * previews[0].plan.epochs
     one, trial = (round_up(price([noise.paid(releases).event], delta).epsilon) for releases in (1, count))

@@ -18,7 +18,6 @@ class PlanRow:
 
     Attributes:
         attempt: unique to this attempt of the trial.
-        plan: of the trial.
         kept: steps of its earlier attempts that it goes on from.
         scores_kept: releases of scores of its earlier attempts that it does not make again.
         placed: the ``node`` and ``device`` that train it.
@@ -49,7 +48,6 @@ class EpochRow:
         values: validation numbers by objective name.
         repeats: the outcome of each repeat by name; none without repeats.
         model: path of the saved model relative to the sweep folder, if kept.
-        done: whether it is the last epoch.
     """
 
     KIND: ClassVar[str] = "epoch"

@@ -1,8 +1,7 @@
 """One trial, from its configuration to its rows: what runs inside a worker, without Ray.
 
-The first row is the plan, the second says that the first noise is about to be drawn; every later row is one epoch. How
-many rows a pass has room for is found before the plan, with rows of zeros. What leaves a trial is in these rows and in
-the saved models: public numbers, scores on rows declared for evaluation, and released weights.
+How many rows a pass has room for is found before the plan, with rows of zeros. What leaves a trial is in its rows and
+in the saved models: public numbers, scores on rows declared for evaluation, and released weights.
 """
 
 import json
@@ -70,14 +69,11 @@ class TrialRun:
 
     Args:
         trial: id, names the saved models.
-        config: every value chosen.
         data: its training split is trained on, its validation split scored; the test split is not touched.
-        objectives: axes of the front.
         metrics: computed beside them: certificates at every epoch, attacks at the last one and at those that no
             earlier epoch of this trial dominates.
         seed: fixes the initial weights, and which rows membership inference looks at; nothing else.
         folder: where models are saved, ``None`` to save none.
-        device: where data and model live.
         source: randomness of batches and noise; tests inject one.
         repeats: trainings of the configuration, epoch by epoch side by side, from other initial weights each. A row
             holds their means; the model that is kept is always the first one's, so that none is chosen.
@@ -188,7 +184,6 @@ class TrialRun:
         return PlanRow(attempt=uuid4().hex, plan=plan, kept=kept, scores_kept=scored_by(plan, self._first() - 1))
 
     def _first(self) -> int:
-        """Return the first epoch that is scored and reported."""
         return max(self._recorded + 1, *(repeat.held() for repeat in self._repeats))
 
     def epoch_rows(self) -> Iterator[EpochRow]:
@@ -254,7 +249,6 @@ def seed_of(seed: int, repeat: int) -> int:
 
 
 def _by_accountant(claims: Sequence[Claim]) -> dict[str, list[float]]:
-    """Return the bounds of each accountant, epoch by epoch; without RDP's where it has none."""
     rdp = [one.rdp for one in claims if one.rdp is not None]
     return {"pld": [one.pld for one in claims], **({"rdp": rdp} if rdp else {})}
 

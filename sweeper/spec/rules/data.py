@@ -12,15 +12,7 @@ from sweeper.spec.settings import PrivacySettings, TrainingSettings
 def broken_data_rules(
     search: SearchSettings, training: TrainingSettings, privacy: PrivacySettings, population: int, classes: int | None
 ) -> Iterator[BrokenRule]:
-    """Yield what does not fit the data; nothing if all is well.
-
-    Args:
-        search: section of the spec.
-        training: section of the spec.
-        privacy: section of the spec.
-        population: N, the number of training rows; a public number.
-        classes: number of classes, if known.
-    """
+    """Yield what does not fit the data; nothing if all is well."""
     if not (privacy.delta < 1 / population or privacy.accept_large_delta):
         expected = f"delta < 1/N = {1 / population:.3g} for N={population} training rows"
         remedy = "it permits publishing a row outright: lower it, or set accept_large_delta: true"
@@ -50,7 +42,6 @@ def _of_classes(search: SearchSettings, training: TrainingSettings, classes: int
 
 
 def _class_by_class(training: TrainingSettings) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """Yield what is declared class by class, under its field."""
     if training.class_weights is not None:
         yield "training.class_weights", training.class_weights
     for loss in training.loss:

@@ -29,13 +29,7 @@ def broken_budget_rules(training: TrainingSettings, privacy: PrivacySettings) ->
 
 
 def broken_space_rules(search: SearchSettings, dimensions: Sequence[Dimension], trials: int) -> Iterator[BrokenRule]:
-    """Yield what keeps a search space from holding as many configurations as are asked for.
-
-    Args:
-        search: how it is searched.
-        dimensions: of the space.
-        trials: the number of trials to run.
-    """
+    """Yield what keeps a search space from holding as many configurations as are asked for."""
     size = grid_size(dimensions)
     if search.trials is not None and size is not None and search.trials > size:
         expected = f"trials <= {size}, the number of configurations in the search space"
