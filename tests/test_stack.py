@@ -114,7 +114,7 @@ def test_a_submitted_sweep_is_watched_filtered_picked_and_taken_away_in_a_browse
     ground, faults, client, page, tmp_path
 ):
     running, folder, _ = ground
-    campaign = faults.StackCampaign(folder, 16, 60, random.Random(0), name="watched", stack=running)
+    campaign = faults.StackCampaign(folder, 48, 60, random.Random(0), name="watched", stack=running)
     campaign.submit()
     service = f"http://{running.address('sweeper', 8600)}"
 
@@ -162,7 +162,7 @@ def test_a_submitted_sweep_is_watched_filtered_picked_and_taken_away_in_a_browse
     assert taken(page, "Card") == ask("/card", max_epsilon=limit)
     run = client.get_run(urlsplit(page.get_by_role("link", name="MLflow run").get_attribute("href")).fragment[6:])
     assert (run.data.tags["sweeper.trial"], run.info.status) == (picked["trial"], "FINISHED")
-    assert len(ended(client, "watched")) == 17
+    assert len(ended(client, "watched")) == 49
 
     page.get_by_role("link", name="Export", exact=True).click()
     assert taken(page, "CSV") == ask("/front", format="csv")
