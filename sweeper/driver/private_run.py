@@ -1,7 +1,8 @@
 """Running a private selection: candidates behind a closed door, and what leaves through it at the end.
 
 Candidates run as a sweep of their own in a hidden folder that only its owner can read, and that every command and the
-service refuse (``store.py``). It has no front: no price that is not known yet is written. What may happen to it:
+service refuse (`sweeper.store.sweep_folder`). It has no front: no price that is not known yet is written. What may
+happen to it:
 
 * the conditions of the price held: the winner's rows and models are written as an ordinary sweep with one trial, the
   folder is marked as decided, the winner moves out, and the rest is removed. After the mark nothing but that can

@@ -1,4 +1,4 @@
-"""What else is asked of an MLflow store, once a sweep has written to it: by the same door as `tracking.py`.
+"""What else is asked of an MLflow store, once a sweep has written to it; beside `sweeper.tracking.tracker`.
 
 Each function makes its own connection and raises where the store cannot be reached: nothing here runs beside trials.
 """

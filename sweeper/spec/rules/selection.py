@@ -1,6 +1,6 @@
 """What a spec must look like for private selection: the conditions of its price that can be read off beforehand.
 
-The price (Papernot and Steinke 2022, arXiv 2110.03620) is that of the best of a secret random number of independent
+The price (`clipless.privacy.accounting.selection_price`) is that of the best of a secret random number of independent
 candidates, each of them the same random experiment: draw a configuration from one fixed prior, train it at the cost
 of one event. Whatever lets one candidate know of another, or gives them different events, is refused here by name.
 What can only be seen while trials run is in ``sweeper/privacy/selection.py``.
@@ -18,7 +18,7 @@ from sweeper.spec.rules._base import BrokenRule
 from sweeper.spec.search import NO_SCHEDULER, Sampler, SearchSettings
 from sweeper.spec.settings import PrivacySettings
 
-EVENT_SLOTS = (
+EVENT_DIMENSIONS = (
     "training.method",
     "training.epochs",
     "training.batch_size",
@@ -27,7 +27,7 @@ EVENT_SLOTS = (
     "model.standardise",
     "model.input_quantile",
 )
-"""Slots that can change what one training spends: noise, sampling rate, steps, releases before the first step."""
+"""Dimensions that can change what one training spends: noise, sampling rate, steps, releases before the first step."""
 
 _UNDER = "under selection: private"
 
@@ -73,10 +73,10 @@ def _of_events(privacy: PrivacySettings, dimensions: Sequence[Dimension]) -> Ite
         expected = f"no {{name}} {_UNDER}: a budget would end the sweep, and the price is known before it begins"
         yield BrokenRule("privacy.sweep_epsilon", privacy.sweep_epsilon, expected, "leave it out")
     if privacy.relation is not Relation.ADD_OR_REMOVE_ONE:
-        expected = f"relation add-or-remove-one {_UNDER}, which RDP prices: it has no bound for another"
+        expected = f"relation add-or-remove-one {_UNDER}, where two accountants check each other"
         yield BrokenRule("privacy.relation", privacy.relation.value, expected, "leave it out")
     for dimension in dimensions:
-        if dimension.name in EVENT_SLOTS and dimension.space is not None:
+        if dimension.name in EVENT_DIMENSIONS and dimension.space is not None:
             expected = f"one value for {{name}} {_UNDER}, whose candidates all spend the same"
             yield BrokenRule(dimension.name, dimension.space.to_plain(), expected, "give one value")
         elif dimension.value == Method.NON_PRIVATE.value and dimension.name == "training.method":

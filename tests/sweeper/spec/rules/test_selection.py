@@ -8,7 +8,7 @@ from clipless.datasets import load
 from clipless.privacy.accounting.private_selection import Distribution, Repetitions
 from sweeper.errors import SpecError
 from sweeper.search.space import resolve, sample
-from sweeper.spec.rules.selection import EVENT_SLOTS
+from sweeper.spec.rules.selection import EVENT_DIMENSIONS
 from sweeper.spec.settings import ModelSettings, PrivacySettings, TrainingSettings
 from sweeper.spec.spec import Spec
 from sweeper.trials.build import build_loss, build_model, build_plan
@@ -83,7 +83,7 @@ UNDER = "under selection: private"
         ("search.repeats", 3, f"Expected repeats = 1 {UNDER}, which prices candidates, not means of them, got repeats=3 (search.repeats in mnist.yaml); leave it out"),
         ("search.seed", 7, f"Expected no seed {UNDER}, which draws configurations and initial weights from secret randomness, got seed=7 (search.seed in mnist.yaml); leave it out"),
         ("privacy.sweep_epsilon", 20, f"Expected no sweep_epsilon {UNDER}: a budget would end the sweep, and the price is known before it begins, got sweep_epsilon=20.0 (privacy.sweep_epsilon in mnist.yaml); leave it out"),
-        ("privacy.relation", "replace-one", f"Expected relation add-or-remove-one {UNDER}, which RDP prices: it has no bound for another, got relation='replace-one' (privacy.relation in mnist.yaml); leave it out"),
+        ("privacy.relation", "replace-one", f"Expected relation add-or-remove-one {UNDER}, where two accountants check each other, got relation='replace-one' (privacy.relation in mnist.yaml); leave it out"),
         ("privacy.epsilon", [1, 3], f"Expected one value for epsilon {UNDER}, whose candidates all spend the same, got epsilon=[1.0, 3.0] (privacy.epsilon in mnist.yaml); give one value"),
         ("training.epochs", {"int": [5, 9]}, "got epochs={'int': [5, 9]} (training.epochs in mnist.yaml); give one value"),
         ("training.batch_size", [64, 128], "got batch_size=[64, 128] (training.batch_size in mnist.yaml); give one value"),
@@ -161,7 +161,7 @@ def test_whatever_is_open_beside_the_listed_slots_spends_the_same(content):
     fixed = {"privacy.noise_multiplier": 1.0, "training.epochs": 1, "training.batch_size": 64}
     del content["privacy"]["epsilon"]
     for path, value in OPEN.items():
-        if path not in EVENT_SLOTS:
+        if path not in EVENT_DIMENSIONS:
             set_key(content, path, value)
 
     def events(changes):
@@ -204,7 +204,7 @@ ELSEWHERE = {
     [("model", ModelSettings), ("training", TrainingSettings), ("privacy", PrivacySettings)],
 )
 def test_every_hyperparameter_is_known_to_change_what_is_spent_or_not_to(section, settings):
-    """A new one has to be put into ``EVENT_SLOTS``, or into one of the lists above."""
+    """A new one has to be put into ``EVENT_DIMENSIONS``, or into one of the lists above."""
     for name in settings.model_fields:
-        tried, listed = f"{section}.{name}" in OPEN, f"{section}.{name}" in EVENT_SLOTS
+        tried, listed = f"{section}.{name}" in OPEN, f"{section}.{name}" in EVENT_DIMENSIONS
         assert tried or listed or name in ELSEWHERE[section], name
