@@ -78,8 +78,7 @@ class LossGrid:
 
         Where losses are too large for floating point the bound is 1.
         """
-        low, high = self._window(steps)
-        losses, masses = self._masses(steps, min(low, high), high)
+        losses, masses = self.composed(steps)
         kept = np.abs(losses) <= LARGEST_LOSS
         if not kept.any():
             return np.array([0.0]), np.array([1.0])
@@ -89,6 +88,14 @@ class LossGrid:
         shrunk = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
         deltas = infinite + above - np.exp(losses) * shrunk + len(masses) * 2.0**-51
         return losses, np.clip(deltas, 0.0, 1.0)
+
+    def composed(self, steps: int) -> tuple[FloatArray, FloatArray]:
+        """Return losses after some steps, increasing, and the masses there.
+
+        The masses' errors add up to at most ``delta_slack(steps)`` and TAIL; at most TAIL lies outside.
+        """
+        low, high = self._window(steps)
+        return self._masses(steps, min(low, high), high)
 
     def _masses(self, steps: int, start: int, high: int) -> tuple[FloatArray, FloatArray]:
         """Return losses after some steps, from one index to another, and their masses."""
