@@ -13,7 +13,7 @@ bisection over k finds the chord.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from autodp.rdp_acct import anaRDPacct
@@ -21,10 +21,11 @@ from autodp.rdp_bank import RDP_gaussian
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.spending import check_delta, spending_parts, too_little_noise
-from clipless.privacy.events import Event, Relation
+from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 _ROUNDING = 2.0**-49  # of K, and of order x log2(order), the size of autodp's log-gamma terms: more than was seen
-_HIGHEST_ORDER = 1024
+HIGHEST_ORDER = 1024
+"""Orders are searched up to one more."""
 
 
 def rdp_epsilon(event: Event, delta: float) -> float:
@@ -34,16 +35,38 @@ def rdp_epsilon(event: Event, delta: float) -> float:
         AccountingError: delta is not in (0, 1), or the relation is replace-one.
     """
     check_delta(delta)
-    if event.relation is not Relation.ADD_OR_REMOVE_ONE:
-        raise AccountingError("RDP has no bound for Poisson sampling under replace-one; use pld_epsilon")
+    _check_relation(event)
     parts = spending_parts(event)
     if not parts:
         return 0.0
     if too_little_noise(parts):
         return math.inf
-    return epsilon_of_cgf(
-        lambda order: sum(part.steps * _cgf(order, part.noise_multiplier, part.sampling_rate) for part in parts), delta
-    )
+    return epsilon_of_cgf(lambda order: _composed_cgf(parts, order), delta)
+
+
+def rdp_cgf(event: Event, order: int) -> float:
+    """Return ``K(order)`` of all steps, rounded up: the Renyi divergence at a whole order, times order - 1.
+
+    Raises:
+        AccountingError: the relation is replace-one.
+    """
+    _check_relation(event)
+    parts = spending_parts(event)
+    return math.inf if too_little_noise(parts) else _composed_cgf(parts, order)
+
+
+def epsilon_at_order(cgf: float, order: float, delta: float) -> float:
+    """Convert ``K(order)`` to epsilon, which is negative where little enough is spent."""
+    return (cgf - math.log(delta) - math.log(order)) / (order - 1.0) + math.log1p(-1.0 / order)
+
+
+def _check_relation(event: Event) -> None:
+    if event.relation is not Relation.ADD_OR_REMOVE_ONE:
+        raise AccountingError("RDP has no bound for Poisson sampling under replace-one; use pld_epsilon")
+
+
+def _composed_cgf(parts: Sequence[PoissonGaussian], order: int) -> float:
+    return sum(part.steps * _cgf(order, part.noise_multiplier, part.sampling_rate) for part in parts)
 
 
 @lru_cache(maxsize=2**16)
@@ -79,7 +102,7 @@ def epsilon_of_cgf(cgf: Callable[[int], float], delta: float) -> float:
         return here - (k - 1) * (cgf(k + 1) - here) - math.log(delta)
 
     low, high = 1, 2
-    while high < _HIGHEST_ORDER and math.log(high + 1) < numerator_at_one(high):
+    while high < HIGHEST_ORDER and math.log(high + 1) < numerator_at_one(high):
         low, high = high, 2 * high
     while low < high:
         middle = (low + high) // 2
@@ -90,4 +113,4 @@ def epsilon_of_cgf(cgf: Callable[[int], float], delta: float) -> float:
     order = math.exp(min(max(numerator_at_one(low), math.log(low)), math.log(low + 1)))
     order = max(order, 1.0 + 1e-9)
     chord = cgf(low) + (order - low) * (cgf(low + 1) - cgf(low))
-    return max(0.0, (chord - math.log(delta) - math.log(order)) / (order - 1.0) + math.log1p(-1.0 / order))
+    return max(0.0, epsilon_at_order(chord, order, delta))

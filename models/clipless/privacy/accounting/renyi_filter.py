@@ -1,0 +1,98 @@
+"""A budget that refunds what was not run: the Renyi filter of Feldman and Zrnic (2021, arXiv 2008.11193).
+
+At one order fixed beforehand, trainings are admitted as long as their Renyi divergences, the next one's plan included,
+add up to no more than the budget. What is admitted, and how long it runs, may depend on all results before. The whole
+is (order, budget)-RDP, so it costs the budget, whatever was spent of it: the sum of what happened to be run is no
+bound, for results chose it.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from clipless.errors import AccountingError
+from clipless.privacy.accounting.renyi import HIGHEST_ORDER, epsilon_at_order, rdp_cgf
+from clipless.privacy.accounting.spending import check_delta
+from clipless.privacy.events import PoissonGaussian
+
+_ROUNDING = 2.0**-48  # of a sum, its terms being rounded up, and of the budget
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiFilter:
+    """Which trainings still fit into a budget; its fields are fixed before the first one.
+
+    Attributes:
+        order: the Renyi order, a whole number from 2 to 1024.
+        epsilon: price of everything that is ever admitted.
+        delta: the probability the guarantee may fail with.
+
+    Guarantees:
+        If every training runs only if `admits` said so, given all that ran before with the steps it really took,
+        then all of them together are (epsilon, delta)-differentially private under add-or-remove-one.
+
+    Raises:
+        AccountingError: a field is out of range.
+    """
+
+    order: int
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+        if not (type(self.order) is int and 2 <= self.order <= HIGHEST_ORDER):
+            raise AccountingError(f"Expected a whole order from 2 to {HIGHEST_ORDER}, got order={self.order!r}")
+        if not 0.0 < self.epsilon < math.inf:
+            raise AccountingError(f"Expected 0 < epsilon < inf, got epsilon={self.epsilon!r}")
+
+    @property
+    def budget(self) -> float:
+        """The largest divergence that converts to at most ``epsilon``, rounded down; nothing fits if negative."""
+        conversion = epsilon_at_order(0.0, self.order, self.delta)
+        return self.epsilon - conversion - _ROUNDING * (self.epsilon + abs(conversion))
+
+    def spent(self, events: Iterable[PoissonGaussian]) -> float:
+        """Return the sum of the events' divergences at the order, rounded up.
+
+        Raises:
+            AccountingError: an event's relation is not add-or-remove-one.
+        """
+        total = math.fsum(rdp_cgf(event, self.order) for event in events)
+        return total / (self.order - 1) * (1.0 + _ROUNDING)
+
+    def admits(self, run: Sequence[PoissonGaussian], planned: PoissonGaussian) -> bool:
+        """Return whether a training may be begun.
+
+        Args:
+            run: what ran before, each with the steps it took, and what is running, each with the steps it may take.
+            planned: the training, with all the steps it may take.
+
+        Raises:
+            AccountingError: an event's relation is not add-or-remove-one.
+        """
+        return self.spent([*run, planned]) <= self.budget
+
+
+@lru_cache(maxsize=256)
+def best_order(event: PoissonGaussian, epsilon: float, delta: float) -> int:
+    """Return the order at which most trainings like the event fit into the budget, to be fixed beforehand.
+
+    Raises:
+        AccountingError: an argument is out of range, the event's relation is not add-or-remove-one, or the event
+            costs nothing or more than epsilon at every order.
+    """
+
+    def trainings(order: int) -> float:
+        fixed = RenyiFilter(order, epsilon, delta)
+        spent = fixed.spent([event])
+        return fixed.budget / spent if spent > 0.0 else 0.0
+
+    best = max(range(2, HIGHEST_ORDER + 1), key=trainings)
+    if trainings(best) < 1.0:
+        raise AccountingError(
+            f"Expected an epsilon of which one training leaves something, got epsilon={epsilon!r} at delta={delta!r} "
+            f"for {event}"
+        )
+    return best
