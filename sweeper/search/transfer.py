@@ -1,0 +1,46 @@
+"""Hyperparameters from one loudness to another: which values are moved when a configuration is trained with less noise.
+
+The loudness of a training is ``sampling_rate * sqrt(steps) / noise_multiplier``. The powers below were measured
+(docs/choosing.md); a parameter that is not named keeps its value.
+"""
+
+from collections.abc import Mapping
+from math import floor
+
+from sweeper.spec.fields.ranges import Range, Scalar
+from sweeper.spec.spec import Spec
+
+# By the end of a dimension's name: the power of the ratio of loudness that its value is multiplied by.
+POWERS: Mapping[str, float] = {}
+
+
+def transferred(
+    proposal: Mapping[str, Scalar], spec: Spec, from_loudness: float, to_loudness: float
+) -> dict[str, Scalar]:
+    """Return the proposal for a training of another loudness, within the ranges of the spec.
+
+    Choices and fixed values stay as they are, and so does everything where a loudness is not positive.
+    """
+    spaces = {dimension.name: dimension.space for dimension in spec.dimensions}
+    ratio = to_loudness / from_loudness if from_loudness > 0.0 and to_loudness > 0.0 else 1.0
+    return {name: _moved(value, spaces.get(name), ratio ** _power(name)) for name, value in proposal.items()}
+
+
+def _power(name: str) -> float:
+    return POWERS.get(name.rpartition(".")[2], 0.0)
+
+
+def _moved(value: Scalar, space: object, factor: float) -> Scalar:
+    if factor == 1.0 or not isinstance(space, Range) or isinstance(value, bool | str):
+        return value
+    return nearest(space, value * factor)
+
+
+def nearest(space: Range, value: float) -> float | int:
+    """Return the value of a range that is nearest."""
+    inside = min(max(value, space.low), space.high)
+    step = 1.0 if space.integer and space.step is None else space.step
+    if step is not None:
+        count = min(round((inside - space.low) / step), floor((space.high - space.low) / step + 1e-9))
+        inside = space.low + count * step
+    return round(inside) if space.integer else inside

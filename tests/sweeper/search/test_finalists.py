@@ -1,0 +1,109 @@
+import math
+
+import pytest
+
+from sweeper.search.finalists import Explored, finalists
+from sweeper.search.transfer import nearest, transferred
+from sweeper.spec.default_stages import default_stages
+from sweeper.spec.fields.ranges import Range
+from sweeper.spec.spec import Spec
+
+RATE = "training.learning_rate"
+
+
+@pytest.fixture
+def spec(content):
+    content["training"]["learning_rate"] = {"log": [0.001, 0.1]}
+    content["search"] = {"objectives": ["epsilon", "accuracy", "certified@0.25"]}
+    return Spec.from_mapping(content, "s.yaml")
+
+
+def explored(rate, *points, stage=0, loudness=0.1):
+    values = [{"epsilon": 0.1, "accuracy": a, "certified@0.25": c} for a, c in points]
+    return Explored(proposal={RATE: rate}, loudness=loudness, stage=stage, points=values)
+
+
+def rates(found):
+    return [proposal[RATE] for proposal in found]
+
+
+def test_the_largest_hypervolume_comes_first_then_what_adds_to_it(spec):
+    trials = [
+        explored(0.01, (0.9, 0.5)),
+        explored(0.02, (0.88, 0.49)),  # the second best alone, and adds nothing
+        explored(0.03, (0.3, 0.6)),
+    ]
+    assert rates(finalists(trials, spec, count=2, loudness=0.1)) == [0.01, 0.03]
+
+
+def test_every_epoch_counts(spec):
+    trials = [explored(0.01, (0.5, 0.5)), explored(0.02, (0.7, 0.6), (0.1, 0.0))]
+    assert rates(finalists(trials, spec, count=1, loudness=0.1)) == [0.02]
+
+
+def test_accuracy_decides_where_nothing_is_certified_yet(spec):
+    trials = [explored(0.01, (0.2, 0.0)), explored(0.02, (0.5, 0.0)), explored(0.03, (0.4, 0.0))]
+    assert rates(finalists(trials, spec, count=3, loudness=0.1)) == [0.02, 0.03, 0.01]
+
+
+def test_the_latest_stage_comes_first(spec):
+    trials = [explored(0.01, (0.95, 0.9)), explored(0.02, (0.5, 0.4), stage=1)]
+    assert rates(finalists(trials, spec, count=2, loudness=0.1)) == [0.02, 0.01]
+
+
+def test_trials_without_scores_and_repeated_proposals_are_left_out(spec):
+    trials = [explored(0.01), explored(0.02, (math.nan, 0.5)), explored(0.03, (0.5, 0.4)), explored(0.03, (0.5, 0.3))]
+    assert rates(finalists(trials, spec, count=4, loudness=0.1)) == [0.03]
+    assert finalists([], spec, count=4, loudness=0.1) == []
+
+
+def test_a_trial_that_meets_the_constraints_comes_before_one_that_does_not(content):
+    content["training"]["learning_rate"] = {"log": [0.001, 0.1]}
+    content["search"] = {
+        "objectives": ["epsilon", "accuracy", "certified@0.25"],
+        "constraints": ["certified@0.25 >= 0.4", "epsilon <= 0.01"],
+    }
+    spec = Spec.from_mapping(content, "s.yaml")
+    trials = [explored(0.01, (0.99, 0.3)), explored(0.02, (0.6, 0.45)), explored(0.03, (0.1, 0.35))]
+    assert rates(finalists(trials, spec, count=3, loudness=0.1)) == [0.02, 0.03, 0.01]
+
+
+def test_ties_go_to_the_earlier_trial(spec):
+    trials = [explored(rate, (0.5, 0.5)) for rate in (0.03, 0.01, 0.02)]
+    assert rates(finalists(trials, spec, count=2, loudness=0.1)) == [0.03, 0.01]
+
+
+def test_a_transferred_value_is_one_of_the_range(spec):
+    proposal = {RATE: 0.05}
+    assert transferred(proposal, spec, 0.1, 0.1) == proposal
+    moved = transferred(proposal, spec, 0.001, 10.0)[RATE]
+    assert 0.001 <= moved <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "expected"),
+    [
+        (Range(low=1.0, high=2.0), 5.0, 2.0),
+        (Range(low=1, high=9, integer=True), 3.4, 3),
+        (Range(low=1, high=10, integer=True, step=4), 9.9, 9),
+        (Range(low=0.0, high=1.0, step=0.3), 1.0, 0.9),
+    ],
+)
+def test_the_nearest_value_lies_in_the_range(space, value, expected):
+    assert nearest(space, value) == pytest.approx(expected)
+    assert nearest(space, value) in space
+
+
+@pytest.mark.parametrize("trials", range(1, 65))
+def test_default_stages_share_out_everything(trials):
+    stages = default_stages(trials)
+    assert sum(count for count, _ in stages) == trials
+    assert math.fsum(share for _, share in stages) == pytest.approx(1.0, abs=1e-12)
+    assert stages[-1][0] == 1
+    loud = [share / count for count, share in stages]
+    assert loud == sorted(loud)
+
+
+def test_default_stages_of_no_trial():
+    with pytest.raises(ValueError, match="at least one trial, got trials=0"):
+        default_stages(0)
