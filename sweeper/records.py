@@ -48,6 +48,15 @@ class TrialStatus(enum.Enum):
     INTERRUPTED = "interrupted"  # the sweep was interrupted
 
 
+def trial_number(trial: str) -> int:
+    """Return the number of a trial in its sweep, from 1, by its id.
+
+    >>> trial_number("t0007")
+    7
+    """
+    return int(trial.removeprefix("t"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorePlan:
     """The noise of scores of private rows, as a trial plans it; see `sweeper.privacy.score_noise.ScoreNoise`.

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from sweeper.search.optuna_search import Proposals
+from sweeper.search.optuna_search import Proposer
 
 
 class TrialQueue:
@@ -14,10 +14,13 @@ class TrialQueue:
         search: asked for new trials; what it holds open is what can be started.
         trials: how many in all, those of earlier runs of the sweep included.
         unfinished: trials of earlier runs to go on with.
+        barriers: numbers of trials that have all ended before another is asked for.
     """
 
-    def __init__(self, search: Proposals, trials: int, unfinished: Iterable[str] = ()) -> None:
-        self._search, self._trials = search, trials
+    def __init__(
+        self, search: Proposer, trials: int, unfinished: Iterable[str] = (), barriers: Iterable[int] = ()
+    ) -> None:
+        self._search, self._trials, self._barriers = search, trials, frozenset(barriers)
         self._again = deque(unfinished)
         self._running: set[str] = set()
 
@@ -35,6 +38,8 @@ class TrialQueue:
         """Return the next trial and its proposal, None if there is none now."""
         if self._again:
             trial = self._again.popleft()
+        elif self._running and self._search.asked in self._barriers:
+            return None
         elif self._search.asked < self._trials:
             trial = self._search.ask()
         else:

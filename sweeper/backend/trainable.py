@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from ray import tune
 
 from clipless.datasets import Dataset, Metadata, Split
+from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import RandomSource
 from clipless.training.memory import is_out_of_memory, release_memory
 from sweeper.backend.devices import cap_memory, placement
 from sweeper.backend.storage import SharedFolder
 from sweeper.errors import TrialError
+from sweeper.privacy.budget import Budget
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
@@ -67,7 +69,8 @@ class CliplessTrial(tune.Trainable):
     """One trial; its process is reused for the next one, which starts from nothing.
 
     Its configuration holds ``trial``, ``proposal`` (values of the open slots), ``recorded`` (the last epoch that the
-    driver has) and the constants ``spec``, ``source``, ``folder`` and ``data``, from `place`. A trial that runs out of
+    driver has) and the constants ``spec``, ``source``, ``folder``, ``data``, from `place`, and ``budget``, whose slots
+    give the noise where it is not ``None``. A trial that runs out of
     memory all the same goes on from its last epoch with micro-batches of half the size.
     """
 
@@ -154,10 +157,15 @@ class CliplessTrial(tune.Trainable):
             device="cuda" if spec.resources.gpus else "cpu",
             source=self.source(),
             repeats=spec.search.repeats,
+            slot=self._slot(trial),
             recorded=self._recorded,
             micro_batch_size=self._micro_batch_size,
             noise=ScoreNoise.of(spec, data),
         )
+
+    def _slot(self, trial: str) -> PoissonGaussian | None:
+        content = self._config.get("budget")
+        return None if content is None else Budget.from_json(content).slot_of(trial)
 
     def seed(self, spec: Spec, trial: str) -> int:
         """Return the seed of the initial weights: a public one, so that a sweep can be repeated."""

@@ -9,6 +9,7 @@ from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial, place
 from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.tune import RunResult, run_trials
+from sweeper.privacy.budget import Budget
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -23,8 +24,12 @@ def trained(
     interruption: Interruption,
     should_stop: Callable[[], str | None],
     storage: str | None = None,
+    budget: Budget | None = None,
 ) -> RunResult:
-    """Run trials as the spec says, on data that are put once into the memory of each node."""
+    """Run trials as the spec says, on data that are put once into the memory of each node.
+
+    The slots of a ``budget`` give the trials their noise.
+    """
     resources = spec.resources
     return run_trials(
         trainable,
@@ -39,6 +44,7 @@ def trained(
             "folder": str(folder.path.resolve()),
             "data": place(data),
             "storage": storage,
+            "budget": None if budget is None else budget.to_json(),
         },
         hours=spec.search.hours,
         trial_hours=spec.search.trial_hours,

@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,11 @@ from sweeper.driver.held_out_scores import score_front
 from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.progress import Progress, RunningTrial
 from sweeper.driver.recorder import Recorder
+from sweeper.driver.stages import StagedSearch
 from sweeper.driver.trial_records import TrialRecords
 from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
+from sweeper.privacy.budget import Budget
 from sweeper.privacy.claims import Claim
 from sweeper.records import TrialStatus
 from sweeper.results.front import Front
@@ -41,6 +44,7 @@ from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
 from sweeper.tracking.outbox import Undelivered
 from sweeper.tracking.tracker import Tracker, how_to_look
+from sweeper.trials.slots import plan_budget
 
 SHOW_SECONDS = 0.5
 INTERRUPTED = "interrupted"
@@ -137,14 +141,26 @@ class SweepRun:
             constraints=settings.outcomes,
             earlier=() if self._earlier is None else self._earlier.observations,
             journal=self._folder.proposals,
-            trials=self._spec.trials,
+            trials=self._spec.stages[0].trials if self._spec.stages else self._spec.trials,
         )
         self._recorder = Recorder(
             self._spec, self._folder, self._claim, self._tracker, self._search, rebooted=self._rebooted
         )
+        self._budget = self._enter_budget()
         if self._selected is not None:
             self._recorder.records.track_ended()
         self._recorder.write_front_now_and_then()
+
+    def _enter_budget(self) -> Budget | None:
+        """Cut the budget of a sweep that begins; return its slots, ``None`` where there are none."""
+        spending, given = self._recorder.spending, self._spec.privacy.sweep_epsilon
+        if given is not None and self._selected is None and spending.budget is None:
+            if spending.rows:
+                raise RecordError(f"Expected the budget of the sweep in {self._folder.ledger}, got none; restore it")
+            budget = plan_budget(self._spec, self._data)
+            if budget is not None:
+                spending.set_budget(budget)
+        return spending.budget if isinstance(spending.budget, Budget) else None
 
     def _run_trials(self) -> RunResult:
         try:
@@ -159,7 +175,7 @@ class SweepRun:
     def _train_on_ray(self) -> RunResult:
         """Train on a Ray, and on another one if it dies; on none if there is nothing to train."""
         outcome = RunResult()
-        if TrialQueue(self._search, self._spec.trials, self._recorder.unfinished).finished:
+        if self._queue().finished:
             self._troubles.append(NOTHING_TO_DO)
             return outcome
         for _ in range(MOST_CLUSTERS):
@@ -184,12 +200,21 @@ class SweepRun:
 
     def _train(self) -> RunResult:
         unfinished = self._recorder.unfinished
-        queue = TrialQueue(self._search, self._spec.trials, unfinished)
+        queue = self._queue()
         hooks, storage = self._recorder.hooks, of_sweep(self._options.storage, self._folder.path)
         if storage is not None:
             hooks = fetching(hooks, Storage(storage), self._folder.path)
         given = self._spec, self._data, self._folder, self._interruption
-        return trained(CliplessTrial, queue, TrialStates(hooks, unfinished), *given, self._between, storage)
+        return trained(
+            CliplessTrial, queue, TrialStates(hooks, unfinished), *given, self._between, storage, self._budget
+        )
+
+    def _queue(self) -> TrialQueue:
+        budget, unfinished = self._budget, self._recorder.unfinished
+        if budget is None:
+            return TrialQueue(self._search, self._spec.trials, unfinished)
+        staged = StagedSearch(self._search, budget, self._spec, self._recorder.records)
+        return TrialQueue(staged, budget.trials, unfinished, accumulate(stage.trials for stage in budget.stages))
 
     def _propose(self, trial: space.Proposer) -> dict[str, Any]:
         return dict(space.suggest(trial, self._spec))

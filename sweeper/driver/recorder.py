@@ -19,7 +19,7 @@ from sweeper.driver.spending import Spending
 from sweeper.driver.trial_records import TrialRecords, run_tags
 from sweeper.errors import RecordError, TrialError
 from sweeper.privacy.claims import Claim
-from sweeper.records import Point, Trial, TrialStatus
+from sweeper.records import Point, Trial, TrialStatus, trial_number
 from sweeper.results.front import Front, build_front
 from sweeper.schedulers import make_scheduler
 from sweeper.search.optuna_search import Proposals
@@ -87,13 +87,13 @@ class Recorder:
         for trial in records.trials.values():
             self.spending.take_up(trial, records.last_epoch(trial.id), rebooted=rebooted)
             if self._scheduler is not None and trial.plan is not None:
-                self._scheduler.begin(trial.id, trial.plan.epsilon_curve, number=_number(trial.id))
+                self._scheduler.begin(trial.id, trial.plan.epsilon_curve, number=trial_number(trial.id))
         last: dict[str, str] = {}  # why a trial ended that was decided on last
         for point in records.points.values():
             self._search.report(point)
             decision = None if self._scheduler is None else self._scheduler.judge(point)
             last[point.trial] = "" if decision is None or decision.goes_on else decision.reason
-        self._search.skip(max(map(_number, records.trials), default=0))
+        self._search.skip(max(map(trial_number, records.trials), default=0))
         for trial in list(records.trials.values()):
             self._end_if_done(trial, last.get(trial.id, ""))
 
@@ -127,7 +127,7 @@ class Recorder:
             return refused
         self.records.plan(trial, row.plan, row.placed)
         if self._scheduler is not None:
-            self._scheduler.begin(trial, row.plan.epsilon_curve, number=_number(trial))
+            self._scheduler.begin(trial, row.plan.epsilon_curve, number=trial_number(trial))
         return None
 
     def on_draw(self, trial: str) -> None:
@@ -207,7 +207,3 @@ class Recorder:
                 self.front().write(self._folder.front)
             took = time.monotonic() - now
             self._write_at = now + max(FRONT_SECONDS, FRONT_PAUSES * took)
-
-
-def _number(trial: str) -> int:
-    return int(trial.removeprefix("t"))

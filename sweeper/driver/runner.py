@@ -204,6 +204,12 @@ def resume_sweep(directory: Path, options: Options | None = None, *, trials: int
     if trials is not None:
         if trials < spec.trials:
             raise RecordError(f"Expected at least the {spec.trials} trials of {directory}, got trials={trials}")
+        if spec.stages:
+            raise RecordError(
+                f"Expected no more than the {spec.trials} trials into which the budget of {directory} was cut before "
+                f"its first result, got trials={trials}; start another sweep with a larger budget, or one with "
+                "privacy.accounting: filter, which takes trials as long as they fit"
+            )
         spec = spec.with_search(trials=trials)
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
     if len(data.train) != manifest.population:

@@ -6,11 +6,13 @@ have drawn.
 
 import contextlib
 
+from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from sweeper.errors import RecordError, TrialError
+from sweeper.privacy.budget import Budget
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.paid_scores import PaidScores, planned_scores, scored_by
-from sweeper.privacy.pricing import Price, drawn_by, epochs_of, round_up, whole_event
-from sweeper.records import Point, Trial
+from sweeper.privacy.pricing import Price, drawn_by, epochs_of, whole_event
+from sweeper.records import Point, Trial, trial_number
 from sweeper.spec.settings import PrivacySettings
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import PlanRow
@@ -20,7 +22,17 @@ class Spending:
     """Enters trainings and test scores of one sweep into its ledger."""
 
     def __init__(self, folder: SweepFolder, privacy: PrivacySettings) -> None:
-        self._ledger, self._privacy = Ledger(folder.ledger), privacy
+        self._ledger, self._delta = Ledger(folder.ledger), privacy.delta
+        self._has_budget = privacy.sweep_epsilon is not None
+
+    @property
+    def budget(self) -> Budget | RenyiFilter | None:
+        """The budget of the sweep, ``None`` without one."""
+        return self._ledger.budget
+
+    def set_budget(self, budget: Budget | RenyiFilter) -> None:
+        """Enter the budget of a sweep that begins."""
+        self._ledger.set_budget(budget)
 
     @property
     def rows(self) -> int:
@@ -29,7 +41,7 @@ class Spending:
 
     def prices(self, *, tight: bool = False) -> dict[str, Price]:
         """Return what releasing the winner, the front, or everything costs; see `Ledger.answers`."""
-        return self._ledger.answers(self._privacy.delta, tight=tight)
+        return self._ledger.answers(self._delta, tight=tight)
 
     def take_up(self, trial: Trial, last_epoch: int, *, rebooted: bool) -> None:
         """Close the training of a trial that was open when the driver died.
@@ -57,15 +69,14 @@ class Spending:
         kept, event, scores = row.kept, whole_event(row.plan), planned_scores(row.plan, row.scores_kept)
         if self._ledger.is_open(trial.id):  # it ran out of memory
             self._close_at(trial, _most_epochs(trial, last_epoch))
-        budget = self._privacy.sweep_epsilon
-        if budget is not None:
-            total = self._ledger.epsilon_with(trial.id, event, row.plan.delta, kept=kept, scores=scores)
-            if not total <= budget:
-                return (
-                    f"with this trial the sweep would cost epsilon {round_up(total)}, more than privacy.sweep_epsilon ="
-                    f" {budget:g}; it is not trained"
-                )
-        self._ledger.open(trial.id, event, kept=kept, scores=scores, marked=True)
+        budget = self._ledger.budget
+        if self._has_budget and budget is None and self._ledger.selection is None:
+            raise RecordError(f"Expected the budget of the sweep in its ledger before trial {trial.id}, got none")
+        stage = budget.stage_of(trial_number(trial.id)) if isinstance(budget, Budget) else None
+        refused = self._ledger.refusal(trial.id, event, kept=kept, scores=scores, stage=stage)
+        if refused is not None:
+            return f"{refused}; it is not trained"
+        self._ledger.open(trial.id, event, kept=kept, scores=scores, stage=stage, marked=True)
         return None
 
     def draw(self, trial: str) -> None:
@@ -86,11 +97,10 @@ class Spending:
 
     def pay_test(self, point: Point, paid: PaidScores) -> str | None:
         """Enter what noisy test scores of a point cost before they are drawn; a text says why they may not be."""
-        budget, delta = self._privacy.sweep_epsilon, self._privacy.delta
-        if budget is not None and not (total := self._ledger.epsilon_with_test(paid, delta)) <= budget:
-            return f"with them the sweep would cost epsilon {round_up(total)}, more than its budget of {budget:g}"
-        self._ledger.enter_test(point.trial, point.epoch, paid)
-        return None
+        refused = self._ledger.test_refusal(paid)
+        if refused is None:
+            self._ledger.enter_test(point.trial, point.epoch, paid)
+        return refused
 
     def _close_at(self, trial: Trial, started_epochs: int) -> None:
         """Close the last training of a trial, with the noise that it can have drawn in so many epochs."""

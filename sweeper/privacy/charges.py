@@ -3,14 +3,21 @@
 See `sweeper.privacy.ledger` for the rules.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
-from sweeper.privacy.ledger_entries import CloseRow, DrawRow, LedgerRow, OpenRow, ScoresRow, SelectionRow
+from sweeper.privacy.budget import Budget
+from sweeper.privacy.ledger_entries import BudgetRow, CloseRow, DrawRow, LedgerRow, OpenRow, ScoresRow, SelectionRow
 from sweeper.privacy.paid_scores import PaidScores
+from sweeper.privacy.room import (
+    refused_by_filter,
+    refused_by_slots,
+    refused_tests_by_filter,
+    refused_tests_by_slots,
+)
 from sweeper.privacy.selection import Terms
 
 Splits = tuple[list[PoissonGaussian], list[PoissonGaussian], list[PoissonGaussian]]
@@ -28,6 +35,7 @@ class Entry:
         goes_on: whether a later attempt goes on from this one, and plans the steps that it did not run.
         scores: what was planned for scores of private validation rows, ``None`` where they are free.
         scored: releases of scores that were made, ``None`` while that is not known.
+        stage: whose slot it fills, where the budget is cut into slots.
         drawn: whether noise may have been drawn; false until that is marked.
     """
 
@@ -39,7 +47,13 @@ class Entry:
     goes_on: bool = False
     scores: PaidScores | None = None
     scored: int | None = None
+    stage: int | None = None
     drawn: bool = True
+
+    @property
+    def planned(self) -> PoissonGaussian:
+        """What the whole trial plans, the steps that this attempt goes on from included."""
+        return self.event.with_steps(self.kept + self.event.steps)
 
     @property
     def charged(self) -> PoissonGaussian:
@@ -48,6 +62,11 @@ class Entry:
             return self.event.with_steps(0)
         planned = 0 if self.goes_on else self.event.steps
         return self.event.with_steps(max(planned, self.steps or 0))
+
+    @property
+    def spent(self) -> PoissonGaussian:
+        """What was run, or what is planned while the entry is open: all that a privacy filter counts."""
+        return self.event.with_steps(self.event.steps if self.steps is None else self.steps)
 
     @property
     def charged_scores(self) -> tuple[PoissonGaussian, ...]:
@@ -69,6 +88,7 @@ class Charges:
         self._entries: dict[tuple[str, int], Entry] = {}
         self._tests: list[PaidScores] = []
         self.selection: Terms | None = None
+        self.budget: Budget | RenyiFilter | None = None
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -90,18 +110,12 @@ class Charges:
         """Return the last training of a trial, ``None`` if it was never entered."""
         return next(reversed(self.attempts(trial)), None)
 
-    def splits(self, more: Sequence[PaidScores] = (), entries: Iterable[Entry] | None = None) -> tuple[Splits, bool]:
-        """Return what is charged, and whether the splits are apart.
-
-        ``more`` scores of test rows are charged beside those that were entered, ``entries`` instead of those that were.
-        """
-        charged, tests = (
-            [one for one in (self.entries if entries is None else entries) if one.drawn],
-            [*self._tests, *more],
-        )
+    def splits(self) -> tuple[Splits, bool]:
+        """Return what is charged, and whether the splits are apart."""
+        charged = self._drawn()
         validation = [event for entry in charged for event in entry.charged_scores]
-        paid = [*(entry.scores for entry in charged if entry.scores is not None), *tests]
-        splits = ([entry.charged for entry in charged], validation, [one.event for one in tests])
+        paid = [*(entry.scores for entry in charged if entry.scores is not None), *self._tests]
+        splits = ([entry.charged for entry in charged], validation, [one.event for one in self._tests])
         return splits, all(one.apart for one in paid)
 
     def entries_with(self, opened: OpenRow) -> list[Entry]:
@@ -109,14 +123,51 @@ class Charges:
         before = self._charged_attempts(opened.trial)[-1:] if opened.kept else []
         entries = [replace(e, goes_on=True) if e in before else e for e in self.entries]
         entries = [replace(e, drawn=e.drawn or e.steps is None) for e in entries]
-        entries.append(Entry(trial=opened.trial, attempt=0, event=opened.event, scores=opened.scores))
+        entries.append(
+            Entry(
+                trial=opened.trial,
+                attempt=0,
+                event=opened.event,
+                kept=opened.kept,
+                scores=opened.scores,
+                stage=opened.stage,
+            )
+        )
         return entries
+
+    def refusal(self, opened: OpenRow) -> str | None:
+        """Return why the budget of the sweep has no room for a training, ``None`` if it has or there is no budget."""
+        match self.budget:
+            case None:
+                return None
+            case Budget():
+                return refused_by_slots(self.budget, self._drawn_with(opened))
+            case RenyiFilter():
+                return refused_by_filter(self.budget, self._drawn_with(opened))
+
+    def test_refusal(self, paid: PaidScores) -> str | None:
+        """Return why the budget of the sweep has no room for scores of test rows, ``None`` if it has."""
+        match self.budget:
+            case None:
+                return None
+            case Budget():
+                return refused_tests_by_slots(self.budget, [*self._tests, paid])
+            case RenyiFilter():
+                return refused_tests_by_filter(self.budget, self._drawn(), [*self._tests, paid])
+
+    def _drawn(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.drawn]
+
+    def _drawn_with(self, opened: OpenRow) -> list[Entry]:
+        return [entry for entry in self.entries_with(opened) if entry.drawn]
 
     def check(self, row: LedgerRow) -> None:
         """Raise a `RecordError` for a row that breaks the rules."""
         match row:
             case SelectionRow():
                 self._joined(row.terms)
+            case BudgetRow():
+                self._check_budget()
             case ScoresRow():
                 self._check_test(row.scores)
             case OpenRow():
@@ -133,6 +184,8 @@ class Charges:
         match row:
             case SelectionRow():
                 self.selection = self._joined(row.terms)
+            case BudgetRow():
+                self.budget = row.budget
             case ScoresRow():
                 self._tests.append(row.scores)
             case OpenRow():
@@ -144,7 +197,13 @@ class Charges:
 
     def _open(self, row: OpenRow) -> None:
         entry = Entry(
-            trial=row.trial, attempt=row.attempt, event=row.event, kept=row.kept, scores=row.scores, drawn=False
+            trial=row.trial,
+            attempt=row.attempt,
+            event=row.event,
+            kept=row.kept,
+            scores=row.scores,
+            stage=row.stage,
+            drawn=False,
         )
         self._entries[row.trial, row.attempt] = entry
         if row.drawn:
@@ -199,6 +258,12 @@ class Charges:
         last = self.last(row.trial)
         if last is None or last.attempt != row.attempt or last.steps is not None:
             raise RecordError(f"Expected an open training of trial {row.trial} in {self._path}, got none")
+
+    def _check_budget(self) -> None:
+        if self.budget is not None or self._entries or self._tests:
+            raise RecordError(
+                f"Expected the budget of the sweep before anything is spent, got it later in {self._path}"
+            )
 
     def _check_test(self, paid: PaidScores) -> None:
         self._check_relation(paid.event)

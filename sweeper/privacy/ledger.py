@@ -14,18 +14,25 @@ Where scores of rows held back are noisy releases, a training is entered and clo
 too, under the same rules: a score whose row was lost is released again and charged again. Those of the test rows are
 entered one by one, each before its noise is drawn, and charged once for each row of the file.
 
+Where the sweep has a budget, that is the first row, and a training or a score that it has no room for is refused: see
+`sweeper.privacy.budget` and `sweeper.privacy.room`.
+
 Of a private selection there is one row more: its terms. Where its conditions held it is the only row, because the
 number of trainings would give the number of candidates away; a file that says otherwise is refused. What test scores
 of the winner cost is entered behind it.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from clipless.errors import AccountingError
+from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
+from sweeper.privacy.budget import Budget
 from sweeper.privacy.charges import Charges, Entry
 from sweeper.privacy.ledger_entries import (
+    BudgetRow,
     CloseRow,
     DrawRow,
     LedgerRow,
@@ -36,7 +43,7 @@ from sweeper.privacy.ledger_entries import (
     row_to_json,
 )
 from sweeper.privacy.paid_scores import PaidScores
-from sweeper.privacy.prices import answers, composed
+from sweeper.privacy.prices import answers
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import Terms
 from sweeper.store.jsonl import JsonlFile
@@ -78,6 +85,19 @@ class Ledger:
         """The terms of a private selection, ``None`` without one."""
         return self._charges.selection
 
+    @property
+    def budget(self) -> Budget | RenyiFilter | None:
+        """The budget of the sweep, ``None`` without one."""
+        return self._charges.budget
+
+    def set_budget(self, budget: Budget | RenyiFilter) -> None:
+        """Enter the budget of the sweep; from now on, what it has no room for is refused.
+
+        Raises:
+            RecordError: not written, or not the first row.
+        """
+        self._append(BudgetRow(budget=budget))
+
     def entries(self) -> tuple[Entry, ...]:
         """Return every training, in the order in which they were opened."""
         return self._charges.entries
@@ -89,6 +109,7 @@ class Ledger:
         *,
         kept: int = 0,
         scores: PaidScores | None = None,
+        stage: int | None = None,
         marked: bool = False,
     ) -> int:
         """Enter a training before its first noise is drawn.
@@ -98,19 +119,40 @@ class Ledger:
             event: everything the whole training plans to spend.
             kept: steps of its earlier attempts that it goes on from; the rest of the event is entered.
             scores: what this attempt plans to spend on scores of private validation rows.
+            stage: whose slot it fills, from 0, where the budget of the sweep is cut into slots.
             marked: whether ``draw`` will be called before its first draw; it is charged from now on otherwise.
 
         Returns:
             The attempt: 1, or more if this trial was entered before.
 
         Raises:
-            RecordError: not written, of another relation than the others, or going on from steps that no closed attempt
-                of the same mechanism has run.
+            RecordError: not written, of another relation than the others, going on from steps that no closed attempt of
+                the same mechanism has run, or more than the budget of the sweep has room for.
         """
+        row = self._opened(trial, event, kept, scores, stage)
+        refused = self._charges.refusal(row)
+        if refused is not None:
+            raise RecordError(f"Expected a training that the budget in {self._file.path} has room for: {refused}")
+        self._append(replace(row, drawn=not marked))
+        return row.attempt
+
+    def refusal(
+        self,
+        trial: str,
+        event: PoissonGaussian,
+        *,
+        kept: int = 0,
+        scores: PaidScores | None = None,
+        stage: int | None = None,
+    ) -> str | None:
+        """Return why ``open`` would refuse a training for the budget of the sweep, ``None`` if there is room for it."""
+        return self._charges.refusal(self._opened(trial, event, kept, scores, stage))
+
+    def _opened(
+        self, trial: str, event: PoissonGaussian, kept: int, scores: PaidScores | None, stage: int | None
+    ) -> OpenRow:
         attempt = len(self._charges.attempts(trial)) + 1
-        left = _without(event, kept)
-        self._append(OpenRow(trial=trial, attempt=attempt, event=left, kept=kept, scores=scores, drawn=not marked))
-        return attempt
+        return OpenRow(trial=trial, attempt=attempt, event=_without(event, kept), kept=kept, scores=scores, stage=stage)
 
     def draw(self, trial: str) -> None:
         """Mark that the last training of a trial is about to draw its first noise; a second call changes nothing.
@@ -131,26 +173,20 @@ class Ledger:
         """
         self._append(SelectionRow(terms=terms))
 
-    def epsilon_with(
-        self, trial: str, planned: PoissonGaussian, delta: float, *, kept: int = 0, scores: PaidScores | None = None
-    ) -> float:
-        """Return what everything would cost if a training were entered as ``open`` does, and drew; so do open ones."""
-        row = OpenRow(trial=trial, attempt=0, event=_without(planned, kept), kept=kept, scores=scores)
-        splits, apart = self._charges.splits(entries=self._charges.entries_with(row))
-        return composed(splits, delta, apart=apart).epsilon
-
-    def epsilon_with_test(self, paid: PaidScores, delta: float) -> float:
-        """Return what everything would cost if scores of test rows were entered too."""
-        splits, apart = self._charges.splits([paid])
-        return composed(splits, delta, apart=apart).epsilon
+    def test_refusal(self, paid: PaidScores) -> str | None:
+        """Return why ``enter_test`` would refuse scores for the budget of the sweep, ``None`` if there is room."""
+        return self._charges.test_refusal(paid)
 
     def enter_test(self, trial: str, epoch: int, paid: PaidScores) -> None:
         """Enter the scores of private test rows of one point before their noise is drawn.
 
         Raises:
-            RecordError: not written, of another relation than the others, or, behind a private selection, of rows whose
-                splits are not their own matter.
+            RecordError: not written, of another relation than the others, more than the budget of the sweep has room
+                for, or, behind a private selection, of rows whose splits are not their own matter.
         """
+        refused = self.test_refusal(paid)
+        if refused is not None:
+            raise RecordError(f"Expected scores that the budget in {self._file.path} has room for: {refused}")
         self._append(ScoresRow(trial=trial, epoch=epoch, scores=paid))
 
     def close(self, trial: str, reached: int, *, scored: int = 0) -> None:
@@ -214,6 +250,7 @@ class Ledger:
             validation=validation,
             test=test,
             apart=apart,
+            budget=self.budget,
         )
 
     def _append(self, row: LedgerRow) -> None:

@@ -4,11 +4,13 @@ Rows have no version of their own: ``format`` in ``sweep.json`` is that of the w
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import RecordError
+from sweeper.privacy.budget import Budget
 from sweeper.privacy.paid_scores import PaidScores
 from sweeper.privacy.selection import Terms
 
@@ -22,6 +24,7 @@ class OpenRow:
         event: what is planned, without the steps that are kept.
         kept: steps of earlier attempts that this one goes on from.
         scores: what is planned for scores of private validation rows, ``None`` where they are free.
+        stage: whose slot it fills, from 0, where the budget is cut into slots.
         drawn: whether it is charged from now on; otherwise a `DrawRow` follows before its first noise.
     """
 
@@ -30,6 +33,7 @@ class OpenRow:
     event: PoissonGaussian
     kept: int = 0
     scores: PaidScores | None = None
+    stage: int | None = None
     drawn: bool = True
 
 
@@ -67,7 +71,14 @@ class ScoresRow:
     scores: PaidScores
 
 
-LedgerRow = OpenRow | DrawRow | CloseRow | SelectionRow | ScoresRow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRow:
+    """The budget of the sweep: the first row, written before any training."""
+
+    budget: Budget | RenyiFilter
+
+
+LedgerRow = OpenRow | DrawRow | CloseRow | SelectionRow | ScoresRow | BudgetRow
 
 
 def row_to_json(row: LedgerRow) -> dict[str, Any]:
@@ -77,6 +88,7 @@ def row_to_json(row: LedgerRow) -> dict[str, Any]:
             content = {"record": "open", "trial": row.trial, "attempt": row.attempt, "event": row.event.to_json()}
             content |= {"kept": row.kept} if row.kept else {}
             content |= {} if row.scores is None else {"scores": row.scores.to_json()}
+            content |= {} if row.stage is None else {"stage": row.stage}
             return content | ({} if row.drawn else {"drawn": False})
         case DrawRow():
             return {"record": "draw", "trial": row.trial, "attempt": row.attempt}
@@ -87,6 +99,10 @@ def row_to_json(row: LedgerRow) -> dict[str, Any]:
             return {"record": "selection", "terms": row.terms.to_json()}
         case ScoresRow():
             return {"record": "test", "trial": row.trial, "epoch": row.epoch, "scores": row.scores.to_json()}
+        case BudgetRow(budget=Budget() as budget):
+            return {"record": "budget", "accounting": "slots", **budget.to_json()}
+        case BudgetRow():
+            return {"record": "budget", "accounting": "filter", **asdict(row.budget)}
 
 
 def row_from_json(content: Mapping[str, Any]) -> LedgerRow:
@@ -104,6 +120,8 @@ def row_from_json(content: Mapping[str, Any]) -> LedgerRow:
     if kind == "test":
         paid = PaidScores.from_json(content["scores"])
         return ScoresRow(trial=str(content.get("trial")), epoch=int(content.get("epoch", 0)), scores=paid)
+    if kind == "budget":
+        return BudgetRow(budget=_budget_from_json(content))
     trial, attempt = str(content["trial"]), int(content["attempt"])
     if kind == "open":
         return OpenRow(
@@ -112,6 +130,7 @@ def row_from_json(content: Mapping[str, Any]) -> LedgerRow:
             event=PoissonGaussian.from_json(content["event"]),
             kept=content.get("kept", 0),
             scores=PaidScores.from_json(content["scores"]) if "scores" in content else None,
+            stage=content.get("stage"),
             drawn=content.get("drawn", True) is not False,
         )
     if kind == "draw":
@@ -119,3 +138,11 @@ def row_from_json(content: Mapping[str, Any]) -> LedgerRow:
     if kind == "close":
         return CloseRow(trial=trial, attempt=attempt, steps=content["steps"], scored=content.get("scored"))
     raise RecordError(f"record is {content['record']!r}")
+
+
+def _budget_from_json(content: Mapping[str, Any]) -> Budget | RenyiFilter:
+    if content["accounting"] == "slots":
+        return Budget.from_json(content)
+    if content["accounting"] == "filter":
+        return RenyiFilter(content["order"], float(content["epsilon"]), float(content["delta"]))
+    raise RecordError(f"accounting is {content['accounting']!r}")

@@ -1,6 +1,7 @@
 """The three prices of a sweep: of its winner, its front, and everything, each with a statement in words.
 
-Without private selection all three are the composition of everything charged. Under private selection the winner's
+Without a budget and private selection all three are the composition of everything charged. A budget is priced itself,
+once for all. Under private selection the winner's
 price is that of the best of a secret random number of independent candidates, if every condition held. A row of data
 is in one split only: where a neighbouring data set changes one split, training and scores of private rows together
 cost the largest price of a split (``clipless.privacy.noisy_counts``), otherwise their composition. That it does takes
@@ -12,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from clipless.privacy.accounting.private_selection import Repetitions
+from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import epsilon_of_splits, in_one_split
+from sweeper.privacy.budget import Budget
 from sweeper.privacy.pricing import Price, price, round_up
 from sweeper.privacy.selection import Terms
 
@@ -39,6 +42,7 @@ def answers(
     validation: Sequence[PoissonGaussian] = (),
     test: Sequence[PoissonGaussian] = (),
     apart: bool = True,
+    budget: Budget | RenyiFilter | None = None,
 ) -> dict[str, Price]:
     """Say what releasing the winner, the front, or everything costs.
 
@@ -50,6 +54,7 @@ def answers(
         validation: what every training is charged for scores of private validation rows.
         test: what is charged for scores of private test rows; under private selection those of the winner alone.
         apart: whether the split of a row depends on that row alone, where there are private scores.
+        budget: of the sweep; its price is that of all three, whatever was charged.
 
     Returns:
         An answer each for ``winner``, ``front`` and ``everything``. Behind a private selection whose conditions held,
@@ -57,6 +62,8 @@ def answers(
     """
     if selection is not None and not selection.broken:
         return _selected(selection, test, delta)
+    if budget is not None:
+        return _budgeted(budget, delta, len(charged))
     everything = composed([charged, validation, test], delta, tight=tight, apart=apart)
     cost = (
         f"epsilon {round_up(everything.epsilon)} at delta {delta:g}, the composition of every training of the sweep "
@@ -69,6 +76,31 @@ def answers(
         "everything": f"Releasing every model of every epoch: {cost}.",
     }
     return {question: replace(everything, statement=text) for question, text in statements.items()}
+
+
+def _budgeted(budget: Budget | RenyiFilter, delta: float, trainings: int) -> dict[str, Price]:
+    """Price the budget, of which nothing depends on what the sweep found; ``trainings`` have used it so far."""
+    if isinstance(budget, Budget):
+        epsilon = budget.price_at(delta)
+        why = (
+            f"the composition of the {budget.trials} slots into which the budget of the sweep was cut before any row "
+            "was read, used or not. It holds however results were used to propose, end and choose trials "
+            "(Zhu, Dong and Wang 2022, arXiv 2106.08567)."
+        )
+    else:
+        epsilon = budget.epsilon if delta >= budget.delta else math.inf
+        why = (
+            f"the budget of the sweep, kept by a privacy filter at the Renyi order {budget.order:g} that was fixed "
+            "before any row was read. It holds however results were used to propose, end and choose trials, and "
+            "however many were run (Feldman and Zrnic 2021, arXiv 2008.11193)."
+        )
+    price_ = Price(epsilon=epsilon, delta=delta, events=trainings)
+    cost = f"epsilon {round_up(epsilon)} at delta {delta:g}, {why}"
+    return {
+        "winner": replace(price_, statement=f"Releasing one model: {cost} That is the price of all of them."),
+        "front": replace(price_, statement=f"Releasing the front and its models: {cost}"),
+        "everything": replace(price_, statement=f"Releasing every model of every epoch: {cost}"),
+    }
 
 
 def _selected(selection: Terms, test: Sequence[PoissonGaussian], delta: float) -> dict[str, Price]:

@@ -25,14 +25,23 @@ from sweeper.spec.search import Sampler
 from sweeper.store.jsonl import JsonlFile
 
 
-class Proposals(Protocol):
+class Proposer(Protocol):
     """What starts trials needs of a search."""
 
-    asked: int
-    open: dict[str, dict[str, Any]]
+    @property
+    def asked(self) -> int:
+        """How many trials were asked for."""
+
+    @property
+    def open(self) -> dict[str, dict[str, Any]]:
+        """The proposals of trials that have not ended."""
 
     def ask(self) -> str:
         """Propose a configuration, put it into ``open``, and return its trial's id."""
+
+
+class Proposals(Proposer, Protocol):
+    """What records trials needs of a search."""
 
     def skip(self, trials: int) -> None:
         """Leave out so many ids."""
@@ -80,6 +89,7 @@ class Search:
         self._trials: dict[str, optuna.Trial] = {}
         self.asked = self._numbered = 0  # handed out; proposed
         self.open: dict[str, dict[str, Any]] = {}
+        self.proposals: dict[str, dict[str, Any]] = {}  # of every trial that was asked for
         self._to_come, self._thread = trials, ThreadPoolExecutor(1, thread_name_prefix="proposal")
         self._coming: tuple[Future[Proposal], bool] | None = None
         self._ready: str | None = None
@@ -108,6 +118,11 @@ class Search:
     def skip(self, trials: int) -> None:
         """Leave out the ids of so many trials, of which something is recorded elsewhere."""
         self.asked = self._numbered = max(self._numbered, trials)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a configuration was enqueued that no trial has had yet."""
+        return bool(self._first)
 
     def enqueue(self, params: Mapping[str, Any]) -> None:
         """Try these parameter values next; those you omit are sampled."""
@@ -152,6 +167,7 @@ class Search:
         name = f"t{self._numbered:04d}"
         self._write({"event": "ask", "trial": name, "params": dict(trial.params), "given": given})
         self._trials[name], self.open[name] = trial, proposal
+        self.proposals[name] = proposal
         self._observations.open(name)
         return name
 

@@ -36,11 +36,15 @@ class Dimension:
         return self.value if isinstance(self.value, Range | Choices) else None
 
 
+BUDGET = ("sweep_epsilon", "stages", "spare_epochs", "accounting", "score_noise")
+"""Fields of the section ``privacy`` that are of the sweep, not of its trials."""
+
+
 def list_dimensions(
     model: ModelSettings, training: TrainingSettings, privacy: PrivacySettings
 ) -> tuple[Dimension, ...]:
     """Return the dimensions, each after the one that its condition names."""
-    of_privacy = _plain("privacy", privacy, leave_out=("sweep_epsilon", "score_noise"))
+    of_privacy = _plain("privacy", privacy, leave_out=BUDGET)
     every = [*_model(model), *_training(training), *of_privacy]
     fixed = {
         dimension.name: dimension.value for dimension in every if dimension.space is None and dimension.when is None

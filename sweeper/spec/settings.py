@@ -8,16 +8,17 @@ declared in ``trial_config.py``.
 from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from clipless.projections import CONSTRAINTS
 from sweeper.spec.architectures import ArchitectureSettings, architecture_options
 from sweeper.spec.fields._section import ONE_COUNT, ONE_POSITIVE, Section
 from sweeper.spec.fields.choices import ARCHITECTURE_OPTIONS, LOSS_OPTIONS, MODEL_OPTIONS, POSITIVE
-from sweeper.spec.fields.fields import ClassWeights, Flag, Number, Variant, Variants
+from sweeper.spec.fields.fields import ClassWeights, Flag, Name, Number, Variant, Variants
 from sweeper.spec.fields.messages import bad_value, locate
 from sweeper.spec.fields.options import OpenSection, open_section
 from sweeper.spec.fields.ranges import Choices, Open, to_plain
+from sweeper.spec.stages import Accounting, StageSettings
 from sweeper.spec.trial_config import ADAPTIVE, TrialPrivacy, TrialTraining
 
 WITH_RADIUS = tuple(name for name, kind in CONSTRAINTS.items() if "radius" in signature(kind).parameters)
@@ -111,10 +112,21 @@ class TrainingSettings(_TrainingOptions):
 
 
 class PrivacySettings(_PrivacyOptions):
-    """What is promised. Two of epsilon, noise_multiplier and training.epochs give the third."""
+    """What is promised. Two of epsilon, noise_multiplier and training.epochs give the third.
+
+    With ``sweep_epsilon``, divided into slots, ``training.epochs`` is enough: each trial's noise is that of its stage.
+    """
 
     sweep_epsilon: Annotated[float, ONE_POSITIVE] | None = None
+    stages: tuple[StageSettings, ...] | None = Field(default=None, strict=False, min_length=1)
+    spare_epochs: Annotated[int, Number(integer=True, at_least=0, fixed=True)] | None = None
+    accounting: Annotated[Accounting, Name(names=Accounting, fixed=True)] | None = None
     score_noise: Annotated[float, ONE_POSITIVE] | None = None
+
+    @property
+    def in_slots(self) -> bool:
+        """Whether the budget of the sweep is divided into slots before any row is read."""
+        return self.sweep_epsilon is not None and self.accounting is not Accounting.FILTER
 
 
 class ResourceSettings(Section):

@@ -26,12 +26,14 @@ from sweeper.spec.fields.messages import bad_value, locate, sentence, show
 from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.objectives import radii
 from sweeper.spec.rules._base import BrokenRule
+from sweeper.spec.rules.budget import broken_stage_rules
 from sweeper.spec.rules.data import broken_data_rules
 from sweeper.spec.rules.scores import broken_score_rules
 from sweeper.spec.rules.sections import broken_budget_rules, broken_space_rules
 from sweeper.spec.rules.selection import broken_selection_rules
 from sweeper.spec.search import SearchSettings
 from sweeper.spec.settings import ModelSettings, PrivacySettings, ResourceSettings, TrainingSettings
+from sweeper.spec.stages import StagePlan, default_plans, stage_plans
 from sweeper.spec.yaml_file import read_mapping
 
 DEFAULT_TRIALS = 16
@@ -74,12 +76,13 @@ class Spec(Section):
         return spec
 
     @model_validator(mode="after")
-    def _budget(self) -> Self:
-        return self._refused(broken_budget_rules(self.training, self.privacy))
-
-    @model_validator(mode="after")
     def _conditions_of_private_selection(self) -> Self:
         return self._refused(broken_selection_rules(self.search, self.privacy, self.data, self.dimensions))
+
+    @model_validator(mode="after")
+    def _budget(self) -> Self:
+        self._refused(broken_stage_rules(self.search, self.training, self.privacy))
+        return self._refused(broken_budget_rules(self.training, self.privacy))
 
     @model_validator(mode="after")
     def _scores_that_can_be_paid(self) -> Self:
@@ -89,7 +92,8 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _enough_to_try(self) -> Self:
-        self._refused(broken_space_rules(self.search, self.dimensions, self.trials))
+        explorers = self.stages[0].trials if self.stages else self.trials
+        self._refused(broken_space_rules(self.search, self.dimensions, explorers))
         locate(lambda _: self.first, None, "search.first")
         return self
 
@@ -132,10 +136,25 @@ class Spec(Section):
         """The number of trials to run; under private selection, which draws it, the mean rounded up."""
         if self.search.repetitions is not None:
             return ceil(self.search.repetitions.mean)
+        if self.stages:
+            return sum(stage.trials for stage in self.stages)
         if self.search.trials is not None:
             return self.search.trials
         size = grid_size(self.dimensions)
         return DEFAULT_TRIALS if size is None else min(DEFAULT_TRIALS, size)
+
+    @property
+    def stages(self) -> tuple[StagePlan, ...]:
+        """How the budget of the sweep is divided, from the first trial to the last; none without slots."""
+        if not self.privacy.in_slots or self.search.repetitions is not None:
+            return ()
+        if self.privacy.stages is not None:
+            return stage_plans(self.privacy.stages)
+        if self.search.trials is not None:
+            return default_plans(self.search.trials)
+        size = grid_size(self.dimensions)
+        counts = range(DEFAULT_TRIALS, 1, -1)
+        return next((s for s in map(default_plans, counts) if size is None or s[0].trials <= size), default_plans(1))
 
     def data_options(self, data_dir: Path | None = None) -> dict[str, Any]:
         """Return the arguments of ``clipless.datasets.load``; a file beside the spec comes first."""

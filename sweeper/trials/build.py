@@ -17,11 +17,14 @@ from clipless.plans.clip_norm import AdaptiveClipping, Clipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.plan import Plan
 from clipless.plans.schedule import Schedule
+from clipless.privacy.accounting.domination import dominated_noise_multiplier
 from clipless.privacy.allocation import NoiseAllocation
+from clipless.privacy.events import PoissonGaussian
 from clipless.projections import build_constraint
 from clipless.training.augmentation import Augmentation
 from clipless.training.optimizers import Optimizer
 from sweeper.errors import SpecError
+from sweeper.records import trial_number
 from sweeper.spec.architectures import find_architecture
 from sweeper.spec.trial_config import ADAPTIVE, TrialConfig
 from sweeper.spec.trial_config import Optimizer as OptimizerKind
@@ -40,7 +43,7 @@ def build_loss(config: TrialConfig) -> Loss:
 
 def initial_seed(seed: int, trial: str) -> int:
     """Return the seed of a trial's initial weights: another one for each trial, the same in each run of a sweep."""
-    return seed * 1_000_003 + int(trial.removeprefix("t"))
+    return seed * 1_000_003 + trial_number(trial)
 
 
 def build_model(config: TrialConfig, data: Dataset, loss: Loss, seed: int) -> Network:
@@ -87,8 +90,39 @@ def build_statistics(config: TrialConfig, declared: Metadata) -> tuple[list[nn.M
     return layers, norm
 
 
-def build_plan(config: TrialConfig, model: Network, loss: Loss, population: int) -> Plan:
-    """Return the plan of a configuration for ``population`` training rows."""
+def build_plan(
+    config: TrialConfig,
+    model: Network,
+    loss: Loss,
+    population: int,
+    slot: PoissonGaussian | None = None,
+    *,
+    repeats: int = 1,
+) -> Plan:
+    """Return the plan of a configuration for ``population`` training rows.
+
+    Where the configuration fills a ``slot`` of the sweep's budget, its noise is the least for which the slot dominates
+    all ``repeats`` of its training.
+
+    Raises:
+        clipless.errors.CliplessError: a configuration that cannot be planned, or for which no noise is enough.
+    """
+    if slot is None:
+        return _planned(config, model, loss, population)
+    plan = _planned(config, model, loss, population, noise_multiplier=1.0)
+    steps = repeats * plan.event().steps
+    noise = dominated_noise_multiplier(slot, plan.sampling_rate, steps, config.privacy.delta)
+    return replace(plan, noise_multiplier=noise)
+
+
+def event_without_noise(config: TrialConfig, model: Network, loss: Loss, population: int) -> PoissonGaussian:
+    """Return what one training of a configuration spends but for its noise, which the budget of the sweep gives."""
+    return replace(_planned(config, model, loss, population, noise_multiplier=1.0).event(), noise_multiplier=0.0)
+
+
+def _planned(
+    config: TrialConfig, model: Network, loss: Loss, population: int, *, noise_multiplier: float | None = None
+) -> Plan:
     training, privacy = config.training, config.privacy
     return clipless.make_plan(
         model,
@@ -97,7 +131,7 @@ def build_plan(config: TrialConfig, model: Network, loss: Loss, population: int)
         batch_size=training.batch_size,
         delta=privacy.delta,
         epsilon=privacy.epsilon,
-        noise_multiplier=privacy.noise_multiplier,
+        noise_multiplier=noise_multiplier or privacy.noise_multiplier,
         epochs=training.epochs,
         sensitivity_fraction=training.sensitivity_fraction or 1.0,
         allocation=privacy.noise or NoiseAllocation.MIN_VARIANCE,

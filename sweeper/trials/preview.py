@@ -14,8 +14,10 @@ from clipless.errors import CliplessError
 from clipless.plans.plan import Plan
 from clipless.privacy.accounting.claim import Claim
 from clipless.privacy.accounting.private_selection import Repetitions
+from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import SpecError
+from sweeper.privacy.budget import Budget
 from sweeper.privacy.prices import answers, composed
 from sweeper.privacy.pricing import Price, price, round_up
 from sweeper.privacy.score_noise import ScoreNoise
@@ -27,8 +29,7 @@ from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_plan
 from sweeper.trials.metrics import check_metrics
-
-CHECKED_CONFIGURATIONS = 8  # before a sweep begins
+from sweeper.trials.slots import CHECKED_CONFIGURATIONS, plan_budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,8 @@ def preview(spec: Spec, data: Dataset, configurations: int = 1) -> tuple[Preview
         clipless.errors.CliplessError: a configuration that cannot be planned.
     """
     _validate(spec, data)
-    return tuple(_plan(spec, data, proposal) for proposal in sample(spec, configurations))
+    slot = _first_slot(spec, data)
+    return tuple(_plan(spec, data, proposal, slot) for proposal in sample(spec, configurations))
 
 
 def check_plans(spec: Spec, data: Dataset) -> None:
@@ -88,9 +90,10 @@ def first_plan(spec: Spec, data: Dataset) -> Plan:
         SpecError, clipless.errors.CliplessError: the first of the configurations cannot be planned, and no other can.
     """
     refusals: list[Exception] = []
+    slot = _first_slot(spec, data)
     for proposal in sample(spec, min(spec.trials, CHECKED_CONFIGURATIONS)):
         try:
-            return _build(spec, data, proposal)[1]
+            return _build(spec, data, proposal, slot)[1]
         except (SpecError, CliplessError) as error:
             refusals.append(error)
     raise refusals[0]
@@ -140,15 +143,22 @@ def _validate(spec: Spec, data: Dataset) -> None:
     ScoreNoise.of(spec, data)
 
 
-def _build(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> tuple[TrialConfig, Plan]:
+def _first_slot(spec: Spec, data: Dataset) -> PoissonGaussian | None:
+    budget = plan_budget(spec, data)
+    return budget.stages[0].slot if isinstance(budget, Budget) else None
+
+
+def _build(
+    spec: Spec, data: Dataset, proposal: Mapping[str, Scalar], slot: PoissonGaussian | None = None
+) -> tuple[TrialConfig, Plan]:
     config = resolve(spec, proposal)
     loss = build_loss(config)
     model = build_model(config, data, loss, spec.search.seed)
-    return config, build_plan(config, model, loss, len(data.train))
+    return config, build_plan(config, model, loss, len(data.train), slot, repeats=spec.search.repeats)
 
 
-def _plan(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> Preview:
-    config, plan = _build(spec, data, proposal)
+def _plan(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar], slot: PoissonGaussian | None) -> Preview:
+    config, plan = _build(spec, data, proposal, slot)
     stds = plan.noise_stds
     parameters = tuple(
         ParameterPreview(
@@ -193,6 +203,9 @@ def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Renderable
             f"The winner of the sweep, and nothing else, can leave at {price_}, if the conditions of private selection"
         )
         return Group(*parts, Text(f"\n{said} hold."))
+    budget = plan_budget(spec, data)
+    if budget is not None:
+        return Group(*parts, Text(""), *_render_budget(budget))
     cost = sweep_cost(spec, previews, noise)
     parts.append(
         Text(
@@ -256,3 +269,26 @@ def _render_one(one: Preview) -> list[RenderableType]:
         Text(f"on the way: {curve}"),
         table,
     ]
+
+
+def _render_budget(budget: Budget | RenyiFilter) -> list[RenderableType]:
+    """Return what the whole sweep costs, and what a trial of each stage may spend."""
+    if isinstance(budget, RenyiFilter):
+        return [
+            Text(
+                f"Everything the sweep releases: epsilon {round_up(budget.epsilon)} at delta {budget.delta:g}, however "
+                f"many trials that is: a privacy filter at the Renyi order {budget.order} refuses the trial that does "
+                "not fit."
+            )
+        ]
+    table = Table(title="The budget, cut before any row is read", box=None, title_justify="left")
+    for column in ("stage", "trials", "share", "noise multiplier", "epsilon of one trial", "of the stage"):
+        table.add_column(column, justify="right")
+    for number, (stage, share) in enumerate(zip(budget.stages, budget.shares, strict=True), start=1):
+        alone, together = (price([event], budget.delta).epsilon for event in (stage.slot, stage.pool))
+        noise = f"{stage.slot.noise_multiplier:.4g}"
+        table.add_row(
+            str(number), str(stage.trials), f"{100 * share:.0f} %", noise, round_up(alone), round_up(together)
+        )
+    total = f"epsilon {round_up(budget.price)} at delta {budget.delta:g}, whatever results are used for"
+    return [table, Text(f"Everything the sweep releases: {total}.")]

@@ -20,6 +20,7 @@ from clipless.datasets import Dataset, Split
 from clipless.network import Network
 from clipless.plans.plan import Plan
 from clipless.privacy.accounting.claim import Claim
+from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import RandomSource
 from clipless.training.checkpoint import load_state
 from clipless.training.memory import PassSizes, has_room, memory_class
@@ -44,11 +45,18 @@ class Repeat:
     """One training of a configuration: its model, its plan, and where its state is kept."""
 
     def __init__(
-        self, config: TrialConfig, data: Dataset, seed: int, device: str = "cpu", checkpoint: Path | None = None
+        self,
+        config: TrialConfig,
+        data: Dataset,
+        seed: int,
+        device: str = "cpu",
+        checkpoint: Path | None = None,
+        slot: PoissonGaussian | None = None,
+        repeats: int = 1,
     ) -> None:
         self.loss = build_loss(config)
         self.model = build_model(config, data, self.loss, seed).to(device)
-        self.plan = build_plan(config, self.model, self.loss, len(data.train))
+        self.plan = build_plan(config, self.model, self.loss, len(data.train), slot, repeats=repeats)
         self.checkpoint = checkpoint
         self._features: Tensor | None = None
 
@@ -79,6 +87,7 @@ class TrialRun:
             holds their means; the model that is kept is always the first one's, so that none is chosen.
         recorded: the last epoch that was reported by an earlier attempt; it and those before it are not reported again.
         micro_batch_size: instead of the configuration's.
+        slot: of the sweep's budget, which this trial fills; it gives the noise, where there is one.
         noise: of the scores, where the validation rows are private. The scores of each epoch that is reported are then
             one release for each repeat, and nothing else that depends on these rows is looked at.
 
@@ -102,6 +111,7 @@ class TrialRun:
         repeats: int = 1,
         recorded: int = 0,
         micro_batch_size: int | None = None,
+        slot: PoissonGaussian | None = None,
         noise: ScoreNoise | None = None,
     ) -> None:
         self._trial, self._config, self._data = trial, config, data
@@ -115,7 +125,8 @@ class TrialRun:
         if device != "cpu":  # private training refuses it: its rounding is larger than the noise covers
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self._repeats = [
-            Repeat(config, data, seed_of(seed, number), device, self._checkpoint(number)) for number in range(repeats)
+            Repeat(config, data, seed_of(seed, number), device, self._checkpoint(number), slot, repeats)
+            for number in range(repeats)
         ]
         self._metrics = TrialMetrics(metrics, data.metadata, self._repeats[0].loss, seed=seed)
         self._augmentation = build_augmentation(config, data)

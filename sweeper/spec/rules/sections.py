@@ -16,7 +16,9 @@ def broken_budget_rules(training: TrainingSettings, privacy: PrivacySettings) ->
     """Yield what keeps a trial from having one end and one price; nothing if all is well."""
     values = (privacy.epsilon, privacy.noise_multiplier, training.epochs)
     given = [field for field, value in zip(_COUPLED, values, strict=True) if value is not None]
-    if len(given) != 2:
+    if privacy.in_slots:
+        yield from _noise_of_slots(given)
+    elif len(given) != 2:
         missing = " or ".join(field for field in _COUPLED if field not in given)
         expected = f"exactly two of {', '.join(_COUPLED[:2])} and {_COUPLED[2]}, which give the third"
         remedy = f"leave one of {', '.join(given)} out" if len(given) > 2 else f"add {missing}"
@@ -28,10 +30,22 @@ def broken_budget_rules(training: TrainingSettings, privacy: PrivacySettings) ->
         )
 
 
+def _noise_of_slots(given: Sequence[str]) -> Iterator[BrokenRule]:
+    for field in given:
+        if field != "training.epochs":
+            expected = "no {name} with sweep_epsilon, which gives every trial its noise"
+            yield BrokenRule(field, None, expected, "leave it out, or set privacy.accounting: filter")
+    if "training.epochs" not in given:
+        yield BrokenRule("training.epochs", None, "{name} with sweep_epsilon, which gives the noise alone", "add it")
+
+
 def broken_space_rules(search: SearchSettings, dimensions: Sequence[Dimension], trials: int) -> Iterator[BrokenRule]:
-    """Yield what keeps a search space from holding as many configurations as are asked for."""
+    """Yield what keeps a search space from holding as many configurations as are asked for.
+
+    ``trials`` are those that the sampler is asked for: all, or those of the first stage.
+    """
     size = grid_size(dimensions)
-    if search.trials is not None and size is not None and search.trials > size:
+    if search.trials is not None and size is not None and trials > size:
         expected = f"trials <= {size}, the number of configurations in the search space"
         remedy = "lower it or open a hyperparameter: the same configuration twice costs privacy twice"
         yield BrokenRule("search.trials", search.trials, expected, remedy)

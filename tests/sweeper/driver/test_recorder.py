@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from clipless.privacy.accounting.renyi_filter import RenyiFilter, best_order
 from sweeper.backend.trial_states import TrialStates
 from sweeper.driver import recorder as module
 from sweeper.driver.recorder import Recorder
@@ -191,25 +192,39 @@ def test_a_scheduler_ends_trials_and_every_decision_is_written_down(kept, plan_r
     assert ("t0003", 1) in kept.recorder.records.points
 
 
+def limited(kept, **privacy):
+    """A recorder of a sweep with a budget; its trials are those of ``plan_row``."""
+    content = kept.spec.to_plain()
+    spec = Spec.from_mapping(content | {"privacy": content["privacy"] | privacy})
+    folder = SweepFolder(kept.path / "limited")
+    (folder.path / "models").mkdir(parents=True)
+    return Recorder(spec, folder, kept.claim, FakeTracker(), make_search(spec))
+
+
 def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise(kept, plan_row):
     event, delta = plan_row.plan.event, plan_row.plan.delta
-    spec = kept.recorder._spec
-    exact = [price([event] * count, delta).epsilon for count in (1, 2)]
-    for budget, room in ((0.99 * exact[0], 0), (exact[0], 1), (exact[1], 2)):
-        folder = SweepFolder(kept.path / str(budget))
-        (folder.path / "models").mkdir(parents=True)
-        limited = Spec.from_mapping(
-            {**spec.to_plain(), "privacy": {**spec.to_plain()["privacy"], "sweep_epsilon": budget}}
-        )
-        made = Recorder(limited, folder, kept.recorder._claim, FakeTracker(), make_search(limited))
-        for i in range(3):
-            made.on_start(f"t{i}", {"trial": f"t{i}", "proposal": {}})
-            reason = made.on_plan(f"t{i}", plan_row)
-            assert (reason is None) == (i < room)
-        assert f"sweep_epsilon = {budget:g}" in reason
-        assert len(Ledger(folder.ledger).entries()) == room
-        assert price([entry.charged for entry in Ledger(folder.ledger).entries()], 1e-4).epsilon <= budget
-        made.records.close()
+    epsilon = price([event] * 3, delta).epsilon
+    made = limited(kept, sweep_epsilon=epsilon, accounting="filter")
+    made.spending.set_budget(RenyiFilter(best_order(event, epsilon, delta), epsilon, delta))
+    reasons = []
+    for number in range(1, 6):
+        made.on_start(f"t000{number}", {"trial": f"t000{number}", "proposal": {}})
+        reasons.append(made.on_plan(f"t000{number}", plan_row))
+    entries = Ledger(kept.path / "limited" / "ledger.jsonl").entries()
+    assert [reason is None for reason in reasons] == [True] * len(entries) + [False] * (5 - len(entries))
+    assert 1 <= len(entries) <= 3
+    assert "no room for it; it is not trained" in reasons[-1]
+    assert price([entry.charged for entry in entries], delta).epsilon <= epsilon
+    made.records.close()
+
+
+def test_no_trial_begins_before_the_budget_of_the_sweep_is_in_the_ledger(kept, plan_row):
+    made = limited(kept, sweep_epsilon=8.0, accounting="filter")
+    made.on_start("t0001", {"trial": "t0001", "proposal": {}})
+    with pytest.raises(RecordError, match="Expected the budget of the sweep in its ledger before trial t0001"):
+        made.on_plan("t0001", plan_row)
+    assert Ledger(kept.path / "limited" / "ledger.jsonl").entries() == ()
+    made.records.close()
 
 
 def test_without_a_scheduler_nothing_is_decided(kept, plan_row):

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sweeper.errors import SpecError
 from sweeper.search.space import resolve
-from sweeper.spec.dimensions import list_dimensions
+from sweeper.spec.dimensions import BUDGET, list_dimensions
 from sweeper.spec.fields.fields import Name, Number
 from sweeper.spec.fields.options import REQUIRED, Condition, Option, open_section, option_of
 from sweeper.spec.settings import ModelSettings, PrivacySettings, TrainingSettings
@@ -81,7 +81,7 @@ def test_an_added_option_is_refused_in_a_sentence(more):
     ("settings", "configuration", "own"),
     [
         (TrainingSettings, TrialTraining, {"loss", "class_weights"}),
-        (PrivacySettings, TrialPrivacy, {"sweep_epsilon", "score_noise"}),
+        (PrivacySettings, TrialPrivacy, set(BUDGET)),
     ],
 )
 def test_every_option_of_a_trial_is_declared_in_its_configuration(settings, configuration, own):

@@ -16,6 +16,7 @@ import torch
 import clipless
 from clipless.certificates.certify import float64_features
 from clipless.datasets import Evaluation, Split, load
+from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import scores_event
 from clipless.testing import RecordingSource
@@ -312,14 +313,16 @@ def test_a_budget_of_the_sweep_counts_scores_before_they_are_drawn(digits, folde
     """Training costs far less than that; the scores of one trial fit, those of a second one do not."""
     one, two = (price_of(count * EPOCHS, 3.0) for count in (1, 2))
     budget = (one + two) / 2
-    spec = spec_of(privacy={"score_noise": 3.0, "noise_multiplier": 50.0, "sweep_epsilon": budget})
+    privacy = {"score_noise": 3.0, "noise_multiplier": 50.0, "sweep_epsilon": budget, "accounting": "filter"}
+    spec = spec_of(privacy=privacy)
     kept, source = recorder(spec, digits, folder), RecordingSource(1)
+    kept.spending.set_budget(RenyiFilter(8, budget, DELTA))
     row = trial(digits, spec, source).plan_row()
     kept.on_start("t0001", {"proposal": {}})
     assert kept.on_plan("t0001", row) is None
     kept.on_draw("t0001")
     kept.on_start("t0002", {"proposal": {}})
-    assert "more than privacy.sweep_epsilon" in kept.on_plan("t0002", row)
+    assert "privacy.sweep_epsilon" in kept.on_plan("t0002", row)
     assert charged(folder) == [EPOCHS]
     kept.records.close()
 
@@ -383,10 +386,10 @@ def test_test_scores_beyond_the_budget_are_not_drawn(digits, folder, finished, m
     spec, kept, _ = finished
     source = RecordingSource(0)
     monkeypatch.setattr("sweeper.trials.scores.SecureSource", lambda: source)
-    kept.spending._privacy = spec_of(privacy={"sweep_epsilon": 1e-6}).privacy
+    kept.spending._ledger._charges.budget = RenyiFilter(8, 1.0, DELTA)
     troubles = list(score_front(spec, digits, folder, kept, lambda: False))
     assert len(troubles) == len(kept.records.archive.points)
-    assert "more than its budget of 1e-06" in troubles[0]
+    assert "has no room for it" in troubles[0]
     assert '"test"' not in folder.ledger.read_text()
     assert source.normals == []
 

@@ -1,0 +1,77 @@
+"""The trials of a sweep whose budget is cut into stages: explorers first, then the best of them with less noise."""
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import Any
+
+from clipless.privacy.events import PoissonGaussian
+from sweeper.driver.trial_records import TrialRecords
+from sweeper.privacy.budget import Budget
+from sweeper.records import trial_number
+from sweeper.search.finalists import Explored, finalists
+from sweeper.search.optuna_search import Search
+from sweeper.spec.spec import Spec
+
+
+class StagedSearch:
+    """Proposes as a search does in the first stage, and promotes configurations of earlier stages in the others.
+
+    What a user enqueues comes before both. Finalists depend on earlier stages alone: a sweep that resumes in the middle
+    of a stage chooses the same.
+    """
+
+    def __init__(self, search: Search, budget: Budget, spec: Spec, records: TrialRecords) -> None:
+        self._search, self._budget, self._spec, self._records = search, budget, spec, records
+
+    @property
+    def asked(self) -> int:
+        """How many trials were asked for."""
+        return self._search.asked
+
+    @property
+    def open(self) -> dict[str, dict[str, Any]]:
+        """The proposals of trials that have not ended."""
+        return self._search.open
+
+    def ask(self) -> str:
+        """Propose the next trial; see `Search.ask`."""
+        stage = self._budget.stage_of(self.asked + 1)
+        if stage and not self._search.waiting:
+            promoted = self._promoted(stage)
+            if promoted is not None:
+                self._search.enqueue(promoted)
+        return self._search.ask()
+
+    def _promoted(self, stage: int) -> Mapping[str, Any] | None:
+        """Return the best configuration for a stage that it has not had, ``None`` where nothing has scores."""
+        count = self._budget.stages[stage].trials
+        best = finalists(self._explored(stage), self._spec, count=count, loudness=self._loudness(stage))
+        had = [proposal for trial, proposal in self._search.proposals.items() if self._stage(trial) == stage]
+        return next((proposal for proposal in best if proposal not in had), None)
+
+    def _explored(self, stage: int) -> list[Explored]:
+        """Return the trials before a stage, with what they have shown."""
+        points: dict[str, list[Mapping[str, float]]] = {}
+        for point in self._records.points.values():
+            points.setdefault(point.trial, []).append(point.values)
+        return [
+            Explored(
+                proposal=proposal,
+                loudness=self._loudness(self._stage(trial)),
+                stage=self._stage(trial),
+                points=points.get(trial, []),
+            )
+            for trial, proposal in self._search.proposals.items()
+            if self._stage(trial) < stage
+        ]
+
+    def _stage(self, trial: str) -> int:
+        return self._budget.stage_of(trial_number(trial))
+
+    def _loudness(self, stage: int) -> float:
+        return loudness(self._budget.stages[stage].slot)
+
+
+def loudness(event: PoissonGaussian) -> float:
+    """Return the signal of a training: what its epsilon grows with."""
+    return event.sampling_rate * sqrt(event.steps) / event.noise_multiplier

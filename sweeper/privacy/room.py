@@ -1,0 +1,92 @@
+"""Whether the budget of a sweep has room for what is entered next; a text says why not.
+
+The last of the trainings that are given is the one that asks. All of them count as drawn.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from clipless.privacy.accounting.renyi_filter import RenyiFilter
+from clipless.privacy.events import PoissonGaussian
+from clipless.privacy.noisy_counts import in_one_split
+from sweeper.privacy.budget import Budget, Stage
+from sweeper.privacy.paid_scores import PaidScores
+
+if TYPE_CHECKING:
+    from sweeper.privacy.charges import Entry
+
+
+def refused_by_slots(budget: Budget, entries: "Sequence[Entry]") -> str | None:
+    """Return why no slot is left for a training, or none that covers it.
+
+    Guarantees:
+        What is not refused is dominated by the slots and spare steps of its stage that nothing else has taken, in both
+        directions in which neighbours may differ.
+    """
+    from clipless.privacy.accounting.domination import dominates  # takes seconds
+
+    asking = entries[-1]
+    if asking.stage is None or not 0 <= asking.stage < len(budget.stages):
+        return f"it belongs to no stage of the budget, privacy.sweep_epsilon = {budget.epsilon:g}"
+    stage, name = budget.stages[asking.stage], f"stage {asking.stage + 1} of the budget"
+    if not dominates(stage.slot, asking.planned, budget.delta):
+        return f"it would spend more than a slot of {name}, with noise multiplier {stage.slot.noise_multiplier:.4g}"
+    if _taken(stage, [entry for entry in entries if entry.stage == asking.stage]) > stage.pool.steps:
+        return f"no slot of {name} is left for it: its {stage.trials} and the spare steps are taken"
+    scores = [entry.scores for entry in entries if entry.scores is not None]
+    releases = sum(event.steps for entry in entries for event in entry.charged_scores)
+    return _refused_scores(budget.scores, scores, releases, "validation")
+
+
+def refused_tests_by_slots(budget: Budget, tests: Sequence[PaidScores]) -> str | None:
+    """Return why the budget has no room for the last of these releases of scores of private test rows."""
+    return _refused_scores(budget.tests, tests, sum(paid.event.steps for paid in tests), "test")
+
+
+def refused_by_filter(budget: RenyiFilter, entries: "Sequence[Entry]") -> str | None:
+    """Return why the filter does not admit a training; those that ended early count with what they ran."""
+    scores = [event for entry in entries for event in entry.charged_scores]
+    apart = all(entry.scores.apart for entry in entries if entry.scores is not None)
+    return _refused_events(budget, [[entry.spent for entry in entries], scores], apart=apart)
+
+
+def refused_tests_by_filter(budget: RenyiFilter, entries: "Sequence[Entry]", tests: Sequence[PaidScores]) -> str | None:
+    """Return why the filter does not admit the last of these releases of scores of private test rows."""
+    scores = [event for entry in entries for event in entry.charged_scores]
+    paid = [*(entry.scores for entry in entries if entry.scores is not None), *tests]
+    splits = [[entry.spent for entry in entries], scores, [one.event for one in tests]]
+    return _refused_events(budget, splits, apart=all(one.apart for one in paid))
+
+
+def _taken(stage: Stage, entries: "Sequence[Entry]") -> int:
+    """Return the steps of the stage's pool that its trials take."""
+    steps: dict[tuple[str, PoissonGaussian], int] = {}
+    for entry in entries:
+        key = entry.trial, entry.planned
+        steps[key] = steps.get(key, 0) + entry.charged.steps
+    return sum(stage.needs(planned, count) for (_, planned), count in steps.items())
+
+
+def _refused_scores(pool: PaidScores | None, paid: Sequence[PaidScores], releases: int, split: str) -> str | None:
+    if not paid:
+        return None
+    if pool is None:
+        return f"the budget of the sweep has nothing for scores of private {split} rows"
+    if not all(one.apart and _no_louder(one.event, pool.event) for one in paid):
+        return f"its scores of private {split} rows have less noise than the budget of the sweep says"
+    if releases > pool.event.steps:
+        return f"the {pool.event.steps} releases of scores of private {split} rows in the budget are taken"
+    return None
+
+
+def _no_louder(event: PoissonGaussian, pool: PoissonGaussian) -> bool:
+    same = (event.relation, event.sampling_rate) == (pool.relation, pool.sampling_rate)
+    return same and event.noise_multiplier >= pool.noise_multiplier
+
+
+def _refused_events(budget: RenyiFilter, splits: Sequence[Sequence[PoissonGaussian]], *, apart: bool) -> str | None:
+    every = [event for events in splits for event in events]
+    groups = [events for events in splits if events] if apart and in_one_split(every) else [every]
+    if all(budget.admits(events[:-1], events[-1]) for events in groups):
+        return None
+    return f"the budget of the sweep, privacy.sweep_epsilon = {budget.epsilon:g}, has no room for it"

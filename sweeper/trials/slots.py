@@ -1,0 +1,86 @@
+"""The budget of a sweep, cut for the trials that its spec describes."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from clipless.datasets import Dataset
+from clipless.errors import CliplessError
+from clipless.privacy.accounting.calibration import steps_for
+from clipless.privacy.accounting.renyi_filter import RenyiFilter, best_order
+from clipless.privacy.events import PoissonGaussian
+from clipless.privacy.noisy_counts import in_one_split
+from sweeper.errors import SpecError
+from sweeper.privacy.budget import Budget, cut_budget
+from sweeper.privacy.pricing import price, round_up
+from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.search.space import resolve, sample
+from sweeper.spec.fields.ranges import Scalar
+from sweeper.spec.spec import Spec
+from sweeper.spec.stages import SPARE_EPOCHS
+from sweeper.trials.build import build_loss, build_model, build_plan, event_without_noise
+
+CHECKED_CONFIGURATIONS = 8  # until one can be planned
+
+
+def plan_budget(spec: Spec, data: Dataset) -> Budget | RenyiFilter | None:
+    """Return the budget of a sweep as its spec divides it, ``None`` without one; nothing of it depends on the rows.
+
+    Slots have the sampling rate and the steps of the first configuration that can be planned.
+
+    Raises:
+        SpecError, clipless.errors.CliplessError: no configuration can be planned, no noise meets the budget, or scores
+            of private rows do not fit into it.
+    """
+    epsilon, delta = spec.privacy.sweep_epsilon, spec.privacy.delta
+    if epsilon is None or spec.search.repetitions is not None:
+        return None
+    training, epochs = _first_trial(spec, data)
+    trial = training.with_steps(spec.search.repeats * training.steps)
+    if not spec.privacy.in_slots:
+        return RenyiFilter(order=best_order(trial, epsilon, delta), epsilon=epsilon, delta=delta)
+    spare_epochs = SPARE_EPOCHS if spec.privacy.spare_epochs is None else spec.privacy.spare_epochs
+    spare = spare_epochs * (trial.steps // epochs)
+    budget = cut_budget(epsilon, delta, spec.stages, trial, spare=spare)
+    noise = ScoreNoise.of(spec, data)
+    return budget if noise is None else _with_scores(spec, budget, noise, epochs, spare_epochs)
+
+
+def _first_trial(spec: Spec, data: Dataset) -> tuple[PoissonGaussian, int]:
+    """Return what a training of the first configuration spends, and its epochs."""
+    refusals: list[Exception] = []
+    for proposal in sample(spec, min(spec.trials, CHECKED_CONFIGURATIONS)):
+        try:
+            return _trial(spec, data, proposal)
+        except (SpecError, CliplessError) as error:
+            refusals.append(error)
+    raise refusals[0]
+
+
+def _trial(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> tuple[PoissonGaussian, int]:
+    config = resolve(spec, proposal)
+    loss = build_loss(config)
+    model = build_model(config, data, loss, spec.search.seed)
+    if config.training.epochs is None:
+        plan = build_plan(config, model, loss, len(data.train))
+        return plan.event(), plan.epochs
+    if spec.privacy.in_slots:
+        return event_without_noise(config, model, loss, len(data.train)), config.training.epochs
+    return build_plan(config, model, loss, len(data.train)).event(), config.training.epochs
+
+
+def _with_scores(spec: Spec, budget: Budget, noise: ScoreNoise, epochs: int, spare_epochs: int) -> Budget:
+    """Return the budget with what scores of private rows may spend: all of validation rows, what is left of test rows.
+
+    A row is in one split, so that both are beside what training costs, not on top of it.
+    """
+    if not (noise.apart and in_one_split([budget.stages[0].slot])):
+        expected = "add-or-remove-one, and data whose rows are assigned to splits one by one, with privacy.score_noise"
+        raise spec.mistaken(expected, "privacy.sweep_epsilon", budget.epsilon, "set privacy.accounting: filter")
+    releases = spec.search.repeats * (budget.trials * epochs + len(budget.stages) * spare_epochs)
+    scores = noise.paid(releases)
+    cost = price([scores.event], budget.delta).epsilon
+    if cost > budget.epsilon:
+        expected = f"noise with which {releases} releases of scores cost at most the budget, not {round_up(cost)}"
+        raise spec.mistaken(expected, "privacy.score_noise", noise.noise_multiplier, "raise it, or lower search.trials")
+    affordable = steps_for(budget.epsilon, budget.delta, noise.noise_multiplier, 1.0, spec.privacy.relation)
+    return replace(budget, scores=scores, tests=noise.paid(min(affordable, releases)))

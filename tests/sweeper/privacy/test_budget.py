@@ -1,0 +1,259 @@
+"""A budget in slots, and what it has no room for."""
+
+from dataclasses import replace
+
+import pytest
+
+from clipless.errors import AccountingError
+from clipless.privacy.accounting.claim import claim
+from clipless.privacy.accounting.domination import DOMINATION_SLACK, dominated_noise_multiplier
+from clipless.privacy.accounting.renyi_filter import RenyiFilter, best_order
+from clipless.privacy.events import Composed, Relation
+from clipless.privacy.noisy_counts import scores_event
+from sweeper.errors import RecordError
+from sweeper.privacy.budget import Budget, cut_budget, slots_epsilon
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.paid_scores import PaidScores
+from sweeper.privacy.pricing import price
+from sweeper.spec.stages import StagePlan
+
+DELTA = 1e-5
+PLANS = (StagePlan(6, 0.1), StagePlan(2, 0.3), StagePlan(1, 0.6))
+
+
+@pytest.fixture(scope="module")
+def budget():
+    from clipless.privacy.events import PoissonGaussian
+
+    trial = PoissonGaussian(noise_multiplier=0.0, sampling_rate=0.2, steps=50, relation=Relation.ADD_OR_REMOVE_ONE)
+    return cut_budget(3.0, DELTA, PLANS, trial, spare=5)
+
+
+@pytest.fixture
+def ledger(tmp_path, budget):
+    made = Ledger(tmp_path / "ledger.jsonl")
+    made.set_budget(budget)
+    return made
+
+
+def train(ledger, trial, event, stage, **more):
+    ledger.open(trial, event, stage=stage, marked=True, **more)
+    ledger.draw(trial)
+
+
+def test_the_slots_use_up_the_budget_and_no_more(budget):
+    pools = tuple(stage.pool for stage in budget.stages)
+    assert [pool.steps for pool in pools] == [305, 105, 55]
+    exact = claim(Composed(pools), DELTA * (1 - DOMINATION_SLACK * 9)).epsilon
+    assert budget.price == pytest.approx(exact, rel=1e-12)
+    assert 0.985 * 3.0 < exact <= 3.0
+
+
+def test_the_price_pays_for_the_slack_of_domination(budget):
+    pools = tuple(stage.pool for stage in budget.stages)
+    assert budget.price > claim(Composed(pools), DELTA).epsilon
+
+
+def test_stages_have_their_shares_of_the_signal(budget):
+    assert budget.shares == pytest.approx((0.1, 0.3, 0.6))
+    noises = [stage.slot.noise_multiplier for stage in budget.stages]
+    assert noises == sorted(noises, reverse=True)
+
+
+def test_the_price_is_that_of_every_slot_whatever_was_used(ledger, budget):
+    before = ledger.answers(DELTA)["everything"].epsilon
+    train(ledger, "t0001", budget.stages[0].slot, 0)
+    assert ledger.answers(DELTA)["everything"].epsilon == before == budget.price
+    assert "before any row was read, used or not" in ledger.answers(DELTA)["winner"].statement
+
+
+def test_spare_steps_and_unused_slots_are_priced(budget):
+    first, *others = budget.stages
+    for fewer in (replace(first, spare=0), replace(first, trials=5)):
+        assert slots_epsilon((fewer, *others), DELTA, DELTA) < budget.price
+
+
+def test_another_delta_has_another_price(budget):
+    assert budget.price_at(1e-6) > budget.price > budget.price_at(1e-4)
+
+
+def test_a_budget_is_read_back_as_it_was_written(ledger, budget):
+    assert Ledger(ledger._file.path).budget == budget
+    scored = replace(budget, scores=PaidScores(event=scores_event(9.0, 7, Relation.ADD_OR_REMOVE_ONE), apart=True))
+    assert Budget.from_json(scored.to_json()) == scored
+
+
+@pytest.mark.parametrize(("number", "stage"), [(1, 0), (6, 0), (7, 1), (8, 1), (9, 2), (10, 2)])
+def test_a_trial_belongs_to_a_stage_by_its_number(budget, number, stage):
+    assert budget.stage_of(number) == stage
+    assert budget.slot_of(f"t{number:04d}") == budget.stages[stage].slot
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e7])
+def test_a_budget_that_no_noise_meets_is_refused(budget, epsilon):
+    with pytest.raises(AccountingError, match="Expected a budget that"):
+        cut_budget(epsilon, DELTA, PLANS, budget.stages[0].slot)
+
+
+def test_a_trial_louder_than_its_slot_is_refused(ledger, budget):
+    quiet, loud = budget.stages[0].slot, budget.stages[2].slot
+    for event in (loud, replace(quiet, noise_multiplier=0.999 * quiet.noise_multiplier), quiet.with_steps(51)):
+        refused = ledger.refusal("t0001", event, stage=0)
+        assert refused == "it would spend more than a slot of stage 1 of the budget, with noise multiplier " + (
+            f"{quiet.noise_multiplier:.4g}"
+        )
+        with pytest.raises(RecordError, match="would spend more than a slot"):
+            ledger.open("t0001", event, stage=0)
+    assert ledger.entries() == ()
+    assert ledger.refusal("t0001", loud, stage=2) is None
+
+
+@pytest.mark.parametrize("stage", [None, -1, 3])
+def test_a_training_without_a_stage_of_the_budget_is_refused(ledger, budget, stage):
+    assert "belongs to no stage" in ledger.refusal("t0001", budget.stages[0].slot, stage=stage)
+
+
+def test_a_slot_is_not_refilled_once_noise_was_drawn(ledger, budget):
+    slot = budget.stages[2].slot
+    train(ledger, "t0009", slot, 2)
+    ledger.close("t0009", 10)  # ended early: its plan is charged all the same
+    assert "no slot of stage 3 of the budget is left for it" in ledger.refusal("t0010", slot, stage=2)
+
+
+def test_a_slot_is_free_again_if_no_noise_was_drawn(ledger, budget):
+    slot = budget.stages[2].slot
+    ledger.open("t0009", slot, stage=2, marked=True)
+    assert ledger.refusal("t0010", slot, stage=2) is not None
+    ledger.close("t0009", 0)
+    assert ledger.refusal("t0010", slot, stage=2) is None
+
+
+def test_a_killed_attempt_takes_spare_steps(ledger, budget):
+    slot = budget.stages[2].slot
+    train(ledger, "t0009", slot, 2)
+    ledger.close("t0009", 25)  # killed in its fifth epoch of five steps; its checkpoint has four
+    train(ledger, "t0009", slot, 2, kept=20)
+    ledger.close("t0009", 45)
+    assert "no slot" in ledger.refusal("t0009", slot, stage=2, kept=40)  # five spare steps were all
+    assert ledger.refusal("t0009", slot, stage=2, kept=45) is None  # nothing was lost this time
+
+
+def test_a_killed_explorer_takes_a_slot_that_no_trial_has(ledger, budget):
+    slot = budget.stages[0].slot
+    for number in range(1, 6):
+        train(ledger, f"t000{number}", slot, 0)
+    ledger.close("t0005", 50)
+    train(ledger, "t0005", slot, 0)  # begins anew
+    assert "no slot" in ledger.refusal("t0006", slot, stage=0)
+    assert ledger.refusal("t0006", slot.with_steps(5), stage=0) is None
+
+
+def test_a_trial_of_another_rate_takes_whole_slots(ledger, budget):
+    slot = budget.stages[1].slot
+    noise = dominated_noise_multiplier(slot, 0.1, 100, DELTA)
+    event = replace(slot, sampling_rate=0.1, steps=100, noise_multiplier=noise)
+    train(ledger, "t0007", event, 1)
+    ledger.close("t0007", 1)
+    train(ledger, "t0007", event, 1, kept=1)  # no step was lost: the same slot
+    ledger.close("t0007", 60)
+    assert ledger.refusal("t0008", slot, stage=1) is None
+    train(ledger, "t0007", event, 1, kept=50)  # ten steps were lost: another slot, as a whole
+    assert "no slot" in ledger.refusal("t0008", slot, stage=1)
+
+
+def test_a_budget_comes_before_everything_else_and_once(tmp_path, budget):
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.open("t0001", budget.stages[0].slot)
+    for made in (ledger, ledger_with(tmp_path / "other.jsonl", budget)):
+        with pytest.raises(RecordError, match="Expected the budget of the sweep before anything is spent"):
+            made.set_budget(budget)
+
+
+def ledger_with(path, budget):
+    made = Ledger(path)
+    made.set_budget(budget)
+    return made
+
+
+def paid(releases, noise=9.0, *, apart=True):
+    return PaidScores(event=scores_event(noise, releases, Relation.ADD_OR_REMOVE_ONE), apart=apart)
+
+
+def test_scores_of_private_rows_need_room_of_their_own(tmp_path, budget):
+    slot = budget.stages[0].slot
+    without = ledger_with(tmp_path / "a.jsonl", budget)
+    assert without.refusal("t0001", slot, stage=0, scores=paid(4)) == (
+        "the budget of the sweep has nothing for scores of private validation rows"
+    )
+    assert "has nothing for scores of private test rows" in without.test_refusal(paid(1))
+    scored = ledger_with(tmp_path / "b.jsonl", replace(budget, scores=paid(7), tests=paid(2)))
+    for louder in (paid(4, noise=8.9), paid(4, apart=False)):
+        assert "less noise than the budget" in scored.refusal("t0001", slot, stage=0, scores=louder)
+    train(scored, "t0001", slot, 0, scores=paid(4))
+    assert "the 7 releases of scores of private validation rows in the budget are taken" in scored.refusal(
+        "t0002", slot, stage=0, scores=paid(4)
+    )
+    assert scored.refusal("t0002", slot, stage=0, scores=paid(3)) is None
+    scored.enter_test("t0001", 1, paid(2))
+    with pytest.raises(RecordError, match="the 2 releases of scores of private test rows in the budget are taken"):
+        scored.enter_test("t0001", 2, paid(1))
+
+
+def test_scores_that_cost_more_than_the_training_are_the_price(budget):
+    costly = replace(budget, scores=paid(100, noise=2.0))
+    assert costly.price == price([paid(100, noise=2.0).event], DELTA).epsilon > budget.price
+
+
+def test_a_stage_needs_steps_or_slots(budget):
+    stage = budget.stages[1]
+    slot = stage.slot
+    assert stage.needs(slot, 50) == 50
+    assert stage.needs(replace(slot, noise_multiplier=2 * slot.noise_multiplier), 7) == 7
+    assert stage.needs(replace(slot, noise_multiplier=2 * slot.noise_multiplier, steps=100), 7) == 50
+    assert stage.needs(replace(slot, sampling_rate=0.1, steps=100), 101) == 100
+    assert stage.needs(slot.with_steps(0), 0) == 0
+
+
+@pytest.fixture
+def filtered(tmp_path, event):
+    epsilon = price([event] * 3, DELTA).epsilon
+    return ledger_with(
+        tmp_path / "ledger.jsonl", RenyiFilter(best_order(event, epsilon, DELTA), epsilon=epsilon, delta=DELTA)
+    )
+
+
+def test_a_filter_takes_trainings_as_long_as_they_fit(filtered, event):
+    taken = 0
+    while (refused := filtered.refusal(f"t{taken}", event)) is None:
+        train(filtered, f"t{taken}", event, None)
+        taken += 1
+    assert "privacy.sweep_epsilon" in refused
+    assert 2 <= taken <= 3
+    assert claim(Composed((event,) * taken), DELTA).epsilon <= filtered.budget.epsilon
+    filtered.close("t0", 10)
+    assert filtered.refusal("u", event.with_steps(40)) is None  # what was not run was not spent
+    assert filtered.refusal("u", event.with_steps(110)) is not None
+
+
+def test_a_filter_costs_its_budget_whatever_was_run(filtered):
+    assert filtered.answers(DELTA)["everything"].epsilon == filtered.budget.epsilon
+    assert "privacy filter at the Renyi order" in filtered.answers(DELTA)["everything"].statement
+    assert filtered.answers(DELTA / 2)["everything"].epsilon == float("inf")
+
+
+def test_a_filter_counts_trainings_that_have_not_drawn_yet(filtered, event):
+    filtered.open("t", event.with_steps(100), marked=True)
+    assert filtered.refusal("u", event.with_steps(100)) is not None
+    filtered.close("t", 0)
+    assert filtered.refusal("u", event.with_steps(100)) is None
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_filter_counts_scores(filtered, event, apart):
+    near = filtered.budget.budget
+    releases = next(n for n in range(1, 9999) if filtered.budget.spent([paid(n).event]) > 0.55 * near)
+    train(filtered, "t", event, None, scores=paid(releases, apart=apart))
+    assert (filtered.refusal("u", event) is None) == apart
+    assert filtered.refusal("u", event, scores=paid(releases, apart=apart)) is not None
+    assert (filtered.test_refusal(paid(releases, apart=apart)) is None) == apart
+    assert filtered.test_refusal(paid(2 * releases, apart=apart)) is not None
