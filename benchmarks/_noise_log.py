@@ -46,7 +46,7 @@ def drawn_steps(folder: Path) -> Counter[str]:
 
 
 def main() -> None:
-    """Run or resume a sweep: ``FOLDER run SPEC OUT [TRACKING]`` or ``FOLDER resume SWEEP TRIALS``."""
+    """Run or resume a sweep: ``FOLDER run SPEC OUT [TRACKING]`` or ``FOLDER resume SWEEP [TRIALS]``."""
     folder, verb, *rest = sys.argv[1:]
     os.environ[FOLDER] = folder
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -55,8 +55,8 @@ def main() -> None:
         spec, out, *tracking = rest
         run_sweep(Spec.from_yaml(spec), Options(out=Path(out), tracking=tracking[0] if tracking else None))
     else:
-        sweep, trials = rest
-        resume_sweep(Path(sweep), trials=int(trials))
+        sweep, *trials = rest
+        resume_sweep(Path(sweep), trials=int(trials[0]) if trials else None)
 
 
 if __name__ == "__main__":

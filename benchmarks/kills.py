@@ -1,16 +1,18 @@
 """What survives kill -9? A sweep whose driver, workers and tracking server are killed at random, and what it leaves.
 
-    python benchmarks/kills.py [--kills 50] [--trials 30] [--epochs 120] [--seed 0] [--out FOLDER]
+    python benchmarks/kills.py [--kills 50] [--trials 30] [--epochs 120] [--seed 0] [--budget 3] [--out FOLDER]
 
 Runs one sweep on scikit-learn's digits against an MLflow server, kills the driver, a training process, another process
 of Ray or the server at random moments, resumes or restarts what was killed, and goes on until the kills are used up
-and the sweep has ended; one that ends before is extended. Every draw of noise is counted in a file that the sweep does
-not know of. At the end:
+and the sweep has ended; one that ends before is extended, but not one with ``--budget``, whose kills end with it. Every
+draw of noise is counted in a file that the sweep does not know of. At the end:
 
 * every trial has ended, with every epoch that it planned or a reason, each point once;
 * the front in front.json is the front of all points, and every model of it loads;
 * the ledger charges what was drawn: no training is open, none has drawn more than its entries say, and what they say
   beyond what was drawn is at most the epochs that kills cut off;
+* with a budget, no stage has drawn more than its slots and spare steps have, and the price of everything is what it was
+  before the first kill;
 * there is one MLflow run for each trial and one for the sweep, none of them RUNNING, with every point once.
 
 Prints what was killed and a table of these checks; exits with 1 if one fails.
@@ -38,7 +40,9 @@ from mlflow import MlflowClient
 import clipless
 import sweeper
 from sweeper.pareto.dominance import front_mask
+from sweeper.privacy.budget import Budget
 from sweeper.privacy.ledger import Ledger
+from sweeper.records import trial_number
 
 SPEC = """\
 name: {name}
@@ -50,7 +54,7 @@ training:
   learning_rate: {{log: [0.01, 0.1]}}
   sensitivity_fraction: 0.1
   averaging: 0.9
-privacy: {{epsilon: 3, delta: 1e-4}}
+privacy: {{{budget}: {epsilon:g}, delta: 1e-4}}
 search: {{objectives: [epsilon, accuracy, certified@0.25], trials: {trials}, sampler: tpe, scheduler: hyperband,
          grace: 4}}
 """
@@ -73,6 +77,7 @@ class Campaign:
         random: of the moments.
         served: whether runs are tracked by a server, not in the sweep's own file.
         name: of the sweep.
+        budget: epsilon of the whole sweep; without one each trial spends epsilon 3.
         killed: how often who was.
     """
 
@@ -82,6 +87,7 @@ class Campaign:
     random: random.Random
     served: bool = True
     name: str = "kills"
+    budget: float | None = None
     killed: Counter = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -94,7 +100,9 @@ class Campaign:
     @property
     def spec(self) -> str:
         """The sweep's spec."""
-        return SPEC.format(name=self.name, trials=self.trials, epochs=self.epochs)
+        kind = "epsilon" if self.budget is None else "sweep_epsilon"
+        limit = 3.0 if self.budget is None else self.budget
+        return SPEC.format(name=self.name, trials=self.trials, epochs=self.epochs, budget=kind, epsilon=limit)
 
     @property
     def noise(self) -> Path:
@@ -119,7 +127,7 @@ class Campaign:
         begun = time.monotonic()
         for who in victims:
             before = self.killed[who]
-            while self.killed[who] == before:
+            while self.killed[who] == before and not self._is_over():
                 self._drive()
                 self._wait(self.random.uniform(0.0, latest))
                 if self.driver is not None and self.driver.poll() is None:
@@ -128,12 +136,18 @@ class Campaign:
                         f"{time.monotonic() - begun:5.0f} s: {who} killed, {sum(self.killed.values())} in all",
                         flush=True,
                     )
-        self._drive()
+        if not self._is_over():
+            self._drive()
         assert self.driver is not None
         code = self.driver.wait(1800)
         self.stop()
         if code:
             raise SystemExit(f"the last driver ended with {code}: see {self.folder / 'driver.log'}")
+
+    def _is_over(self) -> bool:
+        """Whether a sweep that cannot be extended has ended."""
+        ended = self.driver is not None and self.driver.poll() == 0
+        return self.budget is not None and ended
 
     def stop(self) -> None:
         """Stop the tracking server."""
@@ -149,8 +163,8 @@ class Campaign:
         arguments += [f"http://127.0.0.1:{self.port}"] if self.served else []
         if self.sweep is not None:
             status = json.loads((self.sweep / "sweep.json").read_text(encoding="utf-8"))["status"]
-            self.trials += 20 * (status == "completed")
-            arguments = ["resume", str(self.sweep), str(self.trials)]
+            self.trials += 20 * (status == "completed" and self.budget is None)
+            arguments = ["resume", str(self.sweep), *([str(self.trials)] if self.budget is None else [])]
         with (self.folder / "driver.log").open("a", encoding="utf-8") as log:
             command = [sys.executable, str(HERE / "_noise_log.py"), str(self.noise), *arguments]
             self.driver = subprocess.Popen(command, stdout=log, stderr=log)
@@ -207,6 +221,7 @@ class Campaign:
             "trials have ended and points are complete": self._check_trials(),
             "the front is that of all points, its models load": self._check_front(),
             "the ledger is what was drawn": self._check_ledger(),
+            "no stage of the budget is overspent": self._check_budget(),
             "one ended run for each trial, each point once": self._check_tracking(),
         }
 
@@ -257,6 +272,20 @@ class Campaign:
             if not said - slack <= drawn[trial.id] <= said <= charged:
                 return f"{trial.id} drew {drawn[trial.id]}, entries say {said}, {charged} are charged"
         return ""
+
+    def _check_budget(self) -> str:
+        budget = Ledger(self.sweep / "ledger.jsonl").budget
+        if self.budget is None:
+            return "" if budget is None else "a budget that was not asked for"
+        if not (isinstance(budget, Budget) and budget.price <= self.budget):
+            return f"{budget} is no budget of {self.budget:g}"
+        drawn: Counter[int] = Counter()
+        for trial, steps in drawn_steps(self.noise).items():
+            drawn[budget.stage_of(trial_number(trial))] += steps
+        spent = {index: (drawn[index], stage.pool.steps) for index, stage in enumerate(budget.stages)}
+        price = sweeper.load(self.sweep).front().ledger["everything"].epsilon
+        wrong = {index: steps for index, steps in spent.items() if steps[0] > steps[1]}
+        return f"{wrong} were drawn of a pool" if wrong else "" if price == budget.price else f"the price is {price}"
 
     def _check_tracking(self) -> str:
         client = MlflowClient(tracking_uri=self.tracking)
@@ -309,11 +338,13 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--epochs", type=int, default=120)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--budget", type=float, help="epsilon of the whole sweep; none by default")
     parser.add_argument("--out", type=Path, help="an empty folder; a temporary one by default")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         chance = random.Random(options.seed)
-        campaign = Campaign(options.out or Path(temporary), options.trials, options.epochs, chance)
+        folder = options.out or Path(temporary)
+        campaign = Campaign(folder, options.trials, options.epochs, chance, budget=options.budget)
         start = time.monotonic()
         try:
             campaign.run([chance.choice(VICTIMS) for _ in range(options.kills)])

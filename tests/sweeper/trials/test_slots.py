@@ -1,0 +1,142 @@
+"""The budget of a sweep, cut for the trials of its spec, and the noise that it gives them."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+import clipless
+from clipless.privacy.accounting.domination import dominates
+from clipless.privacy.accounting.renyi_filter import RenyiFilter
+from clipless.privacy.events import Relation
+from sweeper.errors import SpecError
+from sweeper.privacy.budget import Budget
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.pricing import price, whole_event
+from sweeper.search.space import resolve
+from sweeper.spec.spec import Spec
+from sweeper.trials.preview import preview, render
+from sweeper.trials.slots import plan_budget
+from sweeper.trials.trial import TrialRun
+
+STAGES = [{"trials": 4, "share": 0.1}, {"trials": 1}]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return clipless.datasets.load("digits")
+
+
+def spec_of(content, *, privacy=None, **sections):
+    content = {name: dict(fields) if isinstance(fields, dict) else fields for name, fields in content.items()}
+    content["model"] |= {"width": 16}
+    content["training"] |= {"epochs": 4, "batch_size": 256}
+    content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4, "stages": STAGES, **(privacy or {})}
+    for section, fields in sections.items():
+        content[section] = content.get(section, {}) | fields
+    return Spec.from_mapping(content, "digits.yaml")
+
+
+def planned(spec, data, trial, budget, proposal=None):
+    run = TrialRun(
+        trial=trial,
+        config=resolve(spec, proposal or {}),
+        data=data,
+        objectives=spec.objectives,
+        seed=0,
+        repeats=spec.search.repeats,
+        slot=budget.slot_of(trial),
+    )
+    return run.plan_row().plan
+
+
+def test_slots_are_those_of_the_trials_that_the_spec_describes(content, digits):
+    budget = plan_budget(spec_of(content), digits)
+    rate = 256 / len(digits.train)
+    assert [(s.slot.sampling_rate, s.slot.steps, s.trials, s.spare) for s in budget.stages] == [
+        (rate, 20, 4, 5),
+        (rate, 20, 1, 5),
+    ]
+    assert 0.98 * 3.0 < budget.price <= 3.0
+
+
+def test_no_row_is_read_to_cut_a_budget(content, digits):
+    spec = spec_of(content)
+    rows = [replace(split, x=split.x * 0) for split in (digits.train, digits.validation, digits.test)]
+    blind = replace(digits, **dict(zip(("train", "validation", "test"), rows, strict=True)))
+    assert plan_budget(spec, blind) == plan_budget(spec, digits)
+
+
+def test_repeats_and_private_statistics_are_in_the_slot(content, digits):
+    content["model"]["standardise"] = True
+    spec = spec_of(content, search={"repeats": 3}, privacy={"spare_epochs": 2})
+    budget = plan_budget(spec, digits)
+    steps = whole_event(planned(spec, digits, "t0001", budget)).steps
+    assert budget.stages[0].slot.steps == steps > 3 * 20
+    assert budget.stages[0].spare == 2 * (steps // 4)
+
+
+@pytest.mark.parametrize("trial", ["t0001", "t0005"])
+def test_a_trial_has_the_noise_of_its_stage(content, digits, trial):
+    spec = spec_of(content)
+    budget = plan_budget(spec, digits)
+    plan = planned(spec, digits, trial, budget)
+    assert whole_event(plan) == budget.slot_of(trial)
+    assert plan.epsilon_curve[-1] == price([budget.slot_of(trial)], 1e-4).epsilon
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_trials_of_other_batch_sizes_and_lengths_fill_slots_that_dominate_them(content, digits, tmp_path, repeats):
+    training = {"batch_size": [256, 128], "epochs": [4, 6]}
+    spec = spec_of(content, training=training, search={"repeats": repeats})
+    budget, ledger = plan_budget(spec, digits), Ledger(tmp_path / "ledger.jsonl")
+    ledger.set_budget(budget)
+    noises = set()
+    for number, (batch, epochs) in enumerate([(256, 4), (128, 4), (256, 6), (128, 6)], start=1):
+        proposal = {"training.batch_size": batch, "training.epochs": epochs}
+        plan = planned(spec, digits, f"t000{number}", budget, proposal)
+        assert dominates(budget.stages[0].slot, whole_event(plan), 1e-4)
+        ledger.open(f"t000{number}", whole_event(plan), stage=0)
+        noises.add(plan.noise_multiplier)
+    assert len(noises) >= 3
+    assert "no slot" in ledger.refusal("t0006", whole_event(plan), stage=0)
+
+
+def test_a_filter_fixes_its_order_beforehand(content, digits):
+    content["model"] |= {"width": 16}
+    content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4, "epsilon": 1.0, "accounting": "filter"}
+    spec = Spec.from_mapping(content)
+    kept = plan_budget(spec, digits)
+    assert isinstance(kept, RenyiFilter)
+    assert (kept.epsilon, kept.delta) == (3.0, 1e-4)
+    content["privacy"] = {"epsilon": 1.0, "delta": 1e-4}
+    assert plan_budget(Spec.from_mapping(content), digits) is None
+
+
+def test_scores_of_private_rows_have_their_place_in_the_budget(content):
+    data = clipless.datasets.load("digits", evaluation="private")
+    spec = spec_of(content, data={"evaluation": "private"}, privacy={"score_noise": 40.0})
+    budget = plan_budget(spec, data)
+    assert isinstance(budget, Budget)
+    assert budget.scores.event.steps == 5 * 4 + 2
+    assert budget.price <= 3.0
+    loud = spec_of(content, data={"evaluation": "private"}, privacy={"score_noise": 1.0})
+    with pytest.raises(
+        SpecError, match=r"Expected noise with which 22 releases of scores cost at most the budget, not"
+    ):
+        plan_budget(loud, data)
+    replaced = {"score_noise": 40.0, "relation": Relation.REPLACE_ONE.value}
+    with pytest.raises(SpecError, match=r"Expected add-or-remove-one, and data whose rows are assigned to splits"):
+        plan_budget(spec_of(content, data={"evaluation": "private"}, privacy=replaced), data)
+
+
+def test_check_shows_the_cut_of_the_budget(content, digits):
+    spec, screen = spec_of(content), io.StringIO()
+    previews = preview(spec, digits)
+    Console(file=screen, width=120).print(render(spec, digits, previews))
+    budget = plan_budget(spec, digits)
+    assert previews[0].plan.noise_multiplier == budget.stages[0].slot.noise_multiplier
+    for stage in budget.stages:
+        assert f"{stage.slot.noise_multiplier:.4g}" in screen.getvalue()
+    assert "Everything the sweep releases: epsilon 2." in screen.getvalue()
