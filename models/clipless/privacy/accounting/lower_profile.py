@@ -7,9 +7,10 @@ logarithm of the ratio of its two masses, is then rounded down to a grid that is
 width, less b. That enlarges its mass under ``Q``, and lowers every hockey-stick divergence again. Steps compose as in
 ``pld_grid``, whose errors are taken off.
 
-Losses of cells lie within about width^2 of their middles, so that a small b, chosen for the least loss on average,
-serves nearly all of them: rounding costs width^2 a step, not width. T steps of deviation s lose about
-T width^2 / s, and the width is a small multiple of s T^(-1/4).
+Cuts are moved until the losses of nearly all cells are whole multiples of the width: then b is next to nothing, and all
+that cells lose is their losses' spread, width^2 / 12 of the variance. Measured, noise of .6 to 200 at rates .001 to 1
+and 50 to 5000 steps: 0.04 to 0.5 % of noise is lost to this and the event's rounding together; 2 to 13 % at noise 0.5,
+where losses crowd at their lower end.
 """
 
 import math
@@ -25,9 +26,12 @@ from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, LossGrid, del
 from clipless.privacy.accounting.spending import LARGEST_LOSS
 from clipless.privacy.events import PoissonGaussian, Relation
 
-_FINENESS = 0.04  # of the deviation of one step's loss, times steps^(-1/4): at most 0.3 % of noise is lost
-_MOST_CELLS = 2**19
-_REACH = 14.0  # deviations of noise within which cuts are made
+_FINENESS = 1 / 32  # of the mean deviation of one step's loss: the width
+_MOST_CELLS = 2**17
+_REACH = 8.5  # deviations of noise within which cuts are made: about 1e-17 lies outside
+_POINTS = 2**14 + 1  # of outputs at which losses are computed; between them, cuts are interpolated
+_CORRECTIONS = 30  # of cuts
+_LEAST_MASS = 1e-17  # of a knot: less is noise of the transforms, and left out
 _ROUNDING = 1e-11  # of a cell's mass and likelihood ratio: a hundred times what differences of normal tails were off
 
 
@@ -79,29 +83,56 @@ def _composed(cells: _Cells, steps: int) -> LowerProfile:
     masses = np.bincount(index - first, weights=cells.masses).astype(np.float64)
     losses, composed = LossGrid(masses, first, cells.width, 0.0).composed(steps)
     losses = losses - steps * shift
-    kept = (losses > 0.0) & (losses <= LARGEST_LOSS)
-    composed = np.maximum(composed[kept], 0.0) * (1.0 - _ROUNDING) ** steps
+    kept = (losses > 0.0) & (losses <= LARGEST_LOSS) & (composed > _LEAST_MASS)
+    composed = composed[kept] * (1.0 - _ROUNDING) ** steps
     slack = delta_slack(steps) + TAIL + len(composed) * 2.0**-51
     return LowerProfile(losses[kept], composed, slack)
 
 
 def _shift(cells: _Cells) -> float:
     """Return the shift of the grid, within a width, at which rounding down costs the least loss on average."""
-    asked = np.sort(-cells.losses % cells.width)[:: max(1, len(cells.losses) // 128)]
-    spare = (cells.losses[:, None] + asked) % cells.width
-    return float(asked[np.argmin(cells.masses @ spare)])
+    common = cells.masses > 1e-12
+    masses, losses = cells.masses[common], cells.losses[common]
+    asked = 0.5 * cells.width - (losses + 0.5 * cells.width) % cells.width  # least shift that moves a cell up
+    order = np.argsort(asked)
+    missed = np.cumsum(masses[order][::-1])[::-1]
+    asked = asked[order][np.searchsorted(-missed, -np.geomspace(1.0, 1e-8, 32) * missed[0], "right") - 1]
+    cost = [float(masses @ ((losses + shift) % cells.width)) for shift in asked]
+    return float(asked[np.argmin(cost)])
 
 
 def _cells(event: PoissonGaussian) -> Iterator[_Cells]:
     """Yield one step's cells for each direction in which neighbours may differ."""
-    sigma, rate = event.noise_multiplier, event.sampling_rate
-    line = np.linspace(-_REACH * sigma - 1.0, _REACH * sigma + 1.0, 2**14 + 1)
+    cuts, width = _cuts(event)
+    under_p, under_q, losses, error = _pair(event, cuts)
+    kept = (under_p > 1e-280) & (under_q > 1e-280)  # an output left out makes nothing more distinguishable
+    under_p, under_q, losses, error = under_p[kept], under_q[kept], losses[kept], error[kept]
+    yield _Cells(under_p, losses - error, width)
+    if event.relation is Relation.ADD_OR_REMOVE_ONE and event.sampling_rate < 1.0:
+        yield _Cells(under_q, -losses - error, width)
+
+
+def _cuts(event: PoissonGaussian) -> tuple[FloatArray, float]:
+    """Return where to cut outputs so that losses of cells are about whole multiples of a width, and the width."""
+    sigma = event.noise_multiplier
+    line = np.linspace(-_REACH * sigma - 1.0, _REACH * sigma + 1.0, _POINTS)
     loss = _loss(event, line)
     weights = np.exp(-0.5 * (line / sigma) ** 2)
-    deviation = math.sqrt(np.cov(loss, aweights=weights))
-    width = max(_FINENESS * deviation * event.steps**-0.25, (loss[-1] - loss[0]) / _MOST_CELLS)
+    deviation = np.average(np.abs(loss - np.average(loss, weights=weights)), weights=weights)
+    width = max(_FINENESS * deviation, (loss[-1] - loss[0]) / _MOST_CELLS)
     middles = np.arange(math.ceil(loss[0] / width), math.floor(loss[-1] / width)) + 0.5
-    cuts = np.unique(np.interp(middles * width, loss, line))
+    ends, span = middles * width, 0.45 * width
+    for _ in range(_CORRECTIONS):
+        _, _, losses, _ = _pair(event, np.interp(ends, loss, line))
+        wrong = losses - width * np.append(middles - 0.5, middles[-1] + 0.5)
+        moved = ends - np.nan_to_num(0.5 * (wrong[1:] + wrong[:-1]))
+        ends = np.clip(moved, middles * width - span, middles * width + span)
+    return np.unique(np.interp(ends, loss, line)), width
+
+
+def _pair(event: PoissonGaussian, cuts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return cells' masses under P and Q, their losses, and a bound of these losses' errors."""
+    sigma, rate = event.noise_multiplier, event.sampling_rate
     absent, present = _normal_masses(cuts, 0.0, sigma), _normal_masses(cuts, 1.0, sigma)
     match event.relation:
         case Relation.ADD_OR_REMOVE_ONE:
@@ -111,13 +142,9 @@ def _cells(event: PoissonGaussian) -> Iterator[_Cells]:
         case _:
             assert_never(event.relation)
     under_p, under_q = (1.0 - rate) * absent + rate * present, (1.0 - rate) * absent + rate * opposite
-    seen = (under_p > 1e-280) & (under_q > 1e-280)  # left out otherwise: nothing is gained by an output left out
-    under_p, under_q, present, opposite = under_p[seen], under_q[seen], present[seen], opposite[seen]
-    losses = np.log1p(rate * (present - opposite) / under_q)
-    error = _ROUNDING * rate * (present / under_p + opposite / under_q)
-    yield _Cells(under_p, losses - error, width)
-    if event.relation is Relation.ADD_OR_REMOVE_ONE and rate < 1.0:
-        yield _Cells(under_q, -losses - error, width)
+    with np.errstate(divide="ignore", invalid="ignore"):  # cells without mass
+        losses = np.log1p(rate * (present - opposite) / under_q)
+        return under_p, under_q, losses, _ROUNDING * rate * (present / under_p + opposite / under_q)
 
 
 def _loss(event: PoissonGaussian, line: FloatArray) -> FloatArray:
