@@ -266,3 +266,11 @@ def test_the_slack_is_all_that_an_event_may_exceed_its_slot_by():
     assert _is_below(epsilons, 1e-3 + 0.998 * exact, bound, 1.01e-3 + 1e-6)
     assert not _is_below(epsilons, 1e-3 + exact, bound, 0.99e-3)
     assert not _is_below(epsilons, 1e-9 + exact, bound, 0.0)
+
+
+def test_between_its_points_an_event_counts_as_the_chord_in_alpha():
+    """At both points it is no more than the slot; the slot bends between them, and the chord passes above."""
+    bound = LowerProfile(np.array([1.0, 3.0, 6.0]), np.array([0.08, 0.8, 1e-3]), 0.0)
+    sparse, dense = np.array([0.0, 2.0, 3.0, 4.0]), np.array([0.0, 1.0, 2.0, 3.0, 4.0])
+    assert not _is_below(sparse, bound(sparse), bound, 2e-3)
+    assert _is_below(dense, bound(dense), bound, 2e-3)
