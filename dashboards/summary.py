@@ -48,6 +48,7 @@ def front_rows(data: SweepData) -> list[dict[str, Any]]:
             **_values(point, names),
             **{f"epsilon {name}": point.accountants.get(name) for name in accountants},
             **{f"config {name}": data.settings[point.trial].get(name) for name in data.varying},
+            "made from": point.made_from,
             "model": point.model,
         }
         for point in data.front_points

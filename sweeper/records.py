@@ -24,6 +24,21 @@ class Direction(enum.Enum):
 
 MEMBERSHIP = ("membership-auroc", "membership-advantage")
 
+PointKey = tuple[str, int, str]  # trial, epoch, and what the model was made from
+
+MADE_FROM = {
+    "quick-midpoint": "halfway between the weights of the epoch and an average of all steps, in which the weight of a "
+    "step grows with the 8th power of its number",
+    "slow-midpoint": "halfway between the weights of the epoch and an average of all steps, in which the weight of a "
+    "step grows with its number",
+}
+"""What a free point was made from, in words, by name; see `sweeper.trials.free_points`."""
+
+
+def described(made_from: str) -> str:
+    """Return in words what a free point was made from; a name of another version stays a name."""
+    return MADE_FROM.get(made_from, f"the {made_from} of the iterates")
+
 
 @dataclass(frozen=True, slots=True)
 class Objective:
@@ -165,11 +180,12 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One (trial, epoch).
+    """One model of a trial: that of an epoch, or one made from the iterates up to it.
 
     Attributes:
         trial: id of the trial.
-        epoch: 1-based; the point holds the model after this epoch.
+        epoch: 1-based; of the last iterate that the model was made from, so that its epsilon is that of this epoch.
+        made_from: name of what it was made from, see `sweeper.trials.free_points`; empty for the epoch's own model.
         values: validation numbers by objective name, ``epsilon`` among them (``math.inf`` without privacy).
         accountants: epsilon by accountant, ``{"rdp": ..., "pld": ...}``; a missing one was not computed.
         repeats: what the values of a point are the means of, the outcome of each repeat by name; none without repeats.
@@ -179,6 +195,7 @@ class Point:
 
     trial: str
     epoch: int
+    made_from: str = ""
     values: Mapping[str, float]
     accountants: Mapping[str, float] = field(default_factory=dict)
     repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -186,9 +203,32 @@ class Point:
     model: str | None = None
 
     @property
-    def key(self) -> tuple[str, int]:
+    def key(self) -> PointKey:
         """Identity within the sweep."""
-        return (self.trial, self.epoch)
+        return (self.trial, self.epoch, self.made_from)
+
+    @property
+    def name(self) -> str:
+        """Identity as one text, for names of files: ``t0007-12``, or with what it was made from behind it.
+
+        >>> Point(trial="t0007", epoch=12, made_from="slow-midpoint", values={}).name
+        't0007-12-slow-midpoint'
+        """
+        return "-".join(map(str, filter(None, self.key)))
+
+    @property
+    def label(self) -> str:
+        """Identity in words.
+
+        >>> Point(trial="t0007", epoch=12, made_from="slow-midpoint", values={}).label
+        't0007, epoch 12, slow-midpoint'
+        """
+        return f"{self.trial}, epoch {self.moment}"
+
+    @property
+    def moment(self) -> str:
+        """The epoch, and what the model was made from, in words: identity within the trial."""
+        return ", ".join(map(str, filter(None, self.key[1:])))
 
     def deviation(self, name: str) -> float | None:
         """Return the standard deviation of a value over the repeats, None without several."""

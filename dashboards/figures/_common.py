@@ -86,6 +86,12 @@ class Step:
     value: float
     trial: str
     epoch: int
+    made_from: str = ""
+
+    @property
+    def moment(self) -> str:
+        """The epoch, and what the model was made from, in words."""
+        return f"{self.epoch}, {self.made_from}" if self.made_from else str(self.epoch)
 
 
 def staircase(points: Iterable[Point], name: str, direction: Direction = Direction.MAXIMIZE) -> tuple[Step, ...]:
@@ -94,9 +100,9 @@ def staircase(points: Iterable[Point], name: str, direction: Direction = Directi
     Points without a finite epsilon or value are passed over. At equal epsilon the better point counts.
     """
     sign = 1.0 if direction is Direction.MAXIMIZE else -1.0
-    steps = [Step(p.values["epsilon"], p.values[name], p.trial, p.epoch) for p in _candidates(list(points), name, sign)]
+    steps = [Step(p.values["epsilon"], p.values[name], *p.key) for p in _candidates(list(points), name, sign)]
     kept: list[Step] = []
-    for step in sorted(steps, key=lambda s: (s.epsilon, -sign * s.value, s.trial, s.epoch)):
+    for step in sorted(steps, key=lambda s: (s.epsilon, -sign * s.value, s.trial, s.epoch, s.made_from)):
         if not kept or sign * step.value > sign * kept[-1].value:
             kept.append(step)
     return tuple(kept)
@@ -130,7 +136,7 @@ def hover_texts(data: SweepData, points: Sequence[Point], *, configured: bool = 
 
 def _hover(point: Point, configuration: str) -> str:
     test: Mapping[str, float] = point.test or {}
-    lines = [f"<b>{escape(point.trial)}</b>, epoch {point.epoch}"]
+    lines = [f"<b>{escape(point.trial)}</b>, epoch {escape(point.moment)}"]
     for name, value in point.values.items():
         deviation = point.deviation(name)
         spread = "" if deviation is None else f" ± {show(name, deviation)}"
@@ -177,12 +183,12 @@ def short_names(names: Sequence[str], taken: Sequence[str] = ()) -> dict[str, st
 
 def point_name(point: Point) -> str:
     """A point's identity as one text, by which a page knows what was clicked."""
-    return f"{point.trial}.{point.epoch}"
+    return ".".join(map(str, filter(None, point.key)))
 
 
 def point_rows(points: Iterable[Point], **more: Any) -> Table:
     """One row per point: what identifies it, and its values."""
-    return [{"trial": p.trial, "epoch": p.epoch, **dict(p.values), **more} for p in points]
+    return [{"trial": p.trial, "epoch": p.epoch, "made_from": p.made_from, **dict(p.values), **more} for p in points]
 
 
 def header(data: SweepData, title: str) -> dict[str, Any]:

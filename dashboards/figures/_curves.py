@@ -31,7 +31,13 @@ def last_epsilon(points: Iterable[Point]) -> float:
 
 def step_row(step: Step, value: str) -> dict[str, Any]:
     """A step as a row of a table, its value under the name given."""
-    return {"epsilon": step.epsilon, value: step.value, "trial": step.trial, "epoch": step.epoch}
+    return {
+        "epsilon": step.epsilon,
+        value: step.value,
+        "trial": step.trial,
+        "epoch": step.epoch,
+        "made_from": step.made_from,
+    }
 
 
 def draw(
@@ -48,5 +54,5 @@ def draw(
 
 
 def _text(stairs: Staircase, step: Step) -> str:
-    where = f"{stairs.before}{escape(step.trial)}, epoch {step.epoch}"
+    where = f"{stairs.before}{escape(step.trial)}, epoch {escape(step.moment)}"
     return f"{where}<br>{reached(step.epsilon, stairs.value, step.value)}"

@@ -27,6 +27,7 @@ from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._view import PREFIX, Tab, View
 from dashboards.text import number, radius_of, show
 from sweeper.errors import SweeperError
+from sweeper.records import PointKey
 
 LABELLED = ("max-epsilon", *(f"minimum-{i}" for i in range(MINIMUMS)))
 CONTROLS = ("space", "axis", "radius", *LABELLED)
@@ -244,6 +245,6 @@ def stamp_of(click: Any) -> int:
     return time if isinstance(time, int) else 0
 
 
-def clicked(click: Any) -> tuple[str, int] | None:
+def clicked(click: Any) -> PointKey | None:
     """Return the point of a click, None for another place."""
     return View.parse(f"point={click.get('point')}").point if isinstance(click, Mapping) else None

@@ -131,7 +131,7 @@ def picked(snapshot: Snapshot, view: View, run_address: str | None) -> Html:
     return tag(
         "div",
         tag("p", how, " ", back if by_hand else None, class_="test", role="status"),
-        tag("h3", f"{point.trial}, epoch {point.epoch}"),
+        tag("h3", point.label),
         _values(data, point),
         tag("div", *_downloads(snapshot, point, run_address), class_="links"),
         tag("details", tag("summary", "Configuration"), tag("table", tag("tbody", *settings))) if settings else None,
@@ -155,6 +155,7 @@ def _values(data: SweepData, point: Point) -> Html:
 def _downloads(snapshot: Snapshot, point: Point, run_address: str | None) -> list[Html]:
     asked = View(sweep=snapshot.name, point=point.key).query()
     model = f"{API}/{quote(snapshot.name, safe='')}/models/{quote(point.trial, safe='')}/{point.epoch}"
+    model += f"?made_from={quote(point.made_from)}" if point.made_from else ""
     links = [tag("a", "Model", href=model, download=True)] if point.model else []
     links += [tag("a", what, href=f"{PREFIX}file/{name}{asked}", download=True) for name, what in FILES.items()]
     run = snapshot.sweep().trials[point.trial].run_id

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from dashboards.data import SweepData, finite
 from dashboards.figures import FigureKind, as_json, comparison_figures, is_empty, linear_epsilon, sweep_figures
+from dashboards.figures._common import point_name
 from dashboards.live import _fragments as fragments
 from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._view import View
@@ -176,13 +177,13 @@ def marks(data: SweepData, view: View) -> dict[str, Any]:
         allowed, point = (), None
     filtered = view.max_epsilon is not None or bool(view.minimum)
     content: dict[str, Any] = {
-        "allowed": [f"{p.trial}.{p.epoch}" for p in allowed] if filtered else None,
+        "allowed": [point_name(p) for p in allowed] if filtered else None,
         "limits": {"epsilon": view.max_epsilon, "value": view.minimum.get(axis)},
         "point": None,
     }
     if point is not None and finite(point, "epsilon", axis):
         places = {"epsilon": "epsilon", "value": axis, "utility": data.utility, "depth": depth}
-        content["point"] = {"name": f"{point.trial}.{point.epoch}"}
+        content["point"] = {"name": point_name(point)}
         content["point"] |= {place: point.values.get(name) for place, name in places.items()}
     return content
 
@@ -191,7 +192,7 @@ def _file(name: str, snapshot: Snapshot, view: View) -> Resource:
     point = fragments.chosen(snapshot.sweep(), view)
     content = gzip.compress(fragments.file(snapshot, name, point).encode())
     media_type = "application/json" if name.endswith("json") else "text/markdown; charset=utf-8"
-    filename = re.sub(r"[^A-Za-z0-9._-]", "_", f"{snapshot.name}-{point.trial}-{point.epoch}-{name}")
+    filename = re.sub(r"[^A-Za-z0-9._-]", "_", f"{snapshot.name}-{point.name}-{name}")
     return Resource(content, media_type, filename)
 
 

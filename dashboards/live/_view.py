@@ -4,14 +4,20 @@ An unknown or invalid part of an address is ignored.
 """
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from urllib.parse import parse_qsl, urlencode
 
+from sweeper.records import PointKey
+
 PREFIX = "/live/"
 MOST_COMPARED = 12
 _MOST_FIELDS = 64
+_POINT = re.compile(
+    r"(.+?)\.([0-9]{1,9})(?:\.([a-z][a-z0-9-]{0,49}))?", re.DOTALL
+)  # trial, epoch, what it was made from
 
 
 class Tab(enum.Enum):
@@ -37,7 +43,7 @@ class View:
     linear: bool = False  # whether epsilon has a linear axis
     max_epsilon: float | None = None  # largest epsilon of the point to pick
     minimum: Mapping[str, float] = field(default_factory=dict)  # smallest values of the point to pick, by objective
-    point: tuple[str, int] | None = None  # trial and epoch of a point that was chosen by hand
+    point: PointKey | None = None  # key of a point that was chosen by hand
     compared: tuple[str, ...] = ()  # folder names of sweeps to compare
     anyway: bool = False  # whether to compare what is not comparable
 
@@ -78,7 +84,7 @@ class View:
         pairs += [("axis", "linear")] if self.linear else []
         pairs += [("max-epsilon", f"{self.max_epsilon:.6g}")] if self.max_epsilon is not None else []
         pairs += [("min", f"{name}={value:.6g}") for name, value in self.minimum.items()]
-        pairs += [("point", f"{self.point[0]}.{self.point[1]}")] if self.point else []
+        pairs += [("point", ".".join(map(str, filter(None, self.point))))] if self.point else []
         pairs += [("compare", name) for name in self.compared]
         pairs += [("anyway", "1")] if self.anyway else []
         return f"?{urlencode(pairs)}" if pairs else ""
@@ -102,6 +108,6 @@ def _minimum(said: list[str]) -> dict[str, float]:
     return {name: value for name, _, number in pairs if name and (value := _number(number)) is not None}
 
 
-def _point(text: str) -> tuple[str, int] | None:
-    trial, _, epoch = text.rpartition(".")
-    return (trial, int(epoch)) if trial and epoch.isascii() and epoch.isdecimal() and len(epoch) < 10 else None
+def _point(text: str) -> PointKey | None:
+    found = _POINT.fullmatch(text)
+    return (found[1], int(found[2]), found[3] or "") if found else None

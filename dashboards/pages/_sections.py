@@ -54,7 +54,7 @@ def _knee(data: SweepData) -> Html | None:
     return tag(
         "p",
         tag("strong", "Knee of the front: "),
-        f"{knee.trial}, epoch {knee.epoch}, with {values} on validation rows. It lies farthest beyond the plane "
+        f"{knee.label}, with {values} on validation rows. It lies farthest beyond the plane "
         "through the best point of each objective, epsilon in its logarithm: from there, more of one costs most of the "
         "others.",
         class_="after",
@@ -73,7 +73,7 @@ def _card(data: SweepData, budget: Budget) -> Html:
             if point is not None and point.key != first.key:
                 rows.append(_card_row(f"best {name}", name, point))
     heads = each("th", ["", "validation", "test"], scope="col")
-    where = f"{first.trial}, epoch {first.epoch}, epsilon {show('epsilon', first.values['epsilon'])}"
+    where = f"{first.label}, epsilon {show('epsilon', first.values['epsilon'])}"
     return card(
         title,
         tag("p", show(data.utility, first.values[data.utility]), " ", tag("small", data.utility), class_="big"),

@@ -52,7 +52,7 @@ def trials_table(data: SweepData, run_link: Callable[[str], Html | None] = lambd
 
     ``run_link`` makes a link of the id of a trial's tracking run, if one can.
     """
-    epochs = Counter(point.trial for point in data.points)
+    epochs = Counter(point.trial for point in data.points if not point.made_from)
     shown = chosen_trials(data, list(data.trials), SHOWN_TRIALS)
     rows = []
     for id_ in shown:

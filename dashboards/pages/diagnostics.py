@@ -17,8 +17,9 @@ def _head(diagnosis: Diagnosis) -> Html:
     last = diagnosis.snapshots[-1].diagnostics
     epsilon = diagnosis.values.get("epsilon", float("inf"))
     left_out = f"{last.left_out} left out: not finite" if last.left_out else None
+    place = (diagnosis.trial, f"epoch {diagnosis.epoch}", diagnosis.made_from)
     facts: dict[str, tuple[str, str | None]] = {
-        "point": (f"{diagnosis.trial}, epoch {diagnosis.epoch}", f"of {diagnosis.epochs} planned"),
+        "point": (", ".join(filter(None, place)), f"of {diagnosis.epochs} planned"),
         "epsilon": (number(epsilon, up=True), f"fixed in advance, delta = {number(diagnosis.delta)}"),
         "method": (diagnosis.method.value, f"loss: {diagnosis.loss}"),
         "noise multiplier": (number(diagnosis.noise_multiplier), f"batches of {number(diagnosis.batch_size)} expected"),

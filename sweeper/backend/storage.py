@@ -9,6 +9,7 @@ import contextlib
 import shutil
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -135,8 +136,8 @@ class SharedFolder:
         for name in self._storage.checkpoints(self._trial):
             self._storage.pull(self.path, name)
 
-    def share(self, model: str | None) -> None:
-        """Push the checkpoints, and a model that is kept.
+    def share(self, models: Iterable[str]) -> None:
+        """Push the checkpoints, and the models that are kept.
 
         Raises:
             RecordError: they cannot be pushed.
@@ -145,7 +146,7 @@ class SharedFolder:
             return
         for file in sorted((self.path / CHECKPOINTS).glob("*.safetensors")):
             self._storage.push(self.path, f"{CHECKPOINTS}/{file.name}")
-        if model is not None:
+        for model in models:
             self._storage.push(self.path, model)
             (self.path / model).unlink()
 
@@ -158,9 +159,9 @@ def fetching(hooks: Hooks, storage: Storage, folder: Path) -> Hooks:
     """Return hooks that bring every model into the sweep's folder before its epoch is recorded."""
 
     def on_epoch(trial: str, row: EpochRow) -> str | None:
-        if row.model:
-            storage.pull(folder, row.model)
-            storage.delete(row.model)
+        for model in row.models:
+            storage.pull(folder, model)
+            storage.delete(model)
         return hooks.on_epoch(trial, row)
 
     def on_end(trial: str, status: TrialStatus, reason: str, started_epochs: int) -> None:

@@ -104,7 +104,7 @@ class CliplessTrial(tune.Trainable):
         if isinstance(row, EpochRow):
             self._recorded = max(self._recorded, row.epoch)
             if self._shared is not None:
-                self._shared.share(row.model)
+                self._shared.share(row.models)
         return row
 
     def cleanup(self) -> None:
@@ -161,6 +161,7 @@ class CliplessTrial(tune.Trainable):
             recorded=self._recorded,
             micro_batch_size=self._micro_batch_size,
             noise=ScoreNoise.of(spec, data),
+            free=spec.search.free_points,
         )
 
     def _slot(self, trial: str) -> PoissonGaussian | None:

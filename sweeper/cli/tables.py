@@ -81,7 +81,7 @@ def _knee(front: Front) -> list[Text]:
     if point is None:
         return []
     values = ", ".join(f"{o.name} {_number(point.values, o.name)}" for o in front.objectives)
-    return [Text(f"knee: {point.trial}, epoch {point.epoch}: {values}")]
+    return [Text(f"knee: {point.label}: {values}")]
 
 
 def _reasons(trials: Mapping[str, FrontTrial]) -> list[Text]:
@@ -105,7 +105,7 @@ def _points_table(front: Front) -> Table:
     for point in points:
         values = [_number(point.values, name) for name in names]
         tested = [_number(point.test or {}, name) for name in names if name != "epsilon"]
-        table.add_row(point.trial, str(point.epoch), *values, *tested)
+        table.add_row(point.trial, point.moment, *values, *tested)
     return table
 
 

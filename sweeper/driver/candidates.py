@@ -138,7 +138,8 @@ class Candidates:
 
     def _on_epoch(self, trial: str, row: EpochRow) -> str | None:
         reason = self.recorder.on_epoch(trial, row)
-        self.selection.score(self.recorder.records.points[trial, row.epoch])
+        for made_from in ("", *(one.made_from for one in row.free)):
+            self.selection.score(self.recorder.records.points[trial, row.epoch, made_from])
         return reason
 
     def _on_end(self, trial: str, status: TrialStatus, reason: str, started_epochs: int) -> None:
@@ -149,7 +150,7 @@ class Candidates:
         match status:
             case TrialStatus.COMPLETED:
                 plan = self.recorder.records.trials[trial].plan
-                done = plan is not None and (trial, plan.epochs) in self.recorder.records.points
+                done = plan is not None and (trial, plan.epochs, "") in self.recorder.records.points
                 return Ending.COMPLETED if done else Ending.CRASHED
             case TrialStatus.STOPPED:
                 return Ending.STOPPED

@@ -30,7 +30,7 @@ def score_front(
     for point in sorted((point for point in front if point.test is None), key=lambda point: point.key):
         if is_over():
             return
-        none = f"No test scores for trial {point.trial}, epoch {point.epoch}"
+        none = f"No test scores for trial {point.label}"
         try:
             model = clipless.load(folder.path / str(point.model))
         except CliplessError as error:

@@ -225,7 +225,7 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, spec: Spec, claim
 
 
 def _as_winner(point: Point, hidden: SweepFolder, made: SweepFolder, *, keep: bool) -> Point:
-    name = SweepFolder.model_name(WINNER_TRIAL, point.epoch) if keep and point.model else None
+    name = SweepFolder.model_name(WINNER_TRIAL, point.epoch, point.made_from) if keep and point.model else None
     if name is not None:
         shutil.copyfile(hidden.path / str(point.model), made.path / name)
     return replace(point, trial=WINNER_TRIAL, model=name)

@@ -257,13 +257,13 @@ def _table(progress: Progress) -> Table:
     for name in ("trial", "epoch", *(objective.name for objective in progress.objectives)):
         table.add_column(name, justify="right")
     for point in spread(progress.front):
-        table.add_row(point.trial, str(point.epoch), *(_number(point, one) for one in progress.objectives))
+        table.add_row(point.trial, point.moment, *(_number(point, one) for one in progress.objectives))
     return table
 
 
 def _point(point: Point, objectives: Sequence[Objective]) -> str:
     numbers = ", ".join(f"{objective.name} {_number(point, objective)}" for objective in objectives)
-    return f"{numbers} ({point.trial}, epoch {point.epoch})"
+    return f"{numbers} ({point.label})"
 
 
 def _number(point: Point, objective: Objective) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from sweeper.backend.trial_states import Hooks
 from sweeper.driver.spending import Spending
-from sweeper.driver.trial_records import TrialRecords, run_tags
+from sweeper.driver.trial_records import TrialRecords, points_of, run_tags
 from sweeper.errors import RecordError, TrialError
 from sweeper.privacy.claims import Claim
 from sweeper.records import Point, Trial, TrialStatus, trial_number
@@ -89,7 +89,7 @@ class Recorder:
             if self._scheduler is not None and trial.plan is not None:
                 self._scheduler.begin(trial.id, trial.plan.epsilon_curve, number=trial_number(trial.id))
         last: dict[str, str] = {}  # why a trial ended that was decided on last
-        for point in records.points.values():
+        for point in (point for point in records.points.values() if not point.made_from):
             self._search.report(point)
             decision = None if self._scheduler is None else self._scheduler.judge(point)
             last[point.trial] = "" if decision is None or decision.goes_on else decision.reason
@@ -135,21 +135,17 @@ class Recorder:
         self.spending.draw(trial)
 
     def on_epoch(self, trial: str, row: EpochRow) -> str | None:
-        """An epoch is done: one point, and perhaps the trial's last."""
+        """An epoch is done, and perhaps the trial: its point, and those made from the iterates so far.
+
+        Search and scheduler are told of the iterate alone, once for each epoch: free points are near copies of it,
+        which would crowd out what else a trial teaches.
+        """
         self.spending.check_drawn(trial)
-        plan, epoch = self.records.trials[trial].plan, row.epoch
-        bounds = {} if plan is None else plan.accountants
-        point = Point(
-            trial=trial,
-            epoch=epoch,
-            values=row.values,
-            accountants={name: curve[epoch - 1] for name, curve in bounds.items()},
-            repeats=row.repeats,
-            model=row.model,
-        )
-        self.records.add(point)
-        self._search.report(point)
-        return self._judge(point)
+        points = points_of(trial, row, self.records.trials[trial].plan)
+        for point in points:
+            self.records.add(point)
+        self._search.report(points[0])
+        return self._judge(points[0])
 
     def stop(self, trial: str, reason: str) -> None:
         """End a trial after the epoch that it is in."""

@@ -10,11 +10,12 @@ from typing import Any
 
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Claim
-from sweeper.records import Objective, Point, Trial, TrialPlan, TrialStatus
+from sweeper.records import Objective, Point, PointKey, Trial, TrialPlan, TrialStatus
 from sweeper.spec.settings import PrivacySettings
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import metric_names
 from sweeper.tracking.trial_tracker import TrialTracker
+from sweeper.trials.stream import EpochRow
 
 
 class TrialRecords:
@@ -24,7 +25,7 @@ class TrialRecords:
 
     Attributes:
         trials: by id, in the order in which they started.
-        points: by trial and epoch, in the order in which they arrived.
+        points: by key, in the order in which they arrived.
         archive: the front of all points.
     """
 
@@ -39,11 +40,11 @@ class TrialRecords:
     ) -> None:
         self._folder, self._tracker, self._tags, self._keep_every_model = folder, tracker, tags, keep_every_model
         self.trials: dict[str, Trial] = folder.trials()
-        self.points: dict[tuple[str, int], Point] = folder.points()
+        self.points: dict[PointKey, Point] = folder.points()
         self.archive = FrontArchive(objectives)
         self.archive.add(self.points.values())
         self._last_epoch: dict[str, int] = {}
-        for name, epoch in self.points:
+        for name, epoch, _ in self.points:
             self._last_epoch[name] = max(epoch, self.last_epoch(name))
 
     def last_epoch(self, trial: str) -> int:
@@ -148,6 +149,34 @@ class TrialRecords:
             self._tracker.tag(trial, {"sweeper.privacy.score_noise": f"{plan.scores.noise_multiplier:g}", **std})
 
 
+def points_of(trial: str, row: EpochRow, plan: TrialPlan | None) -> tuple[Point, ...]:
+    """Return the points of an epoch: that of the iterate first, then those made from the iterates so far.
+
+    Guarantees:
+        All of them have the epsilon of this epoch, that of the last iterate they were made from.
+    """
+    bounds = {} if plan is None else plan.accountants
+    iterate = Point(
+        trial=trial,
+        epoch=row.epoch,
+        values=row.values,
+        accountants={name: curve[row.epoch - 1] for name, curve in bounds.items()},
+        repeats=row.repeats,
+        model=row.model,
+    )
+    # The epsilon comes last: whatever a row says, a free point costs what its epoch costs.
+    epsilon = {name: value for name, value in row.values.items() if name == "epsilon"}
+    return (
+        iterate,
+        *(
+            replace(
+                iterate, made_from=one.made_from, values={**one.values, **epsilon}, repeats=one.repeats, model=one.model
+            )
+            for one in row.free
+        ),
+    )
+
+
 def run_tags(privacy: PrivacySettings, claim: Claim) -> dict[str, str]:
     """Return what the run of every trial of a sweep is tagged with."""
     return {
@@ -160,4 +189,7 @@ def run_tags(privacy: PrivacySettings, claim: Claim) -> dict[str, str]:
 def _metrics(point: Point) -> dict[str, float]:
     deviations = {name: found for name in point.repeats if (found := point.deviation(name)) is not None}
     named = {f"deviation/{name}": value for name, value in metric_names(deviations).items()}
-    return metric_names(point.values, point.accountants) | named
+    if not point.made_from:
+        return metric_names(point.values, point.accountants) | named
+    own = {name: value for name, value in point.values.items() if name != "epsilon"}  # which is that of the epoch
+    return {f"{point.made_from}/{name}": value for name, value in (metric_names(own) | named).items()}

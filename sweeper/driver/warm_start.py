@@ -114,7 +114,7 @@ def _of_folder(
     folder: SweepFolder, objectives: Sequence[Objective]
 ) -> Iterator[tuple[dict[str, Any], Mapping[str, float]]]:
     """Yield the configuration and the outcome of each trial; no outcome for one that failed."""
-    told = folder.points()
+    told = {(point.trial, point.epoch): point for point in folder.points().values() if not point.made_from}
     archive = FrontArchive(objectives)
     scored = ((point, _numbers(point.values, objectives)) for point in told.values())
     named = [objective.name for objective in objectives]

@@ -20,7 +20,7 @@ import moocore
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeper.records import Direction, Objective, Point
+from sweeper.records import Direction, Objective, Point, PointKey
 
 Floats = NDArray[np.float64]
 
@@ -195,7 +195,7 @@ class FrontArchive:
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
         self._objectives = tuple(objectives)
-        self._front: dict[tuple[str, int], tuple[Point, Floats]] = {}
+        self._front: dict[PointKey, tuple[Point, Floats]] = {}
 
     @property
     def points(self) -> tuple[Point, ...]:

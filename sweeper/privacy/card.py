@@ -74,7 +74,7 @@ def make_card(
         raise RecordError(f"Expected a plan of trial {trial.id} to write its card from, got none; pick another trial")
     if point.trial != trial.id or not 1 <= point.epoch <= plan.epochs:
         wanted = f"an epoch of trial {trial.id} from 1 to {plan.epochs}"
-        raise RecordError(f"Expected {wanted}, got trial {point.trial}, epoch {point.epoch}")
+        raise RecordError(f"Expected {wanted}, got trial {point.label}")
     event = plan.event
     kept = ("batch_size", "sampling_rate", "steps_per_epoch", "preliminary_steps")
     return Card(
@@ -83,6 +83,7 @@ def make_card(
             "sweep": sweep,
             "trial": trial.id,
             "epoch": point.epoch,
+            "made_from": point.made_from,
             "exploratory": claim.exploratory,
             "guarantee": {
                 "delta": plan.delta,

@@ -9,6 +9,7 @@ from clipless.plans.schedule import Schedule
 from clipless.privacy.events import Relation
 from sweeper.privacy.claims import EXPLORATORY
 from sweeper.privacy.pricing import Price, round_up
+from sweeper.records import described
 from sweeper.spec.fields.nested import flatten
 
 _RELATIONS = {
@@ -29,7 +30,9 @@ _QUESTIONS = {
 
 def markdown(card: Mapping[str, Any]) -> str:
     """Return the card as Markdown."""
+    made_from = card.get("made_from", "")
     title = f"# Privacy card: {card['sweep']}, trial {card['trial']}, epoch {card['epoch']}"
+    title += f", {made_from}" if made_from else ""
     mark = [f"> **{EXPLORATORY.upper()}.** The numbers below are not a privacy guarantee; see *Not guaranteed*."]
     blocks = [
         title,
@@ -50,6 +53,12 @@ def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
     yield "## The guarantee"
     holds = advance["epsilon"] if facts["selected"] is None else facts["selected"]
     yield from _of_one_training(card) if facts["selected"] is None else _of_the_winner(facts)
+    if card.get("made_from"):
+        yield (
+            f"The weights are {described(card['made_from'])}. They are computed from weights that training had "
+            f"released up to epoch {card['epoch']} and from nothing else of the training rows, so that they cost what "
+            f"the last of these, epoch {card['epoch']}, costs."
+        )
     yield (
         f"In words: when {change}, the probability of any outcome of the training changes by a factor of at "
         f"most e^epsilon ({_factor(holds)} for the first number), except for a part of "

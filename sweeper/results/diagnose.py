@@ -62,6 +62,7 @@ def diagnose_sweep(
         sweep=front.sweep,
         trial=point.trial,
         epoch=point.epoch,
+        made_from=point.made_from,
         values=dict(point.values),
         delta=plan.delta,
         exploratory=front.claim.exploratory,
@@ -103,12 +104,12 @@ def find_point(sweep: Sweep, trial: str | None, epoch: int | None) -> Point:
         point = pick(sweep.front())
         if not _is_kept(sweep, point):
             raise PickError(
-                f"Expected a saved model of trial {point.trial}, epoch {point.epoch}, found none; name another point "
-                f"with --trial"
+                f"Expected a saved model of trial {point.label}, found none; name another point with --trial"
             )
         return point
     points = sweep.folder.points() | {point.key: point for point in sweep.front().points}
-    kept = {point.epoch: point for point in points.values() if point.trial == trial and _is_kept(sweep, point)}
+    iterates_last = sorted(points.values(), key=lambda point: not point.made_from)  # where both were kept, they count
+    kept = {point.epoch: point for point in iterates_last if point.trial == trial and _is_kept(sweep, point)}
     if not kept:
         some = sorted({point.trial for point in points.values() if _is_kept(sweep, point)})
         raise PickError(

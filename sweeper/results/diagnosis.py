@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from clipless.diagnostics import Diagnostics, InputNorms
 from clipless.plans.method import Method
 from sweeper.errors import RecordError
+from sweeper.records import Point
 from sweeper.store.jsonl import read_object, replace_file, to_text
 
 SCHEMA_VERSION = 1
@@ -31,6 +32,7 @@ class Diagnosis:
     """What a look at one point of a sweep found.
 
     Attributes:
+        made_from: name of the average that the point is; empty for an iterate.
         data: name of the data set, whose public validation rows were looked at.
         method: what bounds the contribution of one row.
         batch_size: b, expected.
@@ -43,6 +45,7 @@ class Diagnosis:
     sweep: str
     trial: str
     epoch: int
+    made_from: str = ""
     values: Mapping[str, float]
     delta: float
     exploratory: bool
@@ -55,6 +58,11 @@ class Diagnosis:
     input_radius: float | None
     inputs: tuple[InputNorms, ...]
     snapshots: tuple[Snapshot, ...]
+
+    @property
+    def name(self) -> str:
+        """Identity of the point as one text, for names of files."""
+        return Point(trial=self.trial, epoch=self.epoch, made_from=self.made_from, values={}).name
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``diagnostics.json``."""

@@ -21,7 +21,7 @@ from sweeper.pareto.dominance import Box, box_from_json, front_mask, hypervolume
 from sweeper.pareto.knee import knee
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
-from sweeper.records import Objective, Point, Trial
+from sweeper.records import Objective, Point, PointKey, Trial
 from sweeper.spec.fields.nested import flatten
 from sweeper.store.jsonl import read_object, replace_file, to_lines
 from sweeper.store.sweep_folder import check_may_be_seen, point_to_json
@@ -86,7 +86,7 @@ class Front:
     objectives: tuple[Objective, ...]
     trials: Mapping[str, FrontTrial]
     points: tuple[Point, ...]
-    on_front: frozenset[tuple[str, int]]
+    on_front: frozenset[PointKey]
     hypervolume: float
     box: Box
     ledger: Mapping[str, Price]
@@ -118,7 +118,9 @@ class Front:
                 "ideal": dict(self.box.ideal),
                 "log_epsilon": self.box.log_epsilon,
             },
-            "knee": None if self.knee is None else {"trial": self.knee.trial, "epoch": self.knee.epoch},
+            "knee": None
+            if self.knee is None
+            else dict(zip(("trial", "epoch", "made_from"), self.knee.key, strict=True)),
             "ledger": {question: answer.to_json() for question, answer in self.ledger.items()},
             "claim": self.claim.to_json(),
             "ledger_entries": self.ledger_entries,
@@ -131,6 +133,7 @@ class Front:
             yield {
                 "trial": point.trial,
                 "epoch": point.epoch,
+                "made_from": point.made_from,
                 "on_front": point.key in self.on_front,
                 **dict(point.values),
                 **{f"epsilon.{name}": value for name, value in point.accountants.items()},

@@ -100,7 +100,7 @@ def _results(front: Front) -> dict[str, list[float]]:
 
 
 def _result(points: Sequence[Point], objectives: Sequence[Objective], front: Front) -> list[float]:
-    last = max(points, key=lambda point: point.epoch)
+    last = max((point for point in points if not point.made_from), key=lambda point: point.epoch, default=points[-1])
     return [*(last.values[o.name] for o in objectives), hypervolume(points, objectives, front.box)]
 
 

@@ -86,6 +86,6 @@ def _nearest(point: Point, ceiling: float, floors: Mapping[str, float]) -> str:
     asked = [f"epsilon <= {ceiling:g}"] * (ceiling < inf) + [f"{name} >= {floor:g}" for name, floor in floors.items()]
     found = ", ".join(f"{name}={value:.4g}" for name, value in point.values.items())
     return (
-        f"No point of the front has {' and '.join(asked)}; the nearest is trial {point.trial}, epoch "
-        f"{point.epoch}: {found}; relax a condition or search longer"
+        f"No point of the front has {' and '.join(asked)}; the nearest is trial {point.label}: "
+        f"{found}; relax a condition or search longer"
     )

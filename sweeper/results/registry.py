@@ -90,6 +90,7 @@ def tags_of(picked: Picked) -> dict[str, str]:
         "sweeper.sweep": str(card["sweep"]),
         "sweeper.trial": picked.point.trial,
         "sweeper.epoch": str(picked.point.epoch),
+        **({"sweeper.made_from": picked.point.made_from} if picked.point.made_from else {}),
         **own,
         "sweeper.epsilon_of_the_sweep": round_up(float(card["ledger"]["winner"]["epsilon"]), DIGITS),
         "sweeper.delta": f"{guarantee['delta']:g}",

@@ -135,7 +135,7 @@ class Sweep:
         if trial is None:
             raise RecordError(f"Expected trial {point.trial} in {self.directory / 'trials.jsonl'}; restore the file")
         if point.model is None:
-            raise RecordError(f"Expected a saved model of trial {point.trial}, epoch {point.epoch}; none was kept")
+            raise RecordError(f"Expected a saved model of trial {point.label}; none was kept")
         card = make_card(
             sweep=front.sweep,
             trial=trial,

@@ -31,7 +31,7 @@ def trial_log(folder: Path, trial: str) -> str:
     decisions = {row["epoch"]: row for row in sweep.decisions() if row["trial"] == trial}
     entries = [entry for entry in Ledger(sweep.ledger).entries() if entry.trial == trial]
     lines = [*_head(trials[trial]), *map(_training, entries)]
-    lines += [_epoch(point, decisions.get(point.epoch)) for point in points]
+    lines += [_epoch(point, None if point.made_from else decisions.get(point.epoch)) for point in points]
     status = trials[trial].status.value
     lines.append(f"{status}: {trials[trial].reason}" if trials[trial].reason else status)
     lines += [str(row["error"]) for row in sweep.failures() if row["trial"] == trial]
@@ -64,4 +64,4 @@ def _training(entry: Entry) -> str:
 def _epoch(point: Point, decision: dict[str, Any] | None) -> str:
     values = ", ".join(f"{name} {value:.4g}" for name, value in point.values.items())
     kept = f"; model {point.model}" if point.model else ""
-    return f"epoch {point.epoch}: {values}{kept}" + (f"; {decision['reason']}" if decision else "")
+    return f"epoch {point.moment}: {values}{kept}" + (f"; {decision['reason']}" if decision else "")

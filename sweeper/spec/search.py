@@ -130,6 +130,7 @@ class SearchSettings(Section):
     repeats: Annotated[int, ONE_COUNT] = 1
     hours: Annotated[float, ONE_POSITIVE] | None = None
     trial_hours: Annotated[float, ONE_POSITIVE] | None = None
+    free_points: bool | None = None
     seed: Annotated[int, Number(integer=True, at_least=0, below=2**32, fixed=True)] = 0
     first: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
     warm_start: Annotated[str, EarlierSweep()] | None = None

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from sweeper.errors import FAILURES_NAME, RecordError
-from sweeper.records import Point, Trial
+from sweeper.records import Point, PointKey, Trial
 from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.manifest import MANIFEST_NAME, Manifest, is_marked, read_manifest, write_manifest
 
@@ -86,9 +86,10 @@ class SweepFolder:
         return self._trials.trouble or self._points.trouble or self._decisions.trouble
 
     @staticmethod
-    def model_name(trial: str, epoch: int) -> str:
+    def model_name(trial: str, epoch: int, made_from: str = "") -> str:
         """Return where the model of a point is saved, relative to the folder."""
-        return f"models/{trial}-{epoch}.safetensors"
+        point = Point(trial=trial, epoch=epoch, made_from=made_from, values={})
+        return f"models/{point.name}.safetensors"
 
     @staticmethod
     def checkpoint_name(trial: str, repeat: int = 0) -> str:
@@ -145,8 +146,8 @@ class SweepFolder:
         """
         return {trial.id: trial for trial in trials_of(self._trials.read(), self._trials.path)}
 
-    def points(self) -> dict[tuple[str, int], Point]:
-        """Return the points by trial and epoch, in the order in which they arrived.
+    def points(self) -> dict[PointKey, Point]:
+        """Return the points by key, in the order in which they arrived.
 
         Raises:
             RecordError: the file is broken.

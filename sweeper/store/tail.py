@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sweeper.errors import RecordError
-from sweeper.records import Point, Trial
+from sweeper.records import Point, PointKey, Trial
 from sweeper.store.jsonl import parse_lines
 from sweeper.store.sweep_folder import SweepFolder, points_of, trials_of
 
@@ -68,7 +68,7 @@ class SweepTail:
         names = ("trials", "points", "decisions")
         self._trials, self._points, self._decisions = (JsonlTail(folder.path / f"{name}.jsonl") for name in names)
         self.trials: dict[str, Trial] = {}
-        self.points: dict[tuple[str, int], Point] = {}
+        self.points: dict[PointKey, Point] = {}
         self.decisions: list[dict[str, Any]] = []
 
     def look(self) -> None:

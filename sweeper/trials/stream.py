@@ -6,7 +6,7 @@ an epoch. A plan of another attempt says that the trial begins anew or goes on f
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
 from sweeper.records import TrialPlan
@@ -40,6 +40,23 @@ class FirstDrawRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FreeRow:
+    """A model that was made from the iterates up to an epoch.
+
+    Attributes:
+        made_from: name of the average that it is.
+        values: validation numbers by objective name, without epsilon: that is the one of the epoch.
+
+    The others are as in `EpochRow`.
+    """
+
+    made_from: str
+    values: Mapping[str, float]
+    repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpochRow:
     """An epoch is done.
 
@@ -48,6 +65,7 @@ class EpochRow:
         values: validation numbers by objective name.
         repeats: the outcome of each repeat by name; none without repeats.
         model: path of the saved model relative to the sweep folder, if kept.
+        free: models made from the iterates so far, see `sweeper.trials.free_points`.
     """
 
     KIND: ClassVar[str] = "epoch"
@@ -57,6 +75,12 @@ class EpochRow:
     repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     model: str | None = None
     done: bool = False
+    free: tuple[FreeRow, ...] = ()
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The paths of the models that were saved at this epoch."""
+        return tuple(model for model in (self.model, *(one.model for one in self.free)) if model is not None)
 
 
 TrialRow = PlanRow | FirstDrawRow | EpochRow
@@ -67,6 +91,8 @@ def row_to_text(row: TrialRow) -> str:
     content = {one.name: getattr(row, one.name) for one in fields(row)}
     if isinstance(row, PlanRow):
         content["plan"] = row.plan.to_json()
+    if isinstance(row, EpochRow):
+        content["free"] = [asdict(one) for one in row.free]
     return json.dumps({"kind": row.KIND, **content})
 
 
@@ -81,7 +107,12 @@ def row_from_text(text: str) -> TrialRow:
     if kind == PlanRow.KIND:
         return PlanRow(**content | {"plan": TrialPlan.from_json(content["plan"])})
     if kind == EpochRow.KIND:
-        return EpochRow(**content | {"repeats": {name: tuple(all_) for name, all_ in content["repeats"].items()}})
+        free = tuple(FreeRow(**_with_repeats(one)) for one in content.pop("free"))
+        return EpochRow(**_with_repeats(content), free=free)
     if kind == FirstDrawRow.KIND:
         return FirstDrawRow(**content)
     raise ValueError(f"Expected a row of a trial, got the kind {kind!r}")
+
+
+def _with_repeats(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {**content, "repeats": {name: tuple(found) for name, found in content["repeats"].items()}}

@@ -6,6 +6,7 @@ in the saved models: public numbers, scores on rows declared for evaluation, and
 
 import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import fmean
 from uuid import uuid4
@@ -34,9 +35,10 @@ from sweeper.spec.objectives import own_objectives, radii
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
+from sweeper.trials.free_points import free_points
 from sweeper.trials.metrics import TrialMetrics
 from sweeper.trials.scores import Scorer, scorer
-from sweeper.trials.stream import EpochRow, PlanRow
+from sweeper.trials.stream import EpochRow, FreeRow, PlanRow
 
 _ROOM = PassSizes()  # of this process: what one trial has found out, those like it need not
 
@@ -90,6 +92,8 @@ class TrialRun:
         slot: of the sweep's budget, which this trial fills; it gives the noise, where there is one.
         noise: of the scores, where the validation rows are private. The scores of each epoch that is reported are then
             one release for each repeat, and nothing else that depends on these rows is looked at.
+        free: whether models made from the iterates are scored too, see `sweeper.trials.free_points`; None where that is
+            cheap.
 
     Raises:
         SpecError: a configuration that cannot be trained, or private validation rows without noise.
@@ -113,12 +117,14 @@ class TrialRun:
         micro_batch_size: int | None = None,
         slot: PoissonGaussian | None = None,
         noise: ScoreNoise | None = None,
+        free: bool | None = False,
     ) -> None:
         self._trial, self._config, self._data = trial, config, data
         named = radii([*objectives, *map(Objective.named, metrics)])
         self._noise = noise
         self._score = scorer(data.metadata, named, noise, own=own_objectives(objectives), source=source)
-        self._archive = FrontArchive(objectives)
+        self._archive, self._objectives = FrontArchive(objectives), tuple(objectives)
+        self._averages = free_points(free, data.metadata, noise, [*(one.name for one in objectives), *metrics])
         self._folder, self._device, self._source = folder, device, source
         self._recorded = recorded
         self._micro_batch_size = micro_batch_size or config.training.micro_batch_size
@@ -199,27 +205,56 @@ class TrialRun:
 
     def epoch_rows(self) -> Iterator[EpochRow]:
         """Train, and yield the row of each epoch; its model is saved if no earlier one of this attempt was better."""
-        train, validation = self._train, on_device(self._data.validation, self._device)
-        first = self._first()
-        trainings = [self._training(repeat, train) for repeat in self._repeats]
-        for number in range(first, self.plan.epochs + 1):
-            for training in trainings:
-                epoch = next(epoch for epoch in training if epoch.epoch == number)
-            found = [repeat.scores(validation, self._score) for repeat in self._repeats]
-            values = {"epsilon": epoch.epsilon, **_means(found)}
-            point = Point(trial=self._trial, epoch=number, values=values)
-            entered, _ = self._archive.add([point])
+        validation = on_device(self._data.validation, self._device)
+        trainings = [self._training(repeat, self._train) for repeat in self._repeats]
+        for number in range(self._first(), self.plan.epochs + 1):
+            epochs = [next(epoch for epoch in training if epoch.epoch == number) for training in trainings]
             last = number == self.plan.epochs
-            if entered or last:
-                for repeat, scores in zip(self._repeats, found, strict=True):
-                    scores |= self._metrics.compute(repeat.model, scores, train=train, validation=validation)
+            row, _ = self._scored(epochs[0], validation, measured=last)
             yield EpochRow(
                 epoch=number,
-                values=values | _means(found),
-                repeats=_by_name(found) if len(found) > 1 else {},
-                model=self._save(point) if entered else None,
+                values={"epsilon": epochs[0].epsilon, **row.values},
+                repeats=row.repeats,
+                model=row.model,
                 done=last,
+                free=tuple(self._free_rows(epochs, validation)),
             )
+
+    def _free_rows(self, epochs: Sequence[Epoch], validation: Split) -> Iterator[FreeRow]:
+        """Score what is made from the iterates of each repeat; yield what adds to the front of this trial."""
+        for name in self._averages:
+            with ExitStack() as shown:
+                for epoch in epochs:
+                    shown.enter_context(epoch.averages[name]())
+                row, entered = self._scored(epochs[0], validation, made_from=name)
+            if entered:
+                yield row
+
+    def _scored(
+        self, epoch: Epoch, validation: Split, *, made_from: str = "", measured: bool = False
+    ) -> tuple[FreeRow, bool]:
+        """Score the models as they are now; return what they reach, and whether that is on the front of this trial.
+
+        What a model made from iterates reaches no better than another point is not on it.
+        """
+        found = [repeat.scores(validation, self._score) for repeat in self._repeats]
+        values = {"epsilon": epoch.epsilon, **_means(found)}
+        point = Point(trial=self._trial, epoch=epoch.epoch, made_from=made_from, values=values)
+        entered = not (made_from and self._is_reached(point)) and bool(self._archive.add([point])[0])
+        if entered or measured:
+            for repeat, scores in zip(self._repeats, found, strict=True):
+                scores |= self._metrics.compute(repeat.model, scores, train=self._train, validation=validation)
+        row = FreeRow(
+            made_from=made_from,
+            values=_means(found),
+            repeats=_by_name(found) if len(found) > 1 else {},
+            model=self._save(point) if entered else None,
+        )
+        return row, entered
+
+    def _is_reached(self, point: Point) -> bool:
+        names = [objective.name for objective in self._objectives]
+        return any(all(point.values[name] == one.values[name] for name in names) for one in self._archive.points)
 
     def _training(self, repeat: Repeat, train: Split) -> Iterator[Epoch]:
         training = self._config.training
@@ -231,6 +266,7 @@ class TrialRun:
             optimizer=build_optimizer(self._config),
             schedule=training.schedule,
             averaging=training.averaging,
+            averages=self._averages,
             micro_batch_size=self._micro_batch_size,
             ghost_clipping=bool(training.ghost_clipping),
             exact_norms=bool(training.exact_norms),
@@ -249,7 +285,7 @@ class TrialRun:
     def _save(self, point: Point) -> str | None:
         if self._folder is None:
             return None
-        name = SweepFolder.model_name(point.trial, point.epoch)
+        name = SweepFolder.model_name(*point.key)
         clipless.save(self.model, self._folder / name)
         return name
 

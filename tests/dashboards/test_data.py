@@ -38,9 +38,9 @@ def test_rows_that_the_front_does_not_hold_yet_are_read_too(make_front, load):
     data = read(folder)
     by_key = {p.key: p for p in data.points}
     assert data.trials["t0024"].status == "running"
-    assert isnan(by_key["t0024", 1].values["certified@0.25"])
-    assert ("t0099", 1) not in by_key  # a point whose trial nobody knows
-    assert by_key["t0000", 1].values["epsilon"] != 0.4  # the front knows better
+    assert isnan(by_key["t0024", 1, ""].values["certified@0.25"])
+    assert ("t0099", 1, "") not in by_key  # a point whose trial nobody knows
+    assert by_key["t0000", 1, ""].values["epsilon"] != 0.4  # the front knows better
     assert data.manifest is None
 
 

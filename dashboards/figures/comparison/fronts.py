@@ -67,7 +67,7 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _line(info: OverlayInfo, line: Line, spec: int, right_end: float, theme: Theme, *, named: bool) -> go.Scatter:
     texts = [
-        f"<b>{escape(line.run)}</b><br>{escape(step.trial)}, epoch {step.epoch}<br>"
+        f"<b>{escape(line.run)}</b><br>{escape(step.trial)}, epoch {escape(step.moment)}<br>"
         f"{reached(step.epsilon, info.utility, step.value)}"
         for step in line.steps
     ]

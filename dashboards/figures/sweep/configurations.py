@@ -54,7 +54,9 @@ def info(data: SweepData) -> ConfigurationsInfo:
     objectives = [objective.name for objective in data.result.objectives]
     last: dict[str, Point] = {}
     for point in data.points:
-        if finite(point, *objectives) and (point.trial not in last or point.epoch > last[point.trial].epoch):
+        if point.made_from or not finite(point, *objectives):
+            continue
+        if point.trial not in last or point.epoch > last[point.trial].epoch:
             last[point.trial] = point
     ids = evenly([id_ for id_ in data.trials if id_ in last], DRAWN_TRIALS)
     axes: list[Axis] = []

@@ -75,7 +75,10 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
 def rows(info: FrontInfo) -> Table:
     """The numbers of the figure: one row per drawn point."""
     marked = None if info.knee is None else info.knee[0].key
-    front = [row | {"knee": (row["trial"], row["epoch"]) == marked} for row in point_rows(info.front, on_front=True)]
+    front = [
+        row | {"knee": (row["trial"], row["epoch"], row["made_from"]) == marked}
+        for row in point_rows(info.front, on_front=True)
+    ]
     return front + point_rows(info.dominated, on_front=False, knee=False)
 
 

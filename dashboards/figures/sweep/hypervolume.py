@@ -39,15 +39,17 @@ def info(data: SweepData) -> HypervolumeInfo:
         of_trial[point.trial].append(point)
     ids = [id_ for id_, found in of_trial.items() if found]
     ends = list(accumulate(len(of_trial[id_]) for id_ in ids))
+    done = list(accumulate(sum(not point.made_from for point in of_trial[id_]) for id_ in ids))
     counts = sorted(len(ids) - i for i in evenly(range(len(ids)), DRAWN_STEPS))  # the last one among them
-    epochs = tuple(ends[count - 1] for count in counts)
     ordered = [point for found in of_trial.values() for point in found]
     return HypervolumeInfo(
         **header(data, "hypervolume over trials"),
         trials=tuple(ids[count - 1] for count in counts),
         counts=tuple(counts),
-        epochs=epochs,
-        values=hypervolume_curve(ordered, data.result.objectives, epochs, data.result.box),
+        epochs=tuple(done[count - 1] for count in counts),
+        values=hypervolume_curve(
+            ordered, data.result.objectives, [ends[count - 1] for count in counts], data.result.box
+        ),
     )
 
 

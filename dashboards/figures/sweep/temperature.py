@@ -21,7 +21,7 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import header, hover_texts, label, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import delta_text, number, radius_of, show, title_of
-from sweeper.records import MEMBERSHIP, Direction, Point
+from sweeper.records import MEMBERSHIP, Direction, Point, PointKey
 from sweeper.spec.objectives import attack_radius, needs_two_classes, radius, radius_text
 
 TEMPERATURE = "training.loss.temperature"
@@ -66,7 +66,7 @@ class TemperatureInfo(FigureInfo):
     columns: tuple[str, ...]  # names of the values, that of radius 0 first
     attacks: tuple[str, ...]  # names of the membership metrics
     rows: tuple[Row, ...]  # by temperature
-    hover: Mapping[tuple[str, int], str]  # one text for each point in a cell, by its key
+    hover: Mapping[PointKey, str]  # one text for each point in a cell, by its key
 
 
 def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
@@ -117,6 +117,7 @@ def rows(info: TemperatureInfo) -> Table:
             "attacked": cell.attacked,
             "trial": cell.point.trial,
             "epoch": cell.point.epoch,
+            "made_from": cell.point.made_from,
             "epsilon": cell.point.values["epsilon"],
             **dict(zip(info.attacks, row.membership, strict=True)),
         }

@@ -30,7 +30,7 @@ _LOOKS = {  # the symbol at the end, and the name of the colour
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One trial's points in the order of their epochs; by epoch, why it continued or ended there."""
+    """One trial's iterates in the order of their epochs; by epoch, why it continued or ended there."""
 
     trial: str
     status: TrialStatus
@@ -56,7 +56,7 @@ def info(data: SweepData) -> TrajectoriesInfo:
     """Compute the trajectories."""
     points: dict[str, list[tuple[int, float, float]]] = {}
     for point in data.points:
-        if finite(point, "epsilon", data.utility):
+        if not point.made_from and finite(point, "epsilon", data.utility):
             row = (point.epoch, point.values["epsilon"], point.values[data.utility])
             points.setdefault(point.trial, []).append(row)
     passed, ended = _decisions(data.decisions, goes_on=True), _decisions(data.decisions, goes_on=False)

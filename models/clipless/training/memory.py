@@ -19,8 +19,8 @@ from clipless.plans.plan import Plan
 from clipless.training.batch_sums import sum_gradients
 
 # Numbers in single precision beside weight, gradient and sum for each trained entry: noise, its deviations and its grid
-# in double precision, the optimiser's two moments, a moving average.
-_STATE = 10
+# in double precision, the optimiser's two moments, three averages.
+_STATE = 12
 
 
 class PassSizes:

@@ -1,12 +1,11 @@
-"""Optimisers and averages of weights: post-processing of noised gradients."""
+"""Optimisers: post-processing of noised gradients."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
@@ -127,45 +126,6 @@ class Descent:
                 return {"step": step, "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
             case _:
                 assert_never(self._settings)
-
-
-class MovingAverage:
-    """Exponential moving average of the iterates, ``a <- decay a + (1 - decay) w`` (De et al. 2022, arXiv 2204.13650).
-
-    Every constraint set is convex, or lies in a ball of its radius, so that the average keeps the bound of its norm.
-
-    There are no ``values`` before the first update.
-    """
-
-    def __init__(self, parameters: Iterable[nn.Parameter], decay: float) -> None:
-        _check("averaging", decay, 0.0, 1.0)
-        self._parameters: list[Tensor] = list(parameters)
-        self._decay = decay
-        self.values: list[Tensor] = []
-
-    @torch.no_grad()
-    def update(self) -> None:
-        """Update the average with the current weights; the first ones are the first average."""
-        if self.values:
-            torch._foreach_lerp_(self.values, self._parameters, 1.0 - self._decay)
-        else:
-            self.values = [p.clone() for p in self._parameters]
-
-    @contextmanager
-    def applied(self, *, keep: bool = False) -> Iterator[None]:
-        """Put the averages into the parameters inside the block, and leave them there if ``keep``."""
-        held = [p.detach().clone() for p in self._parameters]
-        self._put(self.values or held)
-        try:
-            yield
-        finally:
-            if not keep:
-                self._put(held)
-
-    @torch.no_grad()
-    def _put(self, values: Iterable[Tensor]) -> None:
-        for parameter, value in zip(self._parameters, values, strict=True):
-            parameter.copy_(value)
 
 
 def _check(name: str, value: float, low: float, high: float) -> None:

@@ -4,9 +4,10 @@ Shape letters: B batch, D all trainable entries.
 """
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from math import ceil, sqrt
 from operator import is_not
@@ -30,9 +31,10 @@ from clipless.plans.trainable import check_arithmetic, check_rows_apart, check_t
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
 from clipless.training.augmentation import Augmentation
+from clipless.training.averaging import Averaging, ExponentialAverage, RunningAverage
 from clipless.training.batch_sums import sum_gradients
 from clipless.training.checkpoint import TrainingState, load_state, save_state
-from clipless.training.optimizers import Adam, Descent, MovingAverage, Optimizer
+from clipless.training.optimizers import Adam, Descent, Optimizer
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
 _MICRO_BATCHES = {"cpu": 512}
@@ -46,10 +48,14 @@ class Epoch:
     Attributes:
         epoch: 1-based.
         epsilon: upper bound of what the model costs now, had this epoch been fixed in advance.
+        averages: the averages that are followed, by name: a context in which the model holds one, at the same epsilon.
     """
 
     epoch: int
     epsilon: float
+    averages: Mapping[str, Callable[[], AbstractContextManager[None]]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
 
 def fit(
@@ -61,6 +67,7 @@ def fit(
     optimizer: Optimizer | None = None,
     schedule: Schedule = Schedule.CONSTANT,
     averaging: float | None = None,
+    averages: Mapping[str, Averaging] | None = None,
     micro_batch_size: int | None = None,
     ghost_clipping: bool = False,
     exact_norms: bool = False,
@@ -79,6 +86,7 @@ def fit(
         schedule: of the learning rate, over the planned steps.
         averaging: decay of an exponential moving average of the weights, in (0, 1), which the model then holds
             whenever an epoch is done; training continues from the weights themselves.
+        averages: of the weights, by name, to follow beside them; each epoch has them, and they change nothing else.
         micro_batch_size: most rows per forward pass; a batch is accumulated from passes of one size, filled up with
             rows of zeros. Does not change privacy. By default 512 on a CPU, 8192 elsewhere.
         ghost_clipping: how ``dp-sgd`` clips, see `clipless.training.per_example.accumulate_clipped`. Does not change
@@ -124,6 +132,7 @@ def fit(
         source or SecureSource(),
         schedule=schedule,
         averaging=averaging,
+        averages=averages,
         ghost_clipping=ghost_clipping,
         exact_norms=exact_norms,
         augmentation=augmentation,
@@ -152,6 +161,7 @@ class PrivateTrainer:
         *,
         schedule: Schedule = Schedule.CONSTANT,
         averaging: float | None = None,
+        averages: Mapping[str, Averaging] | None = None,
         ghost_clipping: bool = False,
         exact_norms: bool = False,
         augmentation: Augmentation | None = None,
@@ -195,7 +205,11 @@ class PrivateTrainer:
         self._prepared: tuple[Mapping[str, float], frozenset[str]] | None = None  # what the noise is scaled for
         self._optimizer = Descent(optimizer, parameters.values())
         self._steps, self._schedule, self._learning_rate = 0, schedule, optimizer.learning_rate
-        self._average = None if averaging is None else MovingAverage(parameters.values(), averaging)
+        follow = partial(RunningAverage, parameters.values())
+        self._average = None if averaging is None else follow(ExponentialAverage(averaging))
+        self._averages = {name: follow(kind) for name, kind in (averages or {}).items()}
+        self._running = {f"averages.{name}": average for name, average in self._averages.items()}
+        self._running |= {} if self._average is None else {"average": self._average}
         steps = plan.epochs * plan.steps_per_epoch
         self._clip_norms = ClipNorms(model, plan.clipping, steps, plan.batch_size, plan.count_std, self._copies)
         self._epoch = 0
@@ -215,15 +229,22 @@ class PrivateTrainer:
                     save_state(checkpoint, self._plan, self.state())
             last = epoch == self._plan.epochs
             with nullcontext() if self._average is None else self._average.applied(keep=last):
-                yield Epoch(epoch, curve[epoch - 1])
+                yield Epoch(epoch, curve[epoch - 1], {name: partial(self._showing, name) for name in self._averages})
+
+    @contextmanager
+    def _showing(self, average: str) -> Iterator[None]:
+        """Let the model hold an average, in its constraint sets, inside the block."""
+        with self._averages[average].applied():
+            self._model.project()
+            yield
 
     def state(self) -> TrainingState:
         """Return the state between two epochs; its tensors change with the next step."""
         tensors = {f"model.{name}": tensor for name, tensor in self._model.state_dict().items()}
         for i, entries in self._optimizer.state.items():
             tensors |= {f"optimizer.{i}.{name}": value for name, value in entries.items()}
-        if self._average is not None:
-            tensors |= {f"average.{i}": value for i, value in enumerate(self._average.values)}
+        for name, average in self._running.items():
+            tensors |= {f"{name}.{i}": value for i, value in enumerate(average.values)}
         return TrainingState(epoch=self._epoch, tensors=tensors, clip_factor=self._clip_norms.factor)
 
     def _restore(self, state: TrainingState) -> None:
@@ -232,9 +253,9 @@ class PrivateTrainer:
             i, _, key = name.partition(".")
             entries.setdefault(int(i), {})[key] = tensor
         self._optimizer.resume(entries)
-        if self._average is not None:
-            averages = state.under("average")
-            self._average.values = [averages[str(i)].to(self._gradient_D.device) for i in range(len(averages))]
+        for name, average in self._running.items():
+            values = state.under(name)
+            average.values = [values[str(i)].to(self._gradient_D.device) for i in range(len(values))]
         self._clip_norms.factor = state.clip_factor
         self._epoch, self._steps = state.epoch, state.epoch * self._plan.steps_per_epoch
 
@@ -292,8 +313,8 @@ class PrivateTrainer:
         with frozen(self._model, resting):
             self._model.project()
         self._steps += 1
-        if self._average is not None:
-            self._average.update()
+        for average in self._running.values():
+            average.update(self._steps)
 
     def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
         """Add noise in whole steps of the grid on which the sums lie: the result is a rounded Gaussian mechanism."""

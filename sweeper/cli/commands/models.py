@@ -22,7 +22,7 @@ def pick(
     from sweeper.results.sweep import load
 
     picked = load(sweep).pick(max_epsilon, _minimum(minimum))
-    folder = output or sweep / "picked" / f"{picked.point.trial}-{picked.point.epoch}"
+    folder = output or sweep / "picked" / picked.point.name
     trouble = picked.write(folder, data_dir)
     typer.echo(picked.card.to_markdown())
     typer.echo(f"Model, card and configuration: {folder}")
@@ -44,7 +44,7 @@ def diagnose(
     from sweeper.results.diagnose import diagnose_sweep, write_diagnosis
 
     found = diagnose_sweep(sweep, trial=trial, epoch=epoch, data_dir=data_dir, rows=rows)
-    page = output or sweep / "diagnostics" / f"{found.trial}-{found.epoch}" / "diagnostics.html"
+    page = output or sweep / "diagnostics" / found.name / "diagnostics.html"
     record = write_diagnosis(found, page)
     typer.echo(f"{page}\n{record}")
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.responses import Response
 
 from sweeper.errors import PickError, UnknownSweepError
+from sweeper.records import Point
 from sweeper.results.sweep import Picked, Sweep
 from sweeper.service.catalog import by_age
 from sweeper.service.responses import exports, views
@@ -98,11 +99,12 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
         content = {
             "trial": picked.trial.id,
             "epoch": picked.point.epoch,
+            "made_from": picked.point.made_from,
             "values": dict(picked.point.values),
             "test": None if picked.point.test is None else dict(picked.point.test),
             "config": dict(picked.trial.config),
             "card": picked.card.to_json(),
-            "model": f"/api/v1/sweeps/{sweep}/models/{picked.trial.id}/{picked.point.epoch}",
+            "model": f"/api/v1/sweeps/{sweep}/models/{model_of(picked.point)}",
         }
         return RenderedResponse.of(to_text(content).encode(), JSON).to(request)
 
@@ -119,11 +121,12 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
         sweep: SweepId,
         trial: Annotated[str, Path(max_length=50, pattern="^[A-Za-z0-9]+$")],
         epoch: Annotated[int, Path(ge=1, le=10**9)],
+        made_from: Annotated[str, Query(max_length=50, pattern="^[A-Za-z0-9-]*$")] = "",
     ) -> Download:
         """Return the model of a point of the front, as safetensors."""
         folder = parts.catalog.folder(sweep)
-        path = folder.path / folder.model_name(trial, epoch)
-        return Download(path, f"{sweep}-{trial}-{epoch}.safetensors")
+        path = folder.path / folder.model_name(trial, epoch, made_from)
+        return Download(path, f"{sweep}-{path.name}")
 
     @router.get("/{sweep}/events")
     async def stream_events(
@@ -143,6 +146,11 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
         return EventStream(content, parts.streams.one(parts.client(request)))
 
     return router
+
+
+def model_of(point: Point) -> str:
+    """Return the end of the address of a point's model."""
+    return f"{point.trial}/{point.epoch}" + (f"?made_from={point.made_from}" if point.made_from else "")
 
 
 def _listed(parts: Dependencies, name: str) -> Mapping[str, Any] | None:

@@ -29,6 +29,9 @@ def broken_score_rules(
         if not is_share_of_rows(name):
             expected = "accuracy and certified@R only with evaluation: private, whose scores are noisy counts of rows"
             yield BrokenRule(field, name, expected, "leave it out, or declare the rows public if they are")
+    if search.free_points:
+        expected = "no {name} with evaluation: private, where each score is a release of its own"
+        yield BrokenRule("search.free_points", True, expected, "leave it out")
     if privacy.score_noise is None:
         expected = "{name}, the noise multiplier of the scores, with evaluation: private"
         yield BrokenRule(

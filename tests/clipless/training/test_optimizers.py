@@ -9,7 +9,7 @@ from torch import nn
 from clipless import SGD, Adam
 from clipless.errors import UnsupportedError
 from clipless.plans.schedule import Schedule
-from clipless.training.optimizers import Descent, MovingAverage
+from clipless.training.optimizers import Descent
 
 
 def parameter(value=1.0, gradient=0.5):
@@ -112,29 +112,3 @@ def test_other_settings_are_refused_by_name(settings):
 )
 def test_schedules_fall_over_the_planned_steps(schedule, factors):
     assert [schedule.factor(step, 4) for step in range(4)] == pytest.approx(factors)
-
-
-def test_a_moving_average_is_shown_and_taken_back():
-    parameter = nn.Parameter(torch.zeros(2))
-    average = MovingAverage([parameter], 0.75)
-    for value in (4.0, 8.0, 0.0):
-        parameter.data.fill_(value)
-        average.update()
-    with average.applied():
-        assert parameter.tolist() == [0.75 * (0.75 * 4.0 + 0.25 * 8.0)] * 2
-    assert parameter.tolist() == [0.0, 0.0]
-    with average.applied(keep=True):
-        pass
-    assert parameter.tolist() == [3.75, 3.75]
-
-
-def test_before_the_first_step_the_average_is_the_weights():
-    parameter = nn.Parameter(torch.ones(2))
-    with MovingAverage([parameter], 0.9).applied():
-        assert parameter.tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize("decay", [0.0, 1.0, -0.5, math.nan])
-def test_decays_outside_of_zero_and_one_are_refused(decay):
-    with pytest.raises(ValueError, match="averaging"):
-        MovingAverage([], decay)

@@ -31,7 +31,9 @@ def test_csv_has_one_line_per_point_and_says_which_are_on_the_front(sweep, tmp_p
     path = export_front(sweep, tmp_path / "deep" / "front.csv")
     rows = list(csv.DictReader(io.StringIO(path.read_text())))
     assert len(rows) == len(sweep.points)
-    assert {(r["trial"], int(r["epoch"])) for r in rows if r["on_front"] == "True"} == sweep.result.on_front
+    assert {
+        (r["trial"], int(r["epoch"]), r["made_from"]) for r in rows if r["on_front"] == "True"
+    } == sweep.result.on_front
 
 
 def test_json_reads_back_as_the_same_result(sweep, tmp_path):

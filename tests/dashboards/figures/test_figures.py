@@ -63,7 +63,7 @@ def test_a_point_whose_certificate_was_not_computed_is_not_in_the_three_dimensio
     front = make_front()
     chosen = next(p for p in front["points"] if p["on_front"])
     chosen["values"]["certified@0.25"] = "NaN"
-    assert (chosen["trial"], chosen["epoch"]) not in {p.key for p in front3d.info(load(front)).front}
+    assert (chosen["trial"], chosen["epoch"], "") not in {p.key for p in front3d.info(load(front)).front}
 
 
 def test_a_trajectory_follows_the_epochs_of_its_trial(sweep):

@@ -30,13 +30,13 @@ def test_a_running_sweep_grows_without_a_new_front_file(snapshots, growing, cloc
     growing.add("t0001", 2, 0.8, 0.5)
     clock.now += 100
     data = snapshots.get(RUNNING).sweep()
-    assert [point.key for point in data.points] == [("t0001", 1), ("t0001", 2)]
-    assert data.result.on_front == {("t0001", 1)}
+    assert [point.key for point in data.points] == [("t0001", 1, ""), ("t0001", 2, "")]
+    assert data.result.on_front == {("t0001", 1, "")}
     growing.start("t0002")
     growing.add("t0002", 1, 0.4, 0.9, 0.2)
     clock.now += 100
     later = snapshots.get(RUNNING).sweep()
-    assert later.result.on_front == {("t0002", 1)}
+    assert later.result.on_front == {("t0002", 1, "")}
     assert later.result.hypervolume > data.result.hypervolume > 0
     costs = {p.key: (p.values["epsilon"], -p.values["accuracy"], -p.values["certified@0.25"]) for p in later.points}
     for key in later.result.on_front:

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.live._view import MOST_COMPARED, Tab, View
+from sweeper.records import MADE_FROM
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="="), min_size=1, max_size=20)
 NUMBERS = st.sampled_from([0.5, 1.0, 3.25, 1e-5, 100.0])
@@ -18,7 +19,7 @@ NUMBERS = st.sampled_from([0.5, 1.0, 3.25, 1e-5, 100.0])
         linear=st.booleans(),
         max_epsilon=st.none() | NUMBERS,
         minimum=st.dictionaries(NAMES, NUMBERS, max_size=3),
-        point=st.none() | st.tuples(NAMES, st.integers(1, 999)),
+        point=st.none() | st.tuples(NAMES, st.integers(1, 999), st.sampled_from(["", *MADE_FROM])),
         compared=st.lists(NAMES, max_size=4, unique=True).map(tuple),
         anyway=st.booleans(),
     )
@@ -58,7 +59,8 @@ def test_what_an_address_says_wrongly_is_as_if_it_were_not_there(query):
 
 
 def test_the_trial_of_a_point_may_hold_dots():
-    assert View.parse("?point=a.b.12").point == ("a.b", 12)
+    assert View.parse("?point=a.b.12").point == ("a.b", 12, "")
+    assert View.parse("?point=a.7.b.12.slow-midpoint").point == ("a.7.b", 12, "slow-midpoint")
 
 
 def test_a_comparison_names_each_sweep_once_and_not_too_many():

@@ -97,7 +97,7 @@ def test_a_trial_goes_on_on_another_node_from_what_was_shared(url):
     one.fetch()
     (one.path / NAME).write_bytes(b"epoch 1")
     (one.path / "models" / "t0001-1.safetensors").write_bytes(b"model")
-    one.share("models/t0001-1.safetensors")
+    one.share(["models/t0001-1.safetensors"])
     assert not (one.path / "models" / "t0001-1.safetensors").exists(), "the driver has it"
     other = SharedFolder(url, "t0001")
     other.fetch()
@@ -122,7 +122,7 @@ def test_nothing_of_an_earlier_attempt_is_left_in_a_folder_that_is_fetched_again
 
 def test_nothing_is_shared_before_it_was_fetched(url):
     one = SharedFolder(url, "t0001")
-    one.share("models/none")
+    one.share(["models/none"])
     one.close()
 
 

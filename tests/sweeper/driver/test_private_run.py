@@ -230,7 +230,7 @@ def test_the_folder_that_is_left_holds_the_winner_and_nothing_of_the_others(play
         "trials.jsonl",
     }
     assert list(ran.folder.trials()) == ["t0001"]
-    assert list(ran.folder.points()) == [("t0001", 1), ("t0001", 2)]
+    assert list(ran.folder.points()) == [("t0001", 1, ""), ("t0001", 2, "")]
     check_only_the_winner(everything_in(ran.folder.path), ran.engine)
     (learning_rate,) = (proposal for trial, proposal in ran.engine.asked if trial == "t0003")
     assert ran.folder.trials()["t0001"].config["training"]["learning_rate"] in learning_rate.values()
@@ -256,8 +256,8 @@ def test_models_of_the_winner_survive_those_that_were_better_while_it_trained(pl
     points = ran.folder.points()
     assert [point.model for point in points.values()] == ["models/t0001-1.safetensors", "models/t0001-2.safetensors"]
     assert {p.name for p in (ran.folder.path / "models").iterdir()} == {"t0001-1.safetensors", "t0001-2.safetensors"}
-    clipless.load(ran.folder.path / points["t0001", 2].model)
-    assert points["t0001", 2].values["accuracy"] == 0.95
+    clipless.load(ran.folder.path / points["t0001", 2, ""].model)
+    assert points["t0001", 2, ""].values["accuracy"] == 0.95
 
 
 def test_an_epoch_off_the_winners_own_front_has_no_model(play):
@@ -443,14 +443,14 @@ def test_a_condition_that_breaks_is_named_and_everything_is_charged(play, does):
 def test_a_score_that_is_no_number_is_an_outcome_and_breaks_nothing(play):
     ran = play({"t0003": "is undefined"})
     assert "its conditions held" in said(ran.folder)
-    assert ran.folder.points()["t0001", 2].values["accuracy"] == 0.644444
+    assert ran.folder.points()["t0001", 2, ""].values["accuracy"] == 0.644444
 
 
 def test_a_configuration_without_a_plan_is_an_outcome_and_breaks_nothing(play, monkeypatch):
     monkeypatch.setattr(candidates, "can_be_planned", lambda *_: False)
     ran = play({"t0003": "is refused"})
     assert "its conditions held" in said(ran.folder)
-    assert ran.folder.points()["t0001", 2].values["accuracy"] == 0.644444
+    assert ran.folder.points()["t0001", 2, ""].values["accuracy"] == 0.644444
 
 
 def test_a_generator_that_is_not_the_secure_one_breaks_the_conditions(play):

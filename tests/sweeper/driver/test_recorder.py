@@ -189,7 +189,7 @@ def test_a_scheduler_ends_trials_and_every_decision_is_written_down(kept, plan_r
         ("t0003", False, 3),
     ]
     assert decisions[-1]["reason"] == reason
-    assert ("t0003", 1) in kept.recorder.records.points
+    assert ("t0003", 1, "") in kept.recorder.records.points
 
 
 def limited(kept, **privacy):
@@ -236,7 +236,7 @@ def test_without_a_scheduler_nothing_is_decided(kept, plan_row):
 def test_a_point_has_one_price_from_the_beginning_and_says_what_each_accountant_found(kept, plan_row):
     begin(kept, plan_row)
     kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
-    point = kept.folder.points()["t0001", 1]
+    point = kept.folder.points()["t0001", 1, ""]
     assert point.values["epsilon"] == 0.9
     assert point.accountants == {"rdp": 1.0, "pld": 0.9}
     assert kept.recorder.records.archive.points == (point,)
@@ -257,7 +257,9 @@ def test_only_models_of_the_front_are_kept(kept, plan_row):
         "t0002-2.safetensors",
     ], "equal points stay side by side"
     stored = kept.folder.points()
-    assert {point.model is None for key, point in stored.items() if key in {("t0001", 1), ("t0002", 3)}} == {True}
+    assert {point.model is None for key, point in stored.items() if key in {("t0001", 1, ""), ("t0002", 3, "")}} == {
+        True
+    }
 
 
 def test_models_without_a_point_are_thrown_away_in_the_end(kept, plan_row):

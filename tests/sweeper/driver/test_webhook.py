@@ -66,7 +66,7 @@ def front(objectives, claim, make_point, trial):
         objectives=objectives,
         trials=trials,
         points=points,
-        on_front=frozenset({("t0001", 1)}),
+        on_front=frozenset({("t0001", 1, "")}),
         hypervolume=0.25,
         box=Box.default(objectives),
         ledger={},

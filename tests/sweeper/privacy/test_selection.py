@@ -77,7 +77,7 @@ def test_the_best_epoch_of_the_best_candidate_wins_when_all_went_well(run):
     selection = run(FOUR)
     assert selection.broken() == ()
     assert selection.settled() == selection.terms
-    assert selection.winner().key == ("t0002", 1)
+    assert selection.winner().key == ("t0002", 1, "")
 
 
 def test_ties_go_to_the_candidate_proposed_first_whenever_it_ended(begin, event, make_point):
@@ -180,7 +180,7 @@ def test_any_other_end_breaks_the_conditions(run, ending, said):
     selection.end("t0004", ending)
     assert selection.broken() == (said,)
     assert selection.settled().broken == (said,)
-    assert selection.winner().key == ("t0002", 1)
+    assert selection.winner().key == ("t0002", 1, "")
 
 
 def test_another_event_breaks_the_conditions(run, event):

@@ -56,7 +56,7 @@ def change(path, edit):
 
 def test_by_default_the_point_that_pick_takes_is_looked_at(ran, found):
     picked = load(ran.folder).pick()
-    assert (found.trial, found.epoch) == picked.point.key
+    assert (found.trial, found.epoch, found.made_from) == picked.point.key
     assert found.values == dict(picked.point.values)
     assert (found.data, found.sweep, found.exploratory) == ("digits", "tiny", False)
     assert [snapshot.epoch for snapshot in found.snapshots] == [0, found.epoch]

@@ -46,7 +46,7 @@ def front(trial, make_point, objectives, claim):
 
 
 def test_the_front_is_chosen_among_all_points(front, objectives):
-    assert [point.key for point in front.front_points] == [("t0001", 1), ("t0001", 2), ("t0002", 1)]
+    assert [point.key for point in front.front_points] == [("t0001", 1, ""), ("t0001", 2, ""), ("t0002", 1, "")]
     assert front.hypervolume == hypervolume(front.points, objectives)
 
 
@@ -59,6 +59,7 @@ def test_the_file_holds_what_design_promises(front, tmp_path):
     assert content["points"][0] == {
         "trial": "t0001",
         "epoch": 1,
+        "made_from": "",
         "values": {"epsilon": 1.0, "accuracy": 0.8, "certified@1/4": 0.3},
         "accountants": {"rdp": 1.1, "pld": 1.0},
         "repeats": {},
@@ -99,7 +100,7 @@ def test_the_knee_is_in_the_file_and_an_older_file_lacks_it(front, tmp_path):
     path = tmp_path / "front.json"
     front.write(path)
     content = json.loads(path.read_text())
-    assert content["knee"] == {"trial": front.knee.trial, "epoch": front.knee.epoch}
+    assert content["knee"] == {"trial": front.knee.trial, "epoch": front.knee.epoch, "made_from": ""}
     assert front.knee.key in front.on_front
     del content["knee"]
     path.write_text(json.dumps(content))
@@ -191,7 +192,7 @@ def test_the_table_is_a_data_frame(front):
     frame = front.to_dataframe()
     assert frame.shape[0] == 5
     assert frame.loc[frame["on_front"], "accuracy"].max() == 0.95
-    assert list(frame.columns[:4]) == ["trial", "epoch", "on_front", "epsilon"]
+    assert list(frame.columns[:5]) == ["trial", "epoch", "made_from", "on_front", "epsilon"]
 
 
 @pytest.fixture

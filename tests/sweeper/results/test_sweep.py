@@ -11,7 +11,7 @@ import pytest
 import clipless
 from sweeper.errors import PickError, RecordError
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import TrialStatus
+from sweeper.records import MADE_FROM, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.results.predict import load_predictor
 from sweeper.results.sweep import Sweep, load
@@ -33,7 +33,9 @@ def test_a_sweep_is_loaded_from_its_folder(ran):
     assert sweep.directory == ran.folder
     assert sweep.manifest().status is TrialStatus.COMPLETED
     assert sweep.front().to_json() == read_front(ran.folder / "front.json").to_json()
-    assert len(sweep.front().to_dataframe()) == 6
+    frame = sweep.front().to_dataframe()
+    assert (frame["made_from"] == "").sum() == 6
+    assert set(frame["made_from"]) == {"", *MADE_FROM}
 
 
 @pytest.mark.parametrize("name", ["nowhere", "."])
@@ -61,13 +63,23 @@ def test_a_picked_model_has_the_scores_of_its_point(sweep):
     assert scores == {name: picked.point.values[name] for name in scores}
 
 
+def test_every_model_that_is_kept_has_the_scores_of_its_point_whatever_it_was_made_from(sweep):
+    data = clipless.datasets.load("digits")
+    kept = [point for point in sweep.front().points if point.model]
+    assert any(point.made_from for point in kept)
+    for point in kept:
+        assert sweep.directory / point.model == sweep.directory / "models" / f"{point.name}.safetensors"
+        scores = clipless.evaluate(clipless.load(sweep.directory / point.model), data.validation, ["0.25"])
+        assert scores == {name: point.values[name] for name in scores}
+
+
 def test_a_picked_point_is_written_with_what_must_travel_with_it(sweep, tmp_path):
     picked = sweep.pick()
     folder = tmp_path / "deep" / "taken"
     assert picked.write(folder) is None
     assert read_input(folder) == sweep.input_format()
     card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
-    assert (card["trial"], card["epoch"]) == picked.point.key
+    assert (card["trial"], card["epoch"], card["made_from"]) == picked.point.key
     assert (folder / "card.md").read_text(encoding="utf-8") == picked.card.to_markdown()
     assert json.loads((folder / "config.json").read_text(encoding="utf-8")) == picked.trial.config
     assert (folder / "model.safetensors").read_bytes() == picked.model_path.read_bytes()

@@ -57,9 +57,9 @@ def test_points_come_back_with_their_infinities(folder):
     folder.save_point(point)
     folder.save_point(Point(trial="t", epoch=3, values={"epsilon": math.nan}, test={"accuracy": 1.0}, model="m"))
     points = folder.points()
-    assert points["t", 2] == point
-    assert math.isnan(points["t", 3].values["epsilon"])
-    assert points["t", 3].test == {"accuracy": 1.0}
+    assert points["t", 2, ""] == point
+    assert math.isnan(points["t", 3, ""].values["epsilon"])
+    assert points["t", 3, ""].test == {"accuracy": 1.0}
 
 
 def test_a_row_of_another_shape_is_named(folder):
@@ -79,7 +79,7 @@ def test_a_full_disk_is_told_not_raised(folder, monkeypatch):
         assert "No space left" in folder.trouble
     folder.flush()
     assert folder.trouble is None
-    assert list(folder.points()) == [("t", 1)]
+    assert list(folder.points()) == [("t", 1, "")]
 
 
 def test_sweeps_are_listed_by_what_they_hold(folder, tmp_path):

@@ -269,7 +269,7 @@ def test_scores_that_were_lost_with_a_process_are_drawn_and_charged_again(digits
     drawn = released(first) + released(second)
     assert charged(folder) == [2 * repeats, (EPOCHS - 1) * repeats]
     assert sum(charged(folder)) == drawn == (EPOCHS + 1) * repeats
-    assert set(folder.points()) == {("t0001", epoch) for epoch in range(1, EPOCHS + 1)}
+    assert set(folder.points()) == {("t0001", epoch, "") for epoch in range(1, EPOCHS + 1)}
 
 
 def test_a_training_that_begins_anew_does_not_score_recorded_epochs_again(digits, folder):

@@ -116,7 +116,7 @@ def test_hover_names_trial_epoch_configuration_and_test_values(sweep):
 def test_training_without_privacy_is_a_line_not_a_point(small):
     info = front.info(small([point("a", 1, 1.0, 0.5), point("n", 1, inf, 0.9), point("n", 2, inf, 0.95)]))
     assert info.without_privacy == 0.95
-    assert [p.key for p in info.front] == [("a", 1)]
+    assert [p.key for p in info.front] == [("a", 1, "")]
     assert any("without privacy: 95.0 %" in a.text for a in front.plot(info).layout.annotations)
 
 
@@ -143,7 +143,7 @@ def test_the_knee_is_ringed(sweep):
     (ring,) = (trace for trace in front.plot(info).data if trace.name == "knee of the front")
     assert (ring.x, ring.y) == ((knee.values["epsilon"],), (knee.values["accuracy"],))
     assert ring.customdata[0] == text
-    assert [(row["trial"], row["epoch"]) for row in front.rows(info) if row["knee"]] == [knee.key]
+    assert [(row["trial"], row["epoch"], row["made_from"]) for row in front.rows(info) if row["knee"]] == [knee.key]
 
 
 def test_a_front_without_a_knee_has_no_ring(small):

@@ -45,7 +45,7 @@ def test_each_cell_is_the_best_of_its_row_within_the_budget(two_rows):
     assert (info.budget, info.columns) == (3.0, ("accuracy", "certified@0.5", "certified@1"))
     assert [(row.label, row.trials) for row in info.rows] == [("0.1", ("t0", "t2")), ("2", ("t1",))]
     assert [[cell.value for cell in row.cells] for row in info.rows] == [[0.8, 0.5, 0.3], [0.5, 0.45, 0.4]]
-    assert [cell.point.key for cell in info.rows[0].cells] == [("t0", 2), ("t0", 1), ("t2", 1)]
+    assert [cell.point.key for cell in info.rows[0].cells] == [("t0", 2, ""), ("t0", 1, ""), ("t2", 1, "")]
 
 
 def test_a_larger_budget_shows_more(two_rows):
@@ -81,7 +81,7 @@ def test_of_equals_the_cheaper_point_is_shown(small):
         point("t1", 1, 1.0, 0.5, half=0.3),
     ]
     info = temperature.info(small(points, trials=trials(1.0, 2.0)))
-    assert {cell.point.key for cell in info.rows[0].cells} == {("t0", 1)}
+    assert {cell.point.key for cell in info.rows[0].cells} == {("t0", 1, "")}
 
 
 def test_the_budget_is_the_first_that_every_row_meets(small):
