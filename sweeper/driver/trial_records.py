@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from sweeper.errors import TrialError
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Claim
 from sweeper.records import Objective, Point, PointKey, Trial, TrialPlan, TrialStatus
@@ -152,9 +153,14 @@ class TrialRecords:
 def points_of(trial: str, row: EpochRow, plan: TrialPlan | None) -> tuple[Point, ...]:
     """Return the points of an epoch: that of the iterate first, then those made from the iterates so far.
 
+    Raises:
+        TrialError: points made from iterates, of a trial whose scores are paid for one by one.
+
     Guarantees:
         All of them have the epsilon of this epoch, that of the last iterate they were made from.
     """
+    if row.free and plan is not None and plan.scores is not None:
+        raise TrialError("it reported scores beside those of its epochs, which nobody has paid for")
     bounds = {} if plan is None else plan.accountants
     iterate = Point(
         trial=trial,
@@ -164,17 +170,12 @@ def points_of(trial: str, row: EpochRow, plan: TrialPlan | None) -> tuple[Point,
         repeats=row.repeats,
         model=row.model,
     )
-    # The epsilon comes last: whatever a row says, a free point costs what its epoch costs.
     epsilon = {name: value for name, value in row.values.items() if name == "epsilon"}
-    return (
-        iterate,
-        *(
-            replace(
-                iterate, made_from=one.made_from, values={**one.values, **epsilon}, repeats=one.repeats, model=one.model
-            )
-            for one in row.free
-        ),
-    )
+    free = []
+    for one in row.free:
+        values = {**one.values, **epsilon}  # the epsilon last: whatever a row says, it is that of the epoch
+        free.append(replace(iterate, made_from=one.made_from, values=values, repeats=one.repeats, model=one.model))
+    return (iterate, *free)
 
 
 def run_tags(privacy: PrivacySettings, claim: Claim) -> dict[str, str]:

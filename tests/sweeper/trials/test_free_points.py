@@ -1,0 +1,196 @@
+"""Points made from iterates: what they are, which are reported, and that none is scored where scores are paid for."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import clipless
+from clipless.datasets import Evaluation, load
+from clipless.evaluation import evaluate
+from clipless.testing import RecordingSource
+from sweeper.errors import SpecError
+from sweeper.pareto.dominance import dominates
+from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.records import MADE_FROM, described
+from sweeper.search.space import resolve
+from sweeper.spec.spec import Spec
+from sweeper.store.sweep_folder import SweepFolder
+from sweeper.trials.free_points import FAMILY, free_points
+from sweeper.trials.trial import TrialRun
+
+EPOCHS = 6
+CONTENT = {
+    "name": "free",
+    "data": {"name": "digits"},
+    "model": {"architecture": "mlp", "width": 16},
+    "training": {"epochs": EPOCHS, "batch_size": 256, "learning_rate": 0.1, "sensitivity_fraction": 0.1},
+    "privacy": {"noise_multiplier": 2.0, "delta": 1e-4},
+    "search": {"objectives": ["epsilon", "accuracy", "certified@1/4"], "trials": 1},
+}
+SCORES = ("accuracy", "certified@1/4")
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+def spec_of(**changes):
+    return Spec.from_mapping({**CONTENT, **{name: CONTENT[name] | keys for name, keys in changes.items()}})
+
+
+def trial(data, spec, *, free=None, folder=None, source=None, **more):
+    return TrialRun(
+        trial="t0001",
+        config=resolve(spec, {}),
+        data=data,
+        objectives=spec.objectives,
+        metrics=spec.search.metrics,
+        seed=0,
+        folder=folder,
+        source=source or RecordingSource(3),
+        noise=ScoreNoise.of(spec, data),
+        free=free,
+        **more,
+    )
+
+
+@pytest.fixture(scope="module")
+def ran(digits, tmp_path_factory):
+    """A trial: its folder, and its rows."""
+    folder = tmp_path_factory.mktemp("free")
+    (folder / "models").mkdir()
+    return folder, list(trial(digits, spec_of(), folder=folder).epoch_rows())
+
+
+def points(rows):
+    """Every row of a trial as (made_from, values with epsilon), in order."""
+    for row in rows:
+        yield "", row.values
+        for one in row.free:
+            yield one.made_from, {**one.values, "epsilon": row.values["epsilon"]}
+
+
+def costs(values):
+    return (values["epsilon"], *(-values[name] for name in SCORES))
+
+
+def test_every_member_of_the_family_is_told_in_words():
+    assert FAMILY.keys() == MADE_FROM.keys()
+    assert "8th power" in described("quick-midpoint")
+    assert described("median") == "the median of the iterates"
+
+
+def test_training_and_its_epochs_are_the_same_with_free_points_and_without(digits, ran):
+    plain = list(trial(digits, spec_of(), free=False).epoch_rows())
+    assert [row.values for row in plain] == [row.values for row in ran[1]]
+    assert not any(row.free for row in plain)
+
+
+def test_what_is_reported_adds_to_the_front_of_the_trial(ran):
+    rows = ran[1]
+    assert {one.made_from for row in rows for one in row.free} == set(FAMILY)
+    seen = []
+    for made_from, values in points(rows):
+        if made_from:
+            assert not any(dominates(costs(other), costs(values)) for other in seen)
+            assert costs(values) not in [costs(other) for other in seen]
+        seen.append(values)
+
+
+def test_a_row_of_a_free_point_states_no_epsilon_of_its_own(ran):
+    assert all(set(one.values) == set(SCORES) for row in ran[1] for one in row.free)
+
+
+def test_each_saved_model_is_what_its_name_says(digits, ran):
+    """The family again, from the iterates of the same training, whose steps are all recorded."""
+    folder, rows = ran
+    kept = [(row.epoch, one) for row in rows for one in row.free if one.model]
+    assert kept
+    for epoch, one in kept:
+        assert one.model == SweepFolder.model_name("t0001", epoch, one.made_from)
+        scores = evaluate(clipless.load(folder / one.model), digits.validation, ["1/4"])
+        assert scores == pytest.approx(dict(one.values))
+    run = trial(digits, spec_of())
+    for row, epoch in zip(rows, run._training(run._repeats[0], digits.train), strict=True):
+        for one in row.free:
+            with epoch.averages[one.made_from]():
+                own = torch.cat([p.detach().flatten() for p in run.model.parameters()])
+            saved = clipless.load(folder / one.model)
+            assert torch.equal(own, torch.cat([p.detach().flatten() for p in saved.parameters()])), one.made_from
+
+
+def test_free_points_of_repeats_are_means_of_what_is_made_from_each(digits):
+    rows = list(trial(digits, spec_of(), repeats=2).epoch_rows())
+    found = [one for row in rows for one in row.free]
+    assert found
+    for one in found:
+        assert all(len(one.repeats[name]) == 2 for name in SCORES)
+        assert {name: sum(one.repeats[name]) / 2 for name in SCORES} == pytest.approx(dict(one.values))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names", "follows"),
+    [
+        (None, ["epsilon", "accuracy", "auroc", "certified@36/255", "certified-auroc@0.1"], True),
+        (None, ["epsilon", "accuracy", "attacked@1"], False),
+        (None, ["epsilon", "accuracy", "membership-auroc"], False),
+        (True, ["epsilon", "accuracy", "attacked@1"], True),
+        (False, ["epsilon", "accuracy"], False),
+    ],
+)
+def test_they_are_scored_where_that_is_cheap_or_asked_for(digits, wanted, names, follows):
+    assert bool(free_points(wanted, digits.metadata, None, names)) is follows
+
+
+def test_attacks_that_are_asked_for_are_run_on_every_point_that_is_kept(digits):
+    spec = spec_of(search={"metrics": ["attacked@1/4"]}, training={"epochs": 2})
+    rows = list(trial(digits, spec, free=True).epoch_rows())
+    assert all("attacked@1/4" in one.values for row in rows for one in row.free)
+
+
+# --- where scores are paid for
+
+
+@pytest.fixture(scope="module")
+def hidden():
+    return load("digits", evaluation="private")
+
+
+def private_spec(**search):
+    return spec_of(data={"evaluation": "private"}, privacy={"score_noise": 20.0}, search=search)
+
+
+def test_where_scores_are_paid_for_there_is_no_family(hidden, digits):
+    noise = ScoreNoise.of(private_spec(), hidden)
+    for declared, paid in ((hidden.metadata, noise), (hidden.metadata, None), (digits.metadata, noise)):
+        assert free_points(None, declared, paid, ["accuracy"]) == {}
+        assert free_points(False, declared, paid, ["accuracy"]) == {}
+        with pytest.raises(SpecError, match=r"Expected no search\.free_points with evaluation: private"):
+            free_points(True, declared, paid, ["accuracy"])
+
+
+def test_a_trial_on_private_rows_draws_noise_for_its_epochs_and_for_nothing_else(hidden):
+    source = RecordingSource(3)
+    rows = list(trial(hidden, private_spec(), source=source).epoch_rows())
+    assert not any(row.free for row in rows)
+    assert sum(len(noise) == len(SCORES) for noise in source.normals) == EPOCHS
+
+
+def test_exploratory_rows_are_marked_and_cost_nothing_more(digits):
+    exploratory = replace(digits.metadata, evaluation=Evaluation.EXPLORATORY)
+    assert free_points(None, exploratory, None, ["accuracy"]) == FAMILY
+
+
+def test_a_spec_cannot_ask_for_them_on_private_rows():
+    with pytest.raises(SpecError, match=r"no free_points with evaluation: private, .*got free_points=True"):
+        private_spec(free_points=True)
+    assert private_spec(free_points=False).search.free_points is False
+    assert spec_of().search.free_points is None
+
+
+@pytest.mark.parametrize("wrong", [1, "yes", [True]])
+def test_a_spec_says_true_or_false(wrong):
+    with pytest.raises(SpecError, match="free_points"):
+        spec_of(search={"free_points": wrong})
