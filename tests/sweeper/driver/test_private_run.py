@@ -49,7 +49,7 @@ from sweeper.store.requests import NAME, ask_to_stop, enqueue
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps, list_sweeps
 from sweeper.trials.build import build_loss, build_model
 from sweeper.trials.preview import first_plan
-from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
+from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow
 
 pytestmark = pytest.mark.slow
 
@@ -116,6 +116,7 @@ class Play:
     accuracies: list
     does: dict = field(default_factory=dict)
     folder: SweepFolder | None = None
+    extra: dict = field(default_factory=dict)
     asked: list = field(default_factory=list)
 
     def __call__(self, kind, queue, states, should_stop):
@@ -172,20 +173,27 @@ class Play:
         name = SweepFolder.model_name(trial, epoch)
         (self.folder.path / name).write_bytes(self.weights)
         values = {"epsilon": self.plan["epsilon_curve"][epoch - 1], "accuracy": accuracy}
-        row = EpochRow(epoch=epoch, values=values, model=name, done=epoch == 2)
+        free = tuple(self.free(epoch, one) for one in self.extra.get((trial, epoch), ()))
+        row = EpochRow(epoch=epoch, values=values, model=name, done=epoch == 2, free=free)
         states.receive(trial, row)
+
+    def free(self, epoch, extra):
+        trial, made_from, accuracy = extra
+        name = SweepFolder.model_name(trial, epoch, made_from)
+        (self.folder.path / name).write_bytes(self.weights + made_from.encode())
+        return FreeRow(made_from=made_from, values={"accuracy": accuracy}, model=name)
 
 
 @pytest.fixture
 def play(plan, weights, data, tmp_path):
     """Run a private selection in which each candidate does what it is told."""
 
-    def run(does=None, *, source=None, accuracies=FOUR, content=SPEC):
+    def run(does=None, *, source=None, accuracies=FOUR, content=SPEC, extra=None):
         spec = Spec.from_mapping(content)
         hidden = hide(tmp_path / "out")
         started = Manifest(name="small", spec=spec.to_plain(), source="the spec", status=TrialStatus.RUNNING)
         hidden.write_manifest(started)
-        engine = Play(plan, weights, accuracies, does or {}, hidden)
+        engine = Play(plan, weights, accuracies, does or {}, hidden, extra or {})
         claim = Claim.about(data.metadata, len(data.train), delta=DELTA)
         with driver_lock(hidden.path):
             folder = select(spec, data, claim, hidden, engine, source=source or Bytes())
@@ -248,6 +256,28 @@ def test_the_ledger_has_one_row_which_prices_the_winner_and_nothing_else(play):
     assert answers["winner"].epsilon == pytest.approx(selection_epsilon(event, ran.spec.search.repetitions, DELTA))
     assert [answers[question].released for question in ("winner", "front", "everything")] == [True, False, False]
     assert outcome_of(ran.folder) == RunResult()
+
+
+def test_the_winner_may_be_made_from_iterates_and_each_of_its_models_stays_its_own(play):
+    """The second candidate wins by an average; its price is that of all its epochs, as everybody's."""
+    extra = {
+        ("t0002", 1): [("t0002", "quick", 0.95), ("t0002", "slow", 0.97)],
+        ("t0004", 2): [("t0004", "slow", 0.96)],
+    }
+    ran = play(extra=extra)
+    points = ran.folder.points()
+    assert list(points) == [("t0001", epoch, name) for epoch, name in ((1, ""), (1, "quick"), (1, "slow"), (2, ""))]
+    assert points["t0001", 1, "slow"].values["accuracy"] == 0.97
+    curve = ran.engine.plan["epsilon_curve"]
+    assert all(point.values["epsilon"] == curve[epoch - 1] for (_, epoch, _), point in points.items())
+    kept = [point for point in points.values() if point.model]
+    assert [point.made_from for point in kept] == ["slow"], "the front of the winner"
+    assert (ran.folder.path / kept[0].model).read_bytes().endswith(b"slow")
+    picked = Sweep(ran.folder.path).pick()
+    assert picked.point.made_from == "slow"
+    event = PoissonGaussian.from_json(ran.engine.plan["event"])
+    price_of_all = selection_epsilon(event, ran.spec.search.repetitions, DELTA)
+    assert picked.card.to_json()["guarantee"]["selected"] == pytest.approx(price_of_all)
 
 
 def test_models_of_the_winner_survive_those_that_were_better_while_it_trained(play):

@@ -13,14 +13,14 @@ from sweeper.driver.recorder import Recorder
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
-from sweeper.records import Point, TrialPlan, TrialStatus
+from sweeper.records import Point, ScorePlan, TrialPlan, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.search.optuna_search import Search
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec
 from sweeper.store import jsonl
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.trials.stream import EpochRow, PlanRow
+from sweeper.trials.stream import EpochRow, FreeRow, PlanRow
 
 RDP = [1.0, 2.0, 3.0]
 PLD = [0.9, 1.8, 2.7]
@@ -242,6 +242,68 @@ def test_a_point_has_one_price_from_the_beginning_and_says_what_each_accountant_
     assert kept.recorder.records.archive.points == (point,)
     assert kept.tracker.of("log")[1:] == [
         ("t0001", 1, {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9})
+    ]
+
+
+def with_free(kept, row, trial="t0001", **accuracies):
+    """A row with points made from iterates, each of which claims an epsilon that it does not have."""
+    free = []
+    for made_from, accuracy in accuracies.items():
+        name = SweepFolder.model_name(trial, row.epoch, made_from)
+        (kept.path / name).write_bytes(b"weights")
+        free.append(FreeRow(made_from=made_from, values={"accuracy": accuracy, "epsilon": 0.001}, model=name))
+    return replace(row, free=tuple(free))
+
+
+def test_points_made_from_iterates_cost_what_the_last_iterate_costs_whatever_their_row_says(kept, plan_row):
+    begin(kept, plan_row)
+    for epoch in (1, 2, 3):
+        row = with_free(kept, epoch_row(kept, "t0001", epoch, 0.5), quick=0.4, slow=0.5 + epoch / 10)
+        kept.recorder.on_epoch("t0001", row)
+    points = kept.folder.points()
+    assert list(points) == [("t0001", epoch, name) for epoch in (1, 2, 3) for name in ("", "quick", "slow")]
+    for (_, epoch, _), point in points.items():
+        assert point.values["epsilon"] == PLD[epoch - 1]
+        assert point.accountants == {"rdp": RDP[epoch - 1], "pld": PLD[epoch - 1]}
+    assert models(kept) == [f"t0001-{epoch}-slow.safetensors" for epoch in (1, 2, 3)], "those of the front alone"
+    front = kept.recorder.front()
+    assert front.on_front == {("t0001", epoch, "slow") for epoch in (1, 2, 3)}
+    assert {p.values["epsilon"] for p in front.front_points} == set(PLD)
+
+
+def test_scores_that_nobody_paid_for_end_the_trial_and_are_not_recorded(kept, plan_row):
+    scores = ScorePlan(names=("accuracy",), noise_multiplier=3.0, apart=True, std={"validation": 0.1, "test": 0.2})
+    begin(kept, replace(plan_row, plan=replace(plan_row.plan, scores=scores)))
+    with pytest.raises(TrialError, match="which nobody has paid for"):
+        kept.recorder.on_epoch("t0001", with_free(kept, epoch_row(kept, "t0001", 1, 0.5), slow=0.6))
+    assert kept.folder.points() == {}
+
+
+@pytest.mark.parametrize("kept", [{"scheduler": "hyperband"}], indirect=True)
+def test_a_trial_is_judged_and_told_once_for_each_epoch_by_its_iterate(kept, plan_row, monkeypatch):
+    told = []
+    monkeypatch.setattr(Search, "report", lambda _, point: told.append(point.key))
+    for trial, accuracy in (("t0001", 0.5), ("t0002", 0.9), ("t0003", 0.4)):
+        begin(kept, plan_row, trial)
+        row = with_free(kept, epoch_row(kept, trial, 1, accuracy), trial, slow=0.99)
+        reason = kept.recorder.on_epoch(trial, row)
+        assert (reason is None) == (accuracy >= 0.5)
+    keys = [(f"t000{n}", 1, "") for n in (1, 2, 3)]
+    assert told == keys
+    assert [(d["trial"], d["epoch"]) for d in kept.folder.decisions()] == [key[:2] for key in keys]
+    told.clear()
+    again, _ = take_up(kept)
+    assert told == keys, "a driver that takes the folder up tells the same"
+    assert again.records.points == kept.folder.points()
+    again.records.close()
+
+
+def test_points_made_from_iterates_are_tracked_under_names_of_their_own(kept, plan_row):
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", with_free(kept, epoch_row(kept, "t0001", 1, 0.5), slow=0.6))
+    assert kept.tracker.of("log")[1:] == [
+        ("t0001", 1, {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9}),
+        ("t0001", 1, {"slow/val/accuracy": 0.6}),
     ]
 
 

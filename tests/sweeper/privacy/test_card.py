@@ -47,6 +47,18 @@ def test_the_card_prices_the_epoch_in_advance_and_afterwards(card, event):
     assert guarantee["chosen_afterwards"]["epsilon"] == afterwards.epsilon > advance.epsilon
 
 
+def test_the_card_says_what_the_model_was_made_from_and_that_it_costs_the_last_iterate(card, trial, point, claim):
+    made = replace(point, made_from="slow-midpoint")
+    free = make_card(sweep="digits", trial=trial, point=made, claim=claim, ledger=LEDGER)
+    assert free.to_json() == card.to_json() | {"made_from": "slow-midpoint"}
+    text = free.to_markdown()
+    assert "trial t0001, epoch 4, slow-midpoint" in text.splitlines()[0]
+    assert "The weights are halfway between the weights of the epoch and an average of all steps" in text
+    assert "cost what the last of these, epoch 4, costs" in text
+    assert "made from" not in card.to_markdown()
+    assert "halfway" not in card.to_markdown()
+
+
 def test_whoever_signs_finds_every_fact(card, event):
     text = card.to_markdown()
     advance, afterwards = price_claim(event.with_steps(20), 1e-4), price_claim(event, 1e-4)

@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -90,6 +91,20 @@ def test_ties_go_to_the_candidate_proposed_first_whenever_it_ended(begin, event,
         selection.score(make_point(name, 1, 1.0 / int(name[-1]), 0.5))
         selection.end(name, Ending.COMPLETED)
     assert (selection.winner().trial, selection.broken()) == ("t0001", ())
+
+
+def test_points_made_from_iterates_are_scores_of_their_candidate_and_no_candidates(begin, event, make_point):
+    """A candidate is as good as the best of its points; of equal candidates the first wins, whichever point it was."""
+    selection = begin()
+    for number, scores in enumerate([{"": 0.5, "slow": 0.8}, {"": 0.8}, {"": 0.1}, {"": 0.7, "slow": 0.75}], start=1):
+        name = f"t000{number}"
+        selection.begin(name)
+        selection.plan(name, event)
+        for made_from, accuracy in scores.items():
+            selection.score(replace(make_point(name, 1, 1.0, accuracy), made_from=made_from))
+        selection.end(name, Ending.COMPLETED)
+    assert selection.broken() == ()
+    assert selection.winner().key == ("t0001", 1, "slow")
 
 
 @settings(max_examples=30, deadline=None, derandomize=True, database=None)

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from sweeper.records import TrialPlan
-from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow, row_from_text, row_to_text
+from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow, row_from_text, row_to_text
 
 
 @pytest.fixture
@@ -22,11 +22,26 @@ def test_every_row_is_read_back_as_it_was(plan, noisy):
         FirstDrawRow(),
         EpochRow(epoch=1, values={"certified@36/255": 0.5}),
         EpochRow(epoch=2, values={"epsilon": math.inf}, repeats={"accuracy": (0.1, 0.3)}, model="models/m", done=True),
+        EpochRow(
+            epoch=3,
+            values={"accuracy": 0.2},
+            model="models/t-3",
+            free=(
+                FreeRow(made_from="slow", values={"accuracy": 0.5}, repeats={"accuracy": (0.4, 0.6)}, model="models/s"),
+                FreeRow(made_from="quick", values={"accuracy": 0.6}),
+            ),
+        ),
     ):
         text = row_to_text(row)
         assert "\n" not in text
         assert row_from_text(text) == row
     assert math.isnan(row_from_text(row_to_text(EpochRow(epoch=1, values={"accuracy": math.nan}))).values["accuracy"])
+
+
+def test_an_epoch_names_every_model_that_was_saved_at_it():
+    free = (FreeRow(made_from="a", values={}, model="models/a"), FreeRow(made_from="b", values={}))
+    assert EpochRow(epoch=1, values={}, model="models/e", free=free).models == ("models/e", "models/a")
+    assert EpochRow(epoch=1, values={}, free=free[1:]).models == ()
 
 
 @pytest.mark.parametrize("change", [{"kind": "gift"}, {"more": 1}, {"plan": {}}, {"plan": None}])

@@ -313,6 +313,21 @@ def test_no_name_leads_out_of_the_folder(name, what, client, out, make_sweep):
     assert "secret" not in answer.text
 
 
+def test_the_model_of_a_point_made_from_iterates_is_found_where_pick_says(client, folder, make_point):
+    front = read_front(folder.front)
+    name = folder.model_name("t0001", 1, "slow-midpoint")
+    made = replace(make_point("t0001", 1, 1.0, 0.95, 0.1, model=name), made_from="slow-midpoint")
+    replace(front, points=(*front.points, made), on_front=frozenset({made.key})).write(folder.front)
+    (folder.path / name).write_bytes(b"halfway")
+    picked = client.get(f"{URL}/pick").json()
+    assert (picked["trial"], picked["epoch"], picked["made_from"]) == made.key
+    assert picked["model"].endswith("/models/t0001/1?made_from=slow-midpoint")
+    assert client.get(picked["model"]).content == b"halfway"
+    assert client.get(picked["model"].partition("?")[0]).content == b"model of t0001-1"
+    for wrong in ("../x", "a.b", "x" * 51):
+        assert is_problem(client.get(f"{URL}/models/t0001/1", params={"made_from": wrong}), 422)
+
+
 @pytest.mark.parametrize("trial", TRAVERSAL)
 def test_no_trial_leads_to_another_file(trial, client, folder):
     (folder.path / "models" / "x-1.safetensors").symlink_to(folder.path / "sweep.json")
