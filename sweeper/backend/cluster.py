@@ -30,6 +30,7 @@ QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 JOIN_SECONDS, JOIN_PAUSE_SECONDS = 60.0, 2.0
 PROBE_SECONDS = 60.0
 WORKERS_SECONDS = 120.0
+SESSION_PREFIX = "ray-"
 STARTS = 3  # of a local Ray: on a busy machine it may miss its own deadlines
 
 
@@ -57,6 +58,7 @@ def cluster(
     secret: bool = False,
     rows_bytes: int = 0,
     interrupted: Callable[[], bool] = lambda: False,
+    note_session: Callable[[str], object] = lambda _path: None,
 ) -> Iterator[tuple[str, ...]]:
     """A running Ray for the time of a ``with`` block.
 
@@ -71,6 +73,7 @@ def cluster(
         secret: start a Ray whose session, logs included, only its owner can read and is removed afterwards.
         rows_bytes: of the data that a Ray that is started here is to hold.
         interrupted: whether a request to stop has arrived, which ends the start of Ray too.
+        note_session: is told the folder of a secret session before it is used: a killed process cannot remove it.
 
     Yields:
         What there is to say about the cluster, one sentence each.
@@ -87,9 +90,10 @@ def cluster(
                 "Expected no running Ray and no cluster for a private selection, whose candidates its logs would give "
                 "away; leave --cluster out"
             )
-        folder = tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)
-        with folder as session, _started(cpus, gpus, threads, store_bytes, {"_temp_dir": session}, interrupted):
-            yield ()
+        with tempfile.TemporaryDirectory(prefix=SESSION_PREFIX, ignore_cleanup_errors=True) as session:
+            note_session(session)
+            with _started(cpus, gpus, threads, store_bytes, {"_temp_dir": session}, interrupted):
+                yield ()
         return
     if ray.is_initialized():
         yield ()

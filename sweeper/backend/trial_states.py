@@ -30,6 +30,7 @@ class Hooks:
         on_draw: gets the id before the trial draws its first noise. An exception fails the trial, which draws none.
         on_epoch: gets the id and an epoch's row, whose values hold no NaN. A text stops the trial, for that
             reason; an exception fails it.
+        on_death: gets the id of a trial that lost its process; returns whether it may be started again.
         on_restart: gets the id of a trial that lost its process and will be started again, and how many epochs may
             have drawn noise.
         on_end: gets id, status, reason in one line, and how many epochs may have drawn noise: one more than were
@@ -39,13 +40,14 @@ class Hooks:
         on_failure: gets the id and the whole error, in one line, of a trial that fails. The error may quote data and is
             for the owner alone; the reasons of ``on_end`` are public.
 
-    An exception in ``on_start``, ``on_restart`` or ``on_end`` ends the run.
+    An exception in ``on_start``, ``on_death``, ``on_restart`` or ``on_end`` ends the run.
     """
 
     on_start: Callable[[str, Mapping[str, Any]], None] = lambda _trial, _config: None
     on_plan: Callable[[str, PlanRow], str | None] = lambda _trial, _row: None
     on_draw: Callable[[str], None] = lambda _trial: None
     on_epoch: Callable[[str, EpochRow], str | None] = lambda _trial, _row: None
+    on_death: Callable[[str], bool] = lambda _trial: True
     on_restart: Callable[[str, int], None] = lambda _trial, _started: None
     on_end: Callable[[str, TrialStatus, str, int], None] = lambda _trial, _status, _reason, _started: None
     on_undefined: Callable[[str], None] = lambda _trial: None
@@ -112,12 +114,19 @@ class TrialStates:
         """A trial has lost its process; return whether it is to be started again."""
         entry = self._entries[trial]
         restarts = entry.restarts if entry.epoch == entry.died_at else 0
-        if entry.ended or entry.verdict or restarts >= MOST_RESTARTS:
+        if entry.ended or entry.verdict or not self._may_restart(trial) or restarts >= MOST_RESTARTS:
             return False
         entry.restarts, entry.died_at = restarts + 1, entry.epoch
         entry.running = False
         self._tell(self._hooks.on_restart, trial, _started(entry, TrialStatus.FAILED))
         return True
+
+    def _may_restart(self, trial: str) -> bool:
+        try:
+            return self._hooks.on_death(trial)
+        except Exception as error:
+            self.trouble = self.trouble or error
+            return False
 
     def end(self, trial: str, status: TrialStatus, reason: str = "") -> None:
         """A trial has ended; a verdict of the hooks explains it better than how it looks from outside."""

@@ -2,10 +2,16 @@
 
 Nothing here says who won; `private_run` does, from the rows that are kept here. Nothing is published: no
 tracking store, no display, no study of a sampler.
+
+What a later driver needs, should this one be killed, is on the disk before it counts: the number of candidates
+(`drawn_number`), each mark that noise is about to be drawn (the ledger), each condition that broke (likewise) and how
+each candidate ended (``endings.jsonl``).
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from clipless.datasets import Dataset
@@ -14,13 +20,17 @@ from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.backend.tune import RunResult
 from sweeper.driver.recorder import Recorder
+from sweeper.errors import RecordError, SweeperError
+from sweeper.privacy.charges import Entry
 from sweeper.privacy.claims import Claim
+from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.paid_scores import planned_scores
 from sweeper.privacy.pricing import whole_event
 from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection
 from sweeper.records import Point, TrialStatus
 from sweeper.search import space
 from sweeper.spec.spec import Spec
+from sweeper.store.jsonl import JsonlFile
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.trial_tracker import Untracked
@@ -31,6 +41,15 @@ Train = Callable[[type[CliplessTrial], TrialQueue, TrialStates, Callable[[], str
 
 LOOK_SECONDS = 0.5
 STOPPED_BY_REQUEST = "it was asked to stop"
+MOST_RAYS = 3  # that are started, or joined, when the one before has died
+DIED = "its process, or the driver, died after its first noise: it is lost and never starts again"
+NOT_BEGUN = "it had drawn no noise when the driver or Ray ended; another one takes its place"
+NUMBER_NAME = "number.jsonl"
+ENDINGS_NAME = "endings.jsonl"
+
+
+class NotStartedError(SweeperError):
+    """What trains candidates could not be started: the selection waits as it is."""
 
 
 class Candidate(CliplessTrial):
@@ -76,30 +95,89 @@ class IndependentProposals:
 
 
 class Candidates:
-    """The candidates of one selection, and what the selection hears of them."""
+    """The candidates of one selection, and what the selection hears of them.
+
+    A folder in which a driver has trained candidates is taken up: those that ended stand as they ended, those that had
+    drawn noise and not ended are lost, and the others leave their place to new ones.
+
+    It has more than fifteen methods because each event of `Hooks` is one.
+
+    Args:
+        requests: the folder in which others ask it to stop.
+    """
 
     def __init__(
-        self, spec: Spec, data: Dataset, hidden: SweepFolder, claim: Claim, selection: PrivateSelection
+        self,
+        spec: Spec,
+        data: Dataset,
+        hidden: SweepFolder,
+        claim: Claim,
+        selection: PrivateSelection,
+        requests: Path | None = None,
     ) -> None:
-        self._spec, self._data, self.selection = spec, data, selection
+        self._spec, self._data, self._hidden, self.selection = spec, data, hidden, selection
         self._proposals = IndependentProposals(spec, selection)
-        self._requests, self._looked_at = Requests(hidden.path), time.monotonic()
+        self._requests, self._looked_at = Requests(requests or hidden.path), time.monotonic()
         # who wins, and whose models are kept, is known at the end
         self.recorder = Recorder(spec, hidden, claim, Untracked(), self._proposals, keep_every_model=True)
+        self._endings = JsonlFile(hidden.path / ENDINGS_NAME, durable=True)
         self._started: dict[str, dict[str, Any]] = {}
         self._planned: set[str] = set()
         self._undefined: set[str] = set()
+        self._dead: set[str] = set()
+        self._noted: tuple[str, ...] = ()
+        self._take_up()
 
     def train(self, train: Train, interrupted: Callable[[], bool]) -> RunResult:
-        """Train as many as were drawn."""
+        """Train those that are left of as many as were drawn, on another Ray if one dies."""
         outcome = RunResult()
         try:
-            if self.selection.number and not interrupted():
-                queue = TrialQueue(self._proposals, self.selection.number)
+            for _ in range(MOST_RAYS):
+                if not self.selection.left or self.selection.trouble or interrupted():
+                    break
+                queue = TrialQueue(self._proposals, self._proposals.asked + self.selection.left)
                 outcome = train(Candidate, queue, TrialStates(self._hooks), self._between)
+                if not outcome.lost:
+                    break
         finally:
             self.recorder.records.close()
         return outcome
+
+    def _take_up(self) -> None:
+        """Enter the candidates of earlier drivers, in the order of proposals."""
+        ended = {str(row["trial"]): Ending(row["ending"]) for row in self._endings.read()}
+        records = self.recorder.records
+        drawn: dict[str, list[Entry]] = {}
+        for entry in Ledger(self._hidden.ledger).entries():
+            if entry.drawn:
+                drawn.setdefault(entry.trial, []).append(entry)
+        names = sorted({*records.trials, *drawn, *ended})
+        for name in names:
+            self._take_up_one(name, drawn.get(name, []), ended.get(name))
+        self._proposals.skip(max((int(name.removeprefix("t")) for name in names), default=0))
+
+    def _take_up_one(self, name: str, drawn: Sequence[Entry], ending: Ending | None) -> None:
+        if ending is None and not drawn:
+            return
+        self.selection.begin(name)
+        for entry in drawn:
+            self.selection.begin(name)  # breaks the conditions for one that drew twice
+            self.selection.plan(name, entry.event, None if entry.scores is None else entry.scores.event)
+            self.selection.draw(name)
+        points = self._points_of(name)
+        is_whole = bool(drawn) and len(points) == self._planned_epochs(name)
+        if ending in (None, Ending.COMPLETED):  # rows may have been lost with the machine
+            ending = Ending.COMPLETED if is_whole else Ending.LOST
+        for point in points if ending is Ending.COMPLETED else ():
+            self.selection.score(point)
+        self.selection.end(name, ending or Ending.LOST)
+
+    def _points_of(self, name: str) -> list[Point]:
+        return [point for (trial, _), point in self.recorder.records.points.items() if trial == name]
+
+    def _planned_epochs(self, name: str) -> int:
+        trial = self.recorder.records.trials.get(name)
+        return -1 if trial is None or trial.plan is None else trial.plan.epochs
 
     def _between(self) -> str | None:
         """Return why nothing more is to be trained: what follows a broken condition only adds to the price."""
@@ -114,8 +192,9 @@ class Candidates:
         return Hooks(
             on_start=self._on_start,
             on_plan=self._on_plan,
-            on_draw=self.recorder.on_draw,
+            on_draw=self._on_draw,
             on_epoch=self._on_epoch,
+            on_death=self._on_death,
             on_restart=self.recorder.on_restart,
             on_end=self._on_end,
             on_undefined=self._undefined.add,
@@ -126,39 +205,95 @@ class Candidates:
         if trial in self._started:
             self.selection.begin(trial)
         self._started[trial] = dict(config["proposal"])
+        self._dead.discard(trial)
         self.recorder.on_start(trial, config)
+        self._note()
 
     def _on_plan(self, trial: str, row: PlanRow) -> str | None:
-        if trial in self._planned:
-            self.selection.begin(trial)
+        if self.selection.has_drawn(trial):  # it ran out of memory, and would draw a second time
+            self._dead.add(trial)
+            return DIED
         self._planned.add(trial)
         scores = planned_scores(row.plan)
         self.selection.plan(trial, whole_event(row.plan), None if scores is None else scores.event)
+        self._note()
         return self.recorder.on_plan(trial, row)
+
+    def _on_draw(self, trial: str) -> None:
+        self.recorder.on_draw(trial)
+        self.selection.draw(trial)
 
     def _on_epoch(self, trial: str, row: EpochRow) -> str | None:
         reason = self.recorder.on_epoch(trial, row)
         for made_from in ("", *(one.made_from for one in row.free)):
             self.selection.score(self.recorder.records.points[trial, row.epoch, made_from])
+        self._note()
         return reason
 
+    def _on_death(self, trial: str) -> bool:
+        """Return whether a candidate that lost its process may start again: not for a second draw."""
+        self._dead.add(trial)
+        return not self.selection.has_drawn(trial)
+
     def _on_end(self, trial: str, status: TrialStatus, reason: str, started_epochs: int) -> None:
-        self.selection.end(trial, self._ending(trial, status))
+        ending = self._ending(trial, status)
+        if ending is None:
+            self.selection.withdraw(trial)
+            status, reason = TrialStatus.FAILED, NOT_BEGUN
+        else:
+            self.selection.end(trial, ending)
+            self._note()
+            self._endings.append({"trial": trial, "ending": ending.value})
+        if ending is Ending.LOST:
+            status, reason = TrialStatus.FAILED, DIED
         self.recorder.on_end(trial, status, reason, started_epochs)
 
-    def _ending(self, trial: str, status: TrialStatus) -> Ending:
+    def _ending(self, trial: str, status: TrialStatus) -> Ending | None:
+        """Return how a candidate ended; ``None`` if it was interrupted before it drew anything."""
         match status:
+            case _ if trial in self._dead:
+                return Ending.LOST
+            case TrialStatus.INTERRUPTED:
+                return Ending.LOST if self.selection.has_drawn(trial) else None
             case TrialStatus.COMPLETED:
-                plan = self.recorder.records.trials[trial].plan
-                done = plan is not None and (trial, plan.epochs, "") in self.recorder.records.points
+                done = (trial, self._planned_epochs(trial), "") in self.recorder.records.points
                 return Ending.COMPLETED if done else Ending.CRASHED
             case TrialStatus.STOPPED:
                 return Ending.STOPPED
-            case TrialStatus.INTERRUPTED:
-                return Ending.INTERRUPTED
             case _ if trial in self._undefined:
                 return Ending.UNDEFINED
             case _ if trial not in self._planned and not can_be_planned(self._spec, self._data, self._started[trial]):
                 return Ending.REFUSED
             case _:
                 return Ending.CRASHED
+
+    def _note(self) -> None:
+        """Write down what broke, so that no later driver forgets it."""
+        broken = self.selection.broken_so_far()
+        if broken != self._noted:
+            self._noted = broken
+            Ledger(self._hidden.ledger).select(replace(self.selection.terms, broken=broken))
+
+
+def drawn_number(hidden: SweepFolder) -> int | None:
+    """Return the number of candidates that an earlier driver has drawn, ``None`` if none has.
+
+    Raises:
+        RecordError: the file is broken.
+    """
+    rows = JsonlFile(hidden.path / NUMBER_NAME).read()
+    if not rows:
+        return None
+    number = rows[0].get("number")
+    if len(rows) > 1 or type(number) is not int or number < 0:
+        raise RecordError(f"Expected one number of candidates in {hidden.path / NUMBER_NAME}; restore the file")
+    return number
+
+
+def keep_number(hidden: SweepFolder, number: int) -> None:
+    """Keep the number of candidates, on the disk, where its owner alone can read it.
+
+    Raises:
+        RecordError: not written.
+    """
+    JsonlFile(hidden.path / NUMBER_NAME, durable=True).append({"number": number})

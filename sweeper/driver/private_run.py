@@ -7,9 +7,11 @@ happen to it:
 * the conditions of the price held: the winner's rows and models are written as an ordinary sweep with one trial, the
   folder is marked as decided, the winner moves out, and the rest is removed. After the mark nothing but that can
   happen, whenever the process dies: nobody else's rows may leave beside a winner that was priced alone;
-* a condition broke, the driver was killed in between, or anything else went wrong: the folder as a whole becomes an
-  ordinary sweep whose ledger charges every training. The ledger says so from its first row on, which is written before
-  any candidate begins, so that a copy of the folder claims no more either. No selection is ever taken up again.
+* the driver was killed or interrupted: the folder waits, and another driver goes on with it. The number of candidates
+  is the one that was drawn; those that were training are lost (`sweeper.privacy.selection`);
+* a condition broke, something else went wrong, or its owner gives it up: the folder as a whole becomes an ordinary
+  sweep whose ledger charges every training. The ledger says so from its first row on, which is written before any
+  candidate begins, so that a copy of the folder claims no more either.
 
 What may not be written at all is listed in ``selection.py``. Ray and MLflow are not known here: what trains is given.
 """
@@ -27,10 +29,17 @@ from pathlib import Path
 from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.backend.tune import RunResult
-from sweeper.driver.candidates import Candidates, IndependentProposals, Train
+from sweeper.driver.candidates import (
+    Candidates,
+    IndependentProposals,
+    NotStartedError,
+    Train,
+    drawn_number,
+    keep_number,
+)
 from sweeper.driver.recorder import Recorder
 from sweeper.driver.resume import recorded_claim
-from sweeper.errors import RecordError, one_line, public_line
+from sweeper.errors import RecordError, SweeperError, one_line, public_line
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
@@ -49,11 +58,17 @@ DECIDED = "decided"  # the mark of a folder whose winner is written
 WINNER = "winner"  # where, until it moves out
 WINNER_TRIAL = "t0001"  # its own id would bound the number of candidates
 UNDECIDED = "The selection was ended before its winner was known."
+GIVEN_UP = "Its owner gave the winner up."
+NUMBER_LOST = "The number of candidates that was drawn was lost."
 CUT = "it was cut off when the private selection ended"
 NOBODY = (
     "nothing is released: no candidate was drawn, or none of them had a score; what the ledger says is spent all the "
     "same"
 )
+
+
+class SelectionWaitsError(SweeperError):
+    """A private selection was interrupted; nothing of it may be seen, and it can be resumed."""
 
 
 def hide(parent: Path) -> SweepFolder:
@@ -81,54 +96,87 @@ def select(
     *,
     interrupted: Callable[[], bool] = lambda: False,
     source: RandomSource | None = None,
-) -> SweepFolder:
+) -> SweepFolder | None:
     """Train a secret random number of candidates, and make an ordinary sweep folder of what may leave.
 
-    ``hidden`` is what `hide` made, with its ``sweep.json``; it is gone afterwards. ``train`` runs trials as
-    ``run_trials`` does, until there are enough or the callable gives a reason to end. ``source`` gives the number of
-    candidates and their configurations; by default it is a secure one. Where ``interrupted``, nothing more is waited
-    for.
+    ``hidden`` is what `hide` made, with its ``sweep.json``, or one whose driver ended before the selection did. It is
+    gone afterwards, unless candidates are left to be trained: then this returns ``None``, and another call goes on.
+    ``train`` runs trials as ``run_trials`` does, until there are enough or the callable gives a reason to end.
+    ``source`` gives the number of candidates and their configurations; by default it is a secure one. Where
+    ``interrupted``, nothing more is waited for.
 
     Raises:
-        Exception: whatever ``train`` raised, after everything that there is was written as a sweep without a winner.
+        NotStartedError: from ``train``; the selection waits.
+        Exception: whatever else ``train`` raised, after everything that there is was written as a sweep without a
+            winner.
 
     Guarantees:
         The folder holds one winner, or none, at the price of the selection; or else everything, at the price of
-        everything. Each candidate's event is on the disk before its first noise.
+        everything. Each candidate's event is on the disk before its first noise. However often drivers are killed, no
+        more candidates draw noise than the one number that was drawn, and none draws twice.
     """
     repetitions = spec.search.repetitions
     if repetitions is None:
         raise RecordError(f"Expected search.selection: private in {spec.source}, got none")
+    ledger, number = Ledger(hidden.ledger), drawn_number(hidden)
     selection = PrivateSelection(
         terms=priced_terms(spec, data, first_plan(spec, data), repetitions),
         objectives=spec.objectives,
         constraints=spec.search.outcomes,
         evaluation=data.metadata.evaluation,
         source=source or SecureSource(),
+        earlier=number,
     )
-    ledger = Ledger(hidden.ledger)
-    ledger.select(replace(selection.terms, broken=(UNDECIDED,)))
+    if broken := _broken_before(ledger, number):
+        return _surrender(hidden, broken)
+    ledger.select(replace(selection.terms, broken=(UNDECIDED, *selection.unsound())))
     manifest = hidden.read_manifest(secret=True)
     hidden.write_manifest(replace(manifest, claim=claim.to_json(), selecting=str(hidden.path.resolve())))
+    if number is None:
+        keep_number(hidden, selection.number)
     candidates = Candidates(spec, data, hidden, claim, selection)
     try:
         outcome = candidates.train(train, interrupted)
+        if not (selection.is_over or selection.broken_so_far()):
+            return None
         terms = selection.settled()
         if not terms.broken:
             _write_winner(candidates, hidden, spec, claim, terms)
-    except BaseException as error:
+    except NotStartedError:
+        raise
+    except Exception as error:
         hidden.save_failure(one_line(error))
         _surrender(hidden, (*selection.broken(), f"It ended with an error: {public_line(error)}."))
         raise
     return _surrender(hidden, terms.broken, outcome.reason) if terms.broken else _release(hidden)
 
 
-def recover(hidden: SweepFolder) -> SweepFolder | None:
-    """Make an ordinary sweep of a selection whose driver was killed; None where nothing had been trained.
+def _broken_before(ledger: Ledger, number: int | None) -> tuple[str, ...]:
+    """Return the conditions that earlier drivers saw break."""
+    known = () if ledger.selection is None else ledger.selection.broken
+    lost = (NUMBER_LOST,) if number is None and ledger.entries() else ()
+    return (*(reason for reason in known if reason != UNDECIDED), *lost)
+
+
+def waits(hidden: SweepFolder) -> bool:
+    """Whether a selection whose driver ended has candidates to train, or a winner to decide.
 
     Raises:
-        RecordError: it is being driven, cannot be read or written, or is a copy: what it is a copy of may still run, or
-            have released its winner at the price of nobody seeing the others.
+        RecordError: it is being driven, or is a copy: what it is a copy of may still run, or have released its winner
+            at the price of nobody seeing the others.
+    """
+    with driver_lock(hidden.path):
+        _check_place(hidden)
+        return not (hidden.path / DECIDED).exists()
+
+
+def recover(hidden: SweepFolder) -> SweepFolder | None:
+    """End a selection whose driver was killed: release the winner if it was decided, or else give it up.
+
+    Given up, everything that was trained is an ordinary sweep at the price of everything; None where nothing was.
+
+    Raises:
+        RecordError: as `waits`, or it cannot be read or written.
     """
     with driver_lock(hidden.path):
         _check_place(hidden)
@@ -136,7 +184,7 @@ def recover(hidden: SweepFolder) -> SweepFolder | None:
             if (hidden.path / WINNER).exists():
                 return _release(hidden)
         elif Ledger(hidden.ledger).entries():
-            return _surrender(hidden, ())
+            return _surrender(hidden, (GIVEN_UP,))
         _remove(hidden.path)
         return None
 
@@ -154,16 +202,28 @@ def _check_place(hidden: SweepFolder) -> None:
 
 
 def recover_all(parent: Path) -> tuple[str, ...]:
-    """Recover every selection in a folder that was driven on this machine and no longer is; say what became of each."""
+    """Release the winner of every selection in a folder that was decided when its driver died; say what waits.
+
+    Those that are driven, or were driven on another machine, are left alone.
+    """
     said = []
     for hidden in hidden_sweeps(parent):
         if is_driven(hidden.path) or not was_driven_here(hidden.path):
             continue
         with suppress(RecordError):  # another process was faster
-            folder = recover(hidden)
-            if folder is not None:
+            if waits(hidden):
+                said.append(waiting(hidden))
+            elif (folder := recover(hidden)) is not None:
                 said.append(f"A private selection that was cut off is now {folder.path}, priced as its ledger says.")
     return tuple(said)
+
+
+def waiting(hidden: SweepFolder) -> str:
+    """Return what may be done with a selection that waits."""
+    return (
+        f"A private selection waits in {hidden.path}: go on with sweeper resume {hidden.path}, or see all that was "
+        f"trained, at the price of all of it, with sweeper resume --give-up {hidden.path}"
+    )
 
 
 def outcome_of(folder: SweepFolder, *, interrupted: bool = False) -> RunResult:

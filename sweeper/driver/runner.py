@@ -3,12 +3,13 @@
 import contextlib
 import datetime
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import clipless
 from clipless.datasets import Dataset
-from sweeper.backend.cluster import cluster
+from sweeper.backend.cluster import SESSION_PREFIX, cluster
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.starting import InterruptedStartError
@@ -16,10 +17,21 @@ from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.training import size_of, threads_of, trained
 from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.tune import RunResult
+from sweeper.driver.candidates import NotStartedError
 from sweeper.driver.driver import INTERRUPTED, SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, manifest_of, with_recorded
-from sweeper.driver.private_run import even_times, hide, outcome_of, recover, recover_all, select
+from sweeper.driver.private_run import (
+    SelectionWaitsError,
+    even_times,
+    hide,
+    outcome_of,
+    recover,
+    recover_all,
+    select,
+    waiting,
+    waits,
+)
 from sweeper.driver.progress import Progress
 from sweeper.driver.resume import claim_at_start, claimed
 from sweeper.driver.warm_start import WarmStart, observations
@@ -28,12 +40,14 @@ from sweeper.privacy.claims import Claim
 from sweeper.records import TrialStatus
 from sweeper.results.sweep import Sweep
 from sweeper.spec.spec import Spec
+from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, is_secret
 from sweeper.trials.preview import check_plans, lack_of_gpus
 
 SELECTING = "selecting privately"
+SESSIONS_NAME = "sessions.jsonl"  # folders of the Rays of a private selection
 
 
 def run(spec: Spec, options: Options | None = None) -> Sweep:
@@ -55,6 +69,7 @@ def run_sweep(spec: Spec, options: Options | None = None) -> FinishedSweep:
         SweeperError: a spec that asks for a GPU that this machine has not, likewise.
         clipless.errors.DataError: data that cannot be used.
         RecordError: the folder cannot be made, or not be written to.
+        SelectionWaitsError: a private selection was interrupted; it can be resumed.
         KeyboardInterrupt: on Ctrl-C before there is a folder, or on a second one.
 
     Guarantees:
@@ -120,29 +135,61 @@ def _select(
             raise SweeperError(
                 f"Expected no {what} for a private selection, {why}, got {given} (--{name}); leave it out"
             )
+    hidden = hide(options.out)
+    with driver_lock(hidden.path):
+        claim = claimed(spec, data)
+        hidden.write_manifest(manifest_of(spec, options, claim, hidden, TrialStatus.RUNNING))
+        folder = _trained_in_secret(spec, options, data, claim, hidden, interruption)
+    return _conclude(spec, options, data, claim, folder, interruption, [*troubles, *_left_behind(hidden)])
+
+
+def _trained_in_secret(
+    spec: Spec, options: Options, data: Dataset, claim: Claim, hidden: SweepFolder, interruption: Interruption
+) -> SweepFolder:
+    """Train the candidates of a selection that this process drives, and return what may leave."""
     options.show(Progress(name=spec.name, total=0, note=SELECTING))
-    hidden, claim = hide(options.out), claimed(spec, data)
+    sessions = JsonlFile(hidden.path / SESSIONS_NAME)
+    _remove_sessions(sessions)
 
     def interrupted() -> bool:
         return interruption.requested
 
-    with driver_lock(hidden.path):
-        hidden.write_manifest(manifest_of(spec, options, claim, hidden, TrialStatus.RUNNING))
-
-        def train(
-            kind: type[CliplessTrial], queue: TrialQueue, states: TrialStates, should_stop: Callable[[], str | None]
-        ) -> RunResult:
-            started = cluster(threads=threads_of(spec), secret=True, rows_bytes=size_of(data), interrupted=interrupted)
+    def train(
+        kind: type[CliplessTrial], queue: TrialQueue, states: TrialStates, should_stop: Callable[[], str | None]
+    ) -> RunResult:
+        started = cluster(
+            threads=threads_of(spec),
+            secret=True,
+            rows_bytes=size_of(data),
+            interrupted=interrupted,
+            note_session=lambda path: sessions.append({"session": path}),
+        )
+        with contextlib.ExitStack() as stack:
             try:
-                with started:
-                    return trained(kind, queue, states, spec, data, hidden, interruption, should_stop)
+                stack.enter_context(started)
             except InterruptedStartError:
                 return RunResult(True, INTERRUPTED)
+            except SweeperError as error:
+                raise NotStartedError(str(error)) from error
+            return trained(kind, queue, states, spec, data, hidden, interruption, should_stop)
 
-        folder = select(spec, data, claim, hidden, train, interrupted=interrupted)
-    if hidden.path.exists():
-        troubles = [*troubles, f"Cannot remove {hidden.path}, which nobody may see; remove it"]
-    return _conclude(spec, options, data, claim, folder, interruption, troubles)
+    folder = select(spec, data, claim, hidden, train, interrupted=interrupted)
+    if folder is None:
+        raise SelectionWaitsError(waiting(hidden))
+    return folder
+
+
+def _remove_sessions(sessions: JsonlFile) -> None:
+    """Remove the logs of Rays whose drivers were killed before they could."""
+    for row in sessions.read():
+        path = Path(str(row.get("session")))
+        if path.parent == Path(tempfile.gettempdir()) and path.name.startswith(SESSION_PREFIX):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _left_behind(hidden: SweepFolder) -> list[str]:
+    gone = not hidden.path.exists()
+    return [] if gone else [f"Cannot remove {hidden.path}, which nobody may see; remove it"]
 
 
 def _conclude(
@@ -177,15 +224,19 @@ def resume(directory: Path, options: Options | None = None, *, trials: int | Non
     return resume_sweep(directory, options, trials=trials).sweep
 
 
-def resume_sweep(directory: Path, options: Options | None = None, *, trials: int | None = None) -> FinishedSweep:
+def resume_sweep(
+    directory: Path, options: Options | None = None, *, trials: int | None = None, give_up: bool = False
+) -> FinishedSweep:
     """Resume a sweep that was interrupted or killed, or run more trials of one that ended.
 
-    Trials that were running resume from their last epoch; what was decided, proposed and spent stands.
+    Trials that were running resume from their last epoch; what was decided, proposed and spent stands. Of a private
+    selection those that were running are lost, and only those that were never begun are trained.
 
     Args:
         directory: of the sweep.
         options: as for `run_sweep`; ``out`` is not used; options you omit keep the values the sweep was started with.
         trials: how many in all, those that ran included; as many as before by default.
+        give_up: make an ordinary sweep of a private selection that waits, at the price of everything.
 
     Returns:
         As `run_sweep`.
@@ -194,12 +245,15 @@ def resume_sweep(directory: Path, options: Options | None = None, *, trials: int
         RecordError: not the folder of a sweep, one that cannot be read, that is running, or that has as many trials
             already; or its data, or what is declared of them, are no longer those that it was begun with.
         SpecError, clipless.errors.DataError: its data cannot be used any more.
+        SelectionWaitsError: a private selection was interrupted again.
     """
     folder = SweepFolder(directory)
     manifest = folder.read_manifest(secret=True)
     spec = manifest.read_spec()
     if manifest.selects_privately or is_secret(folder.path):
-        return _resume_selection(folder, spec, manifest, options or Options(), trials)
+        return _resume_selection(folder, spec, manifest, options or Options(), trials, give_up=give_up)
+    if give_up:
+        raise RecordError(f"Expected a private selection that waits, got {directory} (--give-up); leave it out")
     options = with_recorded(options or Options(), manifest)
     if trials is not None:
         if trials < spec.trials:
@@ -225,9 +279,9 @@ def resume_sweep(directory: Path, options: Options | None = None, *, trials: int
 
 
 def _resume_selection(
-    folder: SweepFolder, spec: Spec, manifest: Manifest, options: Options, trials: int | None
+    folder: SweepFolder, spec: Spec, manifest: Manifest, options: Options, trials: int | None, *, give_up: bool
 ) -> FinishedSweep:
-    """Conclude what a private selection left; the selection itself never goes on."""
+    """Go on with a private selection that waits, or conclude what one has left."""
     folder = SweepFolder(folder.path.resolve())
     hidden, unfinished = is_secret(folder.path), (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
     if trials is not None or not (hidden or manifest.status in unfinished):
@@ -236,10 +290,14 @@ def _resume_selection(
             "drawn once; start another sweep"
         )
     options = with_recorded(options, manifest)
-    left = recover(folder) if hidden else folder
+    goes_on = hidden and waits(folder) and not give_up
+    left = recover(folder) if hidden and not goes_on else folder
     if left is None:
         raise RecordError(f"Expected a selection with a trial, but {folder.path} had begun none and is removed")
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
     claim = claim_at_start(left, spec, data, options.data_dir)
     with Interruption() as interruption:
-        return _conclude(spec, options, data, claim, left, interruption)
+        if goes_on:
+            with driver_lock(folder.path):
+                left = _trained_in_secret(spec, options, data, claim, folder, interruption)
+        return _conclude(spec, options, data, claim, left, interruption, _left_behind(folder) if hidden else ())

@@ -4,13 +4,19 @@ A *candidate* is one run of one fixed random experiment: draw a configuration fr
 train all planned steps, score every epoch. It releases all its iterates, so its event is that of all planned steps
 and picking its best epoch is post-processing. The winner is the best candidate of a secret random number of them.
 
+A candidate whose process died after its first noise is *lost*: its outcome is the worst there is, it is never the
+winner and never starts again, which would be a second draw. Losing is part of the experiment that all candidates are,
+as long as what kills one looks at nothing but that candidate and the machine (docs/mathematics.md). One that had drawn
+nothing yet may start again, or leave its place to another.
+
 Nobody but the winner may be seen. While a sweep selects privately, nothing below may be written where it stays, sent
 to a tracking store, printed or logged; what a crash needs lies in a folder that only its owner can read and that is
 removed when the winner is written:
 
-* the number of candidates drawn, or how many have begun, ended or failed: no progress display, no trial ids in
-  messages, no length of any list, no hypervolume over time, and no ledger whose rows can be counted. Behind a winner
-  whose conditions held, the ledger that stays has one row: the event, the distribution, and that its conditions held;
+* the number of candidates drawn, or how many have begun, ended, failed or were lost, nor how often the driver died: no
+  progress display, no trial ids in messages, no length of any list, no hypervolume over time, and no ledger whose rows
+  can be counted. Behind a winner whose conditions held, the ledger that stays has one row: the event, the distribution,
+  and that its conditions held;
 * rows of trials and points, decisions, proposals, configurations, plans, models and checkpoints of any other
   candidate; Ray's result folders and logs; MLflow runs of candidates; the study of the sampler;
 * the winner's own trial id, which bounds the number from below, in file names and in the card too, and the seed of
@@ -29,7 +35,7 @@ Nothing here trains, and nothing imports Ray, MLflow or Optuna.
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
 from clipless.datasets import Evaluation
@@ -49,15 +55,14 @@ class Ending(enum.Enum):
     COMPLETED = "completed"  # trained every planned step
     UNDEFINED = "undefined"  # stopped at a score that is not a number: its outcome, the worst there is
     REFUSED = "refused"  # its configuration has no plan; it never saw the data: the worst outcome too
-    STOPPED = "stopped"  # ended before its plan by a decision, of a scheduler, a budget or a person
+    LOST = "lost"  # its process, or the driver, died: likewise the worst outcome
+    STOPPED = "stopped"  # ended before its plan by a decision, of a scheduler or a budget
     CRASHED = "crashed"  # ended by anything else
-    INTERRUPTED = "interrupted"
 
 
 _BREAKS = {
     Ending.STOPPED: "was ended before its planned steps were done",
     Ending.CRASHED: "crashed, and what made it crash may have been the data",
-    Ending.INTERRUPTED: "was interrupted",
 }
 
 
@@ -150,6 +155,7 @@ class Terms:
 @dataclass(slots=True)
 class _Candidate:
     planned: bool = False
+    drawn: bool = False
     ending: Ending | None = None
     best: tuple[tuple[float, ...], Point] | None = None
 
@@ -164,6 +170,7 @@ class PrivateSelection:
         constraints: what the winner should meet.
         evaluation: what the scored rows are.
         source: of the number of candidates and of their configurations; tests inject one, and say so.
+        earlier: the number that an earlier driver of the same selection has drawn; drawn now if ``None``.
         number: how many candidates to train; secret, 0 only under ``poisson``.
     """
 
@@ -172,22 +179,51 @@ class PrivateSelection:
     constraints: Sequence[Constraint] = ()
     evaluation: Evaluation = Evaluation.PUBLIC
     source: RandomSource = field(default_factory=SecureSource)
+    earlier: InitVar[int | None] = None
     number: int = field(init=False, repr=False)
     _candidates: dict[str, _Candidate] = field(init=False, repr=False, default_factory=dict)
     _broken: dict[str, None] = field(init=False, repr=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.number = self.terms.repetitions.draw(self.source)
+    def __post_init__(self, earlier: int | None) -> None:
+        self.number = self.terms.repetitions.draw(self.source) if earlier is None else earlier
+
+    @property
+    def left(self) -> int:
+        """How many candidates have not begun."""
+        return self.number - len(self._candidates)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every candidate has ended."""
+        return self.left == 0 and all(entry.ending is not None for entry in self._candidates.values())
 
     def begin(self, candidate: str) -> None:
         """Enter a candidate, in the order of proposals; a second time it is one that started again."""
-        if candidate in self._candidates:
+        if candidate in self._candidates and self._candidates[candidate].drawn:
             self._break(f"Candidate {candidate} was started again, so that one of its trainings was thrown away.")
         self._candidates.setdefault(candidate, _Candidate())
 
+    def draw(self, candidate: str) -> None:
+        """Take that a candidate is about to draw its first noise."""
+        self._candidates[candidate].drawn = True
+
+    def has_drawn(self, candidate: str) -> bool:
+        """Whether a candidate may have drawn noise."""
+        return self._candidates[candidate].drawn
+
+    def withdraw(self, candidate: str) -> None:
+        """Leave the place of a candidate that has drawn nothing to another one; one that has drawn is lost."""
+        if self._candidates[candidate].drawn:
+            self.end(candidate, Ending.LOST)
+        else:
+            del self._candidates[candidate]
+
     def plan(self, candidate: str, event: PoissonGaussian, scores: PoissonGaussian | None = None) -> None:
         """Take what a candidate is about to spend, on training rows and on scores of private validation rows."""
-        self._candidates[candidate].planned = True
+        entry = self._candidates[candidate]
+        if entry.drawn:
+            self._break(f"Candidate {candidate} planned anew after its first noise.")
+        entry.planned = True
         if not same_event(self.terms.event, event):
             self._break(f"Candidate {candidate} planned another event than the one that is priced.")
         if scores != self.terms.scores:
@@ -203,7 +239,7 @@ class PrivateSelection:
             entry.best = (rank, point)
 
     def end(self, candidate: str, ending: Ending) -> None:
-        """Take how a candidate ended; after a NaN its score is the worst there is, whatever earlier epochs had."""
+        """Take how a candidate ended; only one that completed has a score, whatever earlier epochs had."""
         entry = self._candidates[candidate]
         entry.ending = ending
         if ending is Ending.REFUSED and entry.planned:
@@ -218,7 +254,11 @@ class PrivateSelection:
 
     def broken(self) -> tuple[str, ...]:
         """Return the conditions that do not hold, one sentence each; complete once all candidates have ended."""
-        return tuple(self._broken) + tuple(self._broken_now())
+        return (*self._broken, *self._missing(), *self.unsound())
+
+    def broken_so_far(self) -> tuple[str, ...]:
+        """Return the conditions that no candidate to come can mend."""
+        return (*self._broken, *self.unsound())
 
     def settled(self) -> Terms:
         """Return the terms with what was broken: what ``prices.answers`` takes."""
@@ -248,11 +288,15 @@ class PrivateSelection:
     def _break(self, reason: str) -> None:
         self._broken.setdefault(reason)
 
-    def _broken_now(self) -> list[str]:
+    def _missing(self) -> list[str]:
         ended = sum(entry.ending is not None for entry in self._candidates.values())
+        if ended == len(self._candidates) == self.number:
+            return []
+        return [f"{self.number} candidates were drawn, but {len(self._candidates)} began and {ended} ended."]
+
+    def unsound(self) -> list[str]:
+        """Return the conditions that do not hold whatever candidates do, one sentence each."""
         found = []
-        if not ended == len(self._candidates) == self.number:
-            found.append(f"{self.number} candidates were drawn, but {len(self._candidates)} began and {ended} ended.")
         if not self.source.secure:
             found.append("Candidates and their number came from an injected generator, not from the secure one.")
         if self.evaluation is Evaluation.EXPLORATORY:

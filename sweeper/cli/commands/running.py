@@ -1,6 +1,7 @@
 """Commands that run a sweep, and those for one that runs: stop it or one of its trials, try a configuration next."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,12 +71,18 @@ def resume(
     tracking: OtherTracking = None,
     cluster: OtherCluster = None,
     webhook: Webhook = None,
+    give_up: Annotated[
+        bool,
+        typer.Option(
+            "--give-up", help="Make an ordinary sweep of a private selection, at the price of all its trials."
+        ),
+    ] = False,
 ) -> None:
     """Resume a sweep that was interrupted or killed.
 
     Options you omit keep the values the sweep was started with.
     """
-    _resume(sweep, None, data_dir, tracking, cluster, webhook)
+    _resume(sweep, None, data_dir, tracking, cluster, webhook, give_up=give_up)
 
 
 @app.command()
@@ -127,12 +134,15 @@ def _resume(
     tracking: str | None,
     cluster: str | None,
     webhook: str | None,
+    *,
+    give_up: bool = False,
 ) -> None:
     from sweeper.driver.options import Options
     from sweeper.driver.runner import resume_sweep
 
     options = Options(data_dir=data_dir, tracking=tracking, cluster=cluster)
-    _drive(options, lambda shown: resume_sweep(sweep, shown, trials=trials), webhook, sweep.name, sweep)
+    resumed = partial(resume_sweep, sweep, trials=trials, give_up=give_up)
+    _drive(options, resumed, webhook, sweep.name, sweep)
 
 
 def _drive(
@@ -143,6 +153,7 @@ def _drive(
     folder: Path | None,
 ) -> None:
     from sweeper.driver.failure import noting
+    from sweeper.driver.private_run import SelectionWaitsError
     from sweeper.driver.progress import Display, closing_summary
     from sweeper.driver.webhook import announce, failure, summary
     from sweeper.spec.addresses import check_url
@@ -152,6 +163,9 @@ def _drive(
     with Display() as display, noting(folder):
         try:
             ended = drive(replace(options, show=display.update))
+        except SelectionWaitsError as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
         except BaseException as error:
             if webhook is not None:
                 announce(webhook, failure(name, error))

@@ -5,11 +5,14 @@ Candidates are played by a script instead of Ray; one real sweep runs at the end
 
 import contextlib
 import json
+import random
 import re
 import shutil
 import sqlite3
 import stat
+from collections import Counter
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from uuid import uuid4
@@ -23,6 +26,7 @@ from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
 from sweeper.backend import cluster, training
 from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.tune import RunResult
 from sweeper.cli.main import main
 from sweeper.cli.tables import sweep_view, sweeps_table
@@ -42,7 +46,7 @@ from sweeper.results.sweep import Sweep
 from sweeper.search.space import resolve
 from sweeper.service.catalog import Catalog
 from sweeper.spec.spec import Spec
-from sweeper.store.jsonl import append_alone
+from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, SELECTING, Manifest
 from sweeper.store.requests import NAME, ask_to_stop, enqueue
@@ -139,6 +143,9 @@ class Play:
         states.start(trial, config)
         if does == "is refused":
             return states.end(trial, TrialStatus.FAILED, "SpecError: no such thing")
+        if does == "dies before its first noise":
+            assert states.restart(trial)
+            return self.run_again(states, trial, config)
         plan = self.plan
         if does == "plans another event":
             plan = plan | {"event": plan["event"] | {"steps": plan["event"]["steps"] - 1}}
@@ -148,9 +155,13 @@ class Play:
                 return states.end(trial, TrialStatus.FAILED, "its process died")
             if does == "runs out of memory" and epoch == 2:
                 self.report_plan(states, trial, plan)
-            if does == "restarts" and epoch == 2:
-                assert states.restart(trial)
-                return self.run_again(states, trial, config)
+            if does == "dies" and epoch == 2:
+                assert not states.restart(trial)
+                return states.fail(trial, "its process died")
+            if does == "draws again" and epoch == 2:
+                states.restart(trial)
+                states._entries[trial].running = False
+                states.start(trial, config)
             if does == "is interrupted" and epoch == 2:
                 return states.end(trial, TrialStatus.INTERRUPTED, "interrupted")
             if does == "is stopped":
@@ -439,10 +450,8 @@ def test_what_a_candidate_spends_is_on_the_disk_before_it_may_draw_noise(play):
 
 BREAKS = {
     "crashes": "Candidate t0002 crashed",
-    "is interrupted": "Candidate t0002 was interrupted",
     "is stopped": "Candidate t0002 was ended before its planned steps were done",
-    "restarts": "Candidate t0002 was started again",
-    "runs out of memory": "Candidate t0002 was started again",
+    "draws again": "Candidate t0002 was started again",
     "plans another event": "Candidate t0002 planned another event",
     "ends too soon": "Candidate t0002 crashed",
     "is refused": "Candidate t0002 crashed",  # a configuration that has a plan: something else was wrong
@@ -458,7 +467,7 @@ def test_a_condition_that_breaks_is_named_and_everything_is_charged(play, does):
     assert "its price does not hold" in answers["winner"].statement
     charged = [entry.charged for entry in ledger.entries()]
     assert {answer.epsilon for answer in answers.values()} == {price(charged, DELTA).epsilon}
-    assert len(charged) == {"restarts": 3, "runs out of memory": 3, "is refused": 1}.get(does, 2)  # none behind it
+    assert len(charged) == {"is refused": 1}.get(does, 2)  # none behind it
     assert hidden_sweeps(ran.out) == []
     front = read_front(ran.folder.front)
     assert set(front.trials) == {"t0001", "t0002"}
@@ -488,10 +497,49 @@ def test_a_generator_that_is_not_the_secure_one_breaks_the_conditions(play):
     assert "injected generator" in said(ran.folder)
 
 
-def test_a_request_to_stop_ends_it_and_gives_the_price_up(play):
+def test_a_request_to_stop_leaves_it_waiting_and_shows_nothing(play):
     ran = play({"t0002": lambda engine, _states, _trial: append_alone(engine.folder.path / NAME, {"stop": True})})
+    assert ran.folder is None
     assert len(ran.engine.asked) == 2
-    assert "4 candidates were drawn, but 2 began and 2 ended." in said(ran.folder)
+    assert [path.name for path in ran.out.iterdir()] == [ran.hidden.path.name]
+    assert "its price does not hold: The selection was ended before its winner was known." in said(ran.hidden)
+
+
+LOSSES = ("dies", "runs out of memory", "is interrupted")
+
+
+@pytest.mark.parametrize("does", LOSSES)
+def test_a_candidate_that_dies_after_its_first_noise_is_lost_and_never_draws_again(play, does):
+    """The third one would win; it trains once, is charged to nobody, and the next best one wins."""
+    ran = play({"t0003": does})
+    assert "its conditions held" in said(ran.folder)
+    assert [trial for trial, _ in ran.engine.asked] == ["t0001", "t0002", "t0003", "t0004"]
+    check_only_the_winner(everything_in(ran.folder.path), ran.engine, winner=2)
+
+
+@pytest.mark.parametrize("does", LOSSES)
+def test_a_lost_candidate_has_one_entry_that_drew(play, does, monkeypatch):
+    rows = []
+    monkeypatch.setattr(
+        private_run, "_write_winner", lambda _made, hidden, *_: rows.extend(Ledger(hidden.ledger).entries())
+    )
+    with contextlib.suppress(RecordError):
+        play({"t0003": does})
+    assert [(e.trial, e.drawn) for e in rows] == [(f"t000{n}", True) for n in range(1, 5)]
+
+
+def test_a_candidate_that_dies_before_its_first_noise_starts_again(play):
+    ran = play({"t0003": "dies before its first noise"})
+    assert "its conditions held" in said(ran.folder)
+    check_only_the_winner(everything_in(ran.folder.path), ran.engine)
+
+
+def test_a_lost_candidate_leaves_no_trace_beside_the_winner(play):
+    """With one lost, the folder says as much as it would with that one being the worst."""
+    lost, worst = play({"t0001": "dies"}), play(accuracies=[[0.0, 0.0], *FOUR[1:]])
+    assert {p.name for p in lost.folder.path.iterdir()} == {p.name for p in worst.folder.path.iterdir()}
+    assert lost.folder.ledger.read_bytes() == worst.folder.ledger.read_bytes()
+    assert outcome_of(lost.folder) == outcome_of(worst.folder)
 
 
 def test_nothing_can_be_stopped_or_added_by_request(play):
@@ -545,22 +593,198 @@ def killed(tmp_path):
     return lambda engine, *_: as_killed(engine.folder.path, copy), SweepFolder(copy)
 
 
-def test_a_selection_that_was_killed_never_goes_on_and_everything_is_charged(play, tmp_path):
+def test_a_selection_that_was_killed_waits_and_is_charged_in_full_if_it_is_given_up(play, tmp_path):
     kill, copy = killed(tmp_path)
     play({"t0003": kill})
     assert "its price does not hold: The selection was ended before its winner was known." in said(copy)
     (sentence,) = recover_all(copy.path.parent)
-    (folder,) = list_sweeps(copy.path.parent)
-    assert str(folder.path) in sentence
+    assert sentence == private_run.waiting(copy)
+    assert list_sweeps(copy.path.parent) == []
+    folder = recover(copy)
+    assert list_sweeps(copy.path.parent)[0].path == folder.path
     assert not folder.path.name.startswith(".")
     assert [e.trial for e in Ledger(folder.ledger).entries()] == ["t0001", "t0002"]
-    assert "The selection was ended before its winner was known." in said(folder)
+    assert "The selection was ended before its winner was known. Its owner gave the winner up." in said(folder)
     front = read_front(folder.front)
     assert len({answer.epsilon for answer in front.ledger.values()}) == 1
     assert len(front.points) == 4
     manifest = Sweep(folder.path).manifest()
     assert (manifest.status, f"small-{manifest.started}") == (TrialStatus.INTERRUPTED, folder.path.name)
     assert recover_all(copy.path.parent) == ()
+
+
+class Mortal(Play):
+    """An engine that calls ``dies`` behind every event of a candidate."""
+
+    dies = staticmethod(lambda _engine: None)
+
+    def run(self, states, trial, config):
+        told = {}
+        for name in ("start", "receive", "end"):
+            told[name] = getattr(states, name)
+
+            def tell(*args, name=name):
+                answer = told[name](*args)
+                self.dies(self)
+                return answer
+
+            setattr(states, name, tell)
+        super().run(states, trial, config)
+        for name in told:
+            delattr(states, name)
+
+
+@pytest.fixture
+def again(plan, weights, data):
+    """Let another driver go on with a selection that waits."""
+
+    def run(hidden, *, dies=None, accuracies=(*FOUR, *FOUR), source=None):
+        spec = Spec.from_mapping(SPEC)
+        engine = Mortal(plan, weights, accuracies, {}, hidden)
+        engine.dies = dies or (lambda _engine: None)
+        claim = Claim.about(data.metadata, len(data.train), delta=DELTA)
+        with driver_lock(hidden.path):
+            return select(spec, data, claim, hidden, engine, source=source), engine
+
+    return run
+
+
+def attempts(hidden):
+    """How often each candidate has drawn."""
+    return Counter(entry.trial for entry in Ledger(hidden.ledger).entries() if entry.drawn)
+
+
+def test_a_driver_killed_behind_any_event_leaves_a_selection_that_another_one_ends(play, again, tmp_path, monkeypatch):
+    """Never more than the four that were drawn draw noise, none twice, and the best that was not lost wins."""
+    monkeypatch.setattr(TrialStates, "__slots__", (), raising=False)
+    copies, last = [], []
+
+    def copy(engine):
+        copies.append(tmp_path / f"killed-{len(copies)}" / f"{HIDDEN}copy")
+        as_killed(engine.folder.path, copies[-1])
+
+    def begin(engine, *_):
+        engine.__class__ = Mortal
+        engine.dies = copy
+
+    play({"t0001": begin})
+    decided = private_run._write_winner
+    monkeypatch.setattr(private_run, "_write_winner", lambda *args: (last.append(attempts(args[1])), decided(*args)))
+    assert len(copies) > 16
+    for path in copies:
+        hidden = SweepFolder(path)
+        before = attempts(hidden)
+        folder, engine = again(hidden)
+        assert "its conditions held" in said(folder), path
+        assert max(last[-1].values()) == 1
+        assert len(last[-1]) == 4
+        assert not {trial for trial, _ in engine.asked} & set(before)
+        assert list(path.parent.iterdir()) == [folder.path]
+        assert list(folder.trials()) == ["t0001"]
+        assert len(folder.ledger.read_text().splitlines()) == 1
+
+
+def test_twenty_kills_never_overspend(play, again, tmp_path, monkeypatch):
+    """Eighteen are drawn; whatever drivers die, in the end eighteen have drawn, each once."""
+    seen, hidden = [], SweepFolder(tmp_path / "killed" / f"{HIDDEN}copy")
+    accuracies = [[0.5 + n / 100, 0.5] for n in range(80)]
+    luck = random.Random(7)
+
+    class Killed(BaseException):
+        """Stands for a kill: nothing of the process comes after it."""
+
+    def die_soon():
+        left = [luck.randrange(2, 9)]
+
+        def dies(_engine):
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+
+        return dies
+
+    kill, _ = killed(tmp_path)
+    play({"t0001": kill}, source=Bytes(250), accuracies=accuracies)
+    decided = private_run._write_winner
+    monkeypatch.setattr(private_run, "_write_winner", lambda *args: (seen.append(attempts(args[1])), decided(*args)))
+    kills = 0
+    while kills < 20:
+        try:
+            folder, _ = again(hidden, dies=die_soon(), accuracies=accuracies)
+        except Killed:
+            kills += 1
+            assert max(attempts(hidden).values(), default=1) == 1
+            assert len(attempts(hidden)) <= 18
+        else:
+            break
+    if kills == 20:
+        folder, _ = again(hidden, accuracies=accuracies)
+    assert kills > 9
+    assert (len(seen[0]), max(seen[0].values())) == (18, 1)
+    assert "its conditions held" in said(folder)
+
+
+def test_the_number_of_candidates_is_drawn_once(play, again, tmp_path):
+    kill, copy = killed(tmp_path)
+    play({"t0003": kill})
+    _, engine = again(copy, source=Bytes(250))
+    assert [trial for trial, _ in engine.asked] == ["t0003", "t0004"]
+
+
+def test_a_selection_that_has_lost_its_number_is_given_up(play, again, tmp_path):
+    kill, copy = killed(tmp_path)
+    play({"t0003": kill})
+    (copy.path / candidates.NUMBER_NAME).unlink()
+    folder, engine = again(copy)
+    assert "The number of candidates that was drawn was lost." in said(folder)
+    assert engine.asked == []
+
+
+def test_what_broke_is_not_forgotten_by_the_next_driver(play, again, tmp_path, monkeypatch):
+    """Killed right behind a crash, before everything had become an ordinary sweep."""
+    _, copy = killed(tmp_path)
+    surrender = private_run._surrender
+    monkeypatch.setattr(
+        private_run,
+        "_surrender",
+        lambda hidden, *args: (as_killed(hidden.path, copy.path), surrender(hidden, *args))[1],
+    )
+    play({"t0002": "crashes"})
+    monkeypatch.setattr(private_run, "_surrender", surrender)
+    folder, engine = again(copy)
+    assert engine.asked == []
+    assert "Candidate t0002 crashed" in said(folder)
+
+
+def test_a_candidate_whose_rows_were_lost_with_the_machine_is_lost(play, again, tmp_path):
+    kill, copy = killed(tmp_path)
+    play({"t0004": kill})
+    rows = (copy.path / "points.jsonl").read_text().splitlines()
+    kept = [row for row in rows if (json.loads(row)["trial"], json.loads(row)["epoch"]) != ("t0003", 2)]
+    (copy.path / "points.jsonl").write_text("\n".join(kept) + "\n")
+    folder, _ = again(copy)
+    assert folder.points()["t0001", 2].values["accuracy"] == 0.644444  # t0003 would have won
+
+
+def test_a_training_that_was_entered_twice_breaks_the_conditions(play, again, tmp_path):
+    kill, copy = killed(tmp_path)
+    play({"t0003": kill})
+    ledger = Ledger(copy.ledger)
+    ledger.open("t0002", ledger.entries()[1].event)
+    folder, _ = again(copy)
+    assert "Candidate t0002 was started again" in said(folder)
+
+
+def test_what_cannot_be_started_leaves_a_selection_waiting(play, again, tmp_path):
+    kill, copy = killed(tmp_path)
+    play({"t0003": kill})
+
+    def no_ray(_engine):
+        raise candidates.NotStartedError("no Ray")
+
+    with pytest.raises(candidates.NotStartedError):
+        again(copy, dies=no_ray)
+    assert "its conditions held" in said(again(copy)[0])
 
 
 def test_a_trial_that_was_training_when_the_driver_died_is_charged_in_full(play, tmp_path):
@@ -788,18 +1012,63 @@ def test_a_storage_of_others_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_resuming_a_hidden_folder_concludes_it_as_a_broken_sweep(whole, tmp_path):
+def test_a_hidden_folder_is_resumed_or_given_up(whole, tmp_path):
     kill, copy = killed(tmp_path)
     whole.does = {"t0003": kill}
     run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path / "out"))
+    whole.does, whole.asked = {}, []
+    given = tmp_path / "given" / f"{HIDDEN}copy"
+    as_killed(copy.path, given)
     with pytest.raises(RecordError, match="drawn once"):
         resume_sweep(copy.path, trials=9)
-    ended = resume_sweep(copy.path)
-    assert not copy.path.exists()
-    assert len(whole.asked) == 4  # nothing more was trained
+    ended = resume_sweep(given, give_up=True)
+    assert not given.exists()
+    assert whole.asked == []
     assert "ended before its winner was known" in ended.front.ledger["winner"].statement
     assert len(ended.front.points) == 4
     assert all(point.test is not None for point in ended.front.front_points)
+    ended = resume_sweep(copy.path)
+    assert [trial for trial, _ in whole.asked] == ["t0003", "t0004"]
+    assert "its conditions held" in ended.front.ledger["winner"].statement
+    assert [path.name for path in copy.path.parent.iterdir()] == [ended.sweep.directory.name]
+    with pytest.raises(RecordError, match="--give-up"):
+        resume_sweep(_ordinary(tmp_path), give_up=True)
+
+
+def _ordinary(tmp_path):
+    folder = SweepFolder.create(tmp_path, "plain", datetime(2026, 1, 1))
+    content = {**SPEC, "search": {"trials": 1}}
+    plain = Spec.from_mapping(content).to_plain()
+    folder.write_manifest(Manifest(name="plain", spec=plain, source="s", status=TrialStatus.INTERRUPTED))
+    return folder.path
+
+
+def test_ctrl_c_leaves_it_waiting_and_says_how_to_go_on(whole, tmp_path, capsys):
+    def stop(engine, *_):
+        append_alone(engine.folder.path / NAME, {"stop": True})
+
+    whole.does = {"t0002": stop}
+    path = tmp_path / "small.yaml"
+    path.write_text(Spec.from_mapping(SPEC).to_yaml(), encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(path), "--out", str(tmp_path / "out")])
+    (hidden,) = hidden_sweeps(tmp_path / "out")
+    assert ended.value.code == 130
+    text = "".join(capsys.readouterr())
+    assert private_run.waiting(hidden) in " ".join(text.split())
+    assert "t000" not in text
+    main_quietly(["resume", str(hidden.path)])
+    assert "its conditions held" in " ".join("".join(capsys.readouterr()).split())
+
+
+def test_logs_that_a_killed_driver_left_are_removed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner.tempfile, "gettempdir", lambda: str(tmp_path))
+    sessions = JsonlFile(tmp_path / "sessions.jsonl")
+    for name in ("ray-1", "other", "ray-2/inner"):
+        (tmp_path / name).mkdir(parents=True)
+        sessions.append({"session": str(tmp_path / name)})
+    runner._remove_sessions(sessions)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "ray-2", "sessions.jsonl"]
 
 
 @pytest.mark.usefixtures("ray_running")

@@ -59,6 +59,7 @@ def run(begin, event, make_point):
             name = f"t{i + 1:04d}"
             selection.begin(name)
             selection.plan(name, event, selection.terms.scores)
+            selection.draw(name)
             for epoch, accuracy in enumerate(epochs, start=1):
                 selection.score(make_point(name, epoch, float(epoch), accuracy))
             selection.end(name, Ending.COMPLETED)
@@ -186,7 +187,6 @@ def test_without_any_score_nobody_wins(run, begin, event):
     [
         (Ending.STOPPED, "Candidate t0004 was ended before its planned steps were done."),
         (Ending.CRASHED, "Candidate t0004 crashed, and what made it crash may have been the data."),
-        (Ending.INTERRUPTED, "Candidate t0004 was interrupted."),
         (Ending.REFUSED, "Candidate t0004 was refused after it had been planned."),
     ],
 )
@@ -203,9 +203,10 @@ def test_another_event_breaks_the_conditions(run, event):
         event.with_steps(51),
         PoissonGaussian(noise_multiplier=1.9, sampling_rate=0.2, steps=50, relation=event.relation),
     ):
-        selection = run(FOUR)
+        selection = run(FOUR[:2])
+        selection.begin("t0003")
         selection.plan("t0003", other)
-        assert selection.broken() == ("Candidate t0003 planned another event than the one that is priced.",)
+        assert selection.broken_so_far() == ("Candidate t0003 planned another event than the one that is priced.",)
 
 
 def test_a_candidate_that_starts_again_breaks_the_conditions_once(run):
@@ -214,6 +215,48 @@ def test_a_candidate_that_starts_again_breaks_the_conditions_once(run):
     selection.begin("t0001")
     (said,) = selection.broken()
     assert said.startswith("Candidate t0001 was started again")
+
+
+def test_a_second_plan_after_the_first_noise_breaks_the_conditions(run, event):
+    selection = run(FOUR)
+    selection.plan("t0001", event)
+    assert selection.broken() == ("Candidate t0001 planned anew after its first noise.",)
+
+
+def test_a_lost_candidate_has_the_worst_outcome_and_breaks_nothing(run):
+    """The best epoch of all is that of t0002; once lost it never wins, and the next best candidate does."""
+    selection = run(FOUR)
+    selection.end("t0002", Ending.LOST)
+    assert (selection.broken(), selection.winner().key) == ((), ("t0004", 1))
+    for name in ("t0001", "t0003", "t0004"):
+        selection.end(name, Ending.LOST)
+    assert (selection.broken(), selection.winner()) == ((), None)
+
+
+def test_a_candidate_that_drew_nothing_may_start_again_or_leave_its_place(run, event):
+    selection = run(FOUR[:3])
+    selection.begin("t0004")
+    selection.plan("t0004", event)
+    selection.begin("t0004")
+    selection.plan("t0004", event)
+    assert (selection.left, selection.is_over, selection.broken_so_far()) == (0, False, ())
+    selection.withdraw("t0004")
+    assert (selection.left, selection.is_over) == (1, False)
+
+
+def test_a_candidate_that_drew_never_leaves_its_place(run, event):
+    """Otherwise more candidates would draw than the one number that was drawn."""
+    selection = run(FOUR[:3])
+    selection.begin("t0004")
+    selection.plan("t0004", event)
+    selection.draw("t0004")
+    selection.withdraw("t0004")
+    assert (selection.left, selection.is_over, selection.broken()) == (0, True, ())
+
+
+def test_an_earlier_number_is_not_drawn_again(begin):
+    assert begin(earlier=7).number == 7
+    assert begin(earlier=0).number == 0
 
 
 @pytest.mark.parametrize("candidates", [FOUR[:3], [*FOUR, [0.1]], []])
