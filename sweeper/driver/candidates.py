@@ -4,13 +4,12 @@ Nothing here says who won; `private_run` does, from the rows that are kept here.
 tracking store, no display, no study of a sampler.
 
 What a later driver needs, should this one be killed, is on the disk before it counts: the number of candidates
-(`drawn_number`), each mark that noise is about to be drawn (the ledger), each condition that broke (likewise) and how
-each candidate ended (``endings.jsonl``).
+(`drawn_number`), each mark that noise is about to be drawn (the ledger) and how each candidate ended
+(``endings.jsonl``); what broke shows in them again.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +124,6 @@ class Candidates:
         self._planned: set[str] = set()
         self._undefined: set[str] = set()
         self._dead: set[str] = set()
-        self._noted: tuple[str, ...] = ()
         self._take_up()
 
     def train(self, train: Train, interrupted: Callable[[], bool]) -> RunResult:
@@ -165,7 +163,8 @@ class Candidates:
             self.selection.plan(name, entry.event, None if entry.scores is None else entry.scores.event)
             self.selection.draw(name)
         points = self._points_of(name)
-        is_whole = bool(drawn) and len(points) == self._planned_epochs(name)
+        epochs = sum(not point.made_from for point in points)
+        is_whole = bool(drawn) and epochs == self._planned_epochs(name)
         if ending in (None, Ending.COMPLETED):  # rows may have been lost with the machine
             ending = Ending.COMPLETED if is_whole else Ending.LOST
         for point in points if ending is Ending.COMPLETED else ():
@@ -173,7 +172,7 @@ class Candidates:
         self.selection.end(name, ending or Ending.LOST)
 
     def _points_of(self, name: str) -> list[Point]:
-        return [point for (trial, _), point in self.recorder.records.points.items() if trial == name]
+        return [point for point in self.recorder.records.points.values() if point.trial == name]
 
     def _planned_epochs(self, name: str) -> int:
         trial = self.recorder.records.trials.get(name)
@@ -207,7 +206,6 @@ class Candidates:
         self._started[trial] = dict(config["proposal"])
         self._dead.discard(trial)
         self.recorder.on_start(trial, config)
-        self._note()
 
     def _on_plan(self, trial: str, row: PlanRow) -> str | None:
         if self.selection.has_drawn(trial):  # it ran out of memory, and would draw a second time
@@ -216,7 +214,6 @@ class Candidates:
         self._planned.add(trial)
         scores = planned_scores(row.plan)
         self.selection.plan(trial, whole_event(row.plan), None if scores is None else scores.event)
-        self._note()
         return self.recorder.on_plan(trial, row)
 
     def _on_draw(self, trial: str) -> None:
@@ -227,7 +224,6 @@ class Candidates:
         reason = self.recorder.on_epoch(trial, row)
         for made_from in ("", *(one.made_from for one in row.free)):
             self.selection.score(self.recorder.records.points[trial, row.epoch, made_from])
-        self._note()
         return reason
 
     def _on_death(self, trial: str) -> bool:
@@ -242,7 +238,6 @@ class Candidates:
             status, reason = TrialStatus.FAILED, NOT_BEGUN
         else:
             self.selection.end(trial, ending)
-            self._note()
             self._endings.append({"trial": trial, "ending": ending.value})
         if ending is Ending.LOST:
             status, reason = TrialStatus.FAILED, DIED
@@ -266,13 +261,6 @@ class Candidates:
                 return Ending.REFUSED
             case _:
                 return Ending.CRASHED
-
-    def _note(self) -> None:
-        """Write down what broke, so that no later driver forgets it."""
-        broken = self.selection.broken_so_far()
-        if broken != self._noted:
-            self._noted = broken
-            Ledger(self._hidden.ledger).select(replace(self.selection.terms, broken=broken))
 
 
 def drawn_number(hidden: SweepFolder) -> int | None:
