@@ -763,7 +763,7 @@ def test_a_candidate_whose_rows_were_lost_with_the_machine_is_lost(play, again, 
     kept = [row for row in rows if (json.loads(row)["trial"], json.loads(row)["epoch"]) != ("t0003", 2)]
     (copy.path / "points.jsonl").write_text("\n".join(kept) + "\n")
     folder, _ = again(copy)
-    assert folder.points()["t0001", 2].values["accuracy"] == 0.644444  # t0003 would have won
+    assert folder.points()["t0001", 2, ""].values["accuracy"] == 0.644444  # t0003 would have won
 
 
 def test_a_training_that_was_entered_twice_breaks_the_conditions(play, again, tmp_path):

@@ -227,7 +227,7 @@ def test_a_lost_candidate_has_the_worst_outcome_and_breaks_nothing(run):
     """The best epoch of all is that of t0002; once lost it never wins, and the next best candidate does."""
     selection = run(FOUR)
     selection.end("t0002", Ending.LOST)
-    assert (selection.broken(), selection.winner().key) == ((), ("t0004", 1))
+    assert (selection.broken(), selection.winner().key) == ((), ("t0004", 1, ""))
     for name in ("t0001", "t0003", "t0004"):
         selection.end(name, Ending.LOST)
     assert (selection.broken(), selection.winner()) == ((), None)
