@@ -4,7 +4,7 @@ import pytest
 
 from dashboards.figures._common import WATERMARK, staircase
 from dashboards.figures._theme import DARK, LIGHT
-from dashboards.figures.sweep import front
+from dashboards.figures.sweep import front, hypervolume, trajectories
 from sweeper.records import Direction, Point
 
 
@@ -111,6 +111,20 @@ def test_hover_names_trial_epoch_configuration_and_test_values(sweep):
     assert f"(test {100 * chosen.test['accuracy']:.1f} %)" in text
     assert "training.learning_rate = " in text
     assert "method" not in text  # the same in every trial
+
+
+def test_a_point_made_from_iterates_says_so_wherever_it_is_shown(small):
+    made = Point(trial="a", epoch=2, made_from="slow-midpoint", values={"epsilon": 2.0, "accuracy": 0.8})
+    data = small([point("a", 1, 1.0, 0.5), point("a", 2, 2.0, 0.7), made])
+    info = front.info(data)
+    assert [p.key for p in info.front] == [("a", 1, ""), made.key]
+    assert "<b>a</b>, epoch 2, slow-midpoint" in info.front_hover[1]
+    assert [(row["epoch"], row["made_from"]) for row in front.rows(info)] == [(1, ""), (2, "slow-midpoint"), (2, "")]
+    assert info.steps[-1].made_from == "slow-midpoint"
+    names = [name for trace in front.plot(info).data if trace.customdata is not None for name in trace.customdata]
+    assert {"a.1", "a.2.slow-midpoint"} <= set(names)
+    assert [t.epochs for t in trajectories.info(data).trajectories] == [(1, 2)]
+    assert hypervolume.info(data).epochs == (2,)
 
 
 def test_training_without_privacy_is_a_line_not_a_point(small):
