@@ -70,7 +70,8 @@ def cluster(
         cpus: processors that a local Ray may give to trials; all of this machine's if ``None``.
         gpus: likewise.
         threads: OpenMP threads of one trial process.
-        secret: start a Ray whose session, logs included, only its owner can read and is removed afterwards.
+        secret: start a Ray whose session, logs included, only its owner can read and is removed afterwards; one that
+            is joined has a session that others see, and is for `sweeper.backend.unseen`.
         rows_bytes: of the data that a Ray that is started here is to hold.
         interrupted: whether a request to stop has arrived, which ends the start of Ray too.
         note_session: is told the folder of a secret session before it is used: a killed process cannot remove it.
@@ -79,17 +80,16 @@ def cluster(
         What there is to say about the cluster, one sentence each.
 
     Raises:
-        SweeperError: what is to be secret would run on a cluster of others, or on a Ray that stays; a Ray cannot be
-            started, or a cluster not be joined, or its nodes lack what trials need.
+        SweeperError: what is to be secret would run on a Ray that is there already; a Ray cannot be started, or a
+            cluster not be joined, or its nodes lack what trials need.
         InterruptedStartError: a request to stop has arrived, and Ray has not started for seconds.
     """
     store_bytes = OBJECT_STORE_BYTES + rows_bytes
-    if secret:
-        if address or ray.is_initialized():
-            raise SweeperError(
-                "Expected no running Ray and no cluster for a private selection, whose candidates its logs would give "
-                "away; leave --cluster out"
-            )
+    if secret and ray.is_initialized():
+        raise SweeperError(
+            "Expected no running Ray for a private selection, whose candidates its logs would give away; leave it"
+        )
+    if secret and address is None:
         with tempfile.TemporaryDirectory(prefix=SESSION_PREFIX, ignore_cleanup_errors=True) as session:
             note_session(session)
             with _started(cpus, gpus, threads, store_bytes, {"_temp_dir": session}, interrupted):

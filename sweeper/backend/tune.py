@@ -101,7 +101,7 @@ def run_trials(
         SweeperError: no Ray is running, or it has not what one trial needs.
         KeyboardInterrupt: on a second Ctrl-C, once the trial states has been closed.
     """
-    room = _places(resources)
+    room = places_for(resources)
     (storage_dir / "ray").mkdir(mode=0o700, parents=True, exist_ok=True)  # tracebacks may quote data
     places = concurrent or room
     with interruption or Interruption() as interruption, _quiet_tune(places):
@@ -134,7 +134,7 @@ def run_trials(
     return run.outcome
 
 
-def _places(resources: Mapping[str, float]) -> int:
+def places_for(resources: Mapping[str, float]) -> int:
     """Return how many trials fit the cluster at a time; none is refused, since Tune would wait in silence."""
     if not ray.is_initialized():
         raise SweeperError("Expected a running Ray, got none; call run_trials within `with cluster():`")

@@ -24,6 +24,8 @@ class Options:
         tracking: MLflow tracking URI; by default a SQLite file in the sweep's folder.
         cluster: address of a Ray cluster; by default one is started on this machine.
         storage: URL through which nodes that do not share ``out`` exchange checkpoints and models.
+        duration_is_seen: consents that others see how long a private selection takes, and may read what trains on a
+            cluster.
         show: is given the state of the sweep about twice a second.
     """
 
@@ -33,6 +35,7 @@ class Options:
     tracking: str | None = None
     cluster: str | None = None
     storage: str | None = None
+    duration_is_seen: bool = False
     show: Callable[[Progress], None] = lambda _: None
 
 

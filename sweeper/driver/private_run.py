@@ -16,20 +16,18 @@ happen to it:
 What may not be written at all is listed in ``selection.py``. Ray and MLflow are not known here: what trains is given.
 """
 
-import os
 import shutil
-import tempfile
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.backend.tune import RunResult
 from sweeper.driver.candidates import (
+    ENDINGS_NAME,
+    NUMBER_NAME,
     Candidates,
     IndependentProposals,
     NotStartedError,
@@ -37,6 +35,7 @@ from sweeper.driver.candidates import (
     drawn_number,
     keep_number,
 )
+from sweeper.driver.hidden_folder import DECIDED, SURRENDERED, move_out, public_folder, remove
 from sweeper.driver.recorder import Recorder
 from sweeper.driver.resume import recorded_claim
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
@@ -54,9 +53,9 @@ from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps
 from sweeper.tracking.trial_tracker import Untracked
 from sweeper.trials.preview import first_plan, priced_terms
 
-DECIDED = "decided"  # the mark of a folder whose winner is written
 WINNER = "winner"  # where, until it moves out
 WINNER_TRIAL = "t0001"  # its own id would bound the number of candidates
+BOOKS = (NUMBER_NAME, ENDINGS_NAME, "sessions.jsonl")  # of a selection, which an ordinary sweep has not
 UNDECIDED = "The selection was ended before its winner was known."
 GIVEN_UP = "Its owner gave the winner up."
 NUMBER_LOST = "The number of candidates that was drawn was lost."
@@ -69,22 +68,6 @@ NOBODY = (
 
 class SelectionWaitsError(SweeperError):
     """A private selection was interrupted; nothing of it may be seen, and it can be resumed."""
-
-
-def hide(parent: Path) -> SweepFolder:
-    """Make the folder of a private selection, which only its owner can read.
-
-    Raises:
-        RecordError: the folder cannot be made.
-    """
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        folder = SweepFolder(tempfile.mkdtemp(prefix=HIDDEN, dir=parent))
-        (folder.path / "models").mkdir()
-    except OSError as error:
-        reason = error.strerror or error
-        raise RecordError(f"Cannot make a folder in {parent}: {reason}; choose another with --out") from error
-    return folder
 
 
 def select(
@@ -134,10 +117,12 @@ def select(
     hidden.write_manifest(replace(manifest, claim=claim.to_json(), selecting=str(hidden.path.resolve())))
     if number is None:
         keep_number(hidden, selection.number)
-    candidates = Candidates(spec, data, hidden, claim, selection)
+    public = public_folder(hidden)
+    candidates = Candidates(spec, data, hidden, claim, selection, None if public is None else public.path)
     try:
         outcome = candidates.train(train, interrupted)
         if not (selection.is_over or selection.broken_so_far()):
+            hidden.save_failure(outcome.reason)
             return None
         terms = selection.settled()
         if not terms.broken:
@@ -167,7 +152,7 @@ def waits(hidden: SweepFolder) -> bool:
     """
     with driver_lock(hidden.path):
         _check_place(hidden)
-        return not (hidden.path / DECIDED).exists()
+        return not any((hidden.path / mark).exists() for mark in (DECIDED, SURRENDERED))
 
 
 def recover(hidden: SweepFolder) -> SweepFolder | None:
@@ -183,9 +168,18 @@ def recover(hidden: SweepFolder) -> SweepFolder | None:
         if (hidden.path / DECIDED).exists():
             if (hidden.path / WINNER).exists():
                 return _release(hidden)
-        elif Ledger(hidden.ledger).entries():
+            public = public_folder(hidden)
+            remove(hidden.path)
+            return public
+        if (hidden.path / SURRENDERED).exists():
+            if (hidden.path / MANIFEST_NAME).exists():
+                return move_out(hidden.path, hidden.path, hidden.read_manifest(secret=True).name)
+            public = public_folder(hidden)
+            remove(hidden.path)
+            return public
+        if Ledger(hidden.ledger).entries():
             return _surrender(hidden, (GIVEN_UP,))
-        _remove(hidden.path)
+        remove(hidden.path)
         return None
 
 
@@ -233,14 +227,6 @@ def outcome_of(folder: SweepFolder, *, interrupted: bool = False) -> RunResult:
         broken = "" if terms is None else f": {' '.join(terms.broken)}"
         return RunResult(interrupted, f"the conditions of private selection did not hold{broken}")
     return RunResult(reason="" if folder.trials() else NOBODY)
-
-
-def even_times(folder: Path) -> None:
-    """Give all files of a folder the same times, and the folders too."""
-    now = time.time()
-    for path in [*sorted(folder.rglob("*"), reverse=True), folder]:
-        with suppress(OSError):
-            os.utime(path, (now, now))
 
 
 def _write_front(
@@ -293,8 +279,8 @@ def _as_winner(point: Point, hidden: SweepFolder, made: SweepFolder, *, keep: bo
 
 def _release(hidden: SweepFolder) -> SweepFolder:
     winner = SweepFolder(hidden.path / WINNER)
-    folder = _moved(winner.path, hidden.path.parent, winner.read_manifest(secret=True).name)
-    _remove(hidden.path)
+    folder = move_out(winner.path, hidden.path, hidden.read_manifest(secret=True).name)
+    remove(hidden.path)
     return folder
 
 
@@ -320,30 +306,11 @@ def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -
     for name in ("checkpoints", WINNER):
         shutil.rmtree(hidden.path / name, ignore_errors=True)
     hidden.write_manifest(replace(manifest, status=TrialStatus.INTERRUPTED, reason=reason or CUT))
-    return _moved(hidden.path, hidden.path.parent, spec.name)
+    for name in BOOKS:
+        (hidden.path / name).unlink(missing_ok=True)
+    replace_file(hidden.path / SURRENDERED, "")
+    return move_out(hidden.path, hidden.path, spec.name)
 
 
 def _unmarked(hidden: SweepFolder) -> Manifest:
     return replace(hidden.read_manifest(secret=True), selecting=None)
-
-
-def _moved(path: Path, parent: Path, name: str) -> SweepFolder:
-    folder = SweepFolder.create(parent, name, datetime.now())
-    mode = folder.path.stat().st_mode
-    try:
-        (folder.path / "models").rmdir()
-        path.rename(folder.path)
-        folder.path.chmod(mode)
-    except OSError as error:
-        raise RecordError(f"Cannot move {path} to {folder.path}: {error.strerror or error}") from error
-    folder.write_manifest(replace(folder.read_manifest(), started=folder.path.name.removeprefix(f"{name}-")))
-    return folder
-
-
-def _remove(path: Path) -> None:
-    """Remove a hidden folder, the mark that it is decided last: a part of it may never be taken for a whole one."""
-    for child in path.iterdir():
-        if child.name != DECIDED:
-            shutil.rmtree(child, ignore_errors=True) if child.is_dir() else child.unlink(missing_ok=True)
-    if [child.name for child in path.iterdir()] in ([], [DECIDED]):
-        shutil.rmtree(path, ignore_errors=True)

@@ -38,6 +38,7 @@ class ServiceSettings:
     cluster: str | None = None  # address of the Ray cluster; by default each sweep starts its own on this machine
     drivers: int = 1  # sweeps that run at a time
     allow_fetch: bool = False  # whether specs may name data sets that are fetched from the network
+    duration_is_seen: bool = False  # whether specs may select privately, although clients see how long that takes
     secure_cookies: bool = False  # whether browsers reach the service by https only
     hosts: tuple[str, ...] = ()  # names by which clients reach the service, beside ``host`` and those of this machine
     limits: Limits = field(default_factory=Limits)  # what clients may take

@@ -181,6 +181,16 @@ def check_may_be_seen(folder: Path) -> None:
         )
 
 
+def beside(public: Path) -> Path:
+    """Return where a private selection runs whose end is to be seen in a folder that was made beforehand."""
+    return public.with_name(f"{HIDDEN}{public.name}")
+
+
+def is_waiting(public: Path) -> bool:
+    """Whether a private selection whose end is to be seen in a folder has not ended."""
+    return beside(public.resolve()).is_dir()
+
+
 def is_secret(folder: Path) -> bool:
     """Whether a folder is that of a private selection that has not ended, a copy of one, or a folder in one."""
     whole = folder.resolve()

@@ -43,6 +43,14 @@ def run(
     into: Annotated[
         Path | None, typer.Option(help="A folder made for this sweep beforehand, instead of a new one in --out.")
     ] = None,
+    duration_is_seen: Annotated[
+        bool,
+        typer.Option(
+            "--duration-is-seen",
+            help="Consent that others see how long a private selection takes, which --into, --cluster and --storage "
+            "need; whoever may run code on the cluster can read what trains there.",
+        ),
+    ] = False,
 ) -> None:
     """Run a sweep; Ctrl-C stops it and keeps the front of the finished work."""
     from sweeper.driver.failure import noting
@@ -57,10 +65,19 @@ def run(
         more = {name: str(path.resolve()) for name, path in given.items() if path is not None}
         sent = {"--tracking": tracking, "--storage": storage, "--webhook": webhook}
         more |= {name: text for name, text in sent.items() if text}
-        _run_as_job(read, str(cluster), [part for pair in more.items() for part in pair])
+        consent = ["--duration-is-seen"] if duration_is_seen else []
+        _run_as_job(read, str(cluster), [*consent, *(part for pair in more.items() for part in pair)])
         return
     home = out if into is None else into.parent
-    options = Options(out=home, into=into, data_dir=data_dir, tracking=tracking, cluster=cluster, storage=storage)
+    options = Options(
+        out=home,
+        into=into,
+        data_dir=data_dir,
+        tracking=tracking,
+        cluster=cluster,
+        storage=storage,
+        duration_is_seen=duration_is_seen,
+    )
     _drive(options, lambda shown: run_sweep(read, shown), webhook, read.name, into)
 
 
@@ -160,16 +177,19 @@ def _drive(
 
     if webhook is not None:
         check_url(webhook)
+    waits: SelectionWaitsError | None = None
     with Display() as display, noting(folder):
         try:
             ended = drive(replace(options, show=display.update))
         except SelectionWaitsError as error:
-            typer.echo(str(error), err=True)
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+            waits = error
         except BaseException as error:
             if webhook is not None:
                 announce(webhook, failure(name, error))
             raise
+    if waits is not None:
+        typer.echo(str(waits), err=True)
+        raise typer.Exit(EXIT_INTERRUPTED)
     front = ended.front
     failures = {id_: trial.reason for id_, trial in front.trials.items() if trial.status == "failed"}
     failures |= ended.failures

@@ -35,6 +35,14 @@ def serve(
     allow_fetch: Annotated[
         bool, typer.Option("--allow-fetch", help="Without --data-dir, let specs name data sets of OpenML.")
     ] = False,
+    duration_is_seen: Annotated[
+        bool,
+        typer.Option(
+            "--duration-is-seen",
+            help="Accept private selections, although clients see how long they take, and with it about how many "
+            "trials there were.",
+        ),
+    ] = False,
     host_name: Annotated[
         list[str] | None, typer.Option(help="A name by which clients reach the service; repeatable.")
     ] = None,
@@ -62,6 +70,7 @@ def serve(
         cluster=cluster,
         drivers=drivers,
         allow_fetch=allow_fetch,
+        duration_is_seen=duration_is_seen,
         secure_cookies=https,
         hosts=tuple(host_name or ()),
         limits=Limits(requests_per_second=rate),

@@ -37,6 +37,7 @@ class Drivers:
             arguments += ["--data-dir", str(data)] if data else []
             arguments += ["--trials", str(submission.trials)] if submission.trials else []
             arguments += ["--tracking", given.tracking] if given.tracking else []
+            arguments += ["--duration-is-seen"] if given.duration_is_seen else []
             return arguments + (["--cluster", given.cluster] if given.cluster else [])
         if submission.trials is not None:
             return ["extend", str(folder), "--trials", str(submission.trials)]

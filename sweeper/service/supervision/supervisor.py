@@ -26,7 +26,7 @@ from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, Metrics, where
 from sweeper.spec.spec import Spec
 from sweeper.store.requests import ask_to_stop
-from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder, is_waiting
 
 TICK_SECONDS = 1.0
 
@@ -252,15 +252,17 @@ def check_resumable(folder: Path, state: State, trials: int | None) -> None:
     A sweep that never started can always be started.
 
     Raises:
-        RecordError: it selected privately, or has all its trials.
+        RecordError: it selected privately and has ended, or has all its trials.
         SpecError: it cannot have so many trials.
     """
     if not (folder / "sweep.json").is_file():
         return
     name, manifest = folder.name, SweepFolder(folder).read_manifest()
-    if manifest.selects_privately:
+    if manifest.selects_privately and (trials is not None or not is_waiting(folder)):
         raise RecordError(f"Expected a sweep that can be resumed, but {name} selected privately; submit another one")
     spec = manifest.read_spec(name)
+    if manifest.selects_privately:
+        return
     if trials is None and state is State.COMPLETED:
         raise RecordError(f"Expected a sweep with trials to do, but {name} has completed all of them; extend it")
     if trials is not None and trials < spec.trials:

@@ -30,10 +30,11 @@ from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.tune import RunResult
 from sweeper.cli.main import main
 from sweeper.cli.tables import sweep_view, sweeps_table
-from sweeper.driver import candidates, driver, private_run, runner
+from sweeper.driver import candidates, driver, private_run, selection_run
 from sweeper.driver.candidates import Candidate
+from sweeper.driver.hidden_folder import hide
 from sweeper.driver.options import Options
-from sweeper.driver.private_run import hide, outcome_of, recover, recover_all, select
+from sweeper.driver.private_run import outcome_of, recover, recover_all, select
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SweeperError, UnknownSweepError
 from sweeper.privacy.claims import Claim
@@ -45,12 +46,14 @@ from sweeper.results.front import read_front
 from sweeper.results.sweep import Sweep
 from sweeper.search.space import resolve
 from sweeper.service.catalog import Catalog
+from sweeper.service.supervision.states import State
+from sweeper.service.supervision.supervisor import check_resumable
 from sweeper.spec.spec import Spec
 from sweeper.store.jsonl import JsonlFile, append_alone
-from sweeper.store.lock import driver_lock
+from sweeper.store.lock import driver_lock, is_driven
 from sweeper.store.manifest import MANIFEST_NAME, SELECTING, Manifest
 from sweeper.store.requests import NAME, ask_to_stop, enqueue
-from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps, list_sweeps
+from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps, is_waiting, list_sweeps
 from sweeper.trials.build import build_loss, build_model
 from sweeper.trials.preview import first_plan
 from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow
@@ -918,12 +921,12 @@ def whole(monkeypatch, plan, weights):
         engine.folder = SweepFolder(options["storage_dir"])
         return engine(kind, queue, states, options["should_stop"])
 
-    for module in (runner, driver):
+    for module in (selection_run, driver):
         monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext())
     monkeypatch.setattr(training, "run_trials", run_trials)
     monkeypatch.setattr(driver, "Tracker", Calls)
     chosen = private_run.select
-    monkeypatch.setattr(runner, "select", lambda *args, **options: chosen(*args, **options, source=Bytes()))
+    monkeypatch.setattr(selection_run, "select", lambda *args, **options: chosen(*args, **options, source=Bytes()))
     return engine
 
 
@@ -1001,16 +1004,141 @@ def test_the_logs_of_candidates_are_the_owners_and_gone_afterwards(monkeypatch):
         pass
 
 
-def test_a_cluster_of_others_is_refused(tmp_path):
-    with pytest.raises(SweeperError, match="no cluster for a private selection"):
-        run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path, cluster="ray://somewhere"))
+WATCHED = (
+    {"cluster": "ray://somewhere"},
+    {"storage": "memory://somewhere"},
+    {"into": Path("made"), "cluster": "somewhere"},
+)
+
+
+@pytest.mark.parametrize("given", WATCHED)
+def test_who_could_be_watched_has_to_consent(tmp_path, given):
+    names = ", ".join(f"--{name}" for name in ("into", "cluster", "storage") if name in given)
+    with pytest.raises(SweeperError, match=f"Expected --duration-is-seen for a private selection with {names}:"):
+        run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path, **given))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_storage_of_others_is_refused(tmp_path):
-    with pytest.raises(SweeperError, match="no storage for a private selection"):
-        run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path, storage="memory://somewhere"))
-    assert list(tmp_path.iterdir()) == []
+def test_with_consent_candidates_train_unseen_on_the_cluster(whole, tmp_path, monkeypatch):
+    seen = []
+
+    def run_unseen(kind, queue, states, **options):
+        whole.folder = SweepFolder(options["storage_dir"])
+        seen.append((options["places"], sorted(options["constants"])))
+        return whole(kind, queue, states, options["should_stop"])
+
+    monkeypatch.setattr(training, "run_unseen", run_unseen)
+    monkeypatch.setattr(training, "place", lambda _data: None)
+    content = {**SPEC, "resources": {"concurrent": 3}}
+    given = Options(out=tmp_path, cluster="somewhere", storage="memory://x", duration_is_seen=True)
+    ended = run_sweep(Spec.from_mapping(content), given)
+    assert seen == [(3, ["budget", "source", "spec"])]
+    assert "its conditions held" in ended.front.ledger["winner"].statement
+
+
+def test_a_selection_of_this_machine_does_not_move_to_a_cluster(whole, tmp_path):
+    kill, copy = killed(tmp_path)
+    whole.does = {"t0003": kill}
+    run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path / "out"))
+    with pytest.raises(SweeperError, match="Expected no cluster for a private selection that began on this machine"):
+        resume_sweep(copy.path, Options(cluster="somewhere"))
+
+
+# --- a folder made beforehand, as the service makes them
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A folder of the service, and how a sweep is run into it."""
+    public = tmp_path / "out" / "small-20260101-000000"
+    public.mkdir(parents=True)
+    return SweepFolder(public), Options(out=public.parent, into=public, duration_is_seen=True)
+
+
+def test_while_it_runs_its_folder_shows_that_and_nothing_else(whole, made):
+    public, options = made
+    seen = []
+
+    def look(*_):
+        manifest = public.read_manifest()
+        seen.append((manifest.status, manifest.reason, sorted(path.name for path in public.path.iterdir())))
+        assert is_driven(public.path)
+        assert Catalog(public.path.parent).names() == (public.path.name,)
+        assert (public.trials(), public.points()) == ({}, {})
+
+    whole.does = {"t0001": look, "t0004": look}
+    ended = run_sweep(Spec.from_mapping(SPEC), options)
+    assert seen == [(TrialStatus.RUNNING, "selecting privately", ["driver.json", "sweep.json"])] * 2
+    assert ended.sweep.directory == public.path
+    assert [path.name for path in public.path.parent.iterdir()] == [public.path.name]
+    check_only_the_winner(everything_in(public.path) + repr(Calls.told).encode(), whole)
+    assert "its conditions held" in ended.front.ledger["winner"].statement
+    assert public.read_manifest().status is TrialStatus.COMPLETED
+
+
+def test_in_its_folder_it_is_asked_to_stop_and_goes_on_from_there(whole, made):
+    public, options = made
+    whole.does = {"t0002": lambda *_: ask_to_stop(public.path)}
+    with pytest.raises(private_run.SelectionWaitsError):
+        run_sweep(Spec.from_mapping(SPEC), options)
+    manifest = public.read_manifest()
+    assert (manifest.status, manifest.reason) == (TrialStatus.INTERRUPTED, "selects privately, and waits to be resumed")
+    assert is_waiting(public.path)
+    check_resumable(public.path, State.INTERRUPTED, None)
+    with pytest.raises(RecordError, match="selected privately"):
+        check_resumable(public.path, State.INTERRUPTED, 9)
+    whole.does = {}
+    ended = resume_sweep(public.path)
+    assert "its conditions held" in ended.front.ledger["winner"].statement
+    assert [trial for trial, _ in whole.asked] == [f"t000{n}" for n in range(1, 5)]
+    assert not is_waiting(public.path)
+    with pytest.raises(RecordError, match="selected privately"):
+        check_resumable(public.path, State.COMPLETED, None)
+
+
+def test_in_its_folder_what_broke_is_seen_and_charged(whole, made):
+    public, options = made
+    whole.does = {"t0002": "crashes"}
+    ended = run_sweep(Spec.from_mapping(SPEC), options)
+    assert ended.sweep.directory == public.path
+    assert len(ended.front.trials) == 2
+    assert "Candidate t0002 crashed" in ended.front.ledger["winner"].statement
+    assert [path.name for path in public.path.parent.iterdir()] == [public.path.name]
+    assert not {private_run.SURRENDERED, *private_run.BOOKS} & {path.name for path in public.path.iterdir()}
+
+
+@pytest.mark.parametrize("does", [{}, {"t0002": "crashes"}], ids=["winner", "broken"])
+@pytest.mark.parametrize("moves", range(9))
+def test_killed_while_it_moves_into_its_folder_it_moves_on(whole, made, monkeypatch, does, moves):
+    """The same files are there in the end, whatever the number of files that had moved."""
+    public, options = made
+
+    class Killed(BaseException):
+        """Stands for a kill."""
+
+    replaced, left = Path.replace, [moves]
+
+    def replace_some(path, target):
+        if HIDDEN in str(path) and HIDDEN not in str(target):
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+        return replaced(path, target)
+
+    whole.does = does
+    monkeypatch.setattr(Path, "replace", replace_some)
+    with contextlib.suppress(Killed):
+        run_sweep(Spec.from_mapping(SPEC), options)
+    monkeypatch.setattr(Path, "replace", replaced)
+    asked = len(whole.asked)
+    with contextlib.suppress(RecordError):  # it had moved as a whole
+        resume_sweep(public.path)
+    front = read_front(public.front)
+    assert len(whole.asked) == asked
+    assert len(front.points) == 2
+    assert len(front.trials) == (2 if does else 1)
+    assert [path.name for path in public.path.parent.iterdir()] == [public.path.name]
+    assert ("its conditions held" in said(public)) == (not does)
 
 
 def test_a_hidden_folder_is_resumed_or_given_up(whole, tmp_path):
@@ -1063,19 +1191,19 @@ def test_ctrl_c_leaves_it_waiting_and_says_how_to_go_on(whole, tmp_path, capsys)
 
 
 def test_logs_that_a_killed_driver_left_are_removed_by_the_next(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(selection_run.tempfile, "gettempdir", lambda: str(tmp_path))
     sessions = JsonlFile(tmp_path / "sessions.jsonl")
     for name in ("ray-1", "other", "ray-2/inner"):
         (tmp_path / name).mkdir(parents=True)
         sessions.append({"session": str(tmp_path / name)})
-    runner._remove_sessions(sessions)
+    selection_run._remove_sessions(sessions)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "ray-2", "sessions.jsonl"]
 
 
 @pytest.mark.usefixtures("ray_running")
 def test_a_real_sweep_selects_privately(tmp_path, monkeypatch):
     """Trials on Ray, models and the tracking store, with whatever number is drawn."""
-    for module in (runner, driver):
+    for module in (selection_run, driver):
         monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext())
     content = SPEC | {"search": SPEC["search"] | {"selection_mean": 2}}
     ended = run_sweep(Spec.from_mapping(content), Options(out=tmp_path))

@@ -1,0 +1,108 @@
+"""The folder in which a private selection runs: how it is made, and how what may be seen moves out of it."""
+
+import os
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from sweeper.errors import RecordError
+from sweeper.store.lock import NAME as LOCK_NAME
+from sweeper.store.manifest import MANIFEST_NAME
+from sweeper.store.sweep_folder import HIDDEN, SweepFolder, beside, is_waiting
+
+DECIDED = "decided"  # the mark of a folder whose winner is written
+SURRENDERED = "surrendered"  # the mark of one that has become an ordinary sweep, and is on its way out
+
+
+def hide(parent: Path, public: Path | None = None) -> SweepFolder:
+    """Make the folder of a private selection, which only its owner can read.
+
+    ``public`` is a folder in which its end is to be seen, made beforehand; a new one is made at the end by default.
+
+    Raises:
+        RecordError: the folder cannot be made.
+    """
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        if public is None:
+            folder = SweepFolder(tempfile.mkdtemp(prefix=HIDDEN, dir=parent))
+        else:
+            folder = SweepFolder(beside(public.resolve()))
+            folder.path.mkdir(mode=0o700)
+        (folder.path / "models").mkdir()
+    except OSError as error:
+        reason = error.strerror or error
+        raise RecordError(f"Cannot make a folder in {parent}: {reason}; choose another with --out") from error
+    return folder
+
+
+def public_folder(hidden: SweepFolder) -> SweepFolder | None:
+    """Return the folder in which the end of a selection is to be seen, if that was made beforehand."""
+    path = hidden.path.resolve()
+    public = path.with_name(path.name.removeprefix(HIDDEN))
+    return SweepFolder(public) if public != path and public.is_dir() else None
+
+
+def hidden_of(public: Path) -> SweepFolder | None:
+    """Return where the selection runs whose end is to be seen in a folder, ``None`` if none does."""
+    return SweepFolder(beside(public.resolve())) if is_waiting(public) else None
+
+
+def even_times(folder: Path) -> None:
+    """Give all files of a folder the same times, and the folders too."""
+    now = time.time()
+    for path in [*sorted(folder.rglob("*"), reverse=True), folder]:
+        with suppress(OSError):
+            os.utime(path, (now, now))
+
+
+def move_out(path: Path, hidden: Path, name: str) -> SweepFolder:
+    """Move what may be seen out of a hidden folder, and return where it is now."""
+    public = public_folder(SweepFolder(hidden))
+    folder = _renamed(path, hidden.parent, name) if public is None else _filled(public, path)
+    (folder.path / SURRENDERED).unlink(missing_ok=True)
+    started = folder.path.name.removeprefix(f"{name}-")
+    folder.write_manifest(replace(folder.read_manifest(), started=started))
+    return folder
+
+
+def _renamed(path: Path, parent: Path, name: str) -> SweepFolder:
+    folder = SweepFolder.create(parent, name, datetime.now())
+    mode = folder.path.stat().st_mode
+    try:
+        (folder.path / "models").rmdir()
+        path.rename(folder.path)
+        folder.path.chmod(mode)
+    except OSError as error:
+        raise RecordError(f"Cannot move {path} to {folder.path}: {error.strerror or error}") from error
+    return folder
+
+
+def _filled(public: SweepFolder, path: Path) -> SweepFolder:
+    """Move files into a folder that is there already, ``sweep.json`` last; a process that is killed does the rest."""
+    stay = (LOCK_NAME, MANIFEST_NAME, SURRENDERED)
+    files = sorted(file for file in path.rglob("*") if file.is_file() and file.name not in stay)
+    try:
+        (public.path / "models").mkdir(exist_ok=True)
+        for file in [*files, path / MANIFEST_NAME]:
+            target = public.path / file.relative_to(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if file.exists():
+                file.replace(target)
+    except OSError as error:
+        raise RecordError(f"Cannot move {path} to {public.path}: {error.strerror or error}") from error
+    remove(path)
+    return public
+
+
+def remove(path: Path) -> None:
+    """Remove a hidden folder, the mark of its end last: a part of it may never be taken for a whole one."""
+    for child in path.iterdir():
+        if child.name not in (DECIDED, SURRENDERED):
+            shutil.rmtree(child, ignore_errors=True) if child.is_dir() else child.unlink(missing_ok=True)
+    if [child.name for child in path.iterdir()] in ([], [DECIDED], [SURRENDERED]):
+        shutil.rmtree(path, ignore_errors=True)

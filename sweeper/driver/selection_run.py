@@ -1,0 +1,198 @@
+"""Running private selections with a Ray, on this machine or on a cluster, and concluding what they leave.
+
+On this machine candidates train as the trials of any sweep do, on a Ray whose session only its owner can read. On a
+cluster they train on workers of which the cluster shows nothing but that they are busy (`sweeper.backend.unseen`). How
+long a selection takes can be seen there, as it can in a folder that was made beforehand, where its driver shows that it
+runs: both need the consent of who runs it (``Options.duration_is_seen``).
+"""
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import clipless
+from clipless.datasets import Dataset
+from sweeper.backend.cluster import SESSION_PREFIX, cluster
+from sweeper.backend.interruption import Interruption
+from sweeper.backend.queue import TrialQueue
+from sweeper.backend.starting import InterruptedStartError
+from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.training import size_of, threads_of, trained, trained_unseen
+from sweeper.backend.trial_states import TrialStates
+from sweeper.backend.tune import RunResult
+from sweeper.driver.candidates import NotStartedError
+from sweeper.driver.driver import INTERRUPTED, SweepRun
+from sweeper.driver.finished import FinishedSweep
+from sweeper.driver.hidden_folder import even_times, hidden_of, hide, public_folder
+from sweeper.driver.options import Options, manifest_of, with_recorded
+from sweeper.driver.private_run import SelectionWaitsError, outcome_of, recover, select, waiting, waits
+from sweeper.driver.progress import Progress
+from sweeper.driver.resume import claim_at_start, claimed
+from sweeper.errors import RecordError, SweeperError
+from sweeper.privacy.claims import Claim
+from sweeper.records import TrialStatus
+from sweeper.spec.spec import Spec
+from sweeper.store.jsonl import JsonlFile
+from sweeper.store.lock import driver_lock
+from sweeper.store.manifest import MANIFEST_NAME, Manifest
+from sweeper.store.sweep_folder import SweepFolder, is_secret
+
+SELECTING = "selecting privately"
+WAITING = "selects privately, and waits to be resumed"
+SESSIONS_NAME = "sessions.jsonl"  # folders of the Rays of a private selection
+
+
+def run_selection(
+    spec: Spec, options: Options, data: Dataset, interruption: Interruption, troubles: Sequence[str]
+) -> FinishedSweep:
+    """Run candidates in secret, then write and track what may leave as an ordinary sweep.
+
+    Raises:
+        SweeperError: others could see how long it takes, and nobody consented to that.
+        SelectionWaitsError: it was interrupted.
+    """
+    _check_consent(options)
+    if options.into is not None and (options.into / MANIFEST_NAME).exists():
+        raise RecordError(f"Expected a folder in which no sweep has begun, got {options.into} (--into); resume it")
+    left = None if options.into is None else hidden_of(options.into)
+    if left is not None and (left.path / MANIFEST_NAME).exists():  # killed before it was shown to have begun
+        return resume_selection(left, left.read_manifest(secret=True), options, None, give_up=False)
+    claim = claimed(spec, data)
+    hidden = left or hide(options.out, options.into)
+    with driver_lock(hidden.path):
+        hidden.write_manifest(manifest_of(spec, options, claim, hidden, TrialStatus.RUNNING))
+        folder = _trained_in_secret(spec, options, data, claim, hidden, interruption)
+    return _conclude(spec, options, data, claim, folder, interruption, [*troubles, *_left_behind(hidden)])
+
+
+def _check_consent(options: Options) -> None:
+    """Refuse a selection that others could watch, unless its user has said that they may see how long it takes."""
+    given = {"--into": options.into, "--cluster": options.cluster, "--storage": options.storage}
+    watched = [name for name, value in given.items() if value is not None]
+    if watched and not options.duration_is_seen:
+        raise SweeperError(
+            f"Expected --duration-is-seen for a private selection with {', '.join(watched)}: others can then see how "
+            "long it takes, and with it about how many trials there were, which its price keeps secret; and whoever "
+            "may run code on a cluster can read what trains there. Leave both out to select on this machine, unwatched"
+        )
+
+
+def resume_selection(
+    folder: SweepFolder, manifest: Manifest, options: Options, trials: int | None, *, give_up: bool
+) -> FinishedSweep:
+    """Go on with a private selection that waits, or conclude what one has left.
+
+    Raises:
+        RecordError: it has ended, is being driven, or cannot be read.
+        SweeperError: it would run on a cluster, and began on this machine.
+        SelectionWaitsError: it was interrupted again.
+    """
+    folder = SweepFolder(folder.path.resolve())
+    unfinished = manifest.status in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
+    hidden = folder if is_secret(folder.path) else hidden_of(folder.path) if unfinished else None
+    if trials is not None or not (hidden or unfinished):
+        raise RecordError(
+            f"Expected a sweep that can go on, but {folder.path} selected privately, from a number of trials that was "
+            "drawn once; start another sweep"
+        )
+    if options.cluster is not None and manifest.cluster is None:
+        raise SweeperError(
+            "Expected no cluster for a private selection that began on this machine; leave --cluster out"
+        )
+    spec, options = manifest.read_spec(), with_recorded(options, manifest)
+    goes_on = hidden is not None and waits(hidden) and not give_up
+    left = hidden if goes_on else folder if hidden is None else recover(hidden)
+    if left is None:
+        raise RecordError(f"Expected a selection with a trial, but {folder.path} had begun none and is removed")
+    data = clipless.datasets.load(**spec.data_options(options.data_dir))
+    claim = claim_at_start(left, spec, data, options.data_dir)
+    with Interruption() as interruption:
+        if goes_on:
+            with driver_lock(left.path):
+                left = _trained_in_secret(spec, options, data, claim, left, interruption)
+        return _conclude(spec, options, data, claim, left, interruption, () if hidden is None else _left_behind(hidden))
+
+
+def _trained_in_secret(
+    spec: Spec, options: Options, data: Dataset, claim: Claim, hidden: SweepFolder, interruption: Interruption
+) -> SweepFolder:
+    """Train the candidates of a selection that this process drives, and return what may leave."""
+    public = public_folder(hidden)
+    if public is None:
+        folder = _select(spec, options, data, claim, hidden, interruption)
+    else:
+        with driver_lock(public.path):
+            public.write_manifest(manifest_of(spec, options, claim, public, TrialStatus.RUNNING, SELECTING))
+            try:
+                folder = _select(spec, options, data, claim, hidden, interruption)
+            finally:
+                if hidden.path.exists():
+                    public.write_manifest(manifest_of(spec, options, claim, public, TrialStatus.INTERRUPTED, WAITING))
+    if folder is None:
+        raise SelectionWaitsError(waiting(hidden))
+    return folder
+
+
+def _select(
+    spec: Spec, options: Options, data: Dataset, claim: Claim, hidden: SweepFolder, interruption: Interruption
+) -> SweepFolder | None:
+    options.show(Progress(name=spec.name, total=0, note=SELECTING))
+    sessions = JsonlFile(hidden.path / SESSIONS_NAME)
+    _remove_sessions(sessions)
+
+    def interrupted() -> bool:
+        return interruption.requested
+
+    def train(
+        kind: type[CliplessTrial], queue: TrialQueue, states: TrialStates, should_stop: Callable[[], str | None]
+    ) -> RunResult:
+        started = cluster(
+            options.cluster,
+            threads=threads_of(spec),
+            secret=True,
+            rows_bytes=size_of(data),
+            interrupted=interrupted,
+            note_session=lambda path: sessions.append({"session": path}),
+        )
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(started)
+            except InterruptedStartError:
+                return RunResult(True, INTERRUPTED)
+            except SweeperError as error:
+                raise NotStartedError(str(error)) from error
+            train_on = trained if options.cluster is None else trained_unseen
+            return train_on(kind, queue, states, spec, data, hidden, interruption, should_stop)
+
+    return select(spec, data, claim, hidden, train, interrupted=interrupted)
+
+
+def _remove_sessions(sessions: JsonlFile) -> None:
+    """Remove the logs of Rays whose drivers were killed before they could."""
+    for row in sessions.read():
+        path = Path(str(row.get("session")))
+        if path.parent == Path(tempfile.gettempdir()) and path.name.startswith(SESSION_PREFIX):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _left_behind(hidden: SweepFolder) -> list[str]:
+    gone = not hidden.path.exists()
+    return [] if gone else [f"Cannot remove {hidden.path}, which nobody may see; remove it"]
+
+
+def _conclude(
+    spec: Spec,
+    options: Options,
+    data: Dataset,
+    claim: Claim,
+    folder: SweepFolder,
+    interruption: Interruption,
+    troubles: Sequence[str] = (),
+) -> FinishedSweep:
+    outcome = outcome_of(folder, interrupted=interruption.requested)
+    with driver_lock(folder.path):
+        ended = SweepRun(spec, options, data, claim, folder, interruption, selected=outcome, troubles=troubles).run()
+    even_times(folder.path)
+    return ended

@@ -1,0 +1,167 @@
+"""Candidates on a cluster: what those who look at it see, and what becomes of a candidate whose process dies."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import ray
+from ray._private import state as _private_state
+from ray.core.generated import gcs_pb2
+
+import clipless
+from sweeper.backend.interruption import Interruption
+from sweeper.backend.queue import TrialQueue
+from sweeper.backend.trainable import CliplessTrial, place
+from sweeper.backend.trial_states import Hooks, TrialStates
+from sweeper.backend.unseen import run_unseen
+from sweeper.records import TrialStatus
+from sweeper.spec.spec import Spec
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_running")]
+
+CONTENT = {
+    "name": "unseen",
+    "data": {"name": "digits"},
+    "model": {"architecture": "mlp", "width": 8},
+    "training": {"epochs": 2, "batch_size": 256, "learning_rate": {"log": [0.01, 0.1]}, "sensitivity_fraction": 0.1},
+    "privacy": {"noise_multiplier": 3.0, "delta": 1e-4},
+    "search": {"trials": 9},
+}
+
+
+class Proposals:
+    """Gives the same configuration to so many candidates."""
+
+    def __init__(self):
+        self.asked, self.open = 0, {}
+
+    def ask(self):
+        self.asked += 1
+        self.open[f"t{self.asked}"] = {"training.learning_rate": 0.05}
+        return f"t{self.asked}"
+
+
+class Told:
+    """What the driver hears, and whether a candidate may start again."""
+
+    def __init__(self, *, may_restart=True, on_draw=lambda _trial: None):
+        self.ended, self.epochs, self.drawn, self.pids, self.started = {}, [], [], [], []
+        self.hooks = Hooks(
+            on_start=lambda trial, _config: self.started.append(trial),
+            on_draw=lambda trial: (self.drawn.append(trial), on_draw(trial))[0],
+            on_epoch=lambda trial, row: self.epochs.append((trial, row.epoch, row.model)),
+            on_death=lambda _trial: may_restart,
+            on_end=lambda trial, status, reason, _: self.ended.update({trial: (status, reason)}),
+        )
+
+
+@pytest.fixture(scope="module")
+def data():
+    return clipless.datasets.load("digits")
+
+
+@pytest.fixture
+def run(data, tmp_path):
+    """Train so many candidates on one worker."""
+    (tmp_path / "models").mkdir()
+
+    def go(told, trials, trainable=CliplessTrial, **changes):
+        spec = Spec.from_mapping(CONTENT)
+        given = {
+            "places": 1,
+            "resources": {"CPU": 1},
+            "storage_dir": tmp_path,
+            "constants": {"spec": spec.to_plain(), "source": "the spec", "budget": None},
+            "data": place(data),
+            "should_stop": lambda: None,
+            "interruption": Interruption(),
+        }
+        return run_unseen(trainable, TrialQueue(Proposals(), trials), TrialStates(told.hooks), **(given | changes))
+
+    return go
+
+
+def tasks():
+    """Name and id of every task that Ray has recorded for who asks: what its dashboard shows."""
+    time.sleep(2.0)  # workers report once a second
+    accessor = _private_state.state._connect_and_get_accessor()
+    found = [gcs_pb2.TaskEvents.FromString(one) for one in accessor.get_task_events()]
+    return {(one.task_info.name, one.task_id.hex()) for one in found} | {str(one.state_updates) for one in found}
+
+
+def test_whatever_the_number_of_candidates_ray_shows_one_task(run, tmp_path):
+    """And no worker writes a line that Ray would show, nor leaves a file on its node."""
+    shown = []
+    for trials in (1, 3):
+        before = tasks()
+        told = Told()
+        assert run(told, trials).reason == ""
+        assert set(told.ended.values()) == {(TrialStatus.COMPLETED, "")}
+        assert len(told.epochs) == 2 * trials
+        shown.append(sorted(one[0] for one in tasks() - before if isinstance(one, tuple)))
+        for _, _, model in told.epochs:
+            clipless.load(tmp_path / model)
+    assert shown[0] == shown[1] == ["_Worker.__init__", "_Worker.serve"]
+
+
+class Dying(CliplessTrial):
+    """Dies behind its first epoch, or behind its plan."""
+
+    behind = "epoch"
+
+    def step(self):
+        row = super().step()
+        if getattr(self, "_told", None) == self.behind and self._config["trial"] == "t1" and not _mark(self).exists():
+            _mark(self).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._told = type(row).__name__
+        return row
+
+
+def _mark(trial):
+    return Path(trial._config["source"])
+
+
+@pytest.mark.parametrize(("behind", "may_restart"), [("EpochRow", False), ("PlanRow", True)])
+def test_a_candidate_whose_process_dies_starts_again_only_if_it_may(run, tmp_path, behind, may_restart):
+    told = Told(may_restart=may_restart)
+    dying = type("Dying", (Dying,), {"behind": behind})
+    spec = Spec.from_mapping(CONTENT)
+    constants = {"spec": spec.to_plain(), "source": str(tmp_path / "died"), "budget": None}
+    assert run(told, 2, dying, constants=constants).reason == ""
+    assert told.ended["t2"] == (TrialStatus.COMPLETED, "")
+    if may_restart:
+        assert told.ended["t1"] == (TrialStatus.COMPLETED, "")
+        assert told.started.count("t1") == 2
+    else:
+        assert told.ended["t1"] == (TrialStatus.FAILED, "its process died: killed, crashed or out of memory")
+        assert told.started.count("t1") == 1
+
+
+class Failing(CliplessTrial):
+    """Raises an error that quotes a row."""
+
+    def step(self):
+        raise ValueError("row 7 is 0.25")
+
+
+def test_an_error_of_a_candidate_comes_to_the_driver_and_not_to_ray(run):
+    told, heard = Told(), []
+    told.hooks = Hooks(on_end=told.hooks.on_end, on_failure=lambda trial, error: heard.append((trial, error)))
+    run(told, 1, Failing)
+    assert heard == [("t1", "ValueError: row 7 is 0.25")]
+    assert "0.25" not in str(told.ended)
+    assert "0.25" not in str(tasks())
+
+
+def test_a_reason_to_stop_ends_it_and_leaves_no_worker(run):
+    told = Told()
+    outcome = run(told, 3, should_stop=lambda: "enough" if told.epochs else None)
+    assert outcome.reason == "enough"
+    assert set(told.ended.values()) == {(TrialStatus.INTERRUPTED, "enough")}
+    until = time.monotonic() + 20
+    while ray.available_resources().get("CPU") != ray.cluster_resources()["CPU"] and time.monotonic() < until:
+        time.sleep(0.1)
+    assert ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"]
