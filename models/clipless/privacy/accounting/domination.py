@@ -38,6 +38,7 @@ from clipless.privacy.events import PoissonGaussian
 DOMINATION_SLACK = 1e-4
 """Share of delta that one dominated training may add; the price of slots pays it, by `delta_of_slots`."""
 
+_SAME_LENGTH = 0.98  # of a slot's steps, from where the slot's own noise is taken
 _MOST_STEPS = 100_000  # whose profiles are compared: more would take seconds
 _PRECISION = 1.001  # ratio of a noise multiplier that is enough to one that is not, at the end of a search
 _WIDEST_SEARCH = 60  # profiles compared
@@ -92,7 +93,8 @@ def dominates(slot: PoissonGaussian, event: PoissonGaussian, delta: float) -> bo
 def dominated_noise_multiplier(slot: PoissonGaussian, sampling_rate: float, steps: int, delta: float) -> float:
     """Return the least noise multiplier, to about 0.1 %, at which an event may fill a slot.
 
-    It is the slot's own where that is trivially enough: the same rate and no more steps.
+    It is the slot's own for events of its rate and of its steps, or at most 2 % fewer; much shorter ones get by with
+    less.
 
     Guarantees:
         ``dominates(slot, event, delta)`` for the event with the returned noise multiplier.
@@ -102,8 +104,8 @@ def dominated_noise_multiplier(slot: PoissonGaussian, sampling_rate: float, step
     """
     check_delta(delta)
     event = replace(slot, sampling_rate=sampling_rate, steps=steps)
-    trivial = _is_part_of(event, slot) or not (steps and sampling_rate)
-    if trivial and dominates(slot, event, delta):
+    is_slot = _is_part_of(event, slot) and steps >= _SAME_LENGTH * slot.steps
+    if (is_slot or not (steps and sampling_rate)) and dominates(slot, event, delta):
         return slot.noise_multiplier
     if not (_comparable(event, slot) and slot.noise_multiplier >= LEAST_NOISE_MULTIPLIER):
         raise _nothing_fits(slot, event)

@@ -37,13 +37,14 @@ def test_a_slot_is_filled_by_itself_by_fewer_steps_and_by_more_noise_only():
     assert not dominates(SLOT, SLOT.with_steps(101), DELTA)
     assert dominates(SLOT, replace(SLOT, noise_multiplier=2.001), DELTA)
     assert not dominates(SLOT, replace(SLOT, noise_multiplier=1.999), DELTA)
-    assert dominated_noise_multiplier(SLOT, 0.1, 100, DELTA) == dominated_noise_multiplier(SLOT, 0.1, 7, DELTA) == 2.0
+    assert dominated_noise_multiplier(SLOT, 0.1, 100, DELTA) == dominated_noise_multiplier(SLOT, 0.1, 98, DELTA) == 2.0
+    assert dominated_noise_multiplier(SLOT, 0.1, 50, DELTA) < 1.7
 
 
 @pytest.mark.parametrize("relation", list(Relation))
 def test_calibrated_noise_is_dominated_and_hardly_more_than_needed(relation):
     slot = replace(SLOT, relation=relation)
-    for rate, steps in ((0.1, 110), (0.2, 30), (0.05, 300), (1.0, 5), (0.1, 5000)):
+    for rate, steps in ((0.1, 110), (0.1, 20), (0.2, 30), (0.05, 300), (1.0, 5), (0.1, 5000)):
         noise = dominated_noise_multiplier(slot, rate, steps, DELTA)
         assert dominates(slot, event(noise, rate, steps, relation), DELTA)
         assert not dominates(slot, event(noise / 1.002, rate, steps, relation), DELTA)
@@ -215,12 +216,8 @@ def test_random_pairs_are_dominated_only_if_exactly_ordered(seed):
 def test_calibrated_gaussian_noise_is_that_of_the_closed_form(steps):
     slot = event(10.0, 1.0, 100)
     needed = 10.0 * math.sqrt(steps / 100)
-    if steps <= 100:
-        assert dominated_noise_multiplier(slot, 1.0, steps, DELTA) == 10.0
-        assert not dominates(slot, event(needed / 1.0001, 1.0, steps), DELTA)
-        assert dominates(slot, event(needed * 1.005, 1.0, steps), DELTA)
-    else:
-        assert 0.9999 <= dominated_noise_multiplier(slot, 1.0, steps, DELTA) / needed <= 1.005
+    assert not dominates(slot, event(needed / 1.0001, 1.0, steps), DELTA)
+    assert 0.9999 <= dominated_noise_multiplier(slot, 1.0, steps, DELTA) / needed <= 1.005
 
 
 @pytest.mark.parametrize("relation", list(Relation))
