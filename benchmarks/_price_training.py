@@ -1,134 +1,179 @@
 """Trainings that `price.py` looks up: each is done once, and its scores stay in a folder.
 
-What a trial of the product does, without Ray and without the price of each epoch: the same plan, steps and scores on
-validation rows. Beside the weights of an epoch, moving averages of them are scored, which cost nothing.
+What a trial of the product does, without Ray and without the price of each epoch: the same plan, steps and scores.
+Beside the weights of an epoch, moving averages of them are scored, which cost nothing. Randomness is seeded, so that a
+table can be repeated: none of these models has a guarantee.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import clipless
 from clipless.certificates.certify import float64_features
-from clipless.datasets import Dataset, load
+from clipless.datasets import Dataset, Split, load
+from clipless.fixed_prefix import precompute
+from clipless.network import Network
+from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.sampling import PoissonSampler
 from clipless.testing import SeededSource
+from clipless.training import trainer
 from clipless.training.optimizers import MovingAverage
-from clipless.training.trainer import PrivateTrainer
+from sweeper.pareto.dominance import Floats
 from sweeper.search.space import resolve
 from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.spec import Spec
-from sweeper.spec.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
 
-DECAYS = (0.9, 0.97)
-_VERSION = 1
+DECAYS = (0.9, 0.97)  # of the moving averages
+_SPLITS = ("validation", "test")
+_VERSION = 2
 
-Scores = dict[str, float]
+Proposal = Mapping[str, Scalar]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Every point of one or more trainings: rows are points, columns accuracy and certified accuracy."""
+
+    validation: Floats
+    test: Floats
+
+    @classmethod
+    def joined(cls, several: Sequence["Scored"]) -> "Scored":
+        """The points of all of them."""
+        return cls(np.concatenate([one.validation for one in several]), np.concatenate([one.test for one in several]))
 
 
 @dataclass
 class Task:
-    """A data set with a space of configurations; the noise multiplier of each training is given with it.
+    """A data set with a space of configurations; the noise multiplier of a training is given with it.
 
     Attributes:
-        spec: without a price: its ``privacy.noise_multiplier`` is replaced for each training.
+        content: a spec, whose section ``privacy`` says delta alone.
         radius: of the certified accuracy that is one of both objectives.
+        path: of the spec.
     """
 
     name: str
     content: Mapping[str, Any]
     radius: str
-    source: str
+    path: Path
     data_dir: Path | None = None
-    _data: dict[int, Dataset] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, str]:
         """The objectives beside epsilon."""
         return "accuracy", f"certified@{self.radius}"
 
-    def spec(self, noise: float = 1.0) -> Spec:
-        """The spec of trainings with a noise multiplier."""
-        content = json.loads(json.dumps(self.content))
-        content["privacy"] = {"noise_multiplier": noise, "delta": content["privacy"]["delta"]}
-        content["search"] = {"objectives": ["epsilon", *self.names], "trials": 1}
-        return Spec.from_mapping(content, self.source)
-
     @property
     def delta(self) -> float:
         """Of every price."""
         return float(self.content["privacy"]["delta"])
 
-    def data(self) -> Dataset:
-        """The rows, loaded once."""
-        if 0 not in self._data:
-            self._data[0] = load(**self.spec().data_options(self.data_dir))
-        return self._data[0]
+    def spec(self, noise: float = 1.0, **search: Any) -> Spec:
+        """The spec of trainings with a noise multiplier."""
+        content = json.loads(json.dumps(self.content))
+        content["privacy"] = {"noise_multiplier": noise, "delta": self.delta}
+        content["search"] = {"objectives": ["epsilon", *self.names], "trials": 1, **search}
+        return Spec.from_mapping(content, str(self.path))
 
-    def rate_and_steps(self, proposal: Mapping[str, Scalar]) -> tuple[float, int]:
-        """The sampling rate and the number of steps of a training."""
-        training = resolve(self.spec(), proposal).training
-        population = len(self.data().train)
-        rate = training.batch_size / population
-        return rate, (training.epochs or 0) * -(-population // training.batch_size)
+    @cached_property
+    def data(self) -> Dataset:
+        """The rows."""
+        return load(**self.spec().data_options(self.data_dir))
+
+    def event(self, proposal: Proposal, noise: float) -> PoissonGaussian:
+        """What a training of the configuration spends."""
+        training, population = resolve(self.spec(), proposal).training, len(self.data.train)
+        return PoissonGaussian(
+            noise_multiplier=noise,
+            sampling_rate=training.batch_size / population,
+            steps=training.epochs * -(-population // training.batch_size),
+            relation=Relation.ADD_OR_REMOVE_ONE,
+        )
 
 
 class Trainings:
-    """The cache."""
+    """The trainings that were done, as files of a folder."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._known: dict[str, list[dict[str, Scores]]] = {}
-        self.done = 0
+        self._known: dict[str, Scored] = {}
 
-    def epochs(self, task: Task, proposal: Mapping[str, Scalar], noise: float, seed: int) -> list[dict[str, Scores]]:
-        """Scores after each epoch, of the weights ("last") and of their averages."""
-        noise = float(f"{noise:.4g}")
-        key = json.dumps([_VERSION, task.name, sorted(proposal.items()), noise, seed])
+    def scores(self, task: Task, proposal: Proposal, noise: float, seed: int) -> Scored:
+        """Scores of all epochs and their averages; trained unless it was before."""
+        key = json.dumps([_VERSION, task.name, task.radius, sorted(proposal.items()), noise, seed])
         name = hashlib.sha256(key.encode()).hexdigest()[:24]
         if name not in self._known:
             path = self._folder / f"{name}.json"
             if not path.exists():
-                rows = list(_train(task, proposal, noise, int(name[:12], 16)))
+                rows = [row for epoch in _train(task, proposal, noise, int(name[:8], 16)) for row in epoch]
                 path.write_text(json.dumps({"key": key, "rows": rows}), encoding="utf-8")
-                self.done += 1
-            self._known[name] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+            rows_PSO = np.array(json.loads(path.read_text(encoding="utf-8"))["rows"])
+            self._known[name] = Scored(rows_PSO[:, 0], rows_PSO[:, 1])
         return self._known[name]
 
 
-def _train(task: Task, proposal: Mapping[str, Scalar], noise: float, seed: int) -> Iterator[dict[str, Scores]]:
-    data = task.data()
-    config: TrialConfig = resolve(task.spec(noise), proposal)
+class _Features:
+    """What fixed prefixes make of rows: several configurations may share it; the latest few are kept."""
+
+    MOST = 24
+
+    def __init__(self) -> None:
+        self._held: dict[Any, Any] = {}
+
+    def of(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The features under a key."""
+        if key not in self._held:
+            self._held[key] = make()
+            if len(self._held) > self.MOST:
+                del self._held[next(iter(self._held))]
+        return self._held[key]
+
+
+_FEATURES = _Features()
+
+
+def _train(task: Task, proposal: Proposal, noise: float, seed: int) -> Iterator[list[list[list[float]]]]:
+    """Yield, for each epoch, the scores of the weights and of each average, on both splits."""
+    data, config = task.data, resolve(task.spec(noise), proposal)
     loss = build_loss(config)
-    model = build_model(config, data, loss, seed % 2**32)
+    model = build_model(config, data, loss, seed)
     plan = build_plan(config, model, loss, len(data.train))
-    source = SeededSource(seed)
-    trainer = PrivateTrainer(
+    source, prefix = SeededSource(seed), (task.name, json.dumps(config.to_json()["model"]))
+    trainer.precompute = lambda layers, split: _FEATURES.of((*prefix, "train"), lambda: precompute(layers, split))
+    training = trainer.PrivateTrainer(
         model, loss, data.train, plan, build_optimizer(config), 512, source, schedule=config.training.schedule
     )
-    averages = {decay: MovingAverage(list(model.parameters()), decay) for decay in DECAYS}
-    features = float64_features(model, data.validation.x)
+    averages = [MovingAverage(list(model.parameters()), decay) for decay in DECAYS]
     sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
-    gain = data.metadata.input_gain
-
-    def scores() -> Scores:
-        found = clipless.evaluate(model, data.validation, [task.radius], gain, features=features)
-        return {name: round(found[name], 5) for name in task.names}
-
     for _ in range(plan.epochs):
         for rows in sampler.batches(plan.steps_per_epoch):
-            trainer.step(torch.from_numpy(rows))
-            for average in averages.values():
+            training.step(torch.from_numpy(rows))
+            for average in averages:
                 average.update()
-        row = {"last": scores()}
-        for decay, average in averages.items():
+        found = [_scores(task, model, prefix)]
+        for average in averages:
             with average.applied():
-                row[f"{decay:g}"] = scores()
-        yield row
+                found.append(_scores(task, model, prefix))
+        yield found
+
+
+def _scores(task: Task, model: Network, prefix: tuple[str, str]) -> list[list[float]]:
+    """Both objectives on both splits."""
+    rows = []
+    for name in _SPLITS:
+        split: Split = getattr(task.data, name)
+        features = _FEATURES.of((*prefix, name), lambda split=split: float64_features(model, split.x))
+        found = clipless.evaluate(model, split, [task.radius], task.data.metadata.input_gain, features=features)
+        rows.append([round(found[objective], 5) for objective in task.names])
+    return rows

@@ -11,7 +11,7 @@ from sweeper.spec.fields.ranges import Range, Scalar
 from sweeper.spec.spec import Spec
 
 # By the end of a dimension's name: the power of the ratio of loudness that its value is multiplied by.
-POWERS: Mapping[str, float] = {}
+POWERS: Mapping[str, float] = {"sensitivity_fraction": -0.2}
 
 
 def transferred(

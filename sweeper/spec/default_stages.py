@@ -1,6 +1,6 @@
 """How the trials of a sweep with one budget are spread over stages, where the spec does not say."""
 
-_SHARES = (0.1, 0.3, 0.6)
+_SHARES = (0.05, 0.15, 0.8)
 
 
 def default_stages(trials: int) -> tuple[tuple[int, float], ...]:
@@ -10,7 +10,7 @@ def default_stages(trials: int) -> tuple[tuple[int, float], ...]:
     stage in the middle, and with one trial there is nothing but the final.
 
     >>> default_stages(16)
-    ((12, 0.1), (3, 0.3), (1, 0.6))
+    ((12, 0.05), (3, 0.15), (1, 0.8))
 
     Raises:
         ValueError: fewer than one trial.

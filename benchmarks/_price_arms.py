@@ -1,0 +1,231 @@
+"""Ways to spend a price P of everything, and what may leave a sweep then: what `price.py` compares.
+
+| way | what is trained | what leaves |
+|---|---|---|
+| affordable | stages from whisper to aloud, in slots that cost P together | every point |
+| each P | every configuration at P: costs several times P | every point |
+| total P | every configuration at equal noise, P together | every point |
+| selection | a secret random number of candidates, the best of which costs P | the points of one trial |
+| random | one configuration at P | its points |
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import sqrt
+
+import numpy as np
+from _price_training import Proposal, Scored, Task, Trainings
+from scipy.stats import kendalltau
+
+from clipless.privacy.accounting.calibration import noise_multiplier_for
+from clipless.privacy.accounting.claim import claim
+from clipless.privacy.accounting.domination import delta_of_slots, dominated_noise_multiplier
+from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.renyi import rdp_epsilon
+from clipless.privacy.accounting.selection_price import selection_epsilon
+from clipless.privacy.events import Composed, PoissonGaussian
+from sweeper.pareto.dominance import Floats, nondominated, volume
+from sweeper.search.finalists import Explored, finalists
+from sweeper.search.space import sample
+
+Stages = tuple[tuple[int, float], ...]
+
+SPARE_EPOCHS = 1  # of each stage, as the product reserves for attempts that are killed
+CANDIDATES = 20  # trained for private selection; more are drawn in one of eight selections
+SELECTIONS = 500  # drawn among them
+FIGURES = ("accuracy", "certified", "hypervolume")
+_REPETITIONS = Repetitions(distribution=Distribution.GEOMETRIC, mean=10.0)
+_PRECISION = 1.002  # ratio of noise that is enough to noise that is not
+
+
+def least_noise(enough: Callable[[float], bool], low: float) -> float:
+    """The least noise multiplier that is enough, to 0.2 %."""
+    high = low
+    while not enough(high):
+        low, high = high, 2.0 * high
+    while high > _PRECISION * low:
+        middle = sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+@cache
+def cut(slot: PoissonGaussian, stages: Stages, spare: int, price: float, delta: float) -> tuple[PoissonGaussian, ...]:
+    """The slot of each stage; all of them together, ``spare`` steps of each stage among them, cost ``price``.
+
+    Args:
+        slot: rate and steps of each.
+        stages: the number of trials and the share of the signal of each.
+        spare: steps of each stage beside its slots.
+        price: epsilon of everything.
+        delta: of everything.
+    """
+    slots_of = delta_of_slots(delta, sum(trials for trials, _ in stages))
+
+    def pools(noise: float) -> tuple[PoissonGaussian, ...]:
+        return tuple(
+            PoissonGaussian(
+                noise_multiplier=noise * sqrt(trials / share),
+                sampling_rate=slot.sampling_rate,
+                steps=trials * slot.steps + spare,
+                relation=slot.relation,
+            )
+            for trials, share in stages
+        )
+
+    rough = least_noise(lambda noise: rdp_epsilon(Composed(pools(noise)), slots_of) <= price, 0.1)
+    noise = least_noise(lambda noise: claim(Composed(pools(noise)), slots_of).epsilon <= price, 0.8 * rough)
+    return tuple(pool.with_steps(slot.steps) for pool in pools(noise))
+
+
+@cache
+def candidate(slot: PoissonGaussian, price: float, delta: float) -> PoissonGaussian:
+    """What each candidate of a private selection may spend."""
+
+    def at(noise: float) -> PoissonGaussian:
+        return PoissonGaussian(
+            noise_multiplier=noise, sampling_rate=slot.sampling_rate, steps=slot.steps, relation=slot.relation
+        )
+
+    alone = noise_multiplier_for(price, delta, slot.sampling_rate, slot.steps)
+    return at(least_noise(lambda noise: selection_epsilon(at(noise), _REPETITIONS, delta) <= price, alone))
+
+
+def loudness(event: PoissonGaussian) -> float:
+    """Sampling rate * sqrt(steps) / noise multiplier."""
+    return event.sampling_rate * sqrt(event.steps) / event.noise_multiplier
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a way came to.
+
+    Attributes:
+        validation: best accuracy, best certified accuracy and hypervolume of the points.
+        test: the same of the points that are best, or on the front, on validation rows.
+    """
+
+    validation: Floats
+    test: Floats
+
+    @classmethod
+    def of(cls, points: Scored) -> "Found":
+        """The figures of all points that may leave."""
+        shown, hidden = points.validation, points.test
+        best = shown.argmax(axis=0)
+        front = nondominated(-shown)
+        return cls(
+            np.array([*shown.max(axis=0), area(shown)]),
+            np.array([hidden[best[0], 0], hidden[best[1], 1], area(hidden[front])]),
+        )
+
+    @classmethod
+    def mean(cls, several: Sequence["Found"]) -> "Found":
+        """The mean figures."""
+        return cls(*(np.mean([getattr(one, name) for one in several], axis=0) for name in ("validation", "test")))
+
+
+def area(points: Floats) -> float:
+    """The hypervolume of points in (accuracy, certified accuracy), against (0, 0)."""
+    return volume(np.unique(1.0 - points, axis=0))
+
+
+@dataclass
+class Sweep:
+    """One task and seed at one price, spent in every way.
+
+    The first proposal is the reference of every slot, and so is its event in the product.
+    """
+
+    task: Task
+    trainings: Trainings
+    seed: int
+    price: float
+    trials: int
+
+    def __post_init__(self) -> None:
+        count = max(self.trials, CANDIDATES)
+        self.proposals = sample(self.task.spec(seed=self.seed), count)
+        self.slot = self.task.event(self.proposals[0], 1.0)
+
+    def in_slot(self, slot: PoissonGaussian, proposal: Proposal) -> tuple[Scored, PoissonGaussian]:
+        """Train a configuration in a slot, with the least noise that the slot allows it."""
+        event = self.task.event(proposal, 1.0)
+        noise = dominated_noise_multiplier(slot, event.sampling_rate, event.steps, self.task.delta)
+        scores = self.trainings.scores(self.task, proposal, noise, self.seed)
+        return scores, self.task.event(proposal, noise)
+
+    def slots(self, stages: Stages) -> tuple[PoissonGaussian, ...]:
+        """The slots of the stages."""
+        steps = SPARE_EPOCHS * round(1.0 / self.slot.sampling_rate)
+        return cut(self.slot, stages, steps, self.price, self.task.delta)
+
+    def each(self) -> list[Scored]:
+        """Every configuration at the whole price."""
+        found = []
+        for proposal in self.proposals[: self.trials]:
+            event = self.task.event(proposal, 1.0)
+            noise = noise_multiplier_for(self.price, self.task.delta, event.sampling_rate, event.steps)
+            found.append(self.trainings.scores(self.task, proposal, noise, self.seed))
+        return found
+
+    def total(self) -> Scored:
+        """Every configuration at a share of the price."""
+        (slot,) = self.slots(((self.trials, 1.0),))
+        return Scored.joined([self.in_slot(slot, proposal)[0] for proposal in self.proposals[: self.trials]])
+
+    def selections(self) -> list[Scored]:
+        """The winners of many private selections among the candidates."""
+        slot = candidate(self.slot, self.price, self.task.delta)
+        trained = [self.in_slot(slot, proposal)[0] for proposal in self.proposals[:CANDIDATES]]
+        worth = np.array([area(one.validation) for one in trained])
+        rng = np.random.default_rng(self.seed)
+        counts = np.minimum(rng.geometric(1.0 / _REPETITIONS.mean, SELECTIONS), CANDIDATES)
+        drawn = [rng.permutation(CANDIDATES)[:count] for count in counts]
+        return [trained[chosen[worth[chosen].argmax()]] for chosen in drawn]
+
+    def affordable(self, stages: Stages) -> tuple[list[Scored], list[Scored]]:
+        """The points of all trials in the slots of stages: those of the explorers first trained, and all."""
+        slots, every = self.slots(stages), list[Explored]()
+        live: list[Proposal] = list(self.proposals[: stages[0][0]])
+        points: list[list[Scored]] = []
+        for number, slot in enumerate(slots):
+            found = [self.in_slot(slot, proposal) for proposal in live]
+            points.append([scores for scores, _ in found])
+            every += [self._explored(one, number, *of) for one, of in zip(live, found, strict=True)]
+            if number + 1 < len(slots):
+                following, count = slots[number + 1], stages[number + 1][0]
+                live = list(finalists(every, self.task.spec(), count=count, loudness=loudness(following)))
+        return points[0], [one for stage in points for one in stage]
+
+    def _explored(self, proposal: Proposal, stage: int, scores: Scored, event: PoissonGaussian) -> Explored:
+        points = [dict(zip(self.task.names, row, strict=True)) for row in scores.validation.tolist()]
+        return Explored(proposal=proposal, loudness=loudness(event), stage=stage, points=points)
+
+    def ratio(self, stages: Stages) -> float:
+        """The price of everything over epsilon of one final."""
+        return self.price / claim(self.slots(stages)[-1], self.task.delta).epsilon
+
+    def ways(self, stages: Stages) -> tuple[dict[str, Found], tuple[float, float]]:
+        """What each way came to, and Kendall's tau of the explorers' order against that of the same trained at P."""
+        each = self.each()
+        explorers, every = self.affordable(stages)
+        found = {
+            "affordable": Found.of(Scored.joined(every)),
+            "each P": Found.of(Scored.joined(each)),
+            "total P": Found.of(self.total()),
+            "selection": Found.mean([Found.of(one) for one in self.selections()]),
+            "random": Found.mean([Found.of(one) for one in each]),
+        }
+        return found, agreement(explorers, each)
+
+
+def agreement(explorers: Sequence[Scored], finals: Sequence[Scored]) -> tuple[float, float]:
+    """Kendall's tau of the best accuracy of each, and of the best certified accuracy."""
+    best = [np.array([one.validation.max(axis=0) for one in several]) for several in (explorers, finals)]
+    first, second = (
+        float(np.nan_to_num(kendalltau(best[0][:, column], best[1][: len(explorers), column]).statistic))
+        for column in (0, 1)
+    )
+    return first, second
