@@ -32,8 +32,8 @@ from sweeper.search.space import sample
 Stages = tuple[tuple[int, float], ...]
 
 SPARE_EPOCHS = 1  # of each stage, as the product reserves for attempts that are killed
-CANDIDATES = 20  # trained for private selection; more are drawn in one of eight selections
-SELECTIONS = 500  # drawn among them
+POOLED = {"each P": 10, "total P": 8, "selection": 8}  # configurations that each seed adds to a pool
+DRAWN = 300  # sweeps drawn from a pool
 FIGURES = ("accuracy", "certified", "hypervolume")
 _REPETITIONS = Repetitions(distribution=Distribution.GEOMETRIC, mean=10.0)
 _PRECISION = 1.002  # ratio of noise that is enough to noise that is not
@@ -133,7 +133,7 @@ def area(points: Floats) -> float:
 
 @dataclass
 class Sweep:
-    """One task and seed at one price, spent in every way.
+    """One task, seed and price.
 
     The first proposal is the reference of every slot, and so is its event in the product.
     """
@@ -142,10 +142,10 @@ class Sweep:
     trainings: Trainings
     seed: int
     price: float
-    trials: int
+    stages: Stages
 
     def __post_init__(self) -> None:
-        count = max(self.trials, CANDIDATES)
+        count = max(self.stages[0][0], *POOLED.values())
         self.proposals = sample(self.task.spec(seed=self.seed), count)
         self.slot = self.task.event(self.proposals[0], 1.0)
 
@@ -157,47 +157,42 @@ class Sweep:
         return scores, self.task.event(proposal, noise)
 
     def slots(self, stages: Stages) -> tuple[PoissonGaussian, ...]:
-        """The slots of the stages."""
+        """The slots of stages."""
         steps = SPARE_EPOCHS * round(1.0 / self.slot.sampling_rate)
         return cut(self.slot, stages, steps, self.price, self.task.delta)
 
     def each(self) -> list[Scored]:
-        """Every configuration at the whole price."""
+        """Configurations at the whole price."""
         found = []
-        for proposal in self.proposals[: self.trials]:
+        for proposal in self.proposals[: POOLED["each P"]]:
             event = self.task.event(proposal, 1.0)
             noise = noise_multiplier_for(self.price, self.task.delta, event.sampling_rate, event.steps)
             found.append(self.trainings.scores(self.task, proposal, noise, self.seed))
         return found
 
-    def total(self) -> Scored:
-        """Every configuration at a share of the price."""
-        (slot,) = self.slots(((self.trials, 1.0),))
-        return Scored.joined([self.in_slot(slot, proposal)[0] for proposal in self.proposals[: self.trials]])
+    def total(self) -> list[Scored]:
+        """Configurations at a share of the price that lets as many be trained as in all stages."""
+        (slot,) = self.slots(((trials_of(self.stages), 1.0),))
+        return [self.in_slot(slot, proposal)[0] for proposal in self.proposals[: POOLED["total P"]]]
 
-    def selections(self) -> list[Scored]:
-        """The winners of many private selections among the candidates."""
+    def candidates(self) -> list[Scored]:
+        """Candidates of a private selection."""
         slot = candidate(self.slot, self.price, self.task.delta)
-        trained = [self.in_slot(slot, proposal)[0] for proposal in self.proposals[:CANDIDATES]]
-        worth = np.array([area(one.validation) for one in trained])
-        rng = np.random.default_rng(self.seed)
-        counts = np.minimum(rng.geometric(1.0 / _REPETITIONS.mean, SELECTIONS), CANDIDATES)
-        drawn = [rng.permutation(CANDIDATES)[:count] for count in counts]
-        return [trained[chosen[worth[chosen].argmax()]] for chosen in drawn]
+        return [self.in_slot(slot, proposal)[0] for proposal in self.proposals[: POOLED["selection"]]]
 
-    def affordable(self, stages: Stages) -> tuple[list[Scored], list[Scored]]:
-        """The points of all trials in the slots of stages: those of the explorers first trained, and all."""
-        slots, every = self.slots(stages), list[Explored]()
-        live: list[Proposal] = list(self.proposals[: stages[0][0]])
+    def affordable(self) -> tuple[list[Scored], Scored]:
+        """The points of the explorers first trained, and those of all trials in the slots of the stages."""
+        slots, every = self.slots(self.stages), list[Explored]()
+        live: list[Proposal] = list(self.proposals[: self.stages[0][0]])
         points: list[list[Scored]] = []
         for number, slot in enumerate(slots):
             found = [self.in_slot(slot, proposal) for proposal in live]
             points.append([scores for scores, _ in found])
             every += [self._explored(one, number, *of) for one, of in zip(live, found, strict=True)]
             if number + 1 < len(slots):
-                following, count = slots[number + 1], stages[number + 1][0]
+                following, count = slots[number + 1], self.stages[number + 1][0]
                 live = list(finalists(every, self.task.spec(), count=count, loudness=loudness(following)))
-        return points[0], [one for stage in points for one in stage]
+        return points[0], Scored.joined([one for stage in points for one in stage])
 
     def _explored(self, proposal: Proposal, stage: int, scores: Scored, event: PoissonGaussian) -> Explored:
         points = [dict(zip(self.task.names, row, strict=True)) for row in scores.validation.tolist()]
@@ -207,25 +202,68 @@ class Sweep:
         """The price of everything over epsilon of one final."""
         return self.price / claim(self.slots(stages)[-1], self.task.delta).epsilon
 
-    def ways(self, stages: Stages) -> tuple[dict[str, Found], tuple[float, float]]:
-        """What each way came to, and Kendall's tau of the explorers' order against that of the same trained at P."""
-        each = self.each()
-        explorers, every = self.affordable(stages)
-        found = {
-            "affordable": Found.of(Scored.joined(every)),
-            "each P": Found.of(Scored.joined(each)),
-            "total P": Found.of(self.total()),
-            "selection": Found.mean([Found.of(one) for one in self.selections()]),
-            "random": Found.mean([Found.of(one) for one in each]),
-        }
-        return found, agreement(explorers, each)
+
+@dataclass
+class Ways:
+    """What each way came to.
+
+    Attributes:
+        found: mean figures of each way.
+        errors: of the affordable sweep's validation figures, over seeds.
+        taus: Kendall's tau of the explorers' order against that of the same trained at P, mean over seeds.
+    """
+
+    found: dict[str, Found]
+    errors: Floats
+    taus: tuple[float, float]
+
+
+def compare(sweeps: Sequence[Sweep]) -> Ways:
+    """Spend one price in every way.
+
+    The affordable sweep runs once for each seed. The other ways choose among independent configurations, so that those
+    of all seeds are one pool, from which many sweeps are drawn.
+    """
+    each = [sweep.each() for sweep in sweeps]
+    ended = [sweep.affordable() for sweep in sweeps]
+    affordable = [Found.of(points) for _, points in ended]
+    trials, rng = trials_of(sweeps[0].stages), np.random.default_rng(0)
+    aloud = [one for several in each for one in several]
+    shared = [one for sweep in sweeps for one in sweep.total()]
+    candidates = [one for sweep in sweeps for one in sweep.candidates()]
+    found = {
+        "affordable": Found.mean(affordable),
+        "each P": Found.mean([Found.of(Scored.joined(drawn(aloud, trials, rng))) for _ in range(DRAWN)]),
+        "total P": Found.mean([Found.of(Scored.joined(drawn(shared, trials, rng))) for _ in range(DRAWN)]),
+        "selection": Found.mean([Found.of(selected(candidates, rng)) for _ in range(DRAWN)]),
+        "random": Found.mean([Found.of(one) for one in aloud]),
+    }
+    errors = np.std([one.validation for one in affordable], axis=0, ddof=1) / sqrt(len(sweeps))
+    taus = np.mean([agreement(first, finals) for (first, _), finals in zip(ended, each, strict=True)], axis=0)
+    return Ways(found, errors, (float(taus[0]), float(taus[1])))
+
+
+def drawn(pool: Sequence[Scored], count: int, rng: np.random.Generator) -> list[Scored]:
+    """Some of the pool, each once; all of a pool that is smaller."""
+    return [pool[i] for i in rng.permutation(len(pool))[:count]]
+
+
+def selected(candidates: Sequence[Scored], rng: np.random.Generator) -> Scored:
+    """The best of a number of candidates that is drawn."""
+    return max(drawn(candidates, rng.geometric(1.0 / _REPETITIONS.mean), rng), key=lambda one: area(one.validation))
+
+
+def trials_of(stages: Stages) -> int:
+    """The number of trials of all stages."""
+    return sum(trials for trials, _ in stages)
 
 
 def agreement(explorers: Sequence[Scored], finals: Sequence[Scored]) -> tuple[float, float]:
     """Kendall's tau of the best accuracy of each, and of the best certified accuracy."""
     best = [np.array([one.validation.max(axis=0) for one in several]) for several in (explorers, finals)]
+    count = min(map(len, best))
     first, second = (
-        float(np.nan_to_num(kendalltau(best[0][:, column], best[1][: len(explorers), column]).statistic))
+        float(np.nan_to_num(kendalltau(best[0][:count, column], best[1][:count, column]).statistic))
         for column in (0, 1)
     )
     return first, second

@@ -13,7 +13,7 @@ Change = Callable[[dict[str, Any]], None]
 
 
 def _mnist(content: dict[str, Any]) -> None:
-    """Features of order 1 under four maps, 20 epochs: features are computed once for each map."""
+    """Features of order 1 under four maps, 10 epochs: features are computed once for each map."""
     content["model"] = {
         "architecture": "scattering",
         "orientations": 8,
@@ -22,7 +22,7 @@ def _mnist(content: dict[str, Any]) -> None:
         "feature_clip": [6, 10],
         "constraint": "spectral_ball",
     }
-    content["training"]["epochs"] = 20
+    content["training"]["epochs"] = 10
 
 
 def _adult(content: dict[str, Any]) -> None:

@@ -18,9 +18,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
-from _price_arms import FIGURES, Found, Stages, Sweep
+from _price_arms import FIGURES, Stages, Sweep, Ways, compare
 from _price_tasks import TASKS, task_of
 from _price_training import Trainings
 
@@ -28,7 +27,6 @@ from sweeper.spec.default_stages import default_stages
 
 TRIALS = 16
 THREE_FINALS: Stages = ((13, 0.2), (3, 0.8))
-WAYS = ("affordable", "each P", "total P", "selection", "random")
 
 
 def parsed_stages(text: str) -> Stages:
@@ -37,17 +35,24 @@ def parsed_stages(text: str) -> Stages:
     return tuple((int(trials), float(share)) for trials, share in pairs)
 
 
-def rows(name: str, price: float, found: Sequence[dict[str, Found]]) -> list[str]:
+def rows(name: str, price: float, ways: Ways) -> list[str]:
     """The lines of a task and price."""
-    means = {way: Found.mean([one[way] for one in found]) for way in WAYS}
     lines = []
-    for way, mean in means.items():
+    for way, mean in ways.found.items():
         cells = []
         for split in ("validation", "test"):
-            values, bar = getattr(mean, split), getattr(means["each P"], split)
+            values, bar = getattr(mean, split), getattr(ways.found["each P"], split)
             cells += [f"{100 * value:.1f} ({share:.2f})" for value, share in zip(values, values / bar, strict=True)]
         lines.append(f"| {name} | {price:g} | {way} | {' | '.join(cells)} |")
     return lines
+
+
+def note(name: str, price: float, ways: Ways, sweeps: Sequence[Sweep], seconds: float) -> str:
+    """Errors, agreement and price ratios of a task and price."""
+    errors = " | ".join(f"{100 * error:.1f}" for error in ways.errors)
+    taus = " | ".join(f"{tau:.2f}" for tau in ways.taus)
+    ratios = [statistics.mean(sweep.ratio(stages) for sweep in sweeps) for stages in (sweeps[0].stages, THREE_FINALS)]
+    return f"| {name} | {price:g} | {errors} | {taus} | {ratios[0]:.2f} | {ratios[1]:.2f} | {seconds:.0f} |"
 
 
 def main() -> None:
@@ -65,7 +70,7 @@ def main() -> None:
     torch.set_num_threads(1)
     stages = options.stages or default_stages(options.trials)
     trainings = Trainings(options.cache)
-    print(f"{options.seeds} seeds, {options.trials} trials; stages {stages}\n")
+    print(f"{options.seeds} seeds; stages {stages}\n")
     heads = ["task", "P", "way", *FIGURES, *(f"{name}, test" for name in FIGURES)]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}", flush=True)
     notes = []
@@ -74,14 +79,12 @@ def main() -> None:
         for price in options.prices:
             start = time.perf_counter()
             seeds = range(options.first_seed, options.first_seed + options.seeds)
-            sweeps = [Sweep(task, trainings, seed, price, options.trials) for seed in seeds]
-            found = [sweep.ways(stages) for sweep in sweeps]
-            print("\n".join(rows(name, price, [ways for ways, _ in found])), flush=True)
-            taus = " | ".join(f"{value:.2f}" for value in np.mean([tau for _, tau in found], axis=0))
-            ratios = [statistics.mean(sweep.ratio(one) for sweep in sweeps) for one in (stages, THREE_FINALS)]
-            seconds = time.perf_counter() - start
-            notes.append(f"| {name} | {price:g} | {taus} | {ratios[0]:.2f} | {ratios[1]:.2f} | {seconds:.0f} |")
-    heads = ["task", "P", "tau of accuracy", "tau of certified", "price ratio, one final", "three finals", "seconds"]
+            sweeps = [Sweep(task, trainings, seed, price, stages) for seed in seeds]
+            ways = compare(sweeps)
+            print("\n".join(rows(name, price, ways)), flush=True)
+            notes.append(note(name, price, ways, sweeps, time.perf_counter() - start))
+    heads = ["task", "P", *(f"error of {name}" for name in FIGURES), "tau of accuracy", "tau of certified"]
+    heads += ["price ratio, one final", "three finals", "seconds"]
     print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     print("\n".join(notes))
 

@@ -7,8 +7,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
+
+from clipless.privacy.accounting.claim import claim
+from clipless.privacy.accounting.selection_price import selection_epsilon
+from clipless.privacy.events import Composed
+from sweeper.search.space import sample
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 STEP_CONTENDERS = ["private", "lipschitz", "lipschitz + projection", "relu", "opacus", "opacus ghost"]
@@ -295,3 +301,75 @@ def test_a_sum_that_moves_by_more_than_the_sensitivity_ends_the_campaign_with_1(
         with pytest.raises(SystemExit) as ended:
             neighbours.main()
         assert ended.value.code == int(exceeded)
+
+
+@pytest.fixture
+def price(script):
+    return script("_price_arms")
+
+
+@pytest.fixture
+def digits_task(script):
+    return script("_price_tasks").task_of("digits", None)
+
+
+class Pretended:
+    """Trainings that reveal how far the learning rate is from the best one, through noise that grows with theirs."""
+
+    def __init__(self, script):
+        self._scored, self.noises = script("_price_training").Scored, []
+
+    def scores(self, task, proposal, noise, seed):
+        event = task.event(proposal, noise)
+        loudness = event.sampling_rate * event.steps**0.5 / noise
+        self.noises.append(noise)
+        worth = 1.0 - abs(numpy.log(proposal["training.learning_rate"] / 0.016))
+        rng = numpy.random.default_rng([seed, int(1e6 * noise)])
+        points = numpy.clip(0.5 * worth * loudness**0.2 + 0.01 * rng.normal(size=(3, 2)), 0.0, 1.0)
+        return self._scored(points, points)
+
+
+def test_stages_cost_the_price_together(price, digits_task):
+    sweep = price.Sweep(digits_task, None, 0, 3.0, ((4, 0.05), (2, 0.15), (1, 0.8)))
+    slots = sweep.slots(sweep.stages)
+    assert slots[0].noise_multiplier > slots[1].noise_multiplier > slots[2].noise_multiplier
+    pools = tuple(slot.with_steps(trials * slot.steps) for slot, (trials, _) in zip(slots, sweep.stages, strict=True))
+    assert 2.7 < claim(Composed(pools), digits_task.delta).epsilon <= 3.0  # the rest is spare
+    assert 1.0 < sweep.ratio(sweep.stages) < 1.35
+    assert sweep.ratio(((4, 0.2), (3, 0.8))) < 2.2
+
+
+def test_candidates_of_a_selection_cost_the_price(price, digits_task):
+    slot = price.Sweep(digits_task, None, 0, 3.0, ((1, 1.0),)).slot
+    event = price.candidate(slot, 3.0, digits_task.delta)
+    assert 2.97 < selection_epsilon(event, price._REPETITIONS, digits_task.delta) <= 3.0
+
+
+def test_what_explorers_show_reaches_the_finals(script, price, digits_task):
+    trainings = Pretended(script)
+    sweeps = [price.Sweep(digits_task, trainings, seed, 3.0, ((6, 0.05), (2, 0.15), (1, 0.8))) for seed in range(2)]
+    ways = price.compare(sweeps)
+    worth = {way: found.validation[2] for way, found in ways.found.items()}
+    assert worth["affordable"] > max(worth["total P"], worth["random"])
+    assert worth["affordable"] > 0.8 * worth["each P"]
+    assert min(ways.taus) > 0.8
+
+
+def test_figures_are_of_the_points_that_validation_rows_chose(script, price):
+    scored = script("_price_training").Scored
+    shown, hidden = numpy.array([[0.9, 0.2], [0.5, 0.6], [0.4, 0.1]]), numpy.array([[0.8, 0.1], [0.6, 0.5], [1.0, 1.0]])
+    found = price.Found.of(scored(shown, hidden))
+    assert found.validation == pytest.approx([0.9, 0.6, 0.9 * 0.2 + 0.5 * 0.4])
+    assert found.test == pytest.approx([0.8, 0.5, 0.8 * 0.1 + 0.6 * 0.4])
+
+
+def test_a_training_is_done_once(script, monkeypatch, tmp_path, digits_task):
+    training = script("_price_training")
+    digits_task.content["training"]["epochs"] = 1
+    (proposal,) = sample(digits_task.spec(), 1)
+    first = training.Trainings(tmp_path).scores(digits_task, proposal, 5.0, 0)
+    monkeypatch.delattr(training, "_train")
+    again = training.Trainings(tmp_path).scores(digits_task, proposal, 5.0, 0)
+    assert first.validation.shape == first.test.shape == (1 + len(training.DECAYS), 2)
+    assert (first.validation == again.validation).all()
+    assert (first.test == again.test).all()

@@ -6,15 +6,16 @@ epsilon, which the stage fixes. A constraint of the spec is a preference: outcom
 meets it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, nan
 
 import numpy as np
 
 from sweeper.pareto.dominance import Box, Floats, volume
 from sweeper.records import Direction, Objective
 from sweeper.search.transfer import transferred
+from sweeper.spec.constraints import Constraint
 from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.spec import Spec
 
@@ -51,52 +52,63 @@ def finalists(explored: Sequence[Explored], spec: Spec, *, count: int, loudness:
         loudness: of the next stage.
 
     Returns:
-        At most ``count`` proposals, no two of them equal; fewer where fewer trials have scores.
+        At most ``count`` proposals, no two of them alike; fewer where fewer trials have scores.
     """
-    axes = tuple(objective for objective in spec.objectives if objective.name != "epsilon")
-    chosen: list[dict[str, Scalar]] = []
+    chosen: dict[Hashable, dict[str, Scalar]] = {}
     for stage in sorted({trial.stage for trial in explored}, reverse=True):
-        ranked = _ranked([trial for trial in explored if trial.stage == stage], spec, axes)
-        for trial in ranked:
+        for trial in _ranked([trial for trial in explored if trial.stage == stage], spec):
             proposal = transferred(trial.proposal, spec, trial.loudness, loudness)
-            if proposal not in chosen:
-                chosen.append(proposal)
-    return chosen[:count]
+            chosen.setdefault(_likeness(proposal), proposal)
+    return list(chosen.values())[:count]
 
 
-def _ranked(trials: Sequence[Explored], spec: Spec, axes: Sequence[Objective]) -> list[Explored]:
+def _likeness(proposal: Mapping[str, Scalar]) -> Hashable:
+    """Return what two proposals share that differ by rounding at most, as after a move in two steps and in one."""
+    return frozenset((name, f"{v:.9g}" if isinstance(v, float) else v) for name, v in proposal.items())
+
+
+def _ranked(trials: Sequence[Explored], spec: Spec) -> list[Explored]:
     """Return the trials that have scores, each adding most to those before it."""
-    outcomes = [_outcome(trial, axes) for trial in trials]
-    missed = [_missed(trial, spec) for trial in trials]
-    left = [i for i, rows in enumerate(outcomes) if len(rows)]
+    axes = [objective for objective in spec.objectives if objective.name != "epsilon"]
+    wanted = [constraint for constraint in spec.search.outcomes if constraint.name != "epsilon"]
+    shown = [_Shown.of(trial, axes, wanted) for trial in trials]
+    left = [i for i, one in enumerate(shown) if len(one.rows)]
     front: Floats = np.empty((0, len(axes)))
     ranked = []
     while left:
-        best = min(left, key=lambda i: (missed[i], *(-v for v in _volume(front, outcomes[i])), i))
-        front = np.concatenate([front, outcomes[best]])
+        best = max(left, key=lambda i: (-shown[i].missed, *shown[i].adds_to(front), -i))
+        front = np.concatenate([front, shown[best].rows])
         left.remove(best)
         ranked.append(trials[best])
     return ranked
 
 
-def _volume(front: Floats, rows: Floats) -> tuple[float, float]:
-    """Return the hypervolume with these rows, and what decides where one objective is still nothing: their bests."""
-    return volume(np.concatenate([front, rows])), float((1.0 - rows.min(axis=0)).sum())
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What a trial has shown.
+
+    Attributes:
+        rows: cost rows of the epochs that count, the ideal at 0 and the reference at 1.
+        missed: by how much these epochs miss the constraints; epochs that miss them by more do not count.
+    """
+
+    rows: Floats
+    missed: float
+
+    @classmethod
+    def of(cls, trial: Explored, axes: Sequence[Objective], wanted: Sequence[Constraint]) -> "_Shown":
+        points = [values for values in trial.points if all(isfinite(values.get(axis.name, nan)) for axis in axes)]
+        misses = [sum(max(one.violation(values), 0.0) for one in wanted) for values in points]
+        missed = min(misses, default=0.0)
+        nearest = [values for values, miss in zip(points, misses, strict=True) if miss == missed]
+        costs = [[_cost(values[axis.name], axis) for axis in axes] for values in nearest]
+        matrix = np.array(costs, dtype=np.float64).reshape(len(costs), len(axes))
+        return cls(np.unique(Box.default(axes).placed(matrix, axes), axis=0), missed)
+
+    def adds_to(self, front: Floats) -> tuple[float, float]:
+        """Return the hypervolume together, and what decides where an objective is still nothing: the best of each."""
+        return volume(np.concatenate([front, self.rows])), float((1.0 - self.rows.min(axis=0)).sum())
 
 
-def _missed(trial: Explored, spec: Spec) -> float:
-    """By how much the epoch that comes nearest misses the constraints on what is no price."""
-    wanted = [one for one in spec.search.outcomes if one.name != "epsilon"]
-    return min((sum(max(one.violation(v), 0.0) for one in wanted) for v in trial.points), default=0.0)
-
-
-def _outcome(trial: Explored, axes: Sequence[Objective]) -> Floats:
-    """Cost rows of its epochs, the ideal at 0 and the reference at 1; those that lack a number are left out."""
-    rows = [[_cost(values, axis) for axis in axes] for values in trial.points]
-    matrix = np.array(rows, dtype=np.float64).reshape(len(rows), len(axes))
-    return np.unique(Box.default(axes).placed(matrix[np.isfinite(matrix).all(axis=1)], axes), axis=0)
-
-
-def _cost(values: Values, axis: Objective) -> float:
-    value = values.get(axis.name, float("nan"))
-    return -value if axis.direction is Direction.MAXIMIZE and isfinite(value) else value
+def _cost(value: float, axis: Objective) -> float:
+    return -value if axis.direction is Direction.MAXIMIZE else value

@@ -66,6 +66,51 @@ def test_a_trial_that_meets_the_constraints_comes_before_one_that_does_not(conte
     spec = Spec.from_mapping(content, "s.yaml")
     trials = [explored(0.01, (0.99, 0.3)), explored(0.02, (0.6, 0.45)), explored(0.03, (0.1, 0.35))]
     assert rates(finalists(trials, spec, count=3, loudness=0.1)) == [0.02, 0.03, 0.01]
+    split = explored(0.04, (0.99, 0.1), (0.5, 0.45))  # its better epoch misses the constraint
+    assert rates(finalists([split, *trials], spec, count=2, loudness=0.1)) == [0.02, 0.04]
+
+
+FRACTION = "training.sensitivity_fraction"
+
+
+@pytest.fixture
+def open_fraction(content):
+    content["training"] |= {"sensitivity_fraction": {"log": [0.01, 1.0]}, "learning_rate": {"log": [0.001, 0.1]}}
+    return Spec.from_mapping(content, "s.yaml")
+
+
+def test_the_fraction_falls_where_there_is_less_noise(open_fraction):
+    proposal = {FRACTION: 0.5, RATE: 0.01}
+    moved = transferred(proposal, open_fraction, 0.1, 0.8)
+    assert moved == {FRACTION: pytest.approx(0.5 * 8**-0.2), RATE: 0.01}
+    assert transferred(proposal, open_fraction, 1e-9, 1e9)[FRACTION] == 0.01
+    assert transferred(proposal, open_fraction, 0.0, 1.0) == proposal
+
+
+def test_a_configuration_that_moved_in_two_steps_is_no_other_one(open_fraction):
+    def trial(fraction, stage, loudness):
+        values = {"epsilon": 1.0, "accuracy": 0.5}
+        return Explored(proposal={FRACTION: fraction, RATE: 0.01}, loudness=loudness, stage=stage, points=[values])
+
+    first = trial(0.5, 0, 0.02)
+    second = trial(transferred(first.proposal, open_fraction, 0.02, 0.07)[FRACTION], 1, 0.07)
+    assert len(finalists([first, second], open_fraction, count=2, loudness=0.3)) == 1
+
+
+def test_choices_travel_as_they_are(content):
+    content["training"] |= {
+        "batch_size": [64, 128],
+        "loss": [{"name": "tau-cce", "temperature": {"log": [0.1, 2]}}, "hinge"],
+    }
+    spec = Spec.from_mapping(content, "s.yaml")
+    trials = [
+        Explored(proposal=proposal, loudness=0.1, stage=0, points=[{"epsilon": 1.0, "accuracy": accuracy}])
+        for proposal, accuracy in (
+            ({"training.batch_size": 64, "training.loss": "hinge"}, 0.5),
+            ({"training.batch_size": 128, "training.loss": "tau-cce", "training.loss.tau-cce.temperature": 0.3}, 0.6),
+        )
+    ]
+    assert finalists(trials, spec, count=5, loudness=1.0) == [trials[1].proposal, trials[0].proposal]
 
 
 def test_ties_go_to_the_earlier_trial(spec):
