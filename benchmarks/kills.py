@@ -233,12 +233,12 @@ class Campaign:
         rows = (self.sweep / "points.jsonl").read_text(encoding="utf-8").splitlines()
         reported = defaultdict(set)
         for row in map(json.loads, rows):
-            reported[row["trial"], row["epoch"]].add(row["values"]["accuracy"])
+            reported[row["trial"], row["epoch"], row.get("made_from")].add(row["values"]["accuracy"])
         twice = [key for key, found in reported.items() if len(found) > 1]
         if twice:
             return f"points with two outcomes: {twice}"
         for trial in trials.values():
-            epochs = sorted(epoch for name, epoch in points if name == trial.id)
+            epochs = sorted(epoch for name, epoch, made_from in points if name == trial.id and not made_from)
             if epochs != list(range(1, len(epochs) + 1)):
                 return f"{trial.id} has epochs {epochs}"
             whole = trial.plan is not None and len(epochs) == trial.plan.epochs
@@ -301,7 +301,7 @@ class Campaign:
         for run in runs:
             trial = run.data.tags.get("sweeper.trial")
             steps = {m.step for m in client.get_metric_history(run.info.run_id, "val/accuracy")} if trial else set()
-            if trial and steps != {epoch for name, epoch in points if name == trial}:
+            if trial and steps != {epoch for name, epoch, _ in points if name == trial}:
                 return f"{trial} has metrics of epochs {sorted(steps)}"
         return ""
 

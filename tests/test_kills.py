@@ -14,25 +14,42 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
-@pytest.fixture(scope="module")
-def survived(tmp_path_factory):
-    """A campaign that has ended."""
+def campaign(folder, trials, victims, **more):
+    """Return a campaign that has ended."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCHMARKS))
         kills = importlib.import_module("kills")
-        campaign = kills.Campaign(tmp_path_factory.mktemp("kills"), 2, 12, random.Random(0), served=False)
+        made = kills.Campaign(folder, trials, 12, random.Random(0), served=False, **more)
         try:
-            campaign.run(["driver"], latest=1.0)
+            made.run(victims, latest=1.0)
         finally:
-            if campaign.driver is not None:
-                campaign.driver.kill()
-        yield campaign
+            if made.driver is not None:
+                made.driver.kill()
+        return made
+
+
+@pytest.fixture(scope="module")
+def survived(tmp_path_factory):
+    """A campaign that has ended."""
+    return campaign(tmp_path_factory.mktemp("kills"), 2, ["driver"])
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
 def test_nothing_is_lost_when_the_driver_is_killed(survived):
     assert survived.killed == {"driver": 1}
     assert dict.fromkeys(survived.checks(), "") == survived.checks()
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
+def test_no_kill_overspends_the_budget_of_a_sweep(tmp_path):
+    survived = campaign(tmp_path, 4, ["driver", "worker"], budget=3.0)
+    assert dict.fromkeys(survived.checks(), "") == survived.checks()
+    noise = tmp_path / "noise" / "t0004"
+    pool = Ledger(survived.sweep / "ledger.jsonl").budget.stages[-1].pool
+    noise.write_bytes(b"." * pool.steps)
+    assert survived.checks()["no stage of the budget is overspent"] == ""
+    noise.write_bytes(b"." * (pool.steps + 1))
+    assert survived.checks()["no stage of the budget is overspent"]
 
 
 def rewritten(path, change):
