@@ -7,10 +7,11 @@
 | total P | every configuration at equal noise, P together | every point |
 | selection | a secret random number of candidates, the best of which costs P | the points of one trial |
 | random | one configuration at P | its points |
+| rehearsed | one configuration at P, the best with that noise on halves of public validation rows | its points |
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import sqrt
 
@@ -145,7 +146,7 @@ class Sweep:
     stages: Stages
 
     def __post_init__(self) -> None:
-        count = max(self.stages[0][0], *POOLED.values())
+        count = max(trials_of(self.stages), *POOLED.values())
         self.proposals = sample(self.task.spec(seed=self.seed), count)
         self.slot = self.task.event(self.proposals[0], 1.0)
 
@@ -163,12 +164,8 @@ class Sweep:
 
     def each(self) -> list[Scored]:
         """Configurations at the whole price."""
-        found = []
-        for proposal in self.proposals[: POOLED["each P"]]:
-            event = self.task.event(proposal, 1.0)
-            noise = noise_multiplier_for(self.price, self.task.delta, event.sampling_rate, event.steps)
-            found.append(self.trainings.scores(self.task, proposal, noise, self.seed))
-        return found
+        proposals = self.proposals[: POOLED["each P"]]
+        return [self.trainings.scores(self.task, one, self._noise(one), self.seed) for one in proposals]
 
     def total(self) -> list[Scored]:
         """Configurations at a share of the price that lets as many be trained as in all stages."""
@@ -194,6 +191,26 @@ class Sweep:
                 live = list(finalists(every, self.task.spec(), count=count, loudness=loudness(following)))
         return points[0], Scored.joined([one for stage in points for one in stage])
 
+    def rehearsed(self) -> tuple[list[Scored], Scored]:
+        """Rehearsals of as many configurations as the stages have trials, and the best one trained at the price."""
+        proposals = self.proposals[: trials_of(self.stages)]
+        noises = [self._noise(proposal) for proposal in proposals]
+        seen = [
+            self.trainings.rehearsed(self.task, proposal, noise, self.seed)
+            for proposal, noise in zip(proposals, noises, strict=True)
+        ]
+        aloud = [self.task.event(proposal, noise) for proposal, noise in zip(proposals, noises, strict=True)]
+        every = [
+            replace(self._explored(proposal, 0, scores, event), loudness=1.0)
+            for proposal, scores, event in zip(proposals, seen, aloud, strict=True)
+        ]
+        (best,) = finalists(every, self.task.spec(), count=1, loudness=1.0)
+        return seen, self.trainings.scores(self.task, best, self._noise(best), self.seed)
+
+    def _noise(self, proposal: Proposal) -> float:
+        event = self.task.event(proposal, 1.0)
+        return noise_multiplier_for(self.price, self.task.delta, event.sampling_rate, event.steps)
+
     def _explored(self, proposal: Proposal, stage: int, scores: Scored, event: PoissonGaussian) -> Explored:
         points = [dict(zip(self.task.names, row, strict=True)) for row in scores.validation.tolist()]
         return Explored(proposal=proposal, loudness=loudness(event), stage=stage, points=points)
@@ -211,11 +228,13 @@ class Ways:
         found: mean figures of each way.
         errors: of the affordable sweep's validation figures, over seeds.
         taus: Kendall's tau of the explorers' order against that of the same trained at P, mean over seeds.
+        rehearsal_taus: the same of the rehearsals.
     """
 
     found: dict[str, Found]
     errors: Floats
-    taus: tuple[float, float]
+    taus: Floats
+    rehearsal_taus: Floats
 
 
 def compare(sweeps: Sequence[Sweep]) -> Ways:
@@ -227,6 +246,7 @@ def compare(sweeps: Sequence[Sweep]) -> Ways:
     each = [sweep.each() for sweep in sweeps]
     ended = [sweep.affordable() for sweep in sweeps]
     affordable = [Found.of(points) for _, points in ended]
+    rehearsed = [sweep.rehearsed() for sweep in sweeps]
     trials, rng = trials_of(sweeps[0].stages), np.random.default_rng(0)
     aloud = [one for several in each for one in several]
     shared = [one for sweep in sweeps for one in sweep.total()]
@@ -237,10 +257,14 @@ def compare(sweeps: Sequence[Sweep]) -> Ways:
         "total P": Found.mean([Found.of(Scored.joined(drawn(shared, trials, rng))) for _ in range(DRAWN)]),
         "selection": Found.mean([Found.of(selected(candidates, rng)) for _ in range(DRAWN)]),
         "random": Found.mean([Found.of(one) for one in aloud]),
+        "rehearsed": Found.mean([Found.of(points) for _, points in rehearsed]),
     }
     errors = np.std([one.validation for one in affordable], axis=0, ddof=1) / sqrt(len(sweeps))
-    taus = np.mean([agreement(first, finals) for (first, _), finals in zip(ended, each, strict=True)], axis=0)
-    return Ways(found, errors, (float(taus[0]), float(taus[1])))
+    taus = [
+        np.mean([agreement(first, finals) for (first, _), finals in zip(several, each, strict=True)], axis=0)
+        for several in (ended, rehearsed)
+    ]
+    return Ways(found, errors, taus[0], taus[1])
 
 
 def drawn(pool: Sequence[Scored], count: int, rng: np.random.Generator) -> list[Scored]:
@@ -258,12 +282,9 @@ def trials_of(stages: Stages) -> int:
     return sum(trials for trials, _ in stages)
 
 
-def agreement(explorers: Sequence[Scored], finals: Sequence[Scored]) -> tuple[float, float]:
+def agreement(explorers: Sequence[Scored], finals: Sequence[Scored]) -> list[float]:
     """Kendall's tau of the best accuracy of each, and of the best certified accuracy."""
     best = [np.array([one.validation.max(axis=0) for one in several]) for several in (explorers, finals)]
     count = min(map(len, best))
-    first, second = (
-        float(np.nan_to_num(kendalltau(best[0][:count, column], best[1][:count, column]).statistic))
-        for column in (0, 1)
-    )
-    return first, second
+    taus = [kendalltau(best[0][:count, column], best[1][:count, column]).statistic for column in (0, 1)]
+    return [float(np.nan_to_num(tau)) for tau in taus]

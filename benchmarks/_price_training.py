@@ -7,9 +7,10 @@ table can be repeated: none of these models has a guarantee.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from sweeper.pareto.dominance import Floats
 from sweeper.search.space import resolve
 from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.spec import Spec
+from sweeper.spec.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
 
 DECAYS = (0.9, 0.97)  # of the moving averages
@@ -37,6 +39,7 @@ _SPLITS = ("validation", "test")
 _VERSION = 2
 
 Proposal = Mapping[str, Scalar]
+Rows = list[list[list[float]]]  # points, splits, objectives
 
 
 @dataclass(frozen=True)
@@ -111,16 +114,44 @@ class Trainings:
 
     def scores(self, task: Task, proposal: Proposal, noise: float, seed: int) -> Scored:
         """Scores of all epochs and their averages; trained unless it was before."""
-        key = json.dumps([_VERSION, task.name, task.radius, sorted(proposal.items()), noise, seed])
-        name = hashlib.sha256(key.encode()).hexdigest()[:24]
+        key = [_VERSION, task.name, task.radius, sorted(proposal.items()), noise, seed]
+        return self._found(key, lambda seed: _train(task, task.data, resolve(task.spec(noise), proposal), seed))
+
+    def rehearsed(self, task: Task, proposal: Proposal, noise: float, seed: int) -> Scored:
+        """Scores of a training on one half of the validation rows, on the other half; the mean of both ways.
+
+        A mean over the batch carries the noise that it would carry on the training rows, at their sampling rate.
+        """
+        key = [_VERSION, "rehearsal", task.name, task.radius, sorted(proposal.items()), noise, seed]
+        return self._found(key, lambda seed: _rehearse(task, proposal, noise, seed))
+
+    def _found(self, key: Sequence[Any], train: Callable[[int], Rows]) -> Scored:
+        text = json.dumps(key)
+        name = hashlib.sha256(text.encode()).hexdigest()[:24]
         if name not in self._known:
             path = self._folder / f"{name}.json"
             if not path.exists():
-                rows = [row for epoch in _train(task, proposal, noise, int(name[:8], 16)) for row in epoch]
-                path.write_text(json.dumps({"key": key, "rows": rows}), encoding="utf-8")
+                path.write_text(json.dumps({"key": text, "rows": train(int(name[:8], 16))}), encoding="utf-8")
             rows_PSO = np.array(json.loads(path.read_text(encoding="utf-8"))["rows"])
             self._known[name] = Scored(rows_PSO[:, 0], rows_PSO[:, 1])
         return self._known[name]
+
+
+def _rehearse(task: Task, proposal: Proposal, noise: float, seed: int) -> Rows:
+    data, config = task.data, resolve(task.spec(), proposal)
+    order = torch.randperm(len(data.validation), generator=torch.Generator().manual_seed(0))
+    halves = [replace(data.validation, x=data.validation.x[rows], y=data.validation.y[rows]) for rows in order.chunk(2)]
+    found = []
+    for number, (rows, others) in enumerate((halves, halves[::-1])):
+        batch = config.training.batch_size
+        smaller = ceil(batch * len(rows) / len(data.train))
+        scaled = resolve(task.spec(noise * smaller / batch), proposal)
+        training = scaled.training.model_copy(update={"batch_size": smaller})
+        half = replace(data, train=rows, validation=others, test=others)
+        found.append(
+            _train(task, half, scaled.model_copy(update={"training": training}), seed + number, f"half {number}")
+        )
+    return np.mean(found, axis=0).tolist()  # type: ignore[no-any-return]
 
 
 class _Features:
@@ -143,37 +174,37 @@ class _Features:
 _FEATURES = _Features()
 
 
-def _train(task: Task, proposal: Proposal, noise: float, seed: int) -> Iterator[list[list[list[float]]]]:
-    """Yield, for each epoch, the scores of the weights and of each average, on both splits."""
-    data, config = task.data, resolve(task.spec(noise), proposal)
+def _train(task: Task, data: Dataset, config: TrialConfig, seed: int, rows_of: str = "") -> Rows:
+    """Return the scores after each epoch, of the weights and of each average, on both splits."""
     loss = build_loss(config)
-    model = build_model(config, data, loss, seed)
+    model = build_model(config, data, loss, seed % 2**32)
     plan = build_plan(config, model, loss, len(data.train))
-    source, prefix = SeededSource(seed), (task.name, json.dumps(config.to_json()["model"]))
+    source, prefix = SeededSource(seed), (task.name, json.dumps(config.to_json()["model"]), rows_of)
     trainer.precompute = lambda layers, split: _FEATURES.of((*prefix, "train"), lambda: precompute(layers, split))
     training = trainer.PrivateTrainer(
         model, loss, data.train, plan, build_optimizer(config), 512, source, schedule=config.training.schedule
     )
     averages = [MovingAverage(list(model.parameters()), decay) for decay in DECAYS]
     sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
+    found: Rows = []
     for _ in range(plan.epochs):
         for rows in sampler.batches(plan.steps_per_epoch):
             training.step(torch.from_numpy(rows))
             for average in averages:
                 average.update()
-        found = [_scores(task, model, prefix)]
+        found.append(_scores(task, data, model, prefix))
         for average in averages:
             with average.applied():
-                found.append(_scores(task, model, prefix))
-        yield found
+                found.append(_scores(task, data, model, prefix))
+    return found
 
 
-def _scores(task: Task, model: Network, prefix: tuple[str, str]) -> list[list[float]]:
+def _scores(task: Task, data: Dataset, model: Network, prefix: tuple[str, ...]) -> list[list[float]]:
     """Both objectives on both splits."""
-    rows = []
-    for name in _SPLITS:
-        split: Split = getattr(task.data, name)
+    rows: list[list[float]] = []
+    for name in _SPLITS[: 1 if data.test is data.validation else 2]:
+        split: Split = getattr(data, name)
         features = _FEATURES.of((*prefix, name), lambda split=split: float64_features(model, split.x))
-        found = clipless.evaluate(model, split, [task.radius], task.data.metadata.input_gain, features=features)
+        found = clipless.evaluate(model, split, [task.radius], data.metadata.input_gain, features=features)
         rows.append([round(found[objective], 5) for objective in task.names])
-    return rows
+    return rows if len(rows) == 2 else 2 * rows

@@ -50,7 +50,7 @@ def rows(name: str, price: float, ways: Ways) -> list[str]:
 def note(name: str, price: float, ways: Ways, sweeps: Sequence[Sweep], seconds: float) -> str:
     """Errors, agreement and price ratios of a task and price."""
     errors = " | ".join(f"{100 * error:.1f}" for error in ways.errors)
-    taus = " | ".join(f"{tau:.2f}" for tau in ways.taus)
+    taus = " | ".join(f"{tau:.2f}" for tau in (*ways.taus, *ways.rehearsal_taus))
     ratios = [statistics.mean(sweep.ratio(stages) for sweep in sweeps) for stages in (sweeps[0].stages, THREE_FINALS)]
     return f"| {name} | {price:g} | {errors} | {taus} | {ratios[0]:.2f} | {ratios[1]:.2f} | {seconds:.0f} |"
 
@@ -84,6 +84,7 @@ def main() -> None:
             print("\n".join(rows(name, price, ways)), flush=True)
             notes.append(note(name, price, ways, sweeps, time.perf_counter() - start))
     heads = ["task", "P", *(f"error of {name}" for name in FIGURES), "tau of accuracy", "tau of certified"]
+    heads += ["the same, rehearsed", "certified, rehearsed"]
     heads += ["price ratio, one final", "three finals", "seconds"]
     print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     print("\n".join(notes))

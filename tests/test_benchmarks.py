@@ -328,6 +328,8 @@ class Pretended:
         points = numpy.clip(0.5 * worth * loudness**0.2 + 0.01 * rng.normal(size=(3, 2)), 0.0, 1.0)
         return self._scored(points, points)
 
+    rehearsed = scores
+
 
 def test_stages_cost_the_price_together(price, digits_task):
     sweep = price.Sweep(digits_task, None, 0, 3.0, ((4, 0.05), (2, 0.15), (1, 0.8)))
@@ -351,8 +353,8 @@ def test_what_explorers_show_reaches_the_finals(script, price, digits_task):
     ways = price.compare(sweeps)
     worth = {way: found.validation[2] for way, found in ways.found.items()}
     assert worth["affordable"] > max(worth["total P"], worth["random"])
-    assert worth["affordable"] > 0.8 * worth["each P"]
-    assert min(ways.taus) > 0.8
+    assert min(worth["affordable"], worth["rehearsed"]) > 0.8 * worth["each P"]
+    assert min(*ways.taus, *ways.rehearsal_taus) > 0.8
 
 
 def test_figures_are_of_the_points_that_validation_rows_chose(script, price):
@@ -373,3 +375,18 @@ def test_a_training_is_done_once(script, monkeypatch, tmp_path, digits_task):
     assert first.validation.shape == first.test.shape == (1 + len(training.DECAYS), 2)
     assert (first.validation == again.validation).all()
     assert (first.test == again.test).all()
+
+
+def test_a_rehearsal_reads_validation_rows_alone(script, monkeypatch, tmp_path, digits_task):
+    training = script("_price_training")
+    digits_task.content["training"]["epochs"] = 1
+    (proposal,) = sample(digits_task.spec(), 1)
+    data, rows = digits_task.data, []
+    train = training._train
+    monkeypatch.setattr(training, "_train", lambda _, half, *rest: rows.append(half) or train(_, half, *rest))
+    training.Trainings(tmp_path).rehearsed(digits_task, proposal, 5.0, 0)
+    assert sorted(len(half.train) for half in rows) == [130, 131]
+    for half in rows:
+        seen = torch.cat([half.train.x, half.validation.x])
+        assert torch.equal(seen.sum(dim=0), data.validation.x.sum(dim=0))
+        assert half.test is half.validation
