@@ -33,7 +33,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.runner import resume, resume_sweep, run, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import TrialStatus
+from sweeper.records import MADE_FROM, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.results.sweep import Sweep
 from sweeper.search.optuna_search import Search
@@ -138,13 +138,15 @@ def test_the_spec_is_kept_as_given_comments_and_all(ran):
 
 def test_every_epoch_of_every_trial_is_a_point_with_the_smaller_of_two_prices(ran):
     front = read_front(ran.folder / "front.json")
-    assert sorted(p.key for p in front.points) == [(f"t000{n}", epoch) for n in (1, 2, 3) for epoch in (1, 2)]
+    own = {(f"t000{n}", epoch, "") for n in (1, 2, 3) for epoch in (1, 2)}
+    assert {p.key for p in front.points if not p.made_from} == own
+    assert {p.made_from for p in front.points} == {"", *MADE_FROM}
     for point in front.points:
         assert set(point.values) == {"epsilon", "accuracy", "certified@0.25"}
         assert set(point.accountants) == {"rdp", "pld"}
         assert point.values["epsilon"] == min(point.accountants.values())
     for id_, trial in front.trials.items():
-        last = next(p for p in front.points if p.key == (id_, 2))
+        last = next(p for p in front.points if p.key == (id_, 2, ""))
         assert 2.97 <= last.values["epsilon"] <= 3.0
         assert (trial.status, trial.delta, trial.relation) == ("completed", 1e-4, "add-or-remove-one")
         assert trial.config["model"] == {"architecture": "mlp", "width": 16}
@@ -190,22 +192,22 @@ def test_the_store_holds_a_parent_and_a_child_per_trial_all_finished(ran):
         assert child.tags["sweeper.relation"] == "add-or-remove-one"
         assert child.params["model.width"] == "16"
         assert {"sensitivity/layers.2.weight", "sensitivity/layers.4.weight"} <= set(child.metrics)
-        for point in (p for p in front.points if p.trial == id_):
-            logged = {key: steps[point.epoch] for key, steps in child.metrics.items() if point.epoch in steps}
-            assert logged == {
-                "epsilon": point.values["epsilon"],
-                "epsilon/rdp": point.accountants["rdp"],
-                "epsilon/pld": point.accountants["pld"],
-                "val/accuracy": point.values["accuracy"],
-                "val/certified/0.25": point.values["certified@0.25"],
-            }
+        for epoch in (1, 2):
+            expected = {}
+            for point in (p for p in front.points if (p.trial, p.epoch) == (id_, epoch)):
+                before = f"{point.made_from}/" if point.made_from else ""
+                expected[f"{before}val/accuracy"] = point.values["accuracy"]
+                expected[f"{before}val/certified/0.25"] = point.values["certified@0.25"]
+                expected["epsilon"] = point.values["epsilon"]
+                expected |= {f"epsilon/{name}": bound for name, bound in point.accountants.items()}
+            assert {key: steps[epoch] for key, steps in child.metrics.items() if epoch in steps} == expected
 
 
 def test_front_ledger_and_spec_are_artifacts_of_the_parent(ran):
     artifacts = {p.name: p for p in (ran.folder / "mlflow-artifacts").rglob("*") if p.is_file()}
     assert set(artifacts) == {"front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"}
     assert runs(ran.folder)[ran.folder.name].id in str(artifacts["front.json"])
-    assert len(read_front(artifacts["front.json"]).points) == 6
+    assert read_front(artifacts["front.json"]).points == read_front(ran.folder / "front.json").points
 
 
 def test_the_ledger_charges_every_trial_and_prices_the_sweep(ran):
@@ -216,7 +218,7 @@ def test_the_ledger_charges_every_trial_and_prices_the_sweep(ran):
         assert entry.steps == entry.event.steps == 10
         assert entry.event.noise_multiplier == front.trials[id_].noise_multiplier
         assert claim(entry.event, 1e-4).epsilon == pytest.approx(
-            next(p.values["epsilon"] for p in front.points if p.key == (id_, 2))
+            next(p.values["epsilon"] for p in front.points if p.key == (id_, 2, ""))
         )
     assert set(front.ledger) == {"winner", "front", "everything"}
     assert front.ledger["everything"].events == 3
@@ -391,7 +393,7 @@ def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
     front, _ = check_ended(ended.sweep.directory, "interrupted")
     assert asked
     assert ended.outcome.interrupted
-    assert len(front.points) == 40
+    assert sum(not point.made_from for point in front.points) == 40
     assert SweepFolder(ended.sweep.directory).points().keys() == {p.key for p in front.points}
     assert {trial.status for trial in front.trials.values()} == {"completed"}
     assert all(point.test is None for point in front.points)
