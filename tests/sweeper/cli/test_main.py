@@ -133,7 +133,7 @@ def test_front_writes_a_file_of_each_format(ran, call, tmp_path, suffix):
         assert json.loads(text) == json.loads((ran.folder / "front.json").read_text(encoding="utf-8"))
     elif suffix == "csv":
         rows = list(csv.DictReader(text.splitlines()))
-        assert len(rows) == 6
+        assert sum(not row["made_from"] for row in rows) == 6
         assert {row["trial"] for row in rows} == {"t0001", "t0002", "t0003"}
     else:
         assert "<html" in text
