@@ -75,11 +75,11 @@ def _train(trial: CliplessTrial, folder: Path, connection: Connection) -> None:
         except Exception as error:
             connection.send(_travels(error))
             return
-        model = None
-        if isinstance(row, EpochRow) and row.model is not None:
-            model = (folder / row.model).read_bytes()
-            (folder / row.model).unlink()
-        connection.send((row_to_text(row), model))
+        models = {}
+        for name in row.models if isinstance(row, EpochRow) else ():
+            models[name] = (folder / name).read_bytes()
+            (folder / name).unlink()
+        connection.send((row_to_text(row), models))
         if not connection.recv() or (isinstance(row, EpochRow) and row.done):
             return
 
@@ -245,10 +245,10 @@ class _Run:
             self._states.fail(trial, news)
             self._free(connection)
             return
-        text, model = news
+        text, models = news
         row = row_from_text(text)
-        if model is not None and isinstance(row, EpochRow):
-            (self._folder / str(row.model)).write_bytes(model)
+        for name, content in models.items():
+            (self._folder / name).write_bytes(content)
         goes_on = self._states.receive(trial, row)
         with contextlib.suppress(OSError):
             connection.send(goes_on)

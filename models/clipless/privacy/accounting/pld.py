@@ -48,7 +48,7 @@ def pld_epsilon(event: Event, delta: float) -> float:
 def loss_grids(noise_multiplier: float, sampling_rate: float, relation: Relation) -> tuple[LossGrid, ...]:
     """Return the losses of one step on a grid of its own, for each direction in which neighbours may differ."""
     part = PoissonGaussian(noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, steps=1, relation=relation)
-    width = _interval([part], pessimistic=True)
+    width = grid_width([part], pessimistic=True)
     return tuple(LossGrid.from_dots(*_dots(part, direction, width), width) for direction in _adjacencies(part))
 
 
@@ -84,7 +84,7 @@ def composed_pld_epsilon(
     if not usable > 0.0:
         return math.inf
     try:
-        return float(_composed(event, interval, pessimistic).get_epsilon_for_delta(usable))
+        return float(composed_pld(event, interval, pessimistic).get_epsilon_for_delta(usable))
     except OverflowError:  # dp_accounting searches downwards and takes exp(-loss): epsilon is below a loss of -700
         return 0.0
 
@@ -94,16 +94,17 @@ def composed_profile(event: Event) -> tuple[FloatArray, FloatArray]:
 
     The event costs something, and dp_accounting composes its parts.
     """
-    composed = _composed(event, None, pessimistic=True)
+    composed = composed_pld(event, None, pessimistic=True)
     reach = min(LARGEST_LOSS, max(1.0, float(composed.get_epsilon_for_delta(1e-12))))
     epsilons = np.linspace(-reach, reach, 4001)
     slack = delta_slack(sum(part.steps for part in spending_parts(event)))
     return epsilons, np.clip(np.asarray(composed.get_delta_for_epsilon(epsilons)) + slack, 0.0, 1.0)
 
 
-def _composed(event: Event, interval: float | None, pessimistic: bool) -> PrivacyLossDistribution:
+def composed_pld(event: Event, interval: float | None, pessimistic: bool) -> PrivacyLossDistribution:
+    """Return the losses of an event that costs something, composed by dp_accounting; arguments as above."""
     parts = spending_parts(event)
-    width = _interval(parts, pessimistic) if interval is None else interval
+    width = grid_width(parts, pessimistic) if interval is None else interval
     return reduce(
         lambda left, right: left.compose(right, TAIL),
         [
@@ -187,7 +188,7 @@ def _neighbors(relation: Relation) -> NeighboringRelation:
             assert_never(relation)
 
 
-def _interval(parts: Sequence[PoissonGaussian], pessimistic: bool) -> float:
+def grid_width(parts: Sequence[PoissonGaussian], pessimistic: bool) -> float:
     """Grid width from the root mean square over steps of (a bound of) the standard deviation of one step's loss.
 
     Connect-the-dots enlarges the variance of a step by width^2 / 6 at most; plain rounding moves its mean by half

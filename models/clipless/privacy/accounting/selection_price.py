@@ -75,11 +75,18 @@ def selection_epsilon(event: Event, repetitions: Repetitions, delta: float) -> f
 
 def rdp_selection_epsilon(event: Event, repetitions: Repetitions, delta: float) -> float:
     """Bound it by Renyi differential privacy; for add-or-remove-one and an event of finite cost."""
-    parts = spending_parts(event)
+    return renyi_epsilon(event, repetitions, delta)
+
+
+def renyi_epsilon(event: Event, repetitions: Repetitions, delta: float, final: Event | None = None) -> float:
+    """As `rdp_selection_epsilon`, together with a final that is spent after the selection."""
+    parts, after = spending_parts(event), () if final is None else spending_parts(final)
     accountant = RdpAccountant(_ORDERS)
     candidate = dp_event.ComposedDpEvent([_dp_event(part) for part in parts])
     accountant.compose(dp_event.RepeatAndSelectDpEvent(candidate, repetitions.mean, repetitions.eta))
-    slack = _STEP_ROUNDING * sum(part.steps for part in parts)
+    for part in after:
+        accountant.compose(_dp_event(part))
+    slack = _STEP_ROUNDING * sum(part.steps for part in (*parts, *after))
     return float(accountant.get_epsilon(delta)) * (1.0 + AGREEMENT) + slack
 
 

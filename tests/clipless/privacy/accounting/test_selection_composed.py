@@ -1,0 +1,177 @@
+"""A private selection and the training that follows it, priced together: against exact laws, and against splits."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from clipless.errors import AccountantsDisagreeError, AccountingError
+from clipless.privacy.accounting import selection_composed
+from clipless.privacy.accounting.claim import claim
+from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.selection_composed import (
+    composed_epsilon,
+    cut_exploration,
+    explored_epsilon,
+    rdp_composed_epsilon,
+    selection_profiles,
+)
+from clipless.privacy.accounting.selection_price import selection_epsilon
+from clipless.privacy.events import Composed, PoissonGaussian, Relation
+
+DELTA = 1e-5
+MOST = 1200
+LAWS = {
+    "geometric": Repetitions(distribution=Distribution.GEOMETRIC, mean=6.0),
+    "logarithmic": Repetitions(distribution=Distribution.LOGARITHMIC, mean=6.0),
+    "poisson": Repetitions(distribution=Distribution.POISSON, mean=6.0),
+    "binomial, shape 4": Repetitions(distribution=Distribution.NEGATIVE_BINOMIAL, mean=6.0, shape=4.0),
+}
+ORDERS = {
+    "ascending": lambda x: x,
+    "descending": lambda x: -x,
+    "from the middle": lambda x: -np.abs(x - 0.5),
+    "from the ends": lambda x: np.abs(x - 0.5),
+    "in blocks": lambda x: np.round(2 * x) % 3 + x / 1e3,
+}
+
+
+def spent(noise_multiplier, sampling_rate, steps, relation=Relation.ADD_OR_REMOVE_ONE):
+    return PoissonGaussian(
+        noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, steps=steps, relation=relation
+    )
+
+
+def generating_function(repetitions):
+    """phi on [0, 1], from the masses of K as the paper writes them."""
+    if repetitions.eta == math.inf:
+        return lambda z: np.exp(repetitions.mean * (z - 1.0))
+    gamma, eta = repetitions.gamma, repetitions.eta
+    if eta == 0.0:
+        return lambda z: np.log1p(-(1.0 - gamma) * z) / math.log(gamma)
+    return lambda z: ((1.0 - (1.0 - gamma) * z) ** -eta - 1.0) / (gamma**-eta - 1.0)
+
+
+def law_of_best(masses, repetitions, ranked):
+    """The law of the best of K, the cells in their order; last, that there was nobody."""
+    reached = generating_function(repetitions)(np.minimum(1.0, np.concatenate(([0.0], np.cumsum(masses[ranked])))))
+    return np.append(np.diff(reached), reached[0])
+
+
+def gaussian_divergence(mu, epsilons):
+    return stats.norm.cdf(mu / 2 - epsilons / mu) - np.exp(epsilons) * stats.norm.cdf(-mu / 2 - epsilons / mu)
+
+
+def cells(noise, rate):
+    """The two laws of one candidate, a Gaussian release of a row that is drawn or not, in cells; and their middles."""
+    borders = np.linspace(-12.0, 13.0, 1201) * max(noise, 1.0)
+    absent = np.diff(stats.norm.cdf(borders / noise))
+    present = (1 - rate) * absent + rate * np.diff(stats.norm.cdf((borders - 1) / noise))
+    return absent, present, (borders[1:] + borders[:-1]) / 2
+
+
+def attained(first, other, mu, epsilon):
+    """Exact divergence of the best and of a Gaussian release together."""
+    kept = (first > 0) & (other > 0)
+    losses = np.log(first[kept]) - np.log(other[kept])
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.sum(first[kept] * gaussian_divergence(mu, epsilon - losses)) + first[~kept].sum())
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(("noise", "rate"), [(0.7, 0.2), (3.0, 1.0), (3.0, 0.2), (1.2, 0.05)])
+@pytest.mark.parametrize("final_noise", [0.8, 4.0])
+def test_no_order_of_the_candidates_attains_more_together_with_a_final_than_the_price(law, noise, rate, final_noise):
+    repetitions, delta, mu = LAWS[law], 1e-3, 1.0 / final_noise
+    candidate, final = spent(noise, rate, 1), spent(final_noise, 1.0, 1)
+    bounds = [bound(candidate, repetitions, final, delta) for bound in (composed_epsilon, rdp_composed_epsilon)]
+    absent, present, middles = cells(noise, rate)
+    for order in ORDERS.values():
+        ranked = np.argsort(order(middles), kind="stable")
+        p, q = (law_of_best(masses, repetitions, ranked) for masses in (absent, present))
+        for epsilon in bounds:
+            assert attained(p, q, mu, epsilon) <= delta
+            assert attained(q, p, mu, epsilon) <= delta
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(("noise", "rate"), [(0.7, 0.2), (3.0, 0.2), (3.0, 1.0)])
+def test_profiles_are_above_every_order_at_both_signs_and_convex(law, noise, rate):
+    profiles = selection_profiles(spent(noise, rate, 1), LAWS[law])
+    absent, present, middles = cells(noise, rate)
+    pairs = {"ascending": [], "descending": []}
+    for name, order in ORDERS.items():
+        ranked = np.argsort(order(middles), kind="stable")
+        pairs[name] = [law_of_best(masses, LAWS[law], ranked) for masses in (present, absent)]
+    for i, (alphas, deltas) in enumerate(profiles):
+        assert (alphas[0], deltas[0]) == (0.0, 1.0)
+        slopes = np.diff(deltas) / np.diff(alphas)
+        assert (np.diff(slopes) >= -1e-9 * np.abs(slopes[1:]) - 1e-15).all()
+        assert (deltas >= 1.0 - alphas - 1e-12).all()
+        some = np.exp(np.linspace(-6.0, 6.0, 49))
+        bound = np.interp(some, alphas, deltas)
+        for pair in pairs.values():
+            p, q = (pair[i], pair[1 - i]) if len(profiles) == 2 else pair
+            exact = np.array([np.maximum(p - alpha * q, 0.0).sum() for alpha in some])
+            assert (exact <= bound + 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    ("law", "together", "halves", "everything"),
+    [(Distribution.GEOMETRIC, 2.855, 3.129, 2.912), (Distribution.LOGARITHMIC, 2.812, 3.087, 2.912)],
+)
+def test_a_selection_at_a_whisper_costs_less_than_to_see_its_candidates(law, together, halves, everything):
+    """Sixteen explorers on MNIST (see the numbers of docs/mathematics.md) and one final."""
+    candidate, final = spent(24.1, 0.152, 140), spent(3.02, 0.152, 140)
+    repetitions = Repetitions(distribution=law, mean=16.0)
+    found = explored_epsilon(candidate, repetitions, final, DELTA)
+    split = min(
+        selection_epsilon(candidate, repetitions, DELTA * share) + claim(final, DELTA * (1 - share)).epsilon
+        for share in (0.05, 0.2, 0.5)
+    )
+    seen = claim(Composed((candidate.with_steps(16 * 140), final)), DELTA).epsilon
+    assert (found, split, seen) == pytest.approx((together, halves, everything), abs=2e-3)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_price_is_above_that_of_either_alone_and_below_their_sum(law):
+    candidate, final = spent(10.0, 0.1, 100), spent(3.0, 0.1, 200)
+    found = explored_epsilon(candidate, LAWS[law], final, DELTA)
+    selection, training = selection_epsilon(candidate, LAWS[law], DELTA), claim(final, DELTA).epsilon
+    assert max(selection, training) < found
+    assert found < selection_epsilon(candidate, LAWS[law], DELTA / 2) + claim(final, DELTA / 2).epsilon
+
+
+def test_without_a_final_or_with_too_little_noise_the_edges_are_priced():
+    law, event = LAWS["geometric"], spent(3.0, 0.1, 10)
+    assert explored_epsilon(event, law, event.with_steps(0), DELTA) == selection_epsilon(event, law, DELTA)
+    assert explored_epsilon(event, law, spent(0.01, 0.1, 10), DELTA) == math.inf
+    assert explored_epsilon(spent(0.01, 0.1, 10), law, event, DELTA) == math.inf
+    parts = Composed((spent(8.0, 1.0, 5), spent(20.0, 0.5, 5)))
+    assert explored_epsilon(parts, law, Composed((event, spent(9.0, 0.2, 5))), DELTA) < math.inf
+
+
+def test_replace_one_is_priced_by_profiles():
+    one, other = (spent(8.0, 0.3, 20, relation) for relation in Relation)
+    assert explored_epsilon(other, LAWS["geometric"], other, DELTA) > explored_epsilon(
+        one, LAWS["geometric"], one, DELTA
+    ) or explored_epsilon(one, LAWS["geometric"], one, DELTA) > explored_epsilon(other, LAWS["geometric"], other, DELTA)
+    with pytest.raises(AccountingError, match="Expected one relation of candidate and final"):
+        explored_epsilon(one, LAWS["geometric"], other, DELTA)
+
+
+def test_a_price_below_an_attack_on_the_final_is_not_claimed(monkeypatch):
+    monkeypatch.setattr(selection_composed, "composed_epsilon", lambda *_: 0.01)
+    with pytest.raises(AccountantsDisagreeError, match="on the final alone attains"):
+        explored_epsilon(spent(3.0, 0.1, 11), LAWS["geometric"], spent(2.0, 0.1, 100), DELTA)
+
+
+def test_a_budget_is_divided_by_the_signal_and_kept():
+    candidate, final = cut_exploration(3.0, DELTA, LAWS["geometric"], spent(1.0, 0.152, 140), share=0.2)
+    assert (candidate.steps, final.sampling_rate) == (140, 0.152)
+    signals = [6.0 / candidate.noise_multiplier**2, 1.0 / final.noise_multiplier**2]
+    assert signals[0] / sum(signals) == pytest.approx(0.2)
+    assert 2.97 < explored_epsilon(candidate, LAWS["geometric"], final, DELTA) <= 3.0
+    with pytest.raises(AccountingError, match="0 < share < 1"):
+        cut_exploration(3.0, DELTA, LAWS["geometric"], candidate, share=1.0)
