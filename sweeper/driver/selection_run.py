@@ -7,6 +7,7 @@ runs: both need the consent of who runs it (``Options.duration_is_seen``).
 """
 
 import contextlib
+import math
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -32,7 +33,9 @@ from sweeper.driver.progress import Progress
 from sweeper.driver.resume import claim_at_start, claimed
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.claims import Claim
+from sweeper.privacy.pricing import Price
 from sweeper.records import TrialStatus
+from sweeper.results.front import Front, build_front
 from sweeper.spec.spec import Spec
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import driver_lock
@@ -41,6 +44,7 @@ from sweeper.store.sweep_folder import SweepFolder, is_secret
 
 SELECTING = "selecting privately"
 WAITING = "selects privately, and waits to be resumed"
+NOT_YET = "It selects privately: what may be released, and for which price, is known when that has ended."
 SESSIONS_NAME = "sessions.jsonl"  # folders of the Rays of a private selection
 
 
@@ -125,6 +129,7 @@ def _trained_in_secret(
     else:
         with driver_lock(public.path):
             public.write_manifest(manifest_of(spec, options, claim, public, TrialStatus.RUNNING, SELECTING))
+            _unknown_front(spec, claim).write(public.front)
             try:
                 folder = _select(spec, options, data, claim, hidden, interruption)
             finally:
@@ -133,6 +138,20 @@ def _trained_in_secret(
     if folder is None:
         raise SelectionWaitsError(waiting(hidden))
     return folder
+
+
+def _unknown_front(spec: Spec, claim: Claim) -> Front:
+    """Return what may be seen of a selection that runs: no point, and no price before its conditions have held."""
+    unknown = Price(epsilon=math.inf, delta=spec.privacy.delta, events=0, statement=NOT_YET)
+    return build_front(
+        sweep=spec.name,
+        objectives=spec.objectives,
+        trials=(),
+        points=(),
+        ledger=dict.fromkeys(("winner", "front", "everything"), unknown),
+        claim=claim,
+        ledger_entries=0,
+    )
 
 
 def _select(

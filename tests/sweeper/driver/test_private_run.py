@@ -1065,15 +1065,25 @@ def test_while_it_runs_its_folder_shows_that_and_nothing_else(whole, made):
         assert is_driven(public.path)
         assert Catalog(public.path.parent).names() == (public.path.name,)
         assert (public.trials(), public.points()) == ({}, {})
+        assert not any(price_.released for price_ in read_front(public.front).ledger.values())
+        assert sweep_view(Sweep(public.path)) is not None
+        assert sweeps_table([public]).row_count == 1
+        assert _live(public.path)
 
     whole.does = {"t0001": look, "t0004": look}
     ended = run_sweep(Spec.from_mapping(SPEC), options)
-    assert seen == [(TrialStatus.RUNNING, "selecting privately", ["driver.json", "sweep.json"])] * 2
+    assert seen == [(TrialStatus.RUNNING, "selecting privately", ["driver.json", "front.json", "sweep.json"])] * 2
     assert ended.sweep.directory == public.path
     assert [path.name for path in public.path.parent.iterdir()] == [public.path.name]
     check_only_the_winner(everything_in(public.path) + repr(Calls.told).encode(), whole)
     assert "its conditions held" in ended.front.ledger["winner"].statement
     assert public.read_manifest().status is TrialStatus.COMPLETED
+
+
+def _live(folder):
+    from dashboards.data import read
+
+    return read(folder)
 
 
 def test_in_its_folder_it_is_asked_to_stop_and_goes_on_from_there(whole, made):
