@@ -56,7 +56,7 @@ training:
   averaging: 0.9
 privacy: {{{budget}: {epsilon:g}, delta: 1e-4}}
 search: {{objectives: [epsilon, accuracy, certified@0.25], trials: {trials}, sampler: tpe, scheduler: hyperband,
-         grace: 4}}
+         grace: 4, rehearse: false}}
 """
 HERE = Path(__file__).parent
 PATIENCE_SECONDS = 120.0

@@ -28,8 +28,9 @@ from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.trials.build import initial_seed
+from sweeper.trials.rehearsal import HALVES, rehearsal
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow, TrialRow
-from sweeper.trials.trial import TrialRun
+from sweeper.trials.trial import TrialRun, seed_of
 
 Arrays = tuple[NDArray[np.float32], NDArray[np.int64]]
 
@@ -175,6 +176,38 @@ class CliplessTrial(tune.Trainable):
     def source(self) -> RandomSource | None:
         """Return where batches and noise come from: None for the secure generator; measurements count its draws."""
         return None
+
+
+class Rehearsal(CliplessTrial):
+    """A training on one half of the public validation rows, of which nothing but scores is kept.
+
+    Rehearsals are numbered from 1: a configuration on one half, the same one on the other, and so on.
+    """
+
+    def _build(self) -> TrialRun:
+        config = self._config
+        spec = Spec.from_mapping(config["spec"], source=config["source"])
+        slot = Budget.from_json(config["budget"]).stages[-1].slot
+        number = int(str(config["trial"]).removeprefix("r")) - 1
+        torch.set_num_threads(max(1, int(spec.resources.cpus)))
+        chosen, halves = rehearsal(
+            resolve(spec, config["proposal"]),
+            _at_hand(config["data"]),
+            slot,
+            half=number % HALVES,
+            repeats=spec.search.repeats,
+        )
+        return TrialRun(
+            trial=str(config["trial"]),
+            config=chosen,
+            data=halves,
+            objectives=spec.objectives,
+            seed=seed_of(spec.search.seed, number),
+            device="cuda" if spec.resources.gpus else "cpu",
+            recorded=self._recorded,
+            micro_batch_size=self._micro_batch_size,
+            free=spec.search.free_points,
+        )
 
 
 def _at_hand(placed: "ray.ObjectRef[PlacedDataset] | PlacedDataset") -> Dataset:

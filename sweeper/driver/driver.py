@@ -14,7 +14,7 @@ from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.storage import Storage, fetching, of_sweep
-from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.trainable import CliplessTrial, Rehearsal
 from sweeper.backend.training import size_of, threads_of, trained
 from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.tune import RunResult
@@ -24,6 +24,7 @@ from sweeper.driver.held_out_scores import score_front
 from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.progress import Progress, RunningTrial
 from sweeper.driver.recorder import Recorder
+from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.stages import StagedSearch
 from sweeper.driver.trial_records import TrialRecords
 from sweeper.driver.warm_start import WarmStart
@@ -141,15 +142,26 @@ class SweepRun:
             constraints=settings.outcomes,
             earlier=() if self._earlier is None else self._earlier.observations,
             journal=self._folder.proposals,
-            trials=self._spec.stages[0].trials if self._spec.stages else self._spec.trials,
+            trials=self._proposed(),
         )
         self._recorder = Recorder(
             self._spec, self._folder, self._claim, self._tracker, self._search, rebooted=self._rebooted
         )
         self._budget = self._enter_budget()
+        self._rehearsals = (
+            Rehearsals(self._spec, self._folder, self._budget)
+            if self._spec.rehearsals and self._budget is not None and self._selected is None
+            else None
+        )
         if self._selected is not None:
             self._recorder.records.track_ended()
         self._recorder.write_front_now_and_then()
+
+    def _proposed(self) -> int:
+        """Return how many trials the search proposes by itself."""
+        if self._spec.rehearsals:
+            return 0
+        return self._spec.stages[0].trials if self._spec.stages else self._spec.trials
 
     def _enter_budget(self) -> Budget | None:
         """Cut the budget of a sweep that begins; return its slots, ``None`` where there are none."""
@@ -198,7 +210,18 @@ class SweepRun:
             interrupted=lambda: self._interruption.requested,
         )
 
+    def _rehearse(self) -> RunResult:
+        """Train configurations on public rows, where the spec says so and no trial has begun."""
+        if self._rehearsals is None or self._search.asked or self._rehearsals.done == self._rehearsals.total:
+            return RunResult()
+        given = self._spec, self._data, self._folder, self._interruption
+        queue, states = self._rehearsals.queue(), self._rehearsals.states()
+        return trained(Rehearsal, queue, states, *given, self._between, None, self._budget)
+
     def _train(self) -> RunResult:
+        rehearsed = self._rehearse()
+        if rehearsed.reason:
+            return rehearsed
         unfinished = self._recorder.unfinished
         queue = self._queue()
         hooks, storage = self._recorder.hooks, of_sweep(self._options.storage, self._folder.path)
@@ -213,7 +236,8 @@ class SweepRun:
         budget, unfinished = self._budget, self._recorder.unfinished
         if budget is None:
             return TrialQueue(self._search, self._spec.trials, unfinished)
-        staged = StagedSearch(self._search, budget, self._spec, self._recorder.records)
+        rehearsed = [] if self._rehearsals is None else self._rehearsals.explored()
+        staged = StagedSearch(self._search, budget, self._spec, self._recorder.records, rehearsed)
         return TrialQueue(staged, budget.trials, unfinished, accumulate(stage.trials for stage in budget.stages))
 
     def _propose(self, trial: space.Proposer) -> dict[str, Any]:
@@ -270,7 +294,11 @@ class SweepRun:
         folder.write_manifest(manifest_of(self._spec, self._options, self._claim, folder, status, reason))
 
     def _progress(self) -> Progress:
-        return progress_of(self._spec, self._recorder.records, time.monotonic() - self._started, self._selected)
+        elapsed, rehearsals = time.monotonic() - self._started, self._rehearsals
+        if rehearsals is not None and rehearsals.done < rehearsals.total and not self._search.asked:
+            note = f"rehearsing on public rows, {rehearsals.done} of {rehearsals.total} done; nothing is spent yet"
+            return Progress(name=self._spec.name, total=self._spec.trials, note=note, elapsed_seconds=elapsed)
+        return progress_of(self._spec, self._recorder.records, elapsed, self._selected)
 
 
 def progress_of(spec: Spec, records: TrialRecords, elapsed_seconds: float, selected: RunResult | None) -> Progress:

@@ -1,12 +1,10 @@
 """The trials of a sweep whose budget is cut into stages: explorers first, then the best of them with less noise."""
 
-from collections.abc import Mapping
-from math import sqrt
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clipless.privacy.events import PoissonGaussian
 from sweeper.driver.trial_records import TrialRecords
-from sweeper.privacy.budget import Budget
+from sweeper.privacy.budget import Budget, loudness
 from sweeper.records import trial_number
 from sweeper.search.finalists import Explored, finalists
 from sweeper.search.optuna_search import Search
@@ -16,12 +14,21 @@ from sweeper.spec.spec import Spec
 class StagedSearch:
     """Proposes as a search does in the first stage, and promotes configurations of earlier stages in the others.
 
-    What a user enqueues comes before both. Finalists depend on earlier stages alone: a sweep that resumes in the middle
+    Where configurations were rehearsed on public rows, the first stage takes the best of these. What a user enqueues
+    comes before all. Finalists depend on earlier stages alone: a sweep that resumes in the middle
     of a stage chooses the same.
     """
 
-    def __init__(self, search: Search, budget: Budget, spec: Spec, records: TrialRecords) -> None:
+    def __init__(
+        self,
+        search: Search,
+        budget: Budget,
+        spec: Spec,
+        records: TrialRecords,
+        rehearsed: Sequence[Explored] = (),
+    ) -> None:
         self._search, self._budget, self._spec, self._records = search, budget, spec, records
+        self._rehearsed = list(rehearsed)
 
     @property
     def asked(self) -> int:
@@ -36,7 +43,7 @@ class StagedSearch:
     def ask(self) -> str:
         """Propose the next trial; see `Search.ask`."""
         stage = self._budget.stage_of(self.asked + 1)
-        if stage and not self._search.waiting:
+        if (stage or self._rehearsed) and not self._search.waiting:
             promoted = self._promoted(stage)
             if promoted is not None:
                 self._search.enqueue(promoted)
@@ -54,7 +61,7 @@ class StagedSearch:
         points: dict[str, list[Mapping[str, float]]] = {}
         for point in self._records.points.values():
             points.setdefault(point.trial, []).append(point.values)
-        return [
+        return self._rehearsed + [
             Explored(
                 proposal=proposal,
                 loudness=self._loudness(self._stage(trial)),
@@ -70,8 +77,3 @@ class StagedSearch:
 
     def _loudness(self, stage: int) -> float:
         return loudness(self._budget.stages[stage].slot)
-
-
-def loudness(event: PoissonGaussian) -> float:
-    """Return the signal of a training: what its epsilon grows with."""
-    return event.sampling_rate * sqrt(event.steps) / event.noise_multiplier

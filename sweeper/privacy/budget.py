@@ -82,7 +82,7 @@ class Budget:
     @property
     def shares(self) -> tuple[float, ...]:
         """What each stage has of the signal: of the sum over all steps of ``(q / sigma)^2``."""
-        signals = [one.pool.steps * (one.slot.sampling_rate / one.slot.noise_multiplier) ** 2 for one in self.stages]
+        signals = [loudness(one.pool) ** 2 for one in self.stages]
         return tuple(signal / sum(signals) for signal in signals)
 
     def stage_of(self, number: int) -> int:
@@ -154,6 +154,11 @@ def cut_budget(
 
     noise = _least_noise(lambda noise: slots_epsilon(stages(noise), delta, delta), epsilon)
     return Budget(epsilon=epsilon, delta=delta, stages=stages(noise))
+
+
+def loudness(event: PoissonGaussian) -> float:
+    """Return the signal of a training: its cost grows with it, and squares of it add up."""
+    return event.sampling_rate * math.sqrt(event.steps) / event.noise_multiplier
 
 
 def _stage(plan: StagePlan, trial: PoissonGaussian, spare: int, noise: float) -> Stage:

@@ -127,6 +127,7 @@ class SearchSettings(Section):
     grace: Annotated[int, ONE_COUNT] = 1
     brackets: Annotated[int, ONE_COUNT] = 1
     trials: Annotated[int, ONE_COUNT] | None = None
+    rehearse: bool | None = None
     repeats: Annotated[int, ONE_COUNT] = 1
     hours: Annotated[float, ONE_POSITIVE] | None = None
     trial_hours: Annotated[float, ONE_POSITIVE] | None = None

@@ -119,6 +119,7 @@ class PrivacySettings(_PrivacyOptions):
 
     sweep_epsilon: Annotated[float, ONE_POSITIVE] | None = None
     stages: tuple[StageSettings, ...] | None = Field(default=None, strict=False, min_length=1)
+    finals: Annotated[int, ONE_COUNT] | None = None
     spare_epochs: Annotated[int, Number(integer=True, at_least=0, fixed=True)] | None = None
     accounting: Annotated[Accounting, Name(names=Accounting, fixed=True)] | None = None
     score_noise: Annotated[float, ONE_POSITIVE] | None = None

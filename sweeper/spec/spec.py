@@ -17,6 +17,7 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import PrivateAttr, ValidationError, model_validator
 
+from clipless.datasets import Evaluation
 from sweeper.errors import SpecError
 from sweeper.records import Objective
 from sweeper.spec.data import DataSettings
@@ -81,7 +82,7 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _budget(self) -> Self:
-        self._refused(broken_stage_rules(self.search, self.training, self.privacy))
+        self._refused(broken_stage_rules(self.search, self.training, self.privacy, self.data.evaluation))
         return self._refused(broken_budget_rules(self.training, self.privacy))
 
     @model_validator(mode="after")
@@ -92,7 +93,7 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _enough_to_try(self) -> Self:
-        explorers = self.stages[0].trials if self.stages else self.trials
+        explorers = self.rehearsals or (self.stages[0].trials if self.stages else self.trials)
         self._refused(broken_space_rules(self.search, self.dimensions, explorers))
         locate(lambda _: self.first, None, "search.first")
         return self
@@ -150,11 +151,29 @@ class Spec(Section):
             return ()
         if self.privacy.stages is not None:
             return stage_plans(self.privacy.stages)
+        finals = self.privacy.finals or 1
+        if self.rehearsals:
+            return (StagePlan(finals, 1.0),)
         if self.search.trials is not None:
-            return default_plans(self.search.trials)
+            return default_plans(self.search.trials, finals)
         size = grid_size(self.dimensions)
-        counts = range(DEFAULT_TRIALS, 1, -1)
-        return next((s for s in map(default_plans, counts) if size is None or s[0].trials <= size), default_plans(1))
+        plans = [default_plans(count, finals) for count in range(max(DEFAULT_TRIALS, finals + 1), finals, -1)]
+        return next((plan for plan in plans if size is None or plan[0].trials <= size), default_plans(finals, finals))
+
+    @property
+    def rehearsals(self) -> int:
+        """How many configurations are trained on public rows before the first trial; 0 without rehearsals.
+
+        Left out, ``search.rehearse`` is on where the budget is cut into slots, the validation rows are public, the spec
+        gives no stages and there is something to choose.
+        """
+        size = grid_size(self.dimensions)
+        public = self.data.evaluation in (None, Evaluation.PUBLIC)
+        fits = self.privacy.in_slots and self.privacy.stages is None and self.search.repetitions is None
+        wanted = self.search.rehearse
+        if wanted is False or not (wanted or (fits and public and size != 1)):
+            return 0
+        return self.search.trials or min(DEFAULT_TRIALS, size or DEFAULT_TRIALS)
 
     def data_options(self, data_dir: Path | None = None) -> dict[str, Any]:
         """Return the arguments of ``clipless.datasets.load``; a file beside the spec comes first."""

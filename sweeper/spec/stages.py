@@ -42,9 +42,10 @@ class StagePlan:
     share: float
 
 
-def default_plans(trials: int) -> tuple[StagePlan, ...]:
-    """Return the stages of a sweep that says no more than its number of trials."""
-    return tuple(StagePlan(count, share) for count, share in default_stages(trials))
+def default_plans(trials: int, finals: int) -> tuple[StagePlan, ...]:
+    """Return the stages of a sweep that says no more than its number of trials, those of the last one included."""
+    *first, (_, share) = default_stages(max(trials - finals, 0) + 1)
+    return (*(StagePlan(*stage) for stage in first), StagePlan(finals, share))
 
 
 def stage_plans(stages: Sequence[StageSettings]) -> tuple[StagePlan, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from clipless.datasets import Evaluation
 from clipless.plans.method import Method
 from clipless.privacy.events import Relation
 from sweeper.spec.fields.ranges import Choices
@@ -12,9 +13,14 @@ from sweeper.spec.stages import Accounting
 
 
 def broken_stage_rules(
-    search: SearchSettings, training: TrainingSettings, privacy: PrivacySettings
+    search: SearchSettings, training: TrainingSettings, privacy: PrivacySettings, evaluation: Evaluation | None
 ) -> Iterator[BrokenRule]:
-    """Yield what keeps the budget of a sweep from being kept; nothing if all is well."""
+    """Yield what keeps the budget of a sweep from being kept; nothing if all is well.
+
+    ``evaluation`` is None where the data set says it.
+    """
+    if search.rehearse:
+        yield from _of_rehearsals(search, privacy, evaluation)
     if privacy.sweep_epsilon is None:
         yield from _without_budget(privacy)
     elif privacy.accounting is Accounting.FILTER:
@@ -23,8 +29,19 @@ def broken_stage_rules(
         yield from _of_slots(search, training, privacy)
 
 
+def _of_rehearsals(
+    search: SearchSettings, privacy: PrivacySettings, evaluation: Evaluation | None
+) -> Iterator[BrokenRule]:
+    if not privacy.in_slots or search.repetitions is not None:
+        expected = "no {name} without the slots of privacy.sweep_epsilon, whose noise they have"
+        yield BrokenRule("search.rehearse", True, expected, "leave it out, or add sweep_epsilon")
+    if evaluation not in (None, Evaluation.PUBLIC):
+        expected = "no {name} without evaluation: public, for they are trained on validation rows"
+        yield BrokenRule("search.rehearse", True, expected, "leave it out")
+
+
 def _without_budget(privacy: PrivacySettings) -> Iterator[BrokenRule]:
-    for name in ("stages", "spare_epochs", "accounting"):
+    for name in ("stages", "finals", "spare_epochs", "accounting"):
         if (given := getattr(privacy, name)) is not None:
             shown = given.value if isinstance(given, Accounting) else None if name == "stages" else given
             expected = "no {name} without sweep_epsilon, the budget that is divided"
@@ -32,7 +49,7 @@ def _without_budget(privacy: PrivacySettings) -> Iterator[BrokenRule]:
 
 
 def _of_filter(privacy: PrivacySettings) -> Iterator[BrokenRule]:
-    for name in ("stages", "spare_epochs"):
+    for name in ("stages", "finals", "spare_epochs"):
         if (given := getattr(privacy, name)) is not None:
             shown = None if name == "stages" else given
             expected = "no {name} with accounting: filter, which takes trials as long as they fit"
@@ -47,8 +64,14 @@ def _of_slots(search: SearchSettings, training: TrainingSettings, privacy: Priva
     if Method.NON_PRIVATE.value in methods:
         expected = "private methods with sweep_epsilon: a trial without privacy fits no budget"
         yield BrokenRule("training.method", Method.NON_PRIVATE.value, expected, "leave it out")
+    if search.trials is not None and privacy.finals is not None and privacy.finals > search.trials:
+        expected = f"at most {search.trials} finals, the number of configurations that are tried"
+        yield BrokenRule("privacy.finals", privacy.finals, expected, "lower it")
     if search.repetitions is not None or privacy.stages is None:
         return
+    if privacy.finals is not None:
+        expected = "no {name} beside stages, whose last one says how many there are"
+        yield BrokenRule("privacy.finals", privacy.finals, expected, "leave it out")
     *first, last = privacy.stages
     for i, stage in enumerate(first):
         if stage.share is None:

@@ -9,9 +9,9 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.backend.queue import TrialQueue
 from sweeper.driver.options import Options
 from sweeper.driver.runner import resume, run
-from sweeper.driver.stages import StagedSearch, loudness
+from sweeper.driver.stages import StagedSearch
 from sweeper.errors import RecordError
-from sweeper.privacy.budget import cut_budget
+from sweeper.privacy.budget import cut_budget, loudness
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point
 from sweeper.search.optuna_search import Search

@@ -27,10 +27,26 @@ def changed(content, **sections):
 
 def test_a_newcomer_writes_the_budget_and_nothing_else(budget):
     spec = Spec.from_mapping(budget)
-    assert spec.trials == sum(stage.trials for stage in spec.stages) == DEFAULT_TRIALS
-    assert sum(stage.share for stage in spec.stages) == pytest.approx(1.0)
-    assert spec.stages[-1].trials == 1
-    assert [stage.trials for stage in spec.stages] == sorted((stage.trials for stage in spec.stages), reverse=True)
+    assert (spec.rehearsals, spec.stages, spec.trials) == (DEFAULT_TRIALS, (StagePlan(1, 1.0),), 1)
+
+
+def test_without_public_rows_explorers_read_training_rows(budget):
+    for sections in ({"search": {"rehearse": False}}, {"data": {"evaluation": "exploratory"}}):
+        spec = Spec.from_mapping(changed(budget, **sections))
+        assert spec.rehearsals == 0
+        assert spec.trials == sum(stage.trials for stage in spec.stages) == DEFAULT_TRIALS
+        assert sum(stage.share for stage in spec.stages) == pytest.approx(1.0)
+        assert spec.stages[-1].trials == 1
+        assert [stage.trials for stage in spec.stages] == sorted((s.trials for s in spec.stages), reverse=True)
+
+
+def test_trials_are_the_configurations_that_are_rehearsed_and_finals_those_that_are_trained(budget):
+    spec = Spec.from_mapping(changed(budget, search={"trials": 24}, privacy={"finals": 3}))
+    assert (spec.rehearsals, spec.stages) == (24, (StagePlan(3, 1.0),))
+    explored = Spec.from_mapping(changed(budget, search={"trials": 24, "rehearse": False}, privacy={"finals": 3}))
+    assert (explored.rehearsals, explored.trials, explored.stages[-1].trials) == (0, 24, 3)
+    alone = changed(budget, training={"learning_rate": 0.02})
+    assert (Spec.from_mapping(alone).rehearsals, Spec.from_mapping(alone).trials) == (0, 1)
 
 
 def test_stages_are_those_that_are_given(budget):
@@ -42,12 +58,16 @@ def test_stages_are_those_that_are_given(budget):
 
 def test_the_number_of_trials_counts_every_stage(budget):
     for trials in (1, 2, 5, 9, 40):
-        assert Spec.from_mapping(changed(budget, search={"trials": trials})).trials == trials
+        spec = Spec.from_mapping(changed(budget, search={"trials": trials, "rehearse": False}))
+        assert spec.trials == trials
 
 
 def test_a_small_space_has_fewer_explorers(budget):
-    spec = Spec.from_mapping(changed(budget, training={"learning_rate": [0.01, 0.02, 0.05]}))
-    assert 1 <= spec.stages[0].trials <= 3
+    for rehearse in (True, False):
+        small = changed(budget, training={"learning_rate": [0.01, 0.02, 0.05]}, search={"rehearse": rehearse})
+        spec = Spec.from_mapping(small)
+        assert 1 <= spec.stages[0].trials <= 3
+        assert spec.rehearsals == 3 * rehearse
 
 
 def test_a_filter_has_no_stages(budget):
@@ -118,6 +138,26 @@ def test_a_filter_has_no_stages(budget):
             {"privacy": {"epsilon": 1.0, "accounting": "filter", "relation": "replace-one"}},
             "Expected relation add-or-remove-one with accounting: filter, which adds up Renyi divergences, got "
             "relation='replace-one' (privacy.relation in the spec); use accounting: slots",
+        ),
+        (
+            {"privacy": {"stages": STAGES, "finals": 2}},
+            "Expected no finals beside stages, whose last one says how many there are, got finals=2 (privacy.finals in "
+            "the spec); leave it out",
+        ),
+        (
+            {"privacy": {"finals": 5}, "search": {"trials": 4}},
+            "Expected at most 4 finals, the number of configurations that are tried, got finals=5 (privacy.finals in "
+            "the spec); lower it",
+        ),
+        (
+            {"data": {"evaluation": "exploratory"}, "search": {"rehearse": True}},
+            "Expected no rehearse without evaluation: public, for they are trained on validation rows, got "
+            "rehearse=True (search.rehearse in the spec); leave it out",
+        ),
+        (
+            {"privacy": {"sweep_epsilon": None, "epsilon": 1.0}, "search": {"rehearse": True}},
+            "Expected no rehearse without the slots of privacy.sweep_epsilon, whose noise they have, got rehearse=True "
+            "(search.rehearse in the spec); leave it out, or add sweep_epsilon",
         ),
         (
             {"search": {"trials": 30}, "training": {"learning_rate": [0.01, 0.02, 0.05]}},

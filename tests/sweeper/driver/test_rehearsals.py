@@ -1,0 +1,97 @@
+"""What rehearsals show decides what is trained; nothing else of them is kept."""
+
+import json
+
+import pytest
+
+from clipless.privacy.events import PoissonGaussian, Relation
+from sweeper.driver.options import Options
+from sweeper.driver.rehearsals import Rehearsals
+from sweeper.driver.runner import resume, run
+from sweeper.privacy.budget import cut_budget
+from sweeper.privacy.ledger import Ledger
+from sweeper.records import TrialStatus
+from sweeper.search.finalists import finalists
+from sweeper.spec.spec import Spec
+from sweeper.store.sweep_folder import SweepFolder
+from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow
+
+TRIAL = PoissonGaussian(noise_multiplier=0.0, sampling_rate=0.2, steps=10, relation=Relation.ADD_OR_REMOVE_ONE)
+
+
+@pytest.fixture
+def spec(content):
+    content["model"] |= {"width": 16}
+    content["training"] |= {"epochs": 2, "batch_size": 256, "learning_rate": {"log": [0.001, 0.1]}}
+    content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4}
+    content["search"] = {"objectives": ["epsilon", "accuracy"], "trials": 3}
+    return Spec.from_mapping(content)
+
+
+def rehearsals(spec, path):
+    return Rehearsals(spec, SweepFolder(path), cut_budget(3.0, 1e-4, spec.stages, TRIAL))
+
+
+def play(made, plan, accuracies, status=TrialStatus.COMPLETED):
+    """Let the next trainings report these accuracies, one epoch each."""
+    queue, states = made.queue(), made.states()
+    for accuracy in accuracies:
+        name, proposal = queue.start()
+        states.start(name, {"proposal": proposal})
+        states.receive(name, PlanRow(attempt=name, plan=plan))
+        states.receive(name, FirstDrawRow())
+        free = FreeRow(made_from="slow-midpoint", values={"accuracy": accuracy / 2})
+        states.receive(name, EpochRow(epoch=1, values={"epsilon": 9.0, "accuracy": accuracy}, free=(free,)))
+        states.end(name, status)
+        queue.end(name)
+
+
+def test_a_configuration_is_judged_by_the_mean_of_both_halves(spec, tmp_path, plan):
+    made = rehearsals(spec, tmp_path)
+    assert made.total == 6
+    play(made, plan, [0.2, 0.4, 0.9, 0.7, 0.9, 0.1])
+    points = [one.points for one in made.explored()]
+    assert [best["accuracy"] for best, _ in points] == pytest.approx([0.3, 0.8, 0.5])
+    assert [free["accuracy"] for _, free in points] == pytest.approx([0.15, 0.4, 0.25])
+    assert all("epsilon" not in point for several in points for point in several)
+    (best,) = finalists(made.explored(), spec, count=1, loudness=made.explored()[0].loudness)
+    assert best == made.explored()[1].proposal
+
+
+def test_rehearsals_that_have_ended_are_not_trained_again(spec, tmp_path, plan):
+    play(rehearsals(spec, tmp_path), plan, [0.2, 0.4])
+    play(rehearsals(spec, tmp_path), plan, [0.9], status=TrialStatus.INTERRUPTED)
+    again = rehearsals(spec, tmp_path)
+    assert (again.done, again.total) == (2, 6)
+    play(again, plan, [0.5, 0.7, 0.1, 0.1])
+    assert again.queue().finished
+    assert [one.points[0]["accuracy"] for one in again.explored()] == pytest.approx([0.3, 0.6, 0.1])
+
+
+def test_a_configuration_that_failed_on_one_half_is_not_taken(spec, tmp_path, plan):
+    play(rehearsals(spec, tmp_path), plan, [0.9])
+    play(rehearsals(spec, tmp_path), plan, [0.9], status=TrialStatus.FAILED)
+    play(rehearsals(spec, tmp_path), plan, [0.2, 0.2, 0.1, 0.1])
+    assert [len(one.points) for one in rehearsals(spec, tmp_path).explored()] == [0, 2, 2]
+
+
+@pytest.mark.slow
+def test_a_sweep_trains_aloud_what_was_rehearsed_best(spec, tmp_path):
+    made = run(spec, Options(out=tmp_path))
+    folder, ledger = made.folder, Ledger(made.folder.ledger)
+    rows = [json.loads(row) for row in folder.rehearsals.read_text().splitlines()]
+    assert sorted(row["rehearsal"] for row in rows) == [f"r{number:04d}" for number in range(1, 7)]
+    assert all(row["points"] for row in rows)
+    (trial,) = folder.trials().values()
+    best = finalists(rehearsals(spec, folder.path).explored(), spec, count=1, loudness=1.0)
+    assert trial.config["training"]["learning_rate"] == best[0]["training.learning_rate"]
+    assert [entry.trial for entry in ledger.entries()] == ["t0001"]
+    assert trial.plan.event == ledger.budget.stages[0].slot
+    assert {point.trial for point in made.front().points} == {"t0001"}
+    assert {name.name for name in (folder.path / "models").iterdir()} == {
+        point.model.removeprefix("models/") for point in made.front().front_points
+    }
+    assert made.front().ledger["everything"].epsilon <= 1.25 * max(p.values["epsilon"] for p in made.front().points)
+    before = folder.rehearsals.read_text()
+    resume(made.directory)
+    assert folder.rehearsals.read_text() == before
