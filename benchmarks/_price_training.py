@@ -8,9 +8,8 @@ table can be repeated: none of these models has a guarantee.
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
+from sweeper.trials.rehearsal import rehearsal_config, rehearsal_halves
 
 DECAYS = (0.9, 0.97)  # of the moving averages
 _SPLITS = ("validation", "test")
@@ -138,19 +138,10 @@ class Trainings:
 
 
 def _rehearse(task: Task, proposal: Proposal, noise: float, seed: int) -> Rows:
-    data, config = task.data, resolve(task.spec(), proposal)
-    order = torch.randperm(len(data.validation), generator=torch.Generator().manual_seed(0))
-    halves = [replace(data.validation, x=data.validation.x[rows], y=data.validation.y[rows]) for rows in order.chunk(2)]
-    found = []
-    for number, (rows, others) in enumerate((halves, halves[::-1])):
-        batch = config.training.batch_size
-        smaller = ceil(batch * len(rows) / len(data.train))
-        scaled = resolve(task.spec(noise * smaller / batch), proposal)
-        training = scaled.training.model_copy(update={"batch_size": smaller})
-        half = replace(data, train=rows, validation=others, test=others)
-        found.append(
-            _train(task, half, scaled.model_copy(update={"training": training}), seed + number, f"half {number}")
-        )
+    config, found = resolve(task.spec(noise), proposal), []
+    for number, half in enumerate(rehearsal_halves(task.data)):
+        smaller = rehearsal_config(config, len(half.train), len(task.data.train))
+        found.append(_train(task, half, smaller, seed + number, f"half {number}"))
     return np.mean(found, axis=0).tolist()  # type: ignore[no-any-return]
 
 

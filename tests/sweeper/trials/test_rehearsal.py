@@ -1,0 +1,64 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from clipless.datasets import Evaluation, load
+from sweeper.errors import SpecError
+from sweeper.search.space import resolve
+from sweeper.spec.spec import Spec
+from sweeper.trials.build import build_loss, build_model, build_plan
+from sweeper.trials.rehearsal import rehearsal_config, rehearsal_halves
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+@pytest.fixture
+def config(content):
+    content["training"]["batch_size"] = 256
+    content["privacy"] = {"noise_multiplier": 4.0, "delta": 1e-4}
+    return resolve(Spec.from_mapping(content, "s.yaml"), {})
+
+
+def rows(*splits):
+    return {
+        (row.numpy().tobytes(), int(label)) for split in splits for row, label in zip(split.x, split.y, strict=True)
+    }
+
+
+def test_a_rehearsal_sees_validation_rows_alone_each_on_one_side(digits):
+    first, second = rehearsal_halves(digits)
+    assert len(first.train) + len(first.validation) == len(digits.validation)
+    assert abs(len(first.train) - len(second.train)) <= 1
+    for half in (first, second):
+        assert rows(half.train, half.validation, half.test) == rows(digits.validation)
+        assert not rows(half.train) & rows(half.validation)
+    assert torch.equal(first.train.x, second.validation.x)
+    assert torch.equal(first.train.x, rehearsal_halves(digits)[0].train.x)
+
+
+@pytest.mark.parametrize("evaluation", [Evaluation.PRIVATE, Evaluation.EXPLORATORY])
+def test_rows_that_are_not_public_are_not_rehearsed_on(digits, evaluation):
+    closed = replace(digits, metadata=replace(digits.metadata, evaluation=evaluation))
+    with pytest.raises(SpecError, match=f"Expected public validation rows .* got evaluation='{evaluation.value}'"):
+        rehearsal_halves(closed)
+
+
+def test_a_mean_over_a_batch_is_as_noisy_as_on_the_training_rows(digits, config):
+    (half, _), loss = rehearsal_halves(digits), build_loss(config)
+    smaller = rehearsal_config(config, len(half.train), len(digits.train))
+    stage = build_plan(config, build_model(config, digits, loss, 0), loss, len(digits.train))
+    rehearsed = build_plan(smaller, build_model(smaller, half, loss, 0), loss, len(half.train))
+    assert rehearsed.sampling_rate == pytest.approx(stage.sampling_rate, rel=0.05)
+    assert rehearsed.steps_per_epoch == stage.steps_per_epoch
+    for name, std in stage.noise_stds.items():
+        assert rehearsed.noise_stds[name] / rehearsed.batch_size == pytest.approx(std / stage.batch_size)
+
+
+def test_a_rehearsal_needs_the_noise_of_a_stage(content):
+    config = resolve(Spec.from_mapping(content, "s.yaml"), {})
+    with pytest.raises(SpecError, match="Expected a noise multiplier"):
+        rehearsal_config(config, 100, 1000)
