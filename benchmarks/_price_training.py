@@ -148,7 +148,7 @@ def _rehearse(task: Task, proposal: Proposal, noise: float, seed: int) -> Rows:
 class _Features:
     """What fixed prefixes make of rows: several configurations may share it; the latest few are kept."""
 
-    MOST = 24
+    MOST = 32
 
     def __init__(self) -> None:
         self._held: dict[Any, Any] = {}
