@@ -27,8 +27,8 @@ from sweeper.privacy.budget import Budget
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
-from sweeper.trials.build import initial_seed
-from sweeper.trials.rehearsal import HALVES, rehearsal
+from sweeper.trials.build import initial_seed, with_noise_of
+from sweeper.trials.rehearsal import HALVES, rehearsal_config, rehearsal_halves
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow, TrialRow
 from sweeper.trials.trial import TrialRun, seed_of
 
@@ -187,16 +187,13 @@ class Rehearsal(CliplessTrial):
     def _build(self) -> TrialRun:
         config = self._config
         spec = Spec.from_mapping(config["spec"], source=config["source"])
-        slot = Budget.from_json(config["budget"]).stages[-1].slot
         number = int(str(config["trial"]).removeprefix("r")) - 1
         torch.set_num_threads(max(1, int(spec.resources.cpus)))
-        chosen, halves = rehearsal(
-            resolve(spec, config["proposal"]),
-            _at_hand(config["data"]),
-            slot,
-            half=number % HALVES,
-            repeats=spec.search.repeats,
-        )
+        data, chosen = _at_hand(config["data"]), resolve(spec, config["proposal"])
+        slot = Budget.from_json(config["budget"]).stages[-1].slot
+        chosen = with_noise_of(slot, chosen, data, repeats=spec.search.repeats)
+        halves = rehearsal_halves(data)[number % HALVES]
+        chosen = rehearsal_config(chosen, len(halves.train), len(data.train))
         return TrialRun(
             trial=str(config["trial"]),
             config=chosen,

@@ -157,7 +157,8 @@ class Spec(Section):
         if self.search.trials is not None:
             return default_plans(self.search.trials, finals)
         size = grid_size(self.dimensions)
-        plans = [default_plans(count, finals) for count in range(max(DEFAULT_TRIALS, finals + 1), finals, -1)]
+        counts = range(max(DEFAULT_TRIALS, finals + 1), finals, -1) if size != 1 else ()
+        plans = (default_plans(count, finals) for count in counts)
         return next((plan for plan in plans if size is None or plan[0].trials <= size), default_plans(finals, finals))
 
     @property

@@ -115,6 +115,14 @@ def build_plan(
     return replace(plan, noise_multiplier=noise)
 
 
+def with_noise_of(slot: PoissonGaussian, config: TrialConfig, data: Dataset, *, repeats: int = 1) -> TrialConfig:
+    """Return a configuration with the noise multiplier that it has in a slot; see `build_plan`."""
+    loss = build_loss(config)
+    plan = build_plan(config, build_model(config, data, loss, 0), loss, len(data.train), slot, repeats=repeats)
+    privacy = config.privacy.model_copy(update={"noise_multiplier": plan.noise_multiplier})
+    return config.model_copy(update={"privacy": privacy})
+
+
 def event_without_noise(config: TrialConfig, model: Network, loss: Loss, population: int) -> PoissonGaussian:
     """Return what one training of a configuration spends but for its noise, which the budget of the sweep gives."""
     return replace(_planned(config, model, loss, population, noise_multiplier=1.0).event(), noise_multiplier=0.0)

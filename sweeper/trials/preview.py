@@ -29,6 +29,7 @@ from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_plan
 from sweeper.trials.metrics import check_metrics
+from sweeper.trials.rehearsal import rehearsal_halves
 from sweeper.trials.slots import CHECKED_CONFIGURATIONS, plan_budget
 
 
@@ -140,6 +141,8 @@ def priced_terms(spec: Spec, data: Dataset, plan: Plan, repetitions: Repetitions
 def _validate(spec: Spec, data: Dataset) -> None:
     spec.validate_against(len(data.train), len(data.metadata.classes))
     check_metrics(spec.search.metrics, data.metadata, spec.source)
+    if spec.rehearsals:
+        rehearsal_halves(data)
     ScoreNoise.of(spec, data)
 
 

@@ -14,6 +14,7 @@ from clipless.datasets import Dataset, Evaluation, Split
 from sweeper.errors import SpecError
 from sweeper.spec.trial_config import TrialConfig
 
+HALVES = 2
 _SEED = 0  # which half a row is in: public, and the same for every configuration, so that scores compare
 
 
@@ -29,7 +30,7 @@ def rehearsal_halves(data: Dataset) -> tuple[Dataset, Dataset]:
     if data.metadata.evaluation is not Evaluation.PUBLIC:
         raise SpecError(
             f"Expected public validation rows to rehearse on, got evaluation={data.metadata.evaluation.value!r} "
-            f"({data.metadata.name})"
+            f"({data.metadata.name}); set search.rehearse: false"
         )
     validation = data.validation
     order = torch.randperm(len(validation), generator=torch.Generator().manual_seed(_SEED)).to(validation.x.device)
@@ -56,7 +57,8 @@ def rehearsal_config(config: TrialConfig, rows: int, population: int) -> TrialCo
         raise SpecError("Expected a noise multiplier to rehearse with, got none")
     smaller = ceil(batch * rows / population)
     training = config.training.model_copy(update={"batch_size": smaller})
-    privacy = config.privacy.model_copy(update={"noise_multiplier": noise * smaller / batch})
+    scaled = {"noise_multiplier": noise * smaller / batch}
+    privacy = config.privacy.model_copy(update=scaled | {"accept_large_delta": True})  # delta is that of more rows
     return config.model_copy(update={"training": training, "privacy": privacy})
 
 
