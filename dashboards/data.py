@@ -6,7 +6,7 @@ Nothing here writes, trains, or imports Plotly.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -97,6 +97,13 @@ class SweepData:
     def relations(self) -> tuple[str, ...]:
         """The distinct neighbouring relations of the trials."""
         return tuple(sorted({trial.relation for trial in self.trials.values() if trial.relation}))
+
+    @property
+    def price_ratio(self) -> float | None:
+        """What releasing a point after the sweep costs, over the largest epsilon on the front; None without either."""
+        largest = max((point.values.get("epsilon", nan) for point in self.front_points), default=nan)
+        price = self.result.price
+        return price.epsilon / largest if price is not None and 0.0 < largest < inf else None
 
     def direction(self, name: str) -> Direction:
         """Which way ``name`` improves, whether it is an objective of this sweep or not."""

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboards.data import SweepData, finite
+from sweeper.privacy.pricing import Price
 from sweeper.records import MEMBERSHIP, Direction, Point
 from sweeper.spec.objectives import attack_radius_text
 
 BUDGETS = (1.0, 3.0, 8.0)
+AFTER_THE_SWEEP = "epsilon after the sweep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def front_rows(data: SweepData) -> list[dict[str, Any]]:
         {
             "trial": point.trial,
             "epoch": point.epoch,
-            **_values(point, names),
+            **_values(point, names, data.result.price),
             **{f"epsilon {name}": point.accountants.get(name) for name in accountants},
             **{f"config {name}": data.settings[point.trial].get(name) for name in data.varying},
             "made from": point.made_from,
@@ -55,11 +57,13 @@ def front_rows(data: SweepData) -> list[dict[str, Any]]:
     ]
 
 
-def _values(point: Point, names: list[str]) -> dict[str, float | None]:
-    """Each value with its test value beside it; epsilon and attacks have none."""
+def _values(point: Point, names: list[str], price: Price | None) -> dict[str, float | None]:
+    """Each value with its test value beside it; attacks have none, and epsilon has what releasing the point costs."""
     row: dict[str, float | None] = {}
     for name in names:
         row[name] = point.values.get(name)
+        if name == "epsilon" and price is not None:
+            row[AFTER_THE_SWEEP] = price.epsilon
         if not (name == "epsilon" or name in MEMBERSHIP or attack_radius_text(name) is not None):
             row[f"test {name}"] = (point.test or {}).get(name)
     return row

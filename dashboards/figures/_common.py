@@ -14,6 +14,7 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, Table
 from dashboards.figures._theme import Theme, template
 from dashboards.text import delta_text, is_fraction, number, setting, show, title_of
+from sweeper.privacy.pricing import Price
 from sweeper.records import Direction, Point
 
 WATERMARK = "exploratory: no guarantee"
@@ -131,17 +132,18 @@ def hover_texts(data: SweepData, points: Sequence[Point], *, configured: bool = 
         lines = [f"{escape(name)} = {escape(setting(flat[name]))}" for name in names if name in flat]
         more = [f"… and {len(lines) - _HOVER_LINES} more"] if len(lines) > _HOVER_LINES else []
         configurations[id_] = "<br>".join([*lines[:_HOVER_LINES], *more])
-    return tuple(_hover(point, configurations[point.trial]) for point in points)
+    return tuple(_hover(point, configurations[point.trial], data.result.price) for point in points)
 
 
-def _hover(point: Point, configuration: str) -> str:
+def _hover(point: Point, configuration: str, price: Price | None) -> str:
     test: Mapping[str, float] = point.test or {}
     lines = [f"<b>{escape(point.trial)}</b>, epoch {escape(point.moment)}"]
     for name, value in point.values.items():
         deviation = point.deviation(name)
         spread = "" if deviation is None else f" ± {show(name, deviation)}"
         tested = f" (test {show(name, test[name])})" if name in test and name != "epsilon" else ""
-        lines.append(f"{escape(name)}: {show(name, value)}{spread}{tested}")
+        after = f" ({number(price.epsilon, 4, up=True)} after the sweep)" if name == "epsilon" and price else ""
+        lines.append(f"{escape(name)}: {show(name, value)}{spread}{tested}{after}")
     return "<br>".join([*lines, *([configuration] if configuration else [])])
 
 

@@ -14,7 +14,8 @@ from dashboards.live._snapshots import Snapshot, SweepSummary
 from dashboards.live._view import PREFIX, View
 from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._sections import head
-from dashboards.text import MISSING, setting, show
+from dashboards.summary import AFTER_THE_SWEEP
+from dashboards.text import MISSING, number, setting, show
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.records import Point
@@ -148,6 +149,9 @@ def _values(data: SweepData, point: Point) -> Html:
         tested = (point.test or {}).get(name) if name != "epsilon" else None
         shown = [show(name, point.values[name]), MISSING if tested is None else show(name, tested)]
         rows.append(tag("tr", tag("th", name, scope="row"), each("td", shown, class_="number")))
+        if name == "epsilon" and (price := data.result.price) is not None:
+            after = [number(price.epsilon, 4, up=True), MISSING]
+            rows.append(tag("tr", tag("th", AFTER_THE_SWEEP, scope="row"), each("td", after, class_="number")))
     heads = tag("tr", each("th", ["", "validation", "test"], scope="col"))
     return tag("table", tag("thead", heads), tag("tbody", *rows))
 

@@ -3,13 +3,14 @@
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from math import floor
+from math import floor, inf
 
 from dashboards.data import SweepData
 from dashboards.pages._html import Html, each, tag
 from dashboards.pages._page import card, exploratory, header, section
 from dashboards.summary import BUDGETS, Budget, best_within, budgets
 from dashboards.text import MISSING, delta_text, is_fraction, number, show
+from sweeper.privacy.pricing import Price
 from sweeper.records import Point
 
 _ANSWERS = {"winner": "The winner leaves", "front": "The front leaves", "everything": "Everything leaves"}
@@ -25,9 +26,19 @@ def head(data: SweepData, eyebrow: Html | str = "Sweep report") -> Html:
         "evaluation rows": (claim.evaluation, None),
         "trials": (str(len(data.trials)), _how_ended(data)),
         "points": (str(len(data.points)), f"{len(data.result.on_front)} on the front"),
+        **_price_fact(data),
     }
     banner = exploratory(" The conditions below say what.") if claim.exploratory else None
     return header(eyebrow, data.name, banner, facts)
+
+
+def _price_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
+    """What releasing any point of the page costs, beside the largest epsilon that stands at one."""
+    price, ratio = data.result.price, data.price_ratio
+    if price is None:
+        return {}
+    note = None if ratio is None else f"{number(ratio, up=True)} times the largest epsilon of a point"
+    return {"price after a look": (f"epsilon {number(price.epsilon, 4, up=True)}", note)}
 
 
 def _how_ended(data: SweepData) -> str | None:
@@ -36,13 +47,59 @@ def _how_ended(data: SweepData) -> str | None:
 
 
 def headline(data: SweepData) -> Html:
-    """What epsilon 1, 3 and 8 buy: the first thing a reader wants to know."""
+    """What can be bought: the first thing a reader wants to know."""
     words = (
-        "Best points of the front within each budget. Points were chosen on validation rows; "
-        "the test number beside each one is the same model on rows it was not chosen by."
+        "Points were chosen on validation rows; the test number beside each one is the same model on rows it was not "
+        "chosen by."
     )
     cards = tag("div", *(_card(data, budget) for budget in budgets(data)), class_="cards")
-    return section("headline", "What each privacy budget buys", tag("p", words), cards, _knee(data))
+    alone = (
+        "Best points of the front at their own epsilon: what one training costs whose configuration and epoch are "
+        "fixed in advance. No budget of this size buys a point of this page once it has been looked at; they show what "
+        "a larger or smaller budget is worth in another sweep."
+    )
+    return section(
+        "headline",
+        "What each privacy budget buys",
+        *_bought(data),
+        tag("p", words),
+        _knee(data),
+        tag("h3", "Had one training been fixed in advance"),
+        tag("p", alone),
+        cards,
+    )
+
+
+def _bought(data: SweepData) -> list[Html]:
+    """What the price of a look buys: the best points, whatever their own epsilons are."""
+    price = data.result.price
+    if price is None:
+        return [tag("p", "What a point of this sweep costs after a look at it is not known.")]
+    shown = number(price.epsilon, 4, up=True)
+    words = tag(
+        "p",
+        tag("strong", f"A budget of epsilon {shown} buys every point below, a smaller one buys none. "),
+        "That is what releasing a model costs after a look at this sweep; whether it is one of them or all makes no "
+        "difference. "
+        if data.result.ledger.get("everything", price).released
+        else "That is what releasing the winner costs; nothing else of this sweep may leave. ",
+        _why(price),
+    )
+    best = Budget(price.epsilon, {name: best_within(data, name, inf) for name in _utilities(data)})
+    return [words, tag("div", _card(data, best, f"epsilon {shown}, the look included"), class_="cards")]
+
+
+def _why(price: Price) -> str:
+    if price.fixed:
+        return "It was fixed before the first result and holds however results were used."
+    return (
+        "It composes every training so far. With privacy.sweep_epsilon in the spec it is fixed beforehand, and "
+        "exploring costs little of it."
+    )
+
+
+def _utilities(data: SweepData) -> list[str]:
+    return [objective.name for objective in data.result.objectives if objective.name != "epsilon"]
 
 
 def _knee(data: SweepData) -> Html | None:
@@ -61,8 +118,8 @@ def _knee(data: SweepData) -> Html | None:
     )
 
 
-def _card(data: SweepData, budget: Budget) -> Html:
-    title = f"epsilon ≤ {number(budget.epsilon)}"
+def _card(data: SweepData, budget: Budget, title: str = "") -> Html:
+    title = title or f"own epsilon ≤ {number(budget.epsilon)}"
     first = budget.best.get(data.utility)
     if first is None:
         return card(title, tag("p", "no point of the front is this private", class_="none"))
@@ -73,7 +130,7 @@ def _card(data: SweepData, budget: Budget) -> Html:
             if point is not None and point.key != first.key:
                 rows.append(_card_row(f"best {name}", name, point))
     heads = each("th", ["", "validation", "test"], scope="col")
-    where = f"{first.label}, epsilon {show('epsilon', first.values['epsilon'])}"
+    where = f"{first.label}, own epsilon {show('epsilon', first.values['epsilon'])}"
     return card(
         title,
         tag("p", show(data.utility, first.values[data.utility]), " ", tag("small", data.utility), class_="big"),

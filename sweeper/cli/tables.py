@@ -10,6 +10,7 @@ from rich.text import Text
 
 from sweeper.driver.progress import spread
 from sweeper.errors import RecordError
+from sweeper.privacy.pricing import fixed_point, round_up
 from sweeper.records import TrialStatus
 from sweeper.results.comparison import PRICE, Comparison
 from sweeper.results.front import Front, FrontTrial
@@ -45,7 +46,7 @@ def sweep_view(sweep: Sweep) -> RenderableType:
         parts.append(Text("exploratory: no guarantee", style="bold red"))
     ends = Counter(trial.status for trial in front.trials.values())
     parts.append(Text("trials: " + (", ".join(f"{n} {status}" for status, n in ends.items()) or "none yet")))
-    parts += [_points_table(front), *_knee(front), Text("")]
+    parts += [_points_table(front), *_prices(front), *_knee(front), Text("")]
     parts += _reasons(front.trials)
     placed = Counter(" ".join(trial.placed.values()) for trial in sweep.folder.trials().values() if trial.placed)
     parts += [Text("trained on: " + "; ".join(f"{place}: {n}" for place, n in placed.items()))] if placed else []
@@ -100,14 +101,31 @@ def _points_table(front: Front) -> Table:
         title=f"front: {len(front.on_front)} points, hypervolume {front.hypervolume:.3f}",
         title_justify="left",
     )
-    for column in ("trial", "epoch", *names, *(f"test {name}" for name in names if name != "epsilon")):
+    price = [] if front.price is None else [round_up(front.price.epsilon)]
+    tested = [name for name in names if name != "epsilon"]
+    heads = ("trial", "epoch", *(["after the sweep"] if price else []), *names, *(f"test {name}" for name in tested))
+    for column in heads:
         table.add_column(column, justify="right")
     for point in points:
         values = [_number(point.values, name) for name in names]
-        tested = [_number(point.test or {}, name) for name in names if name != "epsilon"]
-        table.add_row(point.trial, point.moment, *values, *tested)
+        table.add_row(point.trial, point.moment, *price, *values, *(_number(point.test or {}, n) for n in tested))
     return table
 
 
+def _prices(front: Front) -> list[Text]:
+    """Return how to read the two epsilons of each point."""
+    if front.price is None or not front.on_front:
+        return []
+    fixed = " It was fixed before the first result." if front.price.fixed else ""
+    return [
+        Text(
+            "epsilon: of one training, if configuration and epoch had been fixed in advance; after the sweep: what "
+            f"releasing it costs now.{fixed}"
+        )
+    ]
+
+
 def _number(values: Mapping[str, float], name: str) -> str:
-    return f"{values[name]:.3f}" if name in values else "-"
+    if name not in values:
+        return "-"
+    return fixed_point(values[name], 3) if name == "epsilon" else f"{values[name]:.3f}"

@@ -42,9 +42,10 @@ from sweeper.store.input_format import DATA_NAME, describe, write_input
 from sweeper.store.jsonl import replace_file
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking.names import version_tags
+from sweeper.tracking.names import price_metrics, version_tags
 from sweeper.tracking.outbox import Undelivered
 from sweeper.tracking.tracker import Tracker, how_to_look
+from sweeper.trials.price_preview import announcement
 from sweeper.trials.slots import plan_budget
 
 SHOW_SECONDS = 0.5
@@ -88,6 +89,8 @@ class SweepRun:
     def run(self) -> FinishedSweep:
         """Run to the end, or to the first Ctrl-C; whatever happens, write what there is."""
         self._open()
+        if self._selected is None:
+            self._options.tell(announcement(self._spec, self._data, self._recorder.spending.budget))
         status, outcome = TrialStatus.FAILED, RunResult()
         try:
             outcome = self._run_trials()
@@ -272,7 +275,7 @@ class SweepRun:
             for name in ("front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"):
                 if (folder.path / name).exists():
                     self._tracker.artifact(folder.path / name)
-            self._tracker.log(None, 0, {"hypervolume": front.hypervolume})
+            self._tracker.log(None, 0, {"hypervolume": front.hypervolume} | price_metrics(front.ledger))
         finally:
             patience = 10.0 if cut and self._options.tracking else 30.0  # a store of one's own always answers
             if not self._left_early:

@@ -26,6 +26,7 @@ class Options:
         storage: URL through which nodes that do not share ``out`` exchange checkpoints and models.
         duration_is_seen: consents that others see how long a private selection takes, and may read what trains on a
             cluster.
+        tell: is given the price of the sweep, as one line, before anything is trained.
         show: is given the state of the sweep about twice a second.
     """
 
@@ -36,6 +37,7 @@ class Options:
     cluster: str | None = None
     storage: str | None = None
     duration_is_seen: bool = False
+    tell: Callable[[str], None] = lambda _: None
     show: Callable[[Progress], None] = lambda _: None
 
 

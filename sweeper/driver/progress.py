@@ -19,6 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sweeper.privacy.pricing import Price, fixed_point, round_up
 from sweeper.records import Direction, Objective, Point
 from sweeper.tracking.outbox import Undelivered
 
@@ -26,6 +27,7 @@ MAX_ROWS = 8
 MAX_FAILURES = 5
 LINE_EVERY_SECONDS = 30.0
 REFRESH_PER_SECOND = 2
+EITHER_PRICE = "each with its own epsilon, if fixed in advance, and what releasing it after this sweep costs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,11 @@ class Display:
         due = self._printed_at is None or self._updated_at - self._printed_at >= self._line_every_seconds
         if self._live is None and due:
             self._printed_at = self._updated_at
-            self._console.print(line(progress), highlight=False, soft_wrap=True)
+            self.tell(line(progress))
+
+    def tell(self, text: str) -> None:
+        """Print a line that stays, above the live display where there is one."""
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _render(self) -> RenderableType:
         if self._progress is None:
@@ -175,6 +181,7 @@ def closing_summary(
     progress: Progress,
     folder: Path,
     *,
+    price: Price | None = None,
     look: str | None = None,
     reason: str = "",
     failures: Mapping[str, str] | None = None,
@@ -185,8 +192,8 @@ def closing_summary(
 ) -> str:
     """Return what to say when a sweep has ended: how it went and where to look.
 
-    ``look`` says how to see its runs, ``failures`` why each failed trial did, ``goes_on`` whether a sweep that ended
-    early can be resumed.
+    ``price`` is what releasing a point costs that was chosen after a look, ``look`` says how to see its runs,
+    ``failures`` why each failed trial did, ``goes_on`` whether a sweep that ended early can be resumed.
     """
     ended = f" (ended early: {reason})" if reason else ""
     went = f"{_counts(progress)} in {clock(progress.elapsed_seconds)}"
@@ -194,8 +201,9 @@ def closing_summary(
     if progress.front:
         size = len(progress.front)
         volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
-        lines.append(f"The front has {size} point{'s' if size > 1 else ''}{volume}:")
-        lines += [f"  {_point(point, progress.objectives)}" for point in spread(progress.front)]
+        said = "" if price is None else f", {EITHER_PRICE}"
+        lines.append(f"The front has {size} point{'s' if size > 1 else ''}{volume}{said}:")
+        lines += [f"  {_point(point, progress.objectives, price)}" for point in spread(progress.front)]
     lines += [f"  {trial} failed: {why}" for trial, why in list((failures or {}).items())[:MAX_FAILURES]]
     hidden = len(failures or {}) - MAX_FAILURES
     lines += [f"  and {hidden} more failed"] if hidden > 0 else []
@@ -261,13 +269,17 @@ def _table(progress: Progress) -> Table:
     return table
 
 
-def _point(point: Point, objectives: Sequence[Objective]) -> str:
-    numbers = ", ".join(f"{objective.name} {_number(point, objective)}" for objective in objectives)
-    return f"{numbers} ({point.label})"
+def _point(point: Point, objectives: Sequence[Objective], price: Price | None = None) -> str:
+    numbers = [f"{objective.name} {_number(point, objective)}" for objective in objectives]
+    if price is not None:
+        own = fixed_point(point.values.get("epsilon", math.inf))
+        others = [text for text in numbers if not text.startswith("epsilon ")]
+        numbers = [f"epsilon {own} ({round_up(price.epsilon)} after this sweep)", *others]
+    return f"{', '.join(numbers)} ({point.label})"
 
 
 def _number(point: Point, objective: Objective) -> str:
     value = point.values.get(objective.name)
     if value is None:
         return "-"
-    return f"{value:.2f}" if objective.name == "epsilon" else f"{value:.3f}"
+    return fixed_point(value) if objective.name == "epsilon" else f"{value:.3f}"

@@ -193,6 +193,7 @@ class Recorder:
             ledger=prices,
             claim=self._claim,
             ledger_entries=self.spending.rows,
+            stages=self.spending.stages,
         )
 
     def write_front_now_and_then(self) -> None:

@@ -31,6 +31,7 @@ def claimed(spec: Spec, data: Dataset, steering: Steering | None = None) -> Clai
         delta=spec.privacy.delta,
         reads_training_rows=reads_training_rows(spec.search.metrics),
         ends_trials_early=spec.search.scheduler != NO_SCHEDULER,
+        has_budget=spec.privacy.sweep_epsilon is not None and spec.search.repetitions is None,
         steering=steering,
         noise=ScoreNoise.of(spec, data),
     )

@@ -41,6 +41,8 @@ from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, is_secret
+from sweeper.trials.preview import first_plan, priced_terms
+from sweeper.trials.price_preview import selection_announcement
 
 SELECTING = "selecting privately"
 WAITING = "selects privately, and waits to be resumed"
@@ -157,6 +159,10 @@ def _unknown_front(spec: Spec, claim: Claim) -> Front:
 def _select(
     spec: Spec, options: Options, data: Dataset, claim: Claim, hidden: SweepFolder, interruption: Interruption
 ) -> SweepFolder | None:
+    repetitions = spec.search.repetitions
+    if repetitions is not None:
+        terms = priced_terms(spec, data, first_plan(spec, data), repetitions)
+        options.tell(selection_announcement(spec, terms))
     options.show(Progress(name=spec.name, total=0, note=SELECTING))
     sessions = JsonlFile(hidden.path / SESSIONS_NAME)
     _remove_sessions(sessions)

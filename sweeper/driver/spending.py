@@ -30,6 +30,11 @@ class Spending:
         """The budget of the sweep, ``None`` without one."""
         return self._ledger.budget
 
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """The number of trials of each stage of the budget, empty where it was not cut into stages."""
+        return tuple(one.trials for one in self.budget.stages) if isinstance(self.budget, Budget) else ()
+
     def set_budget(self, budget: Budget | RenyiFilter) -> None:
         """Enter the budget of a sweep that begins."""
         self._ledger.set_budget(budget)

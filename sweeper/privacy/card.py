@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clipless.privacy.events import Composed, Event, PoissonGaussian
 from sweeper.errors import RecordError
-from sweeper.privacy.card_text import markdown
+from sweeper.privacy.card_text import markdown, prices_in_words
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.paid_scores import planned_scores
 from sweeper.privacy.pricing import Price, steps_by, whole_event
@@ -37,6 +37,10 @@ class Card:
     def to_markdown(self) -> str:
         """Return the card in words."""
         return markdown(self.content)
+
+    def prices(self) -> str:
+        """Return in one line what the model costs: alone and fixed in advance, and after the sweep."""
+        return prices_in_words(self.content["guarantee"])
 
     def write(self, folder: str | Path) -> tuple[Path, Path]:
         """Write ``card.md`` and ``card.json`` into a folder.
@@ -93,6 +97,7 @@ def make_card(
                 "fixed_in_advance": _priced(event.with_steps(steps_by(plan, point.epoch)), plan.delta),
                 "chosen_afterwards": _priced(_charged(plan, attempts), plan.delta),
                 "selected": _selected(ledger),
+                "after_the_sweep": _after_the_sweep(ledger),
                 "planned_epochs": plan.epochs,
                 "repeats": plan.repeats,
                 "trainings": _trainings(attempts),
@@ -141,6 +146,12 @@ def charged_to(trial: str, ledger: Path) -> "tuple[Entry, ...]":
 def _selected(ledger: Mapping[str, Price]) -> float | None:
     """Return the price of a winner that was selected privately, None where everything may leave."""
     return None if all(answer.released for answer in ledger.values()) else ledger["winner"].epsilon
+
+
+def _after_the_sweep(ledger: Mapping[str, Price]) -> dict[str, Any] | None:
+    """Return what releasing a model costs that was chosen after a look at the sweep, None where it is not known."""
+    price = ledger.get("winner")
+    return None if price is None or not price.released else {"epsilon": price.epsilon, "fixed": price.fixed}
 
 
 def _charged(plan: TrialPlan, attempts: "Sequence[Entry]") -> Event:

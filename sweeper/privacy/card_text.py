@@ -45,6 +45,15 @@ def markdown(card: Mapping[str, Any]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def prices_in_words(facts: Mapping[str, Any]) -> str:
+    """Return both epsilons of a point in one line: its own, and what releasing it after the sweep costs."""
+    at, after = f"at delta {facts['delta']:g}", facts["after_the_sweep"]
+    if facts["selected"] is not None:
+        return f"Releasing it costs epsilon {round_up(facts['selected'])} {at}, the price of its selection."
+    own = f"Its own epsilon is {round_up(facts['fixed_in_advance']['epsilon'])} {at}, if it had been fixed in advance"
+    return f"{own}." if after is None else f"{own}; releasing it after this sweep costs {round_up(after['epsilon'])}."
+
+
 def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
     facts = card["guarantee"]
     advance, afterwards, delta = facts["fixed_in_advance"], facts["chosen_afterwards"], facts["delta"]
@@ -94,9 +103,20 @@ def _of_one_training(card: Mapping[str, Any]) -> Iterator[str]:
             f"({facts['ended_early'] or 'no reason was recorded'}), so its last epoch was chosen by them and costs the "
             f"epsilon of all {epochs} planned epochs{_of_each(facts['trainings'])}."
         )
-    yield (
-        "If the configuration was chosen among the trials of the sweep by their scores, neither number is "
-        "the price: *What the sweep cost* is."
+    yield _after_a_look(facts)
+
+
+def _after_a_look(facts: Mapping[str, Any]) -> str:
+    chosen = (
+        "If the configuration was chosen among the trials of the sweep by their scores, neither number is the price"
+    )
+    after = facts.get("after_the_sweep")
+    if after is None:
+        return f"{chosen}: *What the sweep cost* is."
+    fixed = ", a price that was fixed before any row was read and includes every look" if after["fixed"] else ""
+    return (
+        f"**({round_up(after['epsilon'])}, {facts['delta']:g})-differential privacy** when it is released after this "
+        f"sweep{fixed}. {chosen}: this one is, see *What the sweep cost*."
     )
 
 

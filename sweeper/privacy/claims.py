@@ -8,20 +8,36 @@ from clipless.datasets import Evaluation, Metadata
 if TYPE_CHECKING:
     from sweeper.privacy.score_noise import ScoreNoise
 
-STANDARD_CONDITIONS = (
+TRUSTED_MACHINE = (
     "The guarantee covers the trained weights and what is computed from them, not what an observer of the "
-    "training machine could see: timing, memory, drawn batches, gradients before the noise.",
-    "The noise is drawn in floating point; attacks on the representation of the noise (Mironov 2012) are not covered.",
+    "training machine could see: timing, memory, drawn batches, gradients before the noise."
+)
+FLOATING_NOISE = (
+    "The noise is drawn in floating point; attacks on the representation of the noise (Mironov 2012) are not covered."
+)
+CHOSEN_POINT = (
     "An epsilon on an axis holds for a configuration and an epoch fixed in advance; choosing either after "
     "looking at scores costs the price of the sweep, and choices made outside this sweep (earlier sweeps on "
-    "the same data, ranges tried by hand) cost more than that.",
+    "the same data, ranges tried by hand) cost more than that."
+)
+FIXED_COURSE = (
     "The price of a sweep composes the trainings that were charged as if their number, noise and length had been fixed "
     "before any result was seen. Where results chose them (proposals that learn, with an open epsilon, "
     "noise_multiplier, epochs or batch_size; a sweep that was ended early or extended after a look), the composition "
     "is fully adaptive, and the true price can be larger (Rogers et al. 2016, arXiv 1605.08294; Whitehouse et al. "
-    "2023, arXiv 2203.05481).",
-    "A certified radius is one of the model, not of privacy; it holds for a float64 forward pass of the saved model.",
+    "2023, arXiv 2203.05481)."
 )
+CERTIFIED_MODEL = (
+    "A certified radius is one of the model, not of privacy; it holds for a float64 forward pass of the saved model."
+)
+STANDARD_CONDITIONS = (TRUSTED_MACHINE, FLOATING_NOISE, CHOSEN_POINT, FIXED_COURSE, CERTIFIED_MODEL)
+POINT_WITHIN_BUDGET = (
+    "An epsilon on an axis is that of one training, for a configuration and an epoch fixed in advance. Releasing a "
+    "model that was chosen after a look at this sweep costs the price of the sweep, which its budget fixed before any "
+    "row was read: it includes every look, however results were used. Choices made outside this sweep (earlier sweeps "
+    "on the same data, ranges tried by hand) are not in it and cost more."
+)
+BUDGET_CONDITIONS = (TRUSTED_MACHINE, FLOATING_NOISE, POINT_WITHIN_BUDGET, CERTIFIED_MODEL)
 INJECTED_GENERATOR = "No guarantee: batches and noise came from an injected generator, not from the secure one."
 LARGE_DELTA = (
     "The accepted delta = {delta:g} is not below 1/N for N = {population}: the guarantee permits publishing "
@@ -119,13 +135,15 @@ class Claim:
         secure_generator: bool = True,
         reads_training_rows: bool = False,
         ends_trials_early: bool = False,
+        has_budget: bool = False,
         steering: Steering | None = None,
         noise: "ScoreNoise | None" = None,
     ) -> "Claim":
         """Return the claim of a sweep on declared data.
 
-        ``ends_trials_early``: a scheduler looks at scores while trials run. ``noise`` is that of scores of private
-        rows.
+        ``ends_trials_early``: a scheduler looks at scores while trials run. ``has_budget``: a budget that was fixed
+        before any row was read prices the whole sweep, so that results may be used in any way. ``noise`` is that of
+        scores of private rows.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
         if reads_training_rows:
@@ -133,7 +151,7 @@ class Claim:
         if noise is not None:
             marks.append(NOISY_SCORES.format(**noise.stds))
             marks += [] if noise.apart else [SPLITS_TOGETHER]
-        if ends_trials_early:
+        if ends_trials_early and not has_budget:
             marks.append(EARLY_ENDS)
         steering = steering or Steering(())
         marks += steering.conditions
@@ -148,7 +166,7 @@ class Claim:
             exploratory=declared.evaluation is Evaluation.EXPLORATORY or not secure_generator or steering.exploratory,
             secure_generator=secure_generator,
             public=(f"The number of training rows, N = {population}.", *declared.public_facts),
-            conditions=(*marks, *declared.conditions, *STANDARD_CONDITIONS),
+            conditions=(*marks, *declared.conditions, *(BUDGET_CONDITIONS if has_budget else STANDARD_CONDITIONS)),
         )
 
     def resumed_from(self, recorded: "Claim") -> "Claim":

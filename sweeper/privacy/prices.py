@@ -94,7 +94,7 @@ def _budgeted(budget: Budget | RenyiFilter, delta: float, trainings: int) -> dic
             "before any row was read. It holds however results were used to propose, end and choose trials, and "
             "however many were run (Feldman and Zrnic 2021, arXiv 2008.11193)."
         )
-    price_ = Price(epsilon=epsilon, delta=delta, events=trainings)
+    price_ = Price(epsilon=epsilon, delta=delta, events=trainings, fixed=True)
     cost = f"epsilon {round_up(epsilon)} at delta {delta:g}, {why}"
     return {
         "winner": replace(price_, statement=f"Releasing one model: {cost} That is the price of all of them."),
@@ -119,7 +119,7 @@ def _selected(selection: Terms, test: Sequence[PoissonGaussian], delta: float) -
     )
     unpriced = Price(epsilon=math.inf, delta=delta, events=0)
     return {
-        "winner": Price(epsilon=epsilon, delta=delta, events=1, statement=winner),
+        "winner": Price(epsilon=epsilon, delta=delta, events=1, statement=winner, fixed=True),
         "front": replace(unpriced, statement=f"The front {_UNPRICED}"),
         "everything": replace(unpriced, statement=f"Everything else {_UNPRICED}"),
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from decimal import ROUND_CEILING, Context
+from decimal import ROUND_CEILING, Context, Decimal
 from math import isfinite
 from typing import Any
 
@@ -12,12 +12,18 @@ from sweeper.records import TrialPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What releasing something costs: an upper bound of epsilon, for so many trainings."""
+    """What releasing something costs: an upper bound of epsilon, for so many trainings.
+
+    Attributes:
+        fixed: whether it was fixed before the first result, by a budget or a private selection, so that it holds
+            however results are used.
+    """
 
     epsilon: float
     delta: float
     events: int
     statement: str = ""
+    fixed: bool = False
 
     @property
     def released(self) -> bool:
@@ -27,6 +33,17 @@ class Price:
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         return asdict(self)
+
+
+def fixed_point(epsilon: float, decimals: int = 2) -> str:
+    """Return epsilon with so many decimals, never less than it is.
+
+    >>> fixed_point(1.101), fixed_point(3.0), fixed_point(1.1), fixed_point(float("inf"))
+    ('1.11', '3.00', '1.10', 'inf')
+    """
+    if not isfinite(epsilon):
+        return f"{epsilon:g}"
+    return f"{Decimal(repr(float(epsilon))).quantize(Decimal(1).scaleb(-decimals), ROUND_CEILING):f}"
 
 
 def round_up(epsilon: float, digits: int = 4) -> str:

@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import compress
+from itertools import accumulate, compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from sweeper.pareto.dominance import Box, box_from_json, front_mask, hypervolume
 from sweeper.pareto.knee import knee
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
-from sweeper.records import Objective, Point, PointKey, Trial
+from sweeper.records import Objective, Point, PointKey, Trial, trial_number
 from sweeper.spec.fields.nested import flatten
 from sweeper.store.jsonl import read_object, replace_file, to_lines
 from sweeper.store.sweep_folder import check_may_be_seen, point_to_json
@@ -80,6 +80,7 @@ class Front:
         box: where the hypervolume was measured.
         ledger: what releasing the winner, the front and everything costs.
         ledger_entries: how many rows of the ledger are priced, ``None`` where that is not known.
+        stages: the number of trials of each stage of the sweep's budget, in order; empty where it was not cut.
     """
 
     sweep: str
@@ -92,6 +93,20 @@ class Front:
     ledger: Mapping[str, Price]
     claim: Claim
     ledger_entries: int | None = None
+    stages: tuple[int, ...] = ()
+
+    @property
+    def price(self) -> Price | None:
+        """What releasing a model costs that was chosen after a look at this sweep, None where it is not known."""
+        price = self.ledger.get("winner")
+        return price if price is not None and price.released else None
+
+    def stage_of(self, trial: str) -> int | None:
+        """Return the stage of a trial from 0, None where the budget was not cut or no slot of it is the trial's."""
+        if not trial.removeprefix("t").isdecimal():
+            return None
+        number, ends = trial_number(trial), accumulate(self.stages)
+        return next((stage for stage, end in enumerate(ends) if number <= end), None)
 
     @property
     def front_points(self) -> tuple[Point, ...]:
@@ -124,10 +139,12 @@ class Front:
             "ledger": {question: answer.to_json() for question, answer in self.ledger.items()},
             "claim": self.claim.to_json(),
             "ledger_entries": self.ledger_entries,
+            "stages": list(self.stages),
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Return one flat row per point, the trial's end and configuration in it."""
+        """Return one flat row per point, the trial's end and configuration in it, and what releasing it would cost."""
+        after = {} if self.price is None else {"epsilon.after-the-sweep": self.price.epsilon}
         for point in self.points:
             trial = self.trials[point.trial]
             yield {
@@ -137,6 +154,7 @@ class Front:
                 "on_front": point.key in self.on_front,
                 **dict(point.values),
                 **{f"epsilon.{name}": value for name, value in point.accountants.items()},
+                **after,
                 **{f"deviation.{name}": point.deviation(name) for name in point.repeats},
                 **{f"test.{name}": value for name, value in (point.test or {}).items()},
                 "model": point.model or "",
@@ -181,6 +199,7 @@ def build_front(
     ledger: Mapping[str, Price],
     claim: Claim,
     ledger_entries: int | None = None,
+    stages: Iterable[int] = (),
     box: Box | None = None,
 ) -> Front:
     """Find the front among the points and join what a reader must know."""
@@ -198,6 +217,7 @@ def build_front(
         ledger=dict(ledger),
         claim=claim,
         ledger_entries=ledger_entries,
+        stages=tuple(stages),
     )
 
 

@@ -4,10 +4,13 @@ import json
 import re
 from collections.abc import Mapping
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeper.records import TrialStatus
 from sweeper.spec.fields.nested import leaves
+
+if TYPE_CHECKING:
+    from sweeper.privacy.pricing import Price
 
 MAX_KEY_LENGTH = 250
 MAX_PARAM_LENGTH = 6000
@@ -41,6 +44,12 @@ def metric_names(
         named[f"{prefix}{kind}" + (f"/{radius.replace('/', '_')}" if radius else "")] = value
     named |= {f"epsilon/{name}": value for name, value in (accountants or {}).items()}
     return named | {f"sensitivity/{name}": value for name, value in (sensitivities or {}).items()}
+
+
+def price_metrics(prices: Mapping[str, "Price"]) -> dict[str, float]:
+    """Return what releasing the winner and everything costs, under their MLflow names; what may not leave has none."""
+    kept = {name: prices[name] for name in ("winner", "everything") if name in prices}
+    return {f"price/{name}": one.epsilon for name, one in kept.items() if one.released}
 
 
 def mlflow_params(params: Mapping[str, Any]) -> dict[str, str]:

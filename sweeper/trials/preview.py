@@ -18,7 +18,6 @@ from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import SpecError
 from sweeper.privacy.budget import Budget
-from sweeper.privacy.prices import answers, composed
 from sweeper.privacy.pricing import Price, price, round_up
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.privacy.selection import Terms
@@ -29,6 +28,13 @@ from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_plan
 from sweeper.trials.metrics import check_metrics
+from sweeper.trials.price_preview import (
+    budget_in_words,
+    other_cuts,
+    planned_cost,
+    planned_events,
+    selection_in_words,
+)
 from sweeper.trials.rehearsal import rehearsal_halves
 from sweeper.trials.slots import CHECKED_CONFIGURATIONS, plan_budget
 
@@ -116,15 +122,7 @@ def sweep_cost(spec: Spec, previews: Sequence[Preview], noise: ScoreNoise | None
     this an estimate, a single configuration makes it exact. Scores of test rows, whose number is not known before,
     are not in it.
     """
-    return composed(_planned(spec, previews, noise), spec.privacy.delta, apart=noise is None or noise.apart)
-
-
-def _planned(
-    spec: Spec, previews: Sequence[Preview], noise: ScoreNoise | None
-) -> tuple[list[PoissonGaussian], list[PoissonGaussian]]:
-    plans, repeats = [previews[i % len(previews)].plan for i in range(spec.trials)], spec.search.repeats
-    events = [plan.event().with_steps(repeats * plan.event().steps) for plan in plans]
-    return events, [] if noise is None else [noise.paid(repeats * plan.epochs).event for plan in plans]
+    return planned_cost(spec, [one.plan for one in previews], noise)
 
 
 def priced_terms(spec: Spec, data: Dataset, plan: Plan, repetitions: Repetitions) -> Terms:
@@ -200,12 +198,7 @@ def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Renderable
         parts.append(Text(f"\n{_render_scores(spec, noise, previews)}"))
     if spec.search.repetitions is not None:
         terms = priced_terms(spec, data, previews[0].plan, spec.search.repetitions)
-        winner = answers([], spec.privacy.delta, selection=terms)["winner"]
-        price_ = f"epsilon {round_up(winner.epsilon)} at delta {winner.delta:g}"
-        said = (
-            f"The winner of the sweep, and nothing else, can leave at {price_}, if the conditions of private selection"
-        )
-        return Group(*parts, Text(f"\n{said} hold."))
+        return Group(*parts, Text(f"\n{selection_in_words(terms, spec.privacy.delta)}"))
     budget = plan_budget(spec, data)
     if budget is not None:
         return Group(*parts, Text(""), *_render_budget(budget))
@@ -213,7 +206,7 @@ def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Renderable
     parts.append(
         Text(
             f"\nEverything the sweep releases: about epsilon {round_up(cost.epsilon)} at delta {cost.delta:g}, if its "
-            f"{cost.events} trials spend what the {len(previews)} above would."
+            f"{cost.events} trials spend what the {len(previews)} above would. privacy.sweep_epsilon would bound it."
         )
     )
     return Group(*parts)
@@ -245,7 +238,7 @@ def _render_scores(spec: Spec, noise: ScoreNoise, previews: Sequence[Preview]) -
         f"rows that a trial makes {trial}"
     )
     if spec.search.repetitions is None:
-        _, scores = _planned(spec, previews, noise)
+        _, scores = planned_events(spec, [one.plan for one in previews], noise)
         said += f", all {sum(event.steps for event in scores)} of the sweep {round_up(price(scores, delta).epsilon)}"
     return f"{said}; each point of the front is one release of test rows more."
 
@@ -275,15 +268,9 @@ def _render_one(one: Preview) -> list[RenderableType]:
 
 
 def _render_budget(budget: Budget | RenyiFilter) -> list[RenderableType]:
-    """Return what the whole sweep costs, and what a trial of each stage may spend."""
+    """Return the cut of a budget, what a trial of each stage may spend, and what other cuts would buy."""
     if isinstance(budget, RenyiFilter):
-        return [
-            Text(
-                f"Everything the sweep releases: epsilon {round_up(budget.epsilon)} at delta {budget.delta:g}, however "
-                f"many trials that is: a privacy filter at the Renyi order {budget.order} refuses the trial that does "
-                "not fit."
-            )
-        ]
+        return [Text(budget_in_words(budget))]
     table = Table(title="The budget, cut before any row is read", box=None, title_justify="left")
     for column in ("stage", "trials", "share", "noise multiplier", "epsilon of one trial", "of the stage"):
         table.add_column(column, justify="right")
@@ -293,5 +280,21 @@ def _render_budget(budget: Budget | RenyiFilter) -> list[RenderableType]:
         table.add_row(
             str(number), str(stage.trials), f"{100 * share:.0f} %", noise, round_up(alone), round_up(together)
         )
-    total = f"epsilon {round_up(budget.price)} at delta {budget.delta:g}, whatever results are used for"
-    return [table, Text(f"Everything the sweep releases: {total}.")]
+    return [table, Text(budget_in_words(budget)), Text(""), _other_cuts(budget)]
+
+
+def _other_cuts(budget: Budget) -> Table:
+    """Return a table of the noise multiplier, and the epsilon, of one trial of each stage under other cuts."""
+    title = "One trial of each stage under other cuts: noise multiplier (epsilon)"
+    table = Table(title=title, box=None, title_justify="left")
+    for column in ("", *(f"stage {number + 1}" for number in range(len(budget.stages)))):
+        table.add_column(column, justify="right" if column else "left")
+    table.add_row("as it is", *_loudnesses(budget))
+    for name, cut in other_cuts(budget).items():
+        table.add_row(name, *_loudnesses(cut))
+    return table
+
+
+def _loudnesses(budget: Budget) -> list[str]:
+    slots = [stage.slot for stage in budget.stages]
+    return [f"{slot.noise_multiplier:.4g} ({round_up(price([slot], budget.delta).epsilon, 3)})" for slot in slots]

@@ -57,6 +57,7 @@ def synthetic_front(*, exploratory: bool = False, name: str = "digits", seed: in
         ],
         "trials": trials,
         "points": points,
+        "stages": [16, 6, 2],
         "hypervolume": {
             "value": 0.23,
             "reference": {"epsilon": 100.0, "accuracy": 0.0, "certified@0.25": 0.0},

@@ -47,15 +47,17 @@ def test_every_row_of_the_front_has_the_same_columns_with_test_beside_validation
     assert len(rows) == len(sweep.result.on_front)
     assert len({tuple(row) for row in rows}) == 1
     columns = list(rows[0])
-    assert columns[:7] == [
+    assert columns[:8] == [
         "trial",
         "epoch",
         "epsilon",
+        "epsilon after the sweep",
         "accuracy",
         "test accuracy",
         "certified@0.25",
         "test certified@0.25",
     ]
+    assert {row["epsilon after the sweep"] for row in rows} == {13.61}
     assert columns[-1] == "model"
     assert {"epsilon pld", "epsilon rdp", "config training.learning_rate"} <= set(columns)
     assert rows[0]["test accuracy"] == pytest.approx(rows[0]["accuracy"] - 0.012, abs=1e-4)

@@ -25,6 +25,7 @@ def pick(
     folder = output or sweep / "picked" / picked.point.name
     trouble = picked.write(folder, data_dir)
     typer.echo(picked.card.to_markdown())
+    typer.echo(picked.card.prices())
     typer.echo(f"Model, card and configuration: {folder}")
     typer.echo(f'Load it: clipless.load("{folder / "model.safetensors"}")')
     if trouble is not None:

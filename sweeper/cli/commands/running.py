@@ -180,7 +180,7 @@ def _drive(
     waits: SelectionWaitsError | None = None
     with Display() as display, noting(folder):
         try:
-            ended = drive(replace(options, show=display.update))
+            ended = drive(replace(options, tell=display.tell, show=display.update))
         except SelectionWaitsError as error:
             waits = error
         except BaseException as error:
@@ -212,6 +212,7 @@ def _drive(
         closing_summary(
             ended.progress,
             ended.sweep.directory,
+            price=front.price,
             look=ended.look,
             reason=ended.outcome.reason,
             failures=failures,

@@ -102,6 +102,7 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
             "made_from": picked.point.made_from,
             "values": dict(picked.point.values),
             "test": None if picked.point.test is None else dict(picked.point.test),
+            "after_the_sweep": picked.card.content["guarantee"]["after_the_sweep"],
             "config": dict(picked.trial.config),
             "card": picked.card.to_json(),
             "model": f"/api/v1/sweeps/{sweep}/models/{model_of(picked.point)}",

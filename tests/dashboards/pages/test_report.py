@@ -98,10 +98,10 @@ def test_the_headline_has_validation_and_test_of_one_point(sweep, page):
 
     for budget in budgets(sweep):
         best = budget.best["accuracy"]
-        assert f"epsilon ≤ {budget.epsilon:g}" in page.words
+        assert f"own epsilon ≤ {budget.epsilon:g}" in page.words
         assert f"{100 * best.values['accuracy']:.1f} % accuracy" in page.words
         assert f"{100 * best.test['accuracy']:.1f} % on test rows" in page.words
-        assert f"{best.trial}, epoch {best.epoch}, epsilon" in page.words
+        assert f"{best.trial}, epoch {best.epoch}, own epsilon" in page.words
 
 
 def test_the_ledger_has_three_answers(page):

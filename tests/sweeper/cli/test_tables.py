@@ -113,9 +113,16 @@ def test_test_numbers_stand_beside_the_points_that_have_them(make):
     lines = text(sweep_view(Sweep(make().path)), width=200).splitlines()
     rows = [line.split() for line in lines if line.strip().startswith("t0001 ")]
     assert rows == [
-        ["t0001", "1", "1.000", "0.500", "0.000", "0.250", "-"],
-        ["t0001", "3", "1.200", "0.502", "0.000", "-", "-"],
+        ["t0001", "1", "3", "1.000", "0.500", "0.000", "0.250", "-"],
+        ["t0001", "3", "3", "1.200", "0.502", "0.000", "-", "-"],
     ]
+
+
+def test_the_two_epsilons_of_a_point_are_named(make):
+    shown = text(sweep_view(Sweep(make().path)), width=200)
+    assert "after the sweep" in shown.splitlines()[3]
+    assert "after the sweep: what releasing it costs now." in shown
+    assert "It was fixed before the first result." not in shown
 
 
 def test_a_long_front_is_shown_in_part(make):

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from sweeper.driver import progress as module
 from sweeper.driver.progress import Display, Progress, RunningTrial, clock, closing_summary, line, render, spread
+from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point
 from sweeper.tracking.outbox import Undelivered
 
@@ -152,6 +153,30 @@ def test_the_closing_summary_says_where_to_look():
         "Runs: mlflow ui --backend-store-uri sqlite:///out/mlflow.db",
         "A model: sweeper pick out/digits-1 --max-epsilon 3",
     ]
+
+
+def test_each_point_of_the_closing_summary_has_its_own_epsilon_beside_what_releasing_it_costs():
+    price = Price(epsilon=5.9921, delta=1e-4, events=16, fixed=True)
+    lines = closing_summary(state(front=(point("t0002", 2.991, 0.9),)), Path("out"), price=price).splitlines()
+    assert lines[1].endswith(
+        "each with its own epsilon, if fixed in advance, and what releasing it after this sweep costs:"
+    )
+    said = "epsilon 3.00 (5.993 after this sweep), accuracy 0.900, certified@1/4 0.100"
+    assert lines[2] == f"  {said} (t0002, epoch 7)"
+
+
+def test_an_epsilon_is_never_shown_as_less_than_it_is():
+    assert "epsilon 3.01," in closing_summary(state(front=(point("t0002", 3.0001, 0.9),)), Path("out"))
+
+
+def test_what_the_display_is_told_stays_whatever_follows():
+    console = Console(file=io.StringIO(), width=60, color_system=None)
+    with Display(console) as display:
+        display.tell("digits: everything costs epsilon 5.993 [bold], and this line is longer than the console is wide.")
+        display.update(state())
+    first, second, *_ = console.file.getvalue().splitlines()
+    assert first.endswith("[bold], and this line is longer than the console is wide.")
+    assert second.startswith("digits: 3 of 16 trials done")
 
 
 def test_the_closing_summary_of_a_sweep_without_results_is_short():

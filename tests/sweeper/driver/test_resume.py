@@ -15,7 +15,7 @@ from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.resume import claim_at_start, claimed, recorded_claim
 from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError
-from sweeper.privacy.claims import STEERED, Steering
+from sweeper.privacy.claims import BUDGET_CONDITIONS, EARLY_ENDS, STANDARD_CONDITIONS, STEERED, Steering
 from sweeper.records import TrialStatus
 from sweeper.results.front import build_front
 from sweeper.spec.spec import Spec
@@ -68,6 +68,24 @@ def without_record(begun, *, front):
     if front:
         empty = {"trials": (), "points": (), "ledger": {}}
         build_front(sweep="t", objectives=begun.spec.objectives, claim=begun.claim, **empty).write(begun.folder.front)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "has_budget"),
+    [
+        ({"epsilon": 3}, False),
+        ({"sweep_epsilon": 3}, True),
+        ({"sweep_epsilon": 3, "accounting": "filter", "epsilon": 1}, True),
+    ],
+)
+def test_the_caveat_of_adaptive_use_is_in_the_claim_of_every_sweep_without_a_budget(begin, privacy, has_budget):
+    begun = begin(RANGES, scheduler="asha")
+    spec = Spec.from_mapping(begun.spec.to_plain() | {"privacy": privacy | {"delta": 1e-3}}, begun.spec.source)
+    conditions = claimed(spec, begun.data).conditions
+    wanted, gone = (BUDGET_CONDITIONS, STANDARD_CONDITIONS) if has_budget else (STANDARD_CONDITIONS, BUDGET_CONDITIONS)
+    assert set(wanted) <= set(conditions)
+    assert not (set(gone) - set(wanted)) & set(conditions)
+    assert (EARLY_ENDS in conditions) == (not has_budget)
 
 
 @pytest.mark.parametrize("front", [False, True])

@@ -90,6 +90,26 @@ def test_whoever_signs_finds_every_fact(card, event):
     assert "xploratory" not in text
 
 
+def test_the_price_after_the_sweep_stands_beside_the_models_own(trial, point, claim, card):
+    own = round_up(card.to_json()["guarantee"]["fixed_in_advance"]["epsilon"])
+    assert "**(9.5, 0.0001)-differential privacy** when it is released after this sweep. If the" in card.to_markdown()
+    assert card.prices() == (
+        f"Its own epsilon is {own} at delta 0.0001, if it had been fixed in advance; releasing it after this sweep costs "
+        "9.5."
+    )
+    fixed = {question: replace(answer, fixed=True) for question, answer in LEDGER.items()}
+    within = make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=fixed)
+    assert "after this sweep, a price that was fixed before any row was read and includes every look" in (
+        within.to_markdown()
+    )
+
+
+def test_a_card_without_prices_says_so_and_no_number(trial, point, claim):
+    bare = make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger={})
+    assert "neither number is the price: *What the sweep cost* is." in bare.to_markdown()
+    assert bare.prices().endswith("if it had been fixed in advance.")
+
+
 def test_an_exploratory_card_says_so_first(trial, point, claim):
     marked = replace(claim, exploratory=True, secure_generator=False, evaluation="exploratory", unit="patient")
     text = make_card(

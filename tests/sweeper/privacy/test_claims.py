@@ -4,7 +4,17 @@ import pytest
 
 from clipless.datasets import Evaluation, Metadata
 from clipless.privacy.events import Relation
-from sweeper.privacy.claims import INJECTED_GENERATOR, SPLITS_TOGETHER, STANDARD_CONDITIONS, Claim
+from sweeper.privacy.claims import (
+    BUDGET_CONDITIONS,
+    CHOSEN_POINT,
+    EARLY_ENDS,
+    FIXED_COURSE,
+    INJECTED_GENERATOR,
+    POINT_WITHIN_BUDGET,
+    SPLITS_TOGETHER,
+    STANDARD_CONDITIONS,
+    Claim,
+)
 from sweeper.privacy.score_noise import ScoreNoise
 
 
@@ -40,6 +50,33 @@ def test_every_claim_says_that_lengths_which_results_chose_can_cost_more(metadat
         "extended after a look",
     ):
         assert fact in said
+
+
+@pytest.mark.parametrize("ends_trials_early", [False, True])
+def test_only_a_sweep_with_a_budget_may_use_results_in_any_way(metadata, ends_trials_early):
+    given = {"delta": 1e-5, "ends_trials_early": ends_trials_early}
+    ordinary = Claim.about(metadata, 1438, **given).conditions
+    assert {CHOSEN_POINT, FIXED_COURSE} <= set(ordinary)
+    assert (EARLY_ENDS in ordinary) == ends_trials_early
+    within = Claim.about(metadata, 1438, **given, has_budget=True).conditions
+    assert within == ("The split is by hash.", *BUDGET_CONDITIONS)
+    assert not {CHOSEN_POINT, FIXED_COURSE, EARLY_ENDS} & set(within)
+    assert set(STANDARD_CONDITIONS) - {CHOSEN_POINT, FIXED_COURSE} == set(within) & set(STANDARD_CONDITIONS)
+
+
+def test_a_budget_says_what_its_price_holds_for_and_what_is_not_in_it():
+    for fact in ("that of one training", "which its budget fixed before any row was read", "however results were used"):
+        assert fact in POINT_WITHIN_BUDGET
+    assert (
+        "outside this sweep (earlier sweeps on the same data, ranges tried by hand) are not in it"
+        in POINT_WITHIN_BUDGET
+    )
+
+
+def test_a_budget_lifts_no_other_mark(metadata):
+    claim = Claim.about(metadata, 10, delta=0.1, secure_generator=False, reads_training_rows=True, has_budget=True)
+    assert claim.exploratory
+    assert [sentence.partition(" ")[0] for sentence in claim.conditions[:3]] == ["No", "Membership", "The"]
 
 
 def test_unpaid_scores_make_it_exploratory(metadata):

@@ -79,7 +79,7 @@ def test_the_file_holds_what_design_promises(front, tmp_path):
     assert content["trials"]["t0001"]["delta"] == 1e-4
     assert content["trials"]["t0002"]["reason"] == "NaN in epoch 2"
     assert content["trials"]["t0002"]["relation"] is None
-    assert set(content["ledger"]["winner"]) == {"epsilon", "delta", "events", "statement"}
+    assert set(content["ledger"]["winner"]) == {"epsilon", "delta", "events", "statement", "fixed"}
     assert content["hypervolume"]["log_epsilon"] is True
     assert content["hypervolume"]["reference"]["accuracy"] == 0.0
     assert content["claim"]["conditions"] == ["The split."]
@@ -261,3 +261,22 @@ def test_a_ledger_that_has_lost_rows_is_not_priced(tmp_path):
     (tmp_path / "ledger.jsonl").write_text("")
     with pytest.raises(RecordError, match=r"Expected at least 2 rows in .*ledger.jsonl, .* got 0; restore it"):
         read_front(tmp_path / "front.json")
+
+
+def test_stages_are_kept_and_an_older_file_has_none(front, tmp_path):
+    path = tmp_path / "front.json"
+    replace(front, stages=(1, 2)).write(path)
+    read = read_front(path)
+    assert [read.stage_of(trial) for trial in ("t0001", "t0002", "t0003", "t0004")] == [0, 1, 1, None]
+    content = json.loads(path.read_text())
+    del content["stages"]
+    path.write_text(json.dumps(content))
+    assert read_front(path).stage_of("t0001") is None
+
+
+def test_the_price_of_a_point_after_the_sweep_is_that_of_the_winner(front):
+    assert front.price == LEDGER["winner"]
+    assert all(row["epsilon.after-the-sweep"] == 9.5 for row in front.rows())
+    unreleased = {"winner": Price(epsilon=float("inf"), delta=1e-4, events=0)}
+    assert replace(front, ledger=unreleased).price is None
+    assert replace(front, ledger={}).price is None

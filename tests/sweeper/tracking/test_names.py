@@ -1,5 +1,6 @@
 import pytest
 
+from sweeper.privacy.pricing import Price
 from sweeper.records import TrialStatus
 from sweeper.tracking.names import (
     MAX_KEY_LENGTH,
@@ -8,6 +9,7 @@ from sweeper.tracking.names import (
     clean,
     metric_names,
     mlflow_params,
+    price_metrics,
     version_tags,
 )
 
@@ -62,3 +64,11 @@ def test_versions_of_code_and_packages_are_tags():
 def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
     monkeypatch.setattr("sweeper.tracking.names.PACKAGES", ("no-such-package",))
     assert version_tags().keys() == {"sweeper.version"}
+
+
+def test_the_prices_of_winner_and_everything_are_metrics_and_what_may_not_leave_is_none():
+    prices = {name: Price(epsilon=6.0, delta=1e-5, events=3) for name in ("winner", "front", "everything")}
+    assert price_metrics(prices) == {"price/winner": 6.0, "price/everything": 6.0}
+    secret = Price(epsilon=float("inf"), delta=1e-5, events=0)
+    assert price_metrics(prices | {"everything": secret}) == {"price/winner": 6.0}
+    assert price_metrics({}) == {}

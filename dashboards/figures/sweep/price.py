@@ -1,0 +1,140 @@
+"""What a budget buys: the best points at the price of a look, beside what one training costs that was fixed in advance.
+
+Two ways to spend a budget are known from one finished sweep. Its own: at the price of everything, and not below it,
+every point may leave. And, for comparison, one training whose configuration and epoch were fixed in advance, which
+nothing that this sweep has shown could choose.
+"""
+
+from dataclasses import dataclass, replace
+from html import escape
+from math import inf, isfinite
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
+from dashboards.figures._common import Step, epsilon_axis, header, label, marks, new_figure, staircase
+from dashboards.figures._curves import last_epsilon
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.text import delta_text, is_fraction, number, show
+from sweeper.records import Direction
+
+_BEYOND = 1.5  # how far the axis goes beyond the price
+_SWEEP, _ADVANCE = "this sweep, the look included", "one training, fixed in advance"
+
+
+@dataclass(frozen=True, slots=True)
+class Bought:
+    """What is known of one value."""
+
+    name: str
+    alone: tuple[Step, ...]  # its staircase over the points' own epsilons
+    best: Step | None  # the best point, at the price of a look; None where that is not known or not finite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceInfo(FigureInfo):
+    """Numbers of the price figure."""
+
+    values: tuple[Bought, ...]  # utility, and the certificate where there is one
+    right_end: float
+
+
+def info(data: SweepData) -> PriceInfo:
+    """Compute what budgets buy: alone and in advance, and after the sweep."""
+    price = data.result.price
+    epsilon = inf if price is None else price.epsilon
+    names = [data.utility, *([data.certificate] if data.certificate else [])]
+    values = tuple(_bought(data, name, epsilon) for name in names)
+    last = max(last_epsilon(data.points), epsilon if isfinite(epsilon) else 0.0)
+    return PriceInfo(
+        **header(data, "what a budget buys") | {"epsilon_title": f"epsilon that is paid, {delta_text(data)}"},
+        values=tuple(value for value in values if value.alone),
+        right_end=_BEYOND * last,
+    )
+
+
+def _bought(data: SweepData, name: str, epsilon: float) -> Bought:
+    direction = data.direction(name)
+    sign = 1.0 if direction is Direction.MAXIMIZE else -1.0
+    alone = staircase(data.points, name, direction)
+    best = max(alone, key=lambda step: sign * step.value, default=None)
+    reached = None if best is None or not isfinite(epsilon) else replace(best, epsilon=epsilon)
+    return Bought(name, alone, reached)
+
+
+def rows(info: PriceInfo) -> Table:
+    """The numbers of the figure: one row per step of each line, by the way to spend the budget."""
+    table = []
+    for value in info.values:
+        after = [] if value.best is None else [value.best]
+        for way, steps in ((_ADVANCE, value.alone), (_SWEEP, after)):
+            table += [
+                {
+                    "way": way,
+                    "name": value.name,
+                    "epsilon": s.epsilon,
+                    "value": s.value,
+                    "trial": s.trial,
+                    "epoch": s.epoch,
+                }
+                for s in steps
+            ]
+    return table
+
+
+def plot(info: PriceInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw what budgets buy: dashed in advance, solid from the price of the sweep on."""
+    epsilons = [step.epsilon for value in info.values for step in value.alone]
+    axis = epsilon_axis(info.epsilon_title, [*epsilons, *([info.right_end] if epsilons else [])])
+    fractions = all(is_fraction(value.name) for value in info.values)
+    yaxis = {"title": {"text": "validation rows"}, **({"tickformat": ".0%"} if fractions else {})}
+    figure = new_figure(info, theme, empty=not epsilons, height=420, xaxis=axis, yaxis=yaxis)
+    for i, value in enumerate(info.values):
+        figure.add_traces(_traces(value, info.right_end, theme.hue(i)))
+    return figure
+
+
+def _traces(value: Bought, right_end: float, color: str) -> list[go.Scatter]:
+    name = label(value.name)
+    traces = [_line(value.alone, right_end, f"{name}: {_ADVANCE}", color, dash="dot", width=1.5)]
+    if value.best is not None:
+        traces.append(_line((value.best,), right_end, f"{name}: {_SWEEP}", color, dash="solid", width=3))
+        said = (
+            f"epsilon {number(value.best.epsilon, 4, up=True)}, {_SWEEP}<br>{name} {show(value.name, value.best.value)}"
+        )
+        text = f"{said}<br>{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
+        marker = {"size": 12, "color": color}
+        traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, showlegend=False))
+    return traces
+
+
+def _line(steps: tuple[Step, ...], right_end: float, name: str, color: str, *, dash: str, width: float) -> go.Scatter:
+    return go.Scatter(
+        x=[*(step.epsilon for step in steps), right_end],
+        y=[step.value for step in (*steps, steps[-1])],
+        mode="lines",
+        line={"shape": "hv", "width": width, "color": color, "dash": dash},
+        name=name,
+        hoverinfo="skip",
+    )
+
+
+FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
+    name="price",
+    heading="What a budget buys",
+    summary=(
+        "the best points at the price of a look at the sweep, beside what one training costs that was fixed in advance"
+    ),
+    caption=(
+        "Solid: what may leave after a look at this sweep, at its price and at no smaller one. Dotted: the same points "
+        "at their own epsilon, which holds for one training whose configuration and epoch were fixed in advance; "
+        "nobody who has seen this figure can pay that. The closer both are, the less the search cost."
+    ),
+    position=15,
+    info=info,
+    plot=plot,
+    rows=rows,
+    topic=Topic.FRONT,
+    epsilon_axis=True,
+)

@@ -1,0 +1,189 @@
+"""From stage to stage: how well the order of the explorers held for the trials with less noise.
+
+A promoted trial has the configuration of an earlier one, up to values that a rule moves with the noise. It is taken to
+come from the trial of an earlier stage with which it shares most settings; where two share as many, from none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData, finite
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
+from dashboards.figures._common import header, label, new_figure, value_axis
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.text import number, show
+from sweeper.records import Direction, Point
+
+_FEWEST = 3  # pairs that an order is said of
+_NOISE = "privacy."  # settings that say how loud a trial is, not what it is
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A trial of a stage, from 0, with the best value that it reached and the trial it was promoted from."""
+
+    trial: str
+    stage: int
+    epsilon: float
+    value: float
+    source: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagesInfo(FigureInfo):
+    """Numbers of the stages figure."""
+
+    utility: str
+    trials: tuple[Staged, ...]  # those with points, in their order; none where the budget has one stage
+    taus: tuple[float | None, ...]  # by stage from the second: Kendall's tau of promoted trials and their sources
+
+
+def info(data: SweepData, *, utility: str | None = None) -> StagesInfo:
+    """Compute what each trial reached, by stage, with ``utility`` as the value; the sweep's own by default."""
+    utility = utility or data.utility
+    points: dict[str, list[Point]] = {}
+    for point in data.points:
+        if finite(point, "epsilon", utility):
+            points.setdefault(point.trial, []).append(point)
+    staged: list[Staged] = []
+    for trial in data.trials if len(data.result.stages) > 1 else ():
+        stage = data.result.stage_of(trial)
+        if stage is not None and trial in points:
+            earlier = [one.trial for one in staged if one.stage < stage]
+            staged.append(_staged(data, utility, stage, points[trial], _source(data, trial, earlier)))
+    return StagesInfo(
+        **header(data, "from stage to stage"),
+        utility=utility,
+        trials=tuple(staged),
+        taus=tuple(_tau(staged, stage) for stage in range(1, len(data.result.stages))),
+    )
+
+
+def _staged(data: SweepData, utility: str, stage: int, points: Sequence[Point], source: str | None) -> Staged:
+    sign = 1.0 if data.direction(utility) is Direction.MAXIMIZE else -1.0
+    best = max(points, key=lambda point: sign * point.values[utility])
+    return Staged(
+        points[0].trial, stage, max(point.values["epsilon"] for point in points), best.values[utility], source
+    )
+
+
+def _source(data: SweepData, trial: str, earlier: Sequence[str]) -> str | None:
+    """The latest of the earlier trials that share most settings with a trial, None where two configurations do."""
+    names = [name for name in data.varying if not name.startswith(_NOISE)]
+
+    def shared(other: str) -> tuple[str, ...]:
+        return tuple(name for name in names if data.settings[other].get(name) == data.settings[trial].get(name))
+
+    most = max((len(shared(other)) for other in earlier), default=0)
+    nearest = [other for other in earlier if len(shared(other)) == most]
+    alike = {tuple(repr(data.settings[other].get(name)) for name in names) for other in nearest}
+    return nearest[-1] if most and len(alike) == 1 else None
+
+
+def _tau(staged: Sequence[Staged], stage: int) -> float | None:
+    """Kendall's tau of the trials of a stage and those they come from, None where they are too few or all alike."""
+    values = {one.trial: one.value for one in staged}
+    pairs = [(values[one.source], one.value) for one in staged if one.stage == stage and one.source is not None]
+    signs = [
+        _sign(after - other_after) * _sign(before - other_before)
+        for i, (before, after) in enumerate(pairs)
+        for other_before, other_after in pairs[:i]
+    ]
+    untied = sum(sign != 0 for sign in signs)
+    return sum(signs) / untied if len(pairs) >= _FEWEST and untied else None
+
+
+def _sign(value: float) -> int:
+    return (value > 0) - (value < 0)
+
+
+def rows(info: StagesInfo) -> Table:
+    """The numbers of the figure: one row per trial."""
+    return [
+        {
+            "trial": one.trial,
+            "stage": one.stage + 1,
+            "epsilon": one.epsilon,
+            info.utility: one.value,
+            "from": one.source,
+        }
+        for one in info.trials
+    ]
+
+
+def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw one mark per trial over its stage, and a line from where it comes."""
+    count = len(info.taus) + 1
+    axis = {
+        "tickvals": list(range(count)),
+        "ticktext": [_tick(info, stage) for stage in range(count)],
+        "range": [-0.4, count - 0.6],
+    }
+    figure = new_figure(
+        info,
+        theme,
+        empty=not info.trials,
+        height=400,
+        showlegend=False,
+        xaxis=axis,
+        yaxis=value_axis(info.utility),
+        margin={"b": 80},
+    )
+    if info.trials:
+        figure.add_traces([_lines(info, theme), _marks(info, theme)])
+    return figure
+
+
+def _tick(info: StagesInfo, stage: int) -> str:
+    epsilons = [one.epsilon for one in info.trials if one.stage == stage]
+    lines = [f"stage {stage + 1}", f"epsilon {number(max(epsilons), up=True)}" if epsilons else "no points"]
+    tau = info.taus[stage - 1] if stage else None
+    return "<br>".join([*lines, *([] if tau is None else [f"tau {tau:.2f}"])])
+
+
+def _lines(info: StagesInfo, theme: Theme) -> go.Scatter:
+    at = {one.trial: (one.stage, one.value) for one in info.trials}
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for one in info.trials:
+        if one.source in at:
+            x += [at[one.source][0], one.stage, None]
+            y += [at[one.source][1], one.value, None]
+    return go.Scatter(x=x, y=y, mode="lines", line={"color": theme.muted, "width": 1.5}, hoverinfo="skip")
+
+
+def _marks(info: StagesInfo, theme: Theme) -> go.Scatter:
+    texts = [
+        f"<b>{escape(one.trial)}</b>{f' from {escape(one.source)}' if one.source else ''}"
+        f"<br>epsilon {show('epsilon', one.epsilon)}<br>best {label(info.utility)} {show(info.utility, one.value)}"
+        for one in info.trials
+    ]
+    return go.Scatter(
+        x=[one.stage for one in info.trials],
+        y=[one.value for one in info.trials],
+        mode="markers",
+        marker={"size": 9, "color": [theme.hue(one.stage) for one in info.trials]},
+        text=texts,
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+FIGURE: FigureKind[SweepData, StagesInfo] = FigureKind(
+    name="stages",
+    heading="From stage to stage",
+    summary="what each trial of a divided budget reached, and from which one it was promoted",
+    caption=(
+        "The best value of each trial, by the stage of the budget: explorers on the left, finals on the right. A line "
+        "joins a promoted trial to the one whose configuration it has; lines that cross are orders that did not hold. "
+        "tau is Kendall's, from -1 (reversed) to 1 (the same order), where at least three trials were promoted."
+    ),
+    position=75,
+    info=info,
+    plot=plot,
+    rows=rows,
+    info_at=lambda data, certificate: info(data, utility=certificate),
+    topic=Topic.SEARCH,
+)

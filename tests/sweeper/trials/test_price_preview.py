@@ -1,0 +1,99 @@
+"""The price of a sweep in one line before it trains, and what other cuts of its budget would buy."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+import clipless
+from clipless.privacy.accounting.renyi_filter import RenyiFilter
+from sweeper.privacy.pricing import price, round_up
+from sweeper.spec.spec import Spec
+from sweeper.trials import price_preview
+from sweeper.trials.preview import first_plan, preview, priced_terms, render
+from sweeper.trials.price_preview import announcement, other_cuts, selection_announcement
+from sweeper.trials.slots import plan_budget
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return clipless.datasets.load("digits")
+
+
+@pytest.fixture
+def spec(content):
+    content["model"] |= {"width": 16}
+    content["training"] |= {"batch_size": 256, "epochs": 5, "learning_rate": {"log": [0.01, 0.1]}}
+    content["privacy"] = {"noise_multiplier": 2.0, "delta": 1e-4}
+    content["search"] = {"trials": 6, "sampler": "random"}
+    return Spec.from_mapping(content, "digits.yaml")
+
+
+@pytest.fixture
+def within(spec):
+    return Spec.from_mapping(spec.to_plain() | {"privacy": {"sweep_epsilon": 4, "delta": 1e-4}}, "digits.yaml")
+
+
+def test_the_price_of_a_budget_is_known_before_anything_is_trained(within, digits):
+    budget = plan_budget(within, digits)
+    said = announcement(within, digits, budget)
+    assert f"epsilon {round_up(budget.price)} at delta 0.0001, whatever results are used for." in said
+    assert "cut into 4 + 1 + 1 slots" in said
+    assert "about" not in said
+
+
+def test_a_filter_states_its_budget(within, digits):
+    said = announcement(within, digits, RenyiFilter(order=8, epsilon=4.0, delta=1e-4))
+    assert "Everything the sweep releases: epsilon 4 at delta 0.0001, however many trials that is" in said
+
+
+def test_without_a_budget_the_price_is_an_estimate_and_says_how_to_bound_it(spec, digits):
+    event = first_plan(spec, digits).event()
+    total = round_up(price([event] * 6, 1e-4).epsilon, 3)
+    said = announcement(spec, digits)
+    assert f"will cost about epsilon {total} at delta 0.0001, if all 6 trials" in said
+    assert said.endswith("Set privacy.sweep_epsilon to bound it.")
+
+
+def test_a_price_that_cannot_be_estimated_is_said(spec, digits, monkeypatch):
+    monkeypatch.setattr(price_preview, "sample", lambda *_: [])
+    assert announcement(spec, digits).endswith("none of its first configurations can be planned.")
+
+
+def test_a_private_selection_states_the_price_of_its_winner_and_no_number_of_trials(spec, digits):
+    search = {"sampler": "random", "selection": "private", "selection_mean": 7}
+    selecting = Spec.from_mapping(spec.to_plain() | {"search": search}, "digits.yaml")
+    terms = priced_terms(selecting, digits, first_plan(selecting, digits), selecting.search.repetitions)
+    said = selection_announcement(selecting, terms)
+    assert "The winner of the sweep, and nothing else, can leave at epsilon" in said
+    assert "7" not in said.partition("epsilon")[0]
+
+
+def test_other_cuts_cost_what_they_say(within, digits):
+    budget = plan_budget(within, digits)
+    cuts = other_cuts(budget)
+    half, twice, larger = cuts.values()
+    assert list(cuts)[-1] == "sweep_epsilon: 8"
+    first = budget.shares[0]
+    assert [cut.shares[0] for cut in (half, twice)] == pytest.approx([first / 2, 2 * first])
+    assert [cut.shares[2] / cut.shares[1] for cut in (half, twice)] == pytest.approx(
+        [budget.shares[2] / budget.shares[1]] * 2
+    )
+    assert half.price <= 4
+    assert twice.price <= 4
+    assert 4 < larger.price <= 8
+    quiet, loud = (cut.stages[0].slot.noise_multiplier for cut in (half, twice))
+    assert quiet > budget.stages[0].slot.noise_multiplier > loud
+
+
+def test_one_stage_has_no_explorers_to_give_more(within, digits):
+    alone = within.with_search(trials=1)
+    assert list(other_cuts(plan_budget(alone, digits))) == ["sweep_epsilon: 8"]
+
+
+def test_check_shows_the_cut_and_the_others(within, digits):
+    screen = io.StringIO()
+    Console(file=screen, width=120).print(render(within, digits, preview(within, digits)))
+    shown = screen.getvalue()
+    for words in ("The budget, cut before any row is read", "explorers with half the share", "sweep_epsilon: 8"):
+        assert words in shown
