@@ -48,10 +48,6 @@ def _how_ended(data: SweepData) -> str | None:
 
 def headline(data: SweepData) -> Html:
     """What can be bought: the first thing a reader wants to know."""
-    words = (
-        "Points were chosen on validation rows; the test number beside each one is the same model on rows it was not "
-        "chosen by."
-    )
     cards = tag("div", *(_card(data, budget) for budget in budgets(data)), class_="cards")
     alone = (
         "Best points of the front at their own epsilon: what one training costs whose configuration and epoch are "
@@ -62,7 +58,6 @@ def headline(data: SweepData) -> Html:
         "headline",
         "What each privacy budget buys",
         *_bought(data),
-        tag("p", words),
         _knee(data),
         tag("h3", "Had one training been fixed in advance"),
         tag("p", alone),
@@ -76,17 +71,19 @@ def _bought(data: SweepData) -> list[Html]:
     if price is None:
         return [tag("p", "What a point of this sweep costs after a look at it is not known.")]
     shown = number(price.epsilon, 4, up=True)
+    all_ = data.result.ledger.get("everything", price).released
     words = tag(
         "p",
         tag("strong", f"A budget of epsilon {shown} buys every point below, a smaller one buys none. "),
-        "That is what releasing a model costs after a look at this sweep; whether it is one of them or all makes no "
-        "difference. "
-        if data.result.ledger.get("everything", price).released
+        "That is what releasing a model costs after a look at this sweep, whether one leaves or all. "
+        if all_
         else "That is what releasing the winner costs; nothing else of this sweep may leave. ",
         _why(price),
+        " Points were chosen on validation rows; the test number beside each one is the same model on rows it was not "
+        "chosen by.",
     )
     best = Budget(price.epsilon, {name: best_within(data, name, inf) for name in _utilities(data)})
-    return [words, tag("div", _card(data, best, f"epsilon {shown}, the look included"), class_="cards")]
+    return [words, tag("div", _card(data, best, f"epsilon {shown}, the look included"), class_="cards one")]
 
 
 def _why(price: Price) -> str:

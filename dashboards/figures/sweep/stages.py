@@ -1,7 +1,8 @@
 """From stage to stage: how well the order of the explorers held for the trials with less noise.
 
 A promoted trial has the configuration of an earlier one, up to values that a rule moves with the noise. It is taken to
-come from the trial of an earlier stage with which it shares most settings; where two share as many, from none.
+come from the trial with which it shares most settings, of the latest stage that has one; where two configurations
+there share as many, from none.
 """
 
 from collections.abc import Sequence
@@ -71,7 +72,7 @@ def _staged(data: SweepData, utility: str, stage: int, points: Sequence[Point], 
 
 
 def _source(data: SweepData, trial: str, earlier: Sequence[str]) -> str | None:
-    """The latest of the earlier trials that share most settings with a trial, None where two configurations do."""
+    """The trial of the latest stage that shares most settings with a trial, None where two configurations there do."""
     names = [name for name in data.varying if not name.startswith(_NOISE)]
 
     def shared(other: str) -> tuple[str, ...]:
@@ -79,6 +80,8 @@ def _source(data: SweepData, trial: str, earlier: Sequence[str]) -> str | None:
 
     most = max((len(shared(other)) for other in earlier), default=0)
     nearest = [other for other in earlier if len(shared(other)) == most]
+    latest = max((data.result.stage_of(other) or 0 for other in nearest), default=0)
+    nearest = [other for other in nearest if data.result.stage_of(other) == latest]
     alike = {tuple(repr(data.settings[other].get(name)) for name in names) for other in nearest}
     return nearest[-1] if most and len(alike) == 1 else None
 

@@ -14,7 +14,7 @@ from dashboards.figures import plotly_js, sweep_figures
 from dashboards.pages import _html
 from dashboards.pages._html import Html, each, json_script, tag
 from dashboards.pages._tables import decisions_table
-from dashboards.text import MISSING
+from dashboards.text import MISSING, number
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.store.manifest import Manifest
 
@@ -102,6 +102,24 @@ def test_the_headline_has_validation_and_test_of_one_point(sweep, page):
         assert f"{100 * best.values['accuracy']:.1f} % accuracy" in page.words
         assert f"{100 * best.test['accuracy']:.1f} % on test rows" in page.words
         assert f"{best.trial}, epoch {best.epoch}, own epsilon" in page.words
+
+
+def test_no_budget_below_the_price_of_a_look_is_said_to_buy_a_point(sweep, page):
+    assert "A budget of epsilon 13.61 buys every point below, a smaller one buys none." in page.words
+    assert "It composes every training so far." in page.words
+    assert page.words.index("epsilon 13.61, the look included") < page.words.index("own epsilon ≤ 1")
+    ratio = 13.61 / max(point.values["epsilon"] for point in sweep.front_points)
+    assert f"epsilon 13.61{number(ratio, up=True)} times the largest epsilon of a point" in page.words
+
+
+def test_the_headline_says_whether_the_price_was_fixed_and_for_what(sweep):
+    fixed = {name: replace(answer, fixed=True) for name, answer in sweep.result.ledger.items()}
+    words = Page(build_report(replace(sweep, result=replace(sweep.result, ledger=fixed)))).words
+    assert "It was fixed before the first result and holds however results were used." in words
+    assert "composes every training so far" not in words
+    secret = fixed | {"everything": replace(fixed["everything"], epsilon=float("inf"), events=0)}
+    words = Page(build_report(replace(sweep, result=replace(sweep.result, ledger=secret)))).words
+    assert "That is what releasing the winner costs; nothing else of this sweep may leave." in words
 
 
 def test_the_ledger_has_three_answers(page):

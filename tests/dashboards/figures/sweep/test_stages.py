@@ -1,0 +1,87 @@
+"""From explorers to finals: where a promoted trial comes from, and whether the order held."""
+
+from dataclasses import replace
+
+import pytest
+
+from dashboards.figures import LIGHT, is_empty
+from dashboards.figures.sweep import price, stages
+from sweeper.privacy.pricing import Price
+from sweeper.records import Point, Trial, TrialStatus
+
+RATES = (0.1, 0.2, 0.3, 0.4)
+
+
+@pytest.fixture
+def staged(small):
+    """Four explorers, three of them promoted with another fraction, and one final; accuracy by trial."""
+
+    def make(*accuracies):
+        rates = (*RATES, 0.2, 0.3, 0.4, 0.4)
+        fractions = (0.5,) * 4 + (0.3,) * 3 + (0.1,)
+        trials = tuple(
+            Trial(
+                id=f"t{i:04d}",
+                config={"training": {"learning_rate": rate, "sensitivity_fraction": fraction}},
+                status=TrialStatus.COMPLETED,
+            )
+            for i, (rate, fraction) in enumerate(zip(rates, fractions, strict=True), start=1)
+        )
+        points = [
+            Point(
+                trial=trial.id, epoch=epoch, values={"epsilon": epoch * 0.5, "accuracy": accuracy - 0.1 * (2 - epoch)}
+            )
+            for trial, accuracy in zip(trials, accuracies, strict=True)
+            for epoch in (1, 2)
+        ]
+        data = small(points, objectives=("epsilon", "accuracy"), trials=trials)
+        return replace(data, result=replace(data.result, stages=(4, 3, 1)))
+
+    return make
+
+
+def test_a_promoted_trial_comes_from_the_one_whose_configuration_it_has(staged):
+    info = stages.info(staged(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95))
+    assert [(one.trial, one.stage, one.source) for one in info.trials[4:]] == [
+        ("t0005", 1, "t0002"),
+        ("t0006", 1, "t0003"),
+        ("t0007", 1, "t0004"),
+        ("t0008", 2, "t0007"),
+    ]
+    assert all(one.source is None for one in info.trials[:4])
+    assert [one.value for one in info.trials][-1] == pytest.approx(0.95)
+    assert info.trials[0].epsilon == 1.0
+
+
+def test_the_order_is_measured_where_three_were_promoted(staged):
+    assert stages.info(staged(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)).taus == (1.0, None)
+    assert stages.info(staged(0.3, 0.4, 0.5, 0.6, 0.9, 0.8, 0.7, 0.95)).taus == (-1.0, None)
+    assert stages.info(staged(0.3, 0.4, 0.5, 0.6, 0.7, 0.9, 0.8, 0.95)).taus[0] == pytest.approx(1 / 3)
+
+
+def test_every_stage_is_named_with_its_epsilon(staged):
+    figure = stages.plot(stages.info(staged(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)))
+    assert figure.layout.xaxis.ticktext[1] == "stage 2<br>epsilon 1<br>tau 1.00"
+
+
+def test_a_sweep_without_stages_has_no_such_figure(sweep):
+    data = replace(sweep, result=replace(sweep.result, stages=()))
+    assert is_empty(stages.FIGURE.draw(data, LIGHT))
+
+
+def test_nothing_is_bought_below_the_price_of_a_look(sweep):
+    info = price.info(sweep)
+    utility, certificate = info.values
+    assert (utility.name, certificate.name) == ("accuracy", "certified@0.25")
+    assert utility.best.epsilon == certificate.best.epsilon == 13.61
+    assert utility.best.value == max(point.values["accuracy"] for point in sweep.points)
+    after = [row for row in price.rows(info) if row["way"] == "this sweep, the look included"]
+    assert [row["epsilon"] for row in after] == [13.61, 13.61]
+    assert all(row["epsilon"] <= 10 for row in price.rows(info) if row not in after)
+
+
+@pytest.mark.parametrize("epsilon", [None, float("inf")])
+def test_a_price_that_is_not_known_or_not_finite_buys_nothing(sweep, epsilon):
+    ledger = {} if epsilon is None else {"winner": Price(epsilon=epsilon, delta=1e-4, events=24)}
+    info = price.info(replace(sweep, result=replace(sweep.result, ledger=ledger)))
+    assert [value.best for value in info.values] == [None, None]
