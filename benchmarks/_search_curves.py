@@ -225,12 +225,13 @@ def digits_spec(**search: Any) -> Spec:
     content["model"]["input_clip"] = {"uniform": [2, 8]}
     content["training"] |= {
         "epochs": EPOCHS,
+        "schedule": "constant",
         "batch_size": [128, 256, 512],
         "learning_rate": {"log": [0.001, 0.3]},
         "loss": {"name": "tau-cce", "temperature": {"log": [0.05, 5]}},
         "sensitivity_fraction": {"log": [0.02, 1.0]},
     }
-    content["privacy"]["epsilon"] = {"log": [0.5, 20]}
+    content["privacy"] = {"epsilon": {"log": [0.5, 20]}, "delta": content["privacy"]["delta"]}
     content["search"].pop("first")
     content["search"] |= search
     return Spec.from_mapping(content, str(DIGITS))

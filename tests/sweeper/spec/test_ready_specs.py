@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from clipless.datasets import load
+from sweeper.privacy.budget import Budget
 from sweeper.search.space import resolve, sample
 from sweeper.spec.spec import Spec
 from sweeper.trials.build import build_loss, build_model, build_plan
+from sweeper.trials.slots import plan_budget
 
 pytestmark = pytest.mark.slow
 
@@ -44,9 +46,11 @@ def test_every_proposal_of_a_ready_spec_can_be_planned(path, shared_data):
     settings = json.dumps(spec.to_plain()["data"], sort_keys=True)
     data = data_of(settings, spec.privacy.score_noise, str(path.parent / "spec"), folder)
     spec.validate_against(len(data.train), len(data.metadata.classes))
+    budget = plan_budget(spec, data)
+    slot = budget.stages[-1].slot if isinstance(budget, Budget) else None
     for proposal in sample(spec, CONFIGURATIONS):
         config = resolve(spec, proposal)
         loss = build_loss(config)
-        plan = build_plan(config, build_model(config, data, loss, seed=0), loss, len(data.train))
+        plan = build_plan(config, build_model(config, data, loss, seed=0), loss, len(data.train), slot)
         assert plan.delta < 1 / len(data.train)
         assert all(std > 0 for std in plan.noise_stds.values())
