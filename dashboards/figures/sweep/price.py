@@ -13,14 +13,14 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import Step, epsilon_axis, header, label, marks, new_figure, staircase
+from dashboards.figures._common import Step, epsilon_axis, header, marks, new_figure, staircase
 from dashboards.figures._curves import last_epsilon
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import delta_text, is_fraction, number, show
 from sweeper.records import Direction
 
 _BEYOND = 1.5  # how far the axis goes beyond the price
-_SWEEP, _ADVANCE = "this sweep, the look included", "one training, fixed in advance"
+_SWEEP, _ADVANCE = "the look included", "fixed in advance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,10 @@ def plot(info: PriceInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _traces(value: Bought, right_end: float, color: str) -> list[go.Scatter]:
-    name = label(value.name)
-    traces = [_line(value.alone, right_end, f"{name}: {_ADVANCE}", color, dash="dot", width=1.5)]
+    name = escape(value.name)  # the whole title would be cut on a phone
+    traces = [_line(value.alone, right_end, f"{name}, {_ADVANCE}", color, dash="dot", width=1.5)]
     if value.best is not None:
-        traces.append(_line((value.best,), right_end, f"{name}: {_SWEEP}", color, dash="solid", width=3))
+        traces.append(_line((value.best,), right_end, f"{name}, {_SWEEP}", color, dash="solid", width=3))
         said = (
             f"epsilon {number(value.best.epsilon, 4, up=True)}, {_SWEEP}<br>{name} {show(value.name, value.best.value)}"
         )
