@@ -25,7 +25,7 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.sampling import PoissonSampler
 from clipless.testing import SeededSource
 from clipless.training import trainer
-from clipless.training.optimizers import MovingAverage
+from clipless.training.averaging import ExponentialAverage, RunningAverage
 from sweeper.pareto.dominance import Floats
 from sweeper.search.space import resolve
 from sweeper.spec.fields.ranges import Scalar
@@ -175,7 +175,7 @@ def _train(task: Task, data: Dataset, config: TrialConfig, seed: int, rows_of: s
     training = trainer.PrivateTrainer(
         model, loss, data.train, plan, build_optimizer(config), 512, source, schedule=config.training.schedule
     )
-    averages = [MovingAverage(list(model.parameters()), decay) for decay in DECAYS]
+    averages = [RunningAverage(model.parameters(), ExponentialAverage(decay)) for decay in DECAYS]
     sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
     found: Rows = []
     for _ in range(plan.epochs):
