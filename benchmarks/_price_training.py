@@ -178,11 +178,13 @@ def _train(task: Task, data: Dataset, config: TrialConfig, seed: int, rows_of: s
     averages = [RunningAverage(model.parameters(), ExponentialAverage(decay)) for decay in DECAYS]
     sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
     found: Rows = []
+    step = 0
     for _ in range(plan.epochs):
         for rows in sampler.batches(plan.steps_per_epoch):
             training.step(torch.from_numpy(rows))
+            step += 1
             for average in averages:
-                average.update()
+                average.update(step)
         found.append(_scores(task, data, model, prefix))
         for average in averages:
             with average.applied():

@@ -45,8 +45,8 @@ from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import price_metrics, version_tags
 from sweeper.tracking.outbox import Undelivered
 from sweeper.tracking.tracker import Tracker, how_to_look
+from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.price_preview import announcement
-from sweeper.trials.slots import plan_budget
 
 SHOW_SECONDS = 0.5
 INTERRUPTED = "interrupted"

@@ -32,6 +32,7 @@ def claimed(spec: Spec, data: Dataset, steering: Steering | None = None) -> Clai
         reads_training_rows=reads_training_rows(spec.search.metrics),
         ends_trials_early=spec.search.scheduler != NO_SCHEDULER,
         has_budget=spec.privacy.sweep_epsilon is not None and spec.search.repetitions is None,
+        rehearses=spec.rehearsals > 0,
         steering=steering,
         noise=ScoreNoise.of(spec, data),
     )

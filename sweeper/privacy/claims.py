@@ -75,6 +75,10 @@ SPLITS_TOGETHER = (
     "The data set does not say that the split of each row depends on that row alone: training and scores are charged "
     "as their composition, and the guarantee is for data whose other rows stay in their splits."
 )
+REHEARSED = (
+    "The validation rows, as declared: what to train was chosen by scores of them and by trainings on them, which are "
+    "not charged."
+)
 EXPLORATORY = "Exploratory: no guarantee"
 
 
@@ -136,14 +140,15 @@ class Claim:
         reads_training_rows: bool = False,
         ends_trials_early: bool = False,
         has_budget: bool = False,
+        rehearses: bool = False,
         steering: Steering | None = None,
         noise: "ScoreNoise | None" = None,
     ) -> "Claim":
         """Return the claim of a sweep on declared data.
 
         ``ends_trials_early``: a scheduler looks at scores while trials run. ``has_budget``: a budget that was fixed
-        before any row was read prices the whole sweep, so that results may be used in any way. ``noise`` is that of
-        scores of private rows.
+        before any row was read prices the whole sweep, so that results may be used in any way. ``rehearses``:
+        configurations are trained on the validation rows. ``noise`` is that of scores of private rows.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
         if reads_training_rows:
@@ -157,6 +162,7 @@ class Claim:
         marks += steering.conditions
         if not delta < 1 / population:
             marks.append(LARGE_DELTA.format(delta=delta, population=population))
+        rehearsed = (REHEARSED,) if rehearses else ()
         return cls(
             data=declared.name,
             population=population,
@@ -165,7 +171,7 @@ class Claim:
             radius_unit=declared.radius_unit,
             exploratory=declared.evaluation is Evaluation.EXPLORATORY or not secure_generator or steering.exploratory,
             secure_generator=secure_generator,
-            public=(f"The number of training rows, N = {population}.", *declared.public_facts),
+            public=(f"The number of training rows, N = {population}.", *declared.public_facts, *rehearsed),
             conditions=(*marks, *declared.conditions, *(BUDGET_CONDITIONS if has_budget else STANDARD_CONDITIONS)),
         )
 

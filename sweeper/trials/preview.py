@@ -26,6 +26,7 @@ from sweeper.spec.fields.nested import flatten
 from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
+from sweeper.trials.budget_plan import CHECKED_CONFIGURATIONS, plan_budget
 from sweeper.trials.build import build_loss, build_model, build_plan
 from sweeper.trials.metrics import check_metrics
 from sweeper.trials.price_preview import (
@@ -36,7 +37,6 @@ from sweeper.trials.price_preview import (
     selection_in_words,
 )
 from sweeper.trials.rehearsal import rehearsal_halves
-from sweeper.trials.slots import CHECKED_CONFIGURATIONS, plan_budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

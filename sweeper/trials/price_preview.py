@@ -63,10 +63,10 @@ def budget_in_words(budget: Budget | RenyiFilter) -> str:
             f"many trials that is: a privacy filter at the Renyi order {budget.order:g} refuses the trial that does "
             "not fit."
         )
-    slots = " + ".join(str(stage.trials) for stage in budget.stages)
+    slots = " + ".join(str(stage.trials) for stage in budget.stages) + " slot" + "s" * (budget.trials > 1)
     return (
         f"Everything the sweep releases: epsilon {round_up(budget.price)} at delta {budget.delta:g}, whatever results "
-        f"are used for. The budget was cut into {slots} slots before any row is read."
+        f"are used for. The budget was cut into {slots} before any row is read."
     )
 
 

@@ -9,6 +9,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.runner import resume, run
 from sweeper.privacy.budget import cut_budget
+from sweeper.privacy.claims import REHEARSED
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
 from sweeper.search.finalists import finalists
@@ -92,6 +93,7 @@ def test_a_sweep_trains_aloud_what_was_rehearsed_best(spec, tmp_path):
         point.model.removeprefix("models/") for point in made.front().front_points
     }
     assert made.front().ledger["everything"].epsilon <= 1.25 * max(p.values["epsilon"] for p in made.front().points)
+    assert REHEARSED in made.front().claim.public
     before = folder.rehearsals.read_text()
     resume(made.directory)
     assert folder.rehearsals.read_text() == before

@@ -10,8 +10,8 @@ from clipless.datasets import load
 from sweeper.privacy.budget import Budget
 from sweeper.search.space import resolve, sample
 from sweeper.spec.spec import Spec
+from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.build import build_loss, build_model, build_plan
-from sweeper.trials.slots import plan_budget
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from sweeper.privacy.pricing import price, round_up
 from sweeper.spec.spec import Spec
 from sweeper.trials import price_preview
+from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.preview import first_plan, preview, priced_terms, render
 from sweeper.trials.price_preview import announcement, other_cuts, selection_announcement
-from sweeper.trials.slots import plan_budget
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price, whole_event
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
+from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.preview import preview, render
-from sweeper.trials.slots import plan_budget
 from sweeper.trials.trial import TrialRun
 
 STAGES = [{"trials": 4, "share": 0.1}, {"trials": 1}]
@@ -51,7 +51,7 @@ def planned(spec, data, trial, budget, proposal=None):
     return run.plan_row().plan
 
 
-def test_slots_are_those_of_the_trials_that_the_spec_describes(content, digits):
+def test_budget_plan_are_those_of_the_trials_that_the_spec_describes(content, digits):
     budget = plan_budget(spec_of(content), digits)
     rate = 256 / len(digits.train)
     assert [(s.slot.sampling_rate, s.slot.steps, s.trials, s.spare) for s in budget.stages] == [
