@@ -83,7 +83,7 @@ def _budgeted(budget: Budget | RenyiFilter, delta: float, trainings: int) -> dic
     if isinstance(budget, Budget):
         epsilon = budget.price_at(delta)
         why = (
-            f"the composition of every slot ({budget.trials}) of the sweep, into which its budget was cut before any row "
+            f"the composition of all slots ({budget.trials}) into which the budget of the sweep was cut before any row "
             "was read, used or not. It holds however results were used to propose, end and choose trials "
             "(Zhu, Dong and Wang 2022, arXiv 2106.08567)."
         )
