@@ -223,8 +223,10 @@ def lack_of_gpus(spec: Spec) -> str:
 
 
 def _number_of_trials(spec: Spec) -> str:
-    law = spec.search.repetitions
-    return f"{spec.trials} trials" if law is None else f"a secret number of trials, {law.mean:g} on average"
+    law, trials = spec.search.repetitions, f"{spec.trials} trial{'s' * (spec.trials != 1)}"
+    if spec.rehearsals:
+        return f"{spec.rehearsals} configurations to rehearse on public rows, then {trials}"
+    return trials if law is None else f"a secret number of trials, {law.mean:g} on average"
 
 
 def _render_scores(spec: Spec, noise: ScoreNoise, previews: Sequence[Preview]) -> str:

@@ -66,7 +66,7 @@ def test_only_what_changed_gets_another_address(page, growing, clock):
     assert all(page.shown["resources"][place] != address for place, address in before.items())
     page.move("axis", [])
     moved = {place for place, address in page.shown["resources"].items() if "axis=linear" in address}
-    assert moved == {"figure-front"}
+    assert moved == {"figure-front", "figure-price"}
 
 
 @pytest.mark.parametrize("tab", Tab)

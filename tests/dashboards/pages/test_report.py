@@ -260,7 +260,8 @@ def test_a_point_without_test_values_or_certificate_is_shown_with_dashes(make_fr
 CLICKS = """<script>
 const heads = [...document.querySelectorAll("#points th button")];
 const head = heads.find((button) => button.textContent === "accuracy");
-const shown = () => [...document.querySelectorAll("#points tbody tr")].map((row) => Number(row.children[3].dataset.value));
+const column = [...head.closest("tr").children].indexOf(head.closest("th"));
+const shown = () => [...document.querySelectorAll("#points tbody tr")].map((row) => Number(row.children[column].dataset.value));
 head.click(); const up = shown(); head.click(); const down = shown();
 const drawn = [...document.querySelectorAll(".plot")].filter((plot) => plot.querySelector(".main-svg")).map((plot) => plot.id);
 document.body.innerHTML = "";

@@ -523,7 +523,7 @@ def test_a_private_selection_runs_in_no_folder_that_others_know(tmp_path):
     private = {"selection": "private", "sampler": "random", "trials": None}
     content = {**SMALL, "search": {k: v for k, v in (SMALL["search"] | private).items() if v is not None}}
     content["privacy"] = {"noise_multiplier": 1.0, "delta": 1e-4}
-    with pytest.raises(SweeperError, match=r"Expected no folder made beforehand for a private selection.*\(--into\)"):
+    with pytest.raises(SweeperError, match=r"Expected --duration-is-seen for a private selection with --into"):
         run_sweep(Spec.from_mapping(content), Options(out=tmp_path, into=tmp_path / "x"))
     assert list(tmp_path.iterdir()) == []
 

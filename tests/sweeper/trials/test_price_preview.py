@@ -31,7 +31,9 @@ def spec(content):
 
 @pytest.fixture
 def within(spec):
-    return Spec.from_mapping(spec.to_plain() | {"privacy": {"sweep_epsilon": 4, "delta": 1e-4}}, "digits.yaml")
+    search = spec.to_plain()["search"] | {"rehearse": False}
+    privacy = {"sweep_epsilon": 4, "delta": 1e-4}
+    return Spec.from_mapping(spec.to_plain() | {"privacy": privacy, "search": search}, "digits.yaml")
 
 
 def test_the_price_of_a_budget_is_known_before_anything_is_trained(within, digits):
