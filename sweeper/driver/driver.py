@@ -18,13 +18,13 @@ from sweeper.backend.trainable import CliplessTrial, Rehearsal
 from sweeper.backend.training import size_of, threads_of, trained
 from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.tune import RunResult
-from sweeper.driver.candidates import STOPPED_BY_REQUEST
 from sweeper.driver.finished import FinishedSweep, troubles_of, write_results
 from sweeper.driver.held_out_scores import score_front
 from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.progress import Progress, RunningTrial
 from sweeper.driver.recorder import Recorder
 from sweeper.driver.rehearsals import Rehearsals
+from sweeper.driver.selection.candidates import STOPPED_BY_REQUEST
 from sweeper.driver.stages import StagedSearch
 from sweeper.driver.trial_records import TrialRecords
 from sweeper.driver.warm_start import WarmStart

@@ -10,9 +10,9 @@ from sweeper.backend.interruption import Interruption
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, with_recorded
-from sweeper.driver.private_run import recover_all
 from sweeper.driver.resume import claim_at_start, claimed
-from sweeper.driver.selection_run import resume_selection, run_selection
+from sweeper.driver.selection.private_run import recover_all
+from sweeper.driver.selection.selection_run import resume_selection, run_selection
 from sweeper.driver.warm_start import WarmStart, observations
 from sweeper.errors import RecordError, SweeperError
 from sweeper.results.sweep import Sweep

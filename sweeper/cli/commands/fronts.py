@@ -18,7 +18,7 @@ def list_(out: Out = DEFAULT_OUT) -> None:
     from sweeper.store.sweep_folder import hidden_sweeps, list_sweeps
 
     if hidden_sweeps(out):
-        from sweeper.driver.private_run import recover_all
+        from sweeper.driver.selection.private_run import recover_all
 
         for said in recover_all(out):
             typer.echo(said)

@@ -170,8 +170,8 @@ def _drive(
     folder: Path | None,
 ) -> None:
     from sweeper.driver.failure import noting
-    from sweeper.driver.private_run import SelectionWaitsError
     from sweeper.driver.progress import Display, closing_summary
+    from sweeper.driver.selection.private_run import SelectionWaitsError
     from sweeper.driver.webhook import announce, failure, summary
     from sweeper.spec.addresses import check_url
 

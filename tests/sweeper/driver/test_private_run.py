@@ -30,12 +30,13 @@ from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.tune import RunResult
 from sweeper.cli.main import main
 from sweeper.cli.tables import sweep_view, sweeps_table
-from sweeper.driver import candidates, driver, private_run, selection_run
-from sweeper.driver.candidates import Candidate
-from sweeper.driver.hidden_folder import hide
+from sweeper.driver import driver
 from sweeper.driver.options import Options
-from sweeper.driver.private_run import outcome_of, recover, recover_all, select
 from sweeper.driver.runner import resume_sweep, run_sweep
+from sweeper.driver.selection import candidates, private_run, selection_run
+from sweeper.driver.selection.candidates import Candidate
+from sweeper.driver.selection.hidden_folder import hide
+from sweeper.driver.selection.private_run import outcome_of, recover, recover_all, select
 from sweeper.errors import FOR_THE_OWNER, RecordError, SweeperError, UnknownSweepError
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from sweeper.driver.candidates import Candidates
+from sweeper.driver.selection.candidates import Candidates
 from sweeper.records import TrialStatus
 from sweeper.tracking.tracker import Tracker
 from sweeper.tracking.trial_tracker import TrialTracker, Untracked

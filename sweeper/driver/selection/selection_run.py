@@ -23,14 +23,14 @@ from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.training import size_of, threads_of, trained, trained_unseen
 from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.tune import RunResult
-from sweeper.driver.candidates import NotStartedError
 from sweeper.driver.driver import INTERRUPTED, SweepRun
 from sweeper.driver.finished import FinishedSweep
-from sweeper.driver.hidden_folder import even_times, hidden_of, hide, public_folder
 from sweeper.driver.options import Options, manifest_of, with_recorded
-from sweeper.driver.private_run import SelectionWaitsError, outcome_of, recover, select, waiting, waits
 from sweeper.driver.progress import Progress
 from sweeper.driver.resume import claim_at_start, claimed
+from sweeper.driver.selection.candidates import NotStartedError
+from sweeper.driver.selection.hidden_folder import even_times, hidden_of, hide, public_folder
+from sweeper.driver.selection.private_run import SelectionWaitsError, outcome_of, recover, select, waiting, waits
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price

@@ -25,7 +25,9 @@ from pathlib import Path
 from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.backend.tune import RunResult
-from sweeper.driver.candidates import (
+from sweeper.driver.recorder import Recorder
+from sweeper.driver.resume import recorded_claim
+from sweeper.driver.selection.candidates import (
     ENDINGS_NAME,
     NUMBER_NAME,
     Candidates,
@@ -35,9 +37,7 @@ from sweeper.driver.candidates import (
     drawn_number,
     keep_number,
 )
-from sweeper.driver.hidden_folder import DECIDED, SURRENDERED, move_out, public_folder, remove
-from sweeper.driver.recorder import Recorder
-from sweeper.driver.resume import recorded_claim
+from sweeper.driver.selection.hidden_folder import DECIDED, SURRENDERED, move_out, public_folder, remove
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Claim
