@@ -15,8 +15,8 @@ class StagedSearch:
     """Proposes as a search does in the first stage, and promotes configurations of earlier stages in the others.
 
     Where configurations were rehearsed on public rows, the first stage takes the best of these. What a user enqueues
-    comes before all. Finalists depend on earlier stages alone: a sweep that resumes in the middle
-    of a stage chooses the same.
+    comes before all. Finalists depend on earlier stages alone: a sweep that resumes in the middle of a stage chooses
+    the same.
     """
 
     def __init__(

@@ -116,7 +116,10 @@ class EarlierSweep(FieldType):
 
 
 class SearchSettings(Section):
-    """Which configurations are tried, and how long. ``trials`` left out: 16, or all if there are fewer."""
+    """Which configurations are tried, and how long.
+
+    ``trials``, those that are trained or, where they are, rehearsed; left out: 16, or all if there are fewer.
+    """
 
     objectives: Annotated[tuple[str, ...], BeforeValidator(objective_list)] = ("epsilon", "accuracy")
     metrics: Annotated[tuple[str, ...], BeforeValidator(metric_list)] = ()
