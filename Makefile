@@ -15,12 +15,13 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 PIP := $(PIP_INSTALL) --no-compile $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo stack test lint format docs bench constraints clean
+.PHONY: help setup demo stack stack-engine test lint format docs bench constraints clean
 
 help:
 	@echo "make setup    install the runtime into .venv"
 	@echo "make demo     run a sweep on scikit-learn's digits: a front in two minutes, in sweeps-out/"
 	@echo "make stack    run docker-compose.yml without Docker: PostgreSQL, MLflow, Ray, the service; Ctrl-C ends it"
+	@echo "make stack-engine  run docker-compose.yml on this machine's Docker engine: sweeps, kills, down and up; prints a table"
 	@echo "make test     run the tests, warnings as errors; MARKS=long runs the long ones"
 	@echo "make lint     ruff, mypy --strict, import-linter"
 	@echo "make format   let ruff rewrite the code"
@@ -56,6 +57,9 @@ $(VENV)/.stack: $(VENV)/.runtime
 
 stack: $(VENV)/.stack
 	$(BIN)/python -m tools.stack --workers $(WORKERS)
+
+stack-engine: $(VENV)/.dev
+	$(BIN)/python benchmarks/stack_engine.py --workers $(WORKERS)
 
 test: $(VENV)/.dev
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -W error -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "$(MARKS)"

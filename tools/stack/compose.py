@@ -63,6 +63,7 @@ class Service(_Part):
 
     image: str
     build: Build | None = None
+    pull_policy: Literal["missing", "never"] = "missing"
     user: str
     profiles: tuple[str, ...] = ()
     command: str | tuple[str, ...]

@@ -94,6 +94,7 @@ def test_only_mlflow_and_the_service_are_published_and_only_to_this_machine(comp
     published = {name: service.ports for name, service in compose.services.items() if service.ports}
     assert published == {"mlflow": ("127.0.0.1:5000:5000",), "sweeper": ("127.0.0.1:8600:8600",)}
     assert compose.networks["inside"] == {"internal": True}
+    assert compose.networks["outside"] == {"driver_opts": {"com.docker.network.bridge.enable_ip_masquerade": "false"}}
     for name, service in compose.services.items():
         assert ("outside" in service.networks) is (name in published)
 
@@ -162,14 +163,39 @@ def test_drivers_workers_and_the_service_see_the_same_folders(compose):
 
 def test_the_image_declares_the_user_and_the_folders_that_the_services_write_to(compose):
     image = (FILE.parent / "Dockerfile").read_text(encoding="utf-8")
-    ours = [service for service in compose.services.values() if service.build is not None]
+    ours = [service for service in compose.services.values() if service.image.startswith("sweeper:")]
     assert {service.user for service in ours} == {"10001:10001"}
     assert "USER 10001:10001" in image
     for service in ours:
         for source, target in service.mounts():
             assert source in compose.volumes
             assert f" {target}" in image
+
+
+def test_each_image_of_ours_is_built_once_and_never_taken_from_a_registry(compose):
+    ours = {name: service for name, service in compose.services.items() if service.image.startswith("sweeper:")}
+    built = [service for service in ours.values() if service.build is not None]
+    assert sorted(service.image for service in built) == sorted({service.image for service in ours.values()})
+    for service in built:
         assert "TORCH_INDEX" in service.build.args
+    assert {service.pull_policy for service in ours.values()} == {"never"}
+
+
+def test_nothing_secret_is_committed_or_in_the_image():
+    ignored = (FILE.parent / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert {"secrets/", ".env"} <= set(ignored)
+    kept = [
+        line for line in (FILE.parent / ".dockerignore").read_text(encoding="utf-8").splitlines() if line[:1] == "!"
+    ]
+    copied = re.findall(
+        r"^COPY (?!--from)(.+) \S+$", (FILE.parent / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert sorted(line[1:] for line in kept) == sorted(name for names in copied for name in names.split())
+
+
+def test_a_worker_is_given_the_time_that_ray_takes_to_leave(compose):
+    for name in ("ray-worker", "ray-worker-gpu"):
+        assert compose.services[name].stop_grace_period > 30
 
 
 def test_the_service_can_draw_pictures(compose):
