@@ -57,6 +57,8 @@ def trained_unseen(
     folder: SweepFolder,
     interruption: Interruption,
     should_stop: Callable[[], str | None],
+    storage: None = None,  # noqa: ARG001
+    budget: Budget | None = None,
 ) -> RunResult:
     """Run candidates as `trained` does, so that who looks at the cluster cannot count them."""
     resources = _resources(spec)
@@ -67,7 +69,7 @@ def trained_unseen(
         places=spec.resources.concurrent or places_for(resources),
         resources=resources,
         storage_dir=folder.path,
-        constants=_constants(spec, None),
+        constants=_constants(spec, budget),
         data=place(data),
         should_stop=should_stop,
         interruption=interruption,

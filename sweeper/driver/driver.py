@@ -25,12 +25,14 @@ from sweeper.driver.progress import Progress, RunningTrial
 from sweeper.driver.recorder import Recorder
 from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.selection.candidates import STOPPED_BY_REQUEST
+from sweeper.driver.selection.final import TRIALS, FinalSearch
 from sweeper.driver.stages import StagedSearch
 from sweeper.driver.trial_records import TrialRecords
 from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.claims import Claim
+from sweeper.privacy.selection import Terms
 from sweeper.records import TrialStatus
 from sweeper.results.front import Front
 from sweeper.results.sweep import Sweep
@@ -59,7 +61,8 @@ class SweepRun:
     """One run of a sweep, whose folder this process drives.
 
     Args:
-        selected: how a private selection ended, which has trained what there is.
+        selected: how a private selection ended, which has trained what there is, but for the final that its budget may
+            hold.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class SweepRun:
         self._claim = claim
         self._started = self._shown_at = time.monotonic()
         self._earlier = earlier
+        self._training_since: float | None = None  # rehearsals included, whatever Rays they take
         self._left_early = False  # before Ray had started: who asked to stop waits for no store and no report
         self._troubles = [*troubles, *([] if earlier is None else [earlier.statement])]
 
@@ -141,7 +145,7 @@ class SweepRun:
             self._spec.objectives,
             sampler=settings.sampler,
             seed=settings.seed,
-            first=[*self._spec.first, *self._requests.earlier],
+            first=[*self._spec.first, *self._requests.earlier] if self._selected is None else (),
             constraints=settings.outcomes,
             earlier=() if self._earlier is None else self._earlier.observations,
             journal=self._folder.proposals,
@@ -177,9 +181,16 @@ class SweepRun:
                 spending.set_budget(budget)
         return spending.budget if isinstance(spending.budget, Budget) else None
 
+    @property
+    def _selection(self) -> Terms | None:
+        """The private selection of which there is a winner whose final belongs to this sweep."""
+        chosen = self._selected is not None and not self._selected.reason
+        return self._budget.selection if chosen and self._budget is not None else None
+
     def _run_trials(self) -> RunResult:
         try:
-            outcome = self._selected or self._train_on_ray()
+            is_over = self._selected is not None and self._selection is None
+            outcome = self._selected if self._selected is not None and is_over else self._train_on_ray()
         except InterruptedStartError:
             self._left_early = True
             outcome = RunResult(True, INTERRUPTED)
@@ -222,6 +233,7 @@ class SweepRun:
         return trained(Rehearsal, queue, states, *given, self._between, None, self._budget)
 
     def _train(self) -> RunResult:
+        self._training_since = self._training_since or time.monotonic()
         rehearsed = self._rehearse()
         if rehearsed.reason:
             return rehearsed
@@ -239,6 +251,9 @@ class SweepRun:
         budget, unfinished = self._budget, self._recorder.unfinished
         if budget is None:
             return TrialQueue(self._search, self._spec.trials, unfinished)
+        if self._selection is not None:
+            final = FinalSearch(self._search, self._selection, budget, self._spec, self._recorder.records)
+            return TrialQueue(final, TRIALS, unfinished)
         rehearsed = [] if self._rehearsals is None else self._rehearsals.explored()
         staged = StagedSearch(self._search, budget, self._spec, self._recorder.records, rehearsed)
         return TrialQueue(staged, budget.trials, unfinished, accumulate(stage.trials for stage in budget.stages))
@@ -246,8 +261,16 @@ class SweepRun:
     def _propose(self, trial: space.Proposer) -> dict[str, Any]:
         return dict(space.suggest(trial, self._spec))
 
+    def _late(self, now: float) -> str | None:
+        hours = self._spec.search.hours
+        if hours is None or self._training_since is None or now < self._training_since + hours * 3600:
+            return None
+        return f"the {hours:g} hours are used up"
+
     def _between(self) -> str | None:
         now = time.monotonic()
+        if late := self._late(now):
+            return late
         if now - self._shown_at <= SHOW_SECONDS:
             return None
         self._shown_at = now
@@ -301,11 +324,15 @@ class SweepRun:
         if rehearsals is not None and rehearsals.done < rehearsals.total and not self._search.asked:
             note = f"rehearsing on public rows, {rehearsals.done} of {rehearsals.total} done; nothing is spent yet"
             return Progress(name=self._spec.name, total=self._spec.trials, note=note, elapsed_seconds=elapsed)
-        return progress_of(self._spec, self._recorder.records, elapsed, self._selected)
+        selected = None if self._selection is not None else self._selected
+        total = TRIALS if self._selection is not None else self._spec.trials
+        return progress_of(self._spec, self._recorder.records, elapsed, selected, total)
 
 
-def progress_of(spec: Spec, records: TrialRecords, elapsed_seconds: float, selected: RunResult | None) -> Progress:
-    """Return how a sweep stands."""
+def progress_of(
+    spec: Spec, records: TrialRecords, elapsed_seconds: float, selected: RunResult | None, total: int
+) -> Progress:
+    """Return how a sweep of so many trials in all stands."""
     trials = records.trials.values()
     running = tuple(
         RunningTrial(trial.id, records.last_epoch(trial.id), 0 if trial.plan is None else trial.plan.epochs)
@@ -315,7 +342,7 @@ def progress_of(spec: Spec, records: TrialRecords, elapsed_seconds: float, selec
     ended = [trial.status for trial in trials if trial.status is not TrialStatus.RUNNING]
     return Progress(
         name=spec.name,
-        total=spec.trials if selected is None else len(trials),
+        total=total if selected is None else len(trials),
         note="" if selected is None or selected.reason else SELECTED,
         done=sum(status in (TrialStatus.COMPLETED, TrialStatus.STOPPED) for status in ended),
         failed=sum(status is TrialStatus.FAILED for status in ended),

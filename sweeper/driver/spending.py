@@ -4,8 +4,6 @@ A ledger that holds entries is taken up: trainings that were open when a driver 
 have drawn.
 """
 
-import contextlib
-
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from sweeper.errors import RecordError, TrialError
 from sweeper.privacy.budget import Budget
@@ -33,7 +31,9 @@ class Spending:
     @property
     def stages(self) -> tuple[int, ...]:
         """The number of trials of each stage of the budget, empty where it was not cut into stages."""
-        return tuple(one.trials for one in self.budget.stages) if isinstance(self.budget, Budget) else ()
+        if not isinstance(self.budget, Budget) or self.budget.selection is not None:
+            return ()
+        return tuple(one.trials for one in self.budget.stages)
 
     def set_budget(self, budget: Budget | RenyiFilter) -> None:
         """Enter the budget of a sweep that begins."""
@@ -75,14 +75,23 @@ class Spending:
         if self._ledger.is_open(trial.id):  # it ran out of memory
             self._close_at(trial, _most_epochs(trial, last_epoch))
         budget = self._ledger.budget
-        if self._has_budget and budget is None and self._ledger.selection is None:
+        if self._has_budget and budget is None:
             raise RecordError(f"Expected the budget of the sweep in its ledger before trial {trial.id}, got none")
-        stage = budget.stage_of(trial_number(trial.id)) if isinstance(budget, Budget) else None
+        stage = self._stage_of(trial.id)
         refused = self._ledger.refusal(trial.id, event, kept=kept, scores=scores, stage=stage)
         if refused is not None:
             return f"{refused}; it is not trained"
         self._ledger.open(trial.id, event, kept=kept, scores=scores, stage=stage, marked=True)
         return None
+
+    def _stage_of(self, trial: str) -> int | None:
+        """Return whose slot a trial fills; the candidates of a private selection, which has not ended, fill none."""
+        budget, selection = self.budget, self._ledger.selection
+        if not isinstance(budget, Budget):
+            return None
+        if budget.selection is not None:
+            return None if selection is None or selection.broken else 0
+        return budget.stage_of(trial_number(trial))
 
     def draw(self, trial: str) -> None:
         """Charge a trial from now on: it is about to draw its first noise."""
@@ -95,10 +104,20 @@ class Spending:
             raise TrialError("it reported an epoch before it said that it draws noise; it is charged in full")
 
     def close(self, trial: Trial, started_epochs: int) -> None:
-        """Close the training of a trial that has ended; an entry that cannot be closed is charged in full."""
-        if trial.plan is not None:
-            with contextlib.suppress(RecordError):
-                self._close_at(trial, started_epochs)
+        """Close the training of a trial that has ended; an entry that cannot be closed is charged in full.
+
+        Raises:
+            RecordError: a privacy filter has counted less than it has drawn.
+        """
+        if trial.plan is None:
+            return
+        try:
+            self._close_at(trial, started_epochs)
+        except RecordError:
+            if isinstance(self.budget, RenyiFilter) and self._ledger.understates(
+                trial.id, drawn_by(trial.plan, started_epochs)
+            ):
+                raise
 
     def pay_test(self, point: Point, paid: PaidScores) -> str | None:
         """Enter what noisy test scores of a point cost before they are drawn; a text says why they may not be."""

@@ -90,7 +90,7 @@ def observations(
         steering = Steering.by_sweep(source, recorded_claim(folder))
     found, unfit, unscored = [], 0, 0
     for config, values in trials:
-        params = _fit(config, dimensions)
+        params = fit(config, dimensions)
         numbers = None if params is None else _numbers(values, objectives)
         if params is None:
             unfit += 1
@@ -158,7 +158,7 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def _fit(config: Mapping[str, Any], dimensions: Sequence[Dimension]) -> dict[str, Scalar] | None:
+def fit(config: Mapping[str, Any], dimensions: Sequence[Dimension]) -> dict[str, Scalar] | None:
     """Return the values of open dimensions, ``None`` if the configuration is none of this space."""
     left = {key: value for key, value in config.items() if value is not None and key not in _NO_MATTER}
     chosen: dict[str, Scalar] = {}

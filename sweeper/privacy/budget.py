@@ -6,19 +6,24 @@ that is released costs the composition of all slots and spare steps, used or not
 first result, so that it holds however results are used (``docs/mathematics.md``, "A budget in slots").
 
 Spare steps are what a stage has for epochs that a killed attempt drew and the next one draws again.
+
+A budget may hold a private selection instead of a first stage (``exploration.py``): its candidates train at a whisper,
+and the one slot beside it is that of the final, which trains the configuration of the winner.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from scipy import optimize
 
 from clipless.errors import AccountingError
-from clipless.privacy.events import Composed, PoissonGaussian
+from clipless.privacy.accounting.private_selection import Repetitions
+from clipless.privacy.events import Composed, Event, PoissonGaussian
 from sweeper.privacy.paid_scores import PaidScores
+from sweeper.privacy.selection import Terms
 from sweeper.records import trial_number
 from sweeper.spec.stages import StagePlan
 
@@ -64,8 +69,10 @@ class Budget:
 
     Attributes:
         epsilon: what was asked for, at delta.
-        scores: releases of scores of private validation rows, ``None`` where scores are free.
+        scores: releases of scores of private validation rows, ``None`` where scores are free; those of the candidates
+            of a private selection are in its terms.
         tests: the same of test rows.
+        selection: the private selection from which the final follows, ``None`` without one.
     """
 
     epsilon: float
@@ -73,6 +80,7 @@ class Budget:
     stages: tuple[Stage, ...]
     scores: PaidScores | None = None
     tests: PaidScores | None = None
+    selection: Terms | None = None
 
     @property
     def trials(self) -> int:
@@ -81,9 +89,25 @@ class Budget:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """What each stage has of the signal: of the sum over all steps of ``(q / sigma)^2``."""
-        signals = [loudness(one.pool) ** 2 for one in self.stages]
+        """What each stage has of the signal: of the sum over all steps of ``(q / sigma)^2``.
+
+        The mean number of candidates of a private selection counts as the first stage.
+        """
+        terms = self.selection
+        whispers = [] if terms is None else [terms.repetitions.mean * loudness(terms.event) ** 2]
+        signals = [*whispers, *(loudness(one.pool) ** 2 for one in self.stages)]
         return tuple(signal / sum(signals) for signal in signals)
+
+    @property
+    def candidates(self) -> "Budget":
+        """The budget whose slots give the candidates of the private selection their noise.
+
+        Raises:
+            AccountingError: it has none.
+        """
+        if self.selection is None:
+            raise AccountingError("Expected a budget with a private selection, got one without")
+        return replace(self, stages=(Stage(slot=self.selection.event, trials=1, spare=0),), selection=None)
 
     def stage_of(self, number: int) -> int:
         """Return the index of a trial's stage by its number in the sweep, from 1; the last one's beyond all slots."""
@@ -104,16 +128,28 @@ class Budget:
 
     def price_at(self, delta: float) -> float:
         """Return that epsilon at another delta."""
-        training = slots_epsilon(self.stages, delta, self.delta)
         others = [paid.event for paid in (self.scores, self.tests) if paid is not None]
-        return max([training, *(_epsilon((event,), delta) for event in others)])
+        alone = [_epsilon((event,), delta) for event in others]
+        if self.selection is None:
+            return max([slots_epsilon(self.stages, delta, self.delta), *alone])
+        return max([*self._with_selection(self.selection, delta), *alone])
+
+    def _with_selection(self, terms: Terms, delta: float) -> list[float]:
+        """Return what candidates and final cost together on training rows and, where scores are paid for, on others."""
+        final = Composed(tuple(stage.pool for stage in self.stages))
+        usable = _delta_left(self.stages, delta, self.delta)
+        costs = [_explored_epsilon(terms.priced, terms.repetitions, final, usable) if usable > 0.0 else math.inf]
+        if terms.scores is not None:
+            scores = terms.scores.with_steps(0) if self.scores is None else self.scores.event
+            costs.append(_explored_epsilon(terms.scores, terms.repetitions, scores, delta))
+        return costs
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         stages = [{"slot": one.slot.to_json(), "trials": one.trials, "spare": one.spare} for one in self.stages]
         content: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "stages": stages}
-        paid = {"scores": self.scores, "tests": self.tests}
-        return content | {name: one.to_json() for name, one in paid.items() if one is not None}
+        more = {"scores": self.scores, "tests": self.tests, "selection": self.selection}
+        return content | {name: one.to_json() for name, one in more.items() if one is not None}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Budget":
@@ -127,7 +163,10 @@ class Budget:
             for one in content["stages"]
         )
         paid = {name: PaidScores.from_json(content[name]) for name in ("scores", "tests") if name in content}
-        return cls(epsilon=float(content["epsilon"]), delta=float(content["delta"]), stages=stages, **paid)
+        terms = Terms.from_json(content["selection"]) if "selection" in content else None
+        return cls(
+            epsilon=float(content["epsilon"]), delta=float(content["delta"]), stages=stages, selection=terms, **paid
+        )
 
 
 def cut_budget(
@@ -150,9 +189,9 @@ def cut_budget(
     """
 
     def stages(noise: float) -> tuple[Stage, ...]:
-        return tuple(_stage(plan, trial, spare, noise) for plan in plans)
+        return tuple(make_stage(plan, trial, spare, noise) for plan in plans)
 
-    noise = _least_noise(lambda noise: slots_epsilon(stages(noise), delta, delta), epsilon)
+    noise = least_noise(lambda noise: slots_epsilon(stages(noise), delta, delta), epsilon)
     return Budget(epsilon=epsilon, delta=delta, stages=stages(noise))
 
 
@@ -161,7 +200,8 @@ def loudness(event: PoissonGaussian) -> float:
     return event.sampling_rate * math.sqrt(event.steps) / event.noise_multiplier
 
 
-def _stage(plan: StagePlan, trial: PoissonGaussian, spare: int, noise: float) -> Stage:
+def make_stage(plan: StagePlan, trial: PoissonGaussian, spare: int, noise: float) -> Stage:
+    """Return a stage with its share of a signal of which the whole has the noise of one trial."""
     steps = plan.trials * trial.steps + spare
     slot = replace(trial, noise_multiplier=noise * math.sqrt(steps / (plan.share * trial.steps)))
     return Stage(slot=slot, trials=plan.trials, spare=spare)
@@ -173,11 +213,22 @@ def slots_epsilon(stages: tuple[Stage, ...], delta: float, domination_delta: flo
 
     ``domination_delta`` is the delta of which the slack is a share.
     """
+    usable = _delta_left(stages, delta, domination_delta)
+    return _epsilon(tuple(stage.pool for stage in stages), usable) if usable > 0.0 else math.inf
+
+
+def _delta_left(stages: Sequence[Stage], delta: float, domination_delta: float) -> float:
+    """Return the delta at which to price slots, without what trials exceed them by."""
     from clipless.privacy.accounting.domination import delta_of_slots  # takes seconds, and few who read sweeps price
 
     filled = sum(stage.pool.steps // stage.slot.steps for stage in stages)
-    usable = delta - domination_delta + delta_of_slots(domination_delta, filled)
-    return _epsilon(tuple(stage.pool for stage in stages), usable) if usable > 0.0 else math.inf
+    return delta - domination_delta + delta_of_slots(domination_delta, filled)
+
+
+def _explored_epsilon(candidate: PoissonGaussian, repetitions: Repetitions, final: Event, delta: float) -> float:
+    from clipless.privacy.accounting.selection_composed import explored_epsilon  # likewise
+
+    return explored_epsilon(candidate, repetitions, final, delta)
 
 
 def _epsilon(events: tuple[PoissonGaussian, ...], delta: float) -> float:
@@ -186,21 +237,28 @@ def _epsilon(events: tuple[PoissonGaussian, ...], delta: float) -> float:
     return claim(Composed(events), delta).epsilon
 
 
-def _least_noise(price: Callable[[float], float], epsilon: float) -> float:
-    """Return the least noise at which ``price`` is at most epsilon, to a thousandth or two."""
+def least_noise(price: Callable[[float], float], epsilon: float, *, near: float = 1.0, step: float = 1.0) -> float:
+    """Return the least noise at which ``price`` is at most epsilon, to a thousandth or two.
+
+    The search begins ``near`` and goes on in steps of the logarithm.
+
+    Raises:
+        AccountingError: no noise that can be priced is enough, or the least is more than is needed.
+    """
     from clipless.privacy.accounting.spending import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER
 
+    @cache
     def excess(log_noise: float) -> float:
         return math.log(min(max(price(math.exp(log_noise)), 1e-9), 1e9) / (_AIM * epsilon))
 
-    low = high = 0.0
+    low = high = math.log(near)
     least, most = math.log(LEAST_NOISE_MULTIPLIER), math.log(MOST_NOISE_MULTIPLIER)
     while excess(high) > 0.0:
-        high += 1.0
+        high += step
         if high > most:
             raise AccountingError(f"Expected a budget that some noise can meet, got epsilon={epsilon!r}: raise it")
     while excess(low) <= 0.0:
-        low -= 1.0
+        low -= step
         if low < least:
             raise AccountingError(f"Expected a budget that is used up, got epsilon={epsilon!r}: lower it")
     log_noise = optimize.brentq(excess, low, high, xtol=_TOLERANCE)

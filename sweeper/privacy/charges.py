@@ -13,6 +13,7 @@ from sweeper.privacy.budget import Budget
 from sweeper.privacy.ledger_entries import BudgetRow, CloseRow, DrawRow, LedgerRow, OpenRow, ScoresRow, SelectionRow
 from sweeper.privacy.paid_scores import PaidScores
 from sweeper.privacy.room import (
+    refused_by_exploration,
     refused_by_filter,
     refused_by_slots,
     refused_tests_by_filter,
@@ -140,6 +141,8 @@ class Charges:
         match self.budget:
             case None:
                 return None
+            case Budget(selection=Terms()):
+                return refused_by_exploration(self.budget, self.selection, self._drawn_with(opened))
             case Budget():
                 return refused_by_slots(self.budget, self._drawn_with(opened))
             case RenyiFilter():
@@ -175,8 +178,9 @@ class Charges:
             case DrawRow():
                 self._check_draw(row)
             case CloseRow():
-                _check_close(self._entries[row.trial, row.attempt], row)
-                _scored(self._entries[row.trial, row.attempt], row)
+                entry = self._entries[row.trial, row.attempt]
+                _check_close(entry, row, is_last=isinstance(self.budget, RenyiFilter))
+                _scored(entry, row)
 
     def take(self, row: LedgerRow) -> None:
         """Take the next row, after `check`."""
@@ -228,7 +232,10 @@ class Charges:
 
     def _joined(self, terms: Terms) -> Terms:
         before = self.selection
+        self._check_within_budget(terms)
         if before is not None:
+            if not before.broken:
+                raise RecordError(f"Expected one private selection in {self._path}, which has ended, got another one")
             if replace(before, broken=()) != replace(terms, broken=()):
                 raise RecordError(f"Expected one private selection in {self._path}, got another one's terms")
             terms = replace(terms, broken=tuple(dict.fromkeys([*before.broken, *terms.broken])))
@@ -239,12 +246,29 @@ class Charges:
             )
         return terms
 
+    def _check_within_budget(self, terms: Terms) -> None:
+        """Refuse a private selection that the budget of the sweep, where there is one, has not priced."""
+        if self.budget is not None:
+            planned = self.budget.selection if isinstance(self.budget, Budget) else None
+            if planned is None or replace(terms, broken=()) != planned:
+                raise RecordError(f"Expected the private selection in the budget of {self._path}, got another one")
+
+    def _check_final(self, row: OpenRow) -> None:
+        """Refuse a candidate after the end of the private selection in the budget, and a final before it."""
+        if self.selection is None:
+            raise RecordError(f"Expected the private selection in the budget of {self._path} before any training")
+        if (row.stage is None) != bool(self.selection.broken):
+            what = "final" if self.selection.broken else "candidate"
+            raise RecordError(f"Expected no {what} of the private selection in the budget of {self._path}, got {row}")
+
     def _check_open(self, row: OpenRow) -> None:
         """Refuse an entry of another relation, or one that goes on from steps that were not run."""
         self._check_relation(row.event)
         if row.scores is not None and row.scores.event.relation is not row.event.relation:
             raise RecordError(f"Expected scores under {row.event.relation.value} as their training, of {row.trial}")
-        if self.selection is not None and not self.selection.broken:
+        if isinstance(self.budget, Budget) and self.budget.selection is not None:
+            self._check_final(row)
+        elif self.selection is not None and not self.selection.broken:
             raise RecordError(f"Expected no training behind the private selection that {self._path} has priced")
         if row.kept == 0:
             return
@@ -260,7 +284,7 @@ class Charges:
             raise RecordError(f"Expected an open training of trial {row.trial} in {self._path}, got none")
 
     def _check_budget(self) -> None:
-        if self.budget is not None or self._entries or self._tests:
+        if self.budget is not None or self.selection is not None or self._entries or self._tests:
             raise RecordError(
                 f"Expected the budget of the sweep before anything is spent, got it later in {self._path}"
             )
@@ -282,9 +306,15 @@ class Charges:
             )
 
 
-def _check_close(entry: Entry, row: CloseRow) -> None:
+def _check_close(entry: Entry, row: CloseRow, *, is_last: bool) -> None:
+    """Refuse a number of steps that falls, or, where ``is_last``, one that rises: others may have had the room."""
     if type(row.steps) is not int or not row.steps >= (entry.steps or 0):
         raise RecordError(f"steps of trial {entry.trial} must be a count >= {entry.steps or 0}, got {row.steps!r}")
+    if is_last and entry.steps is not None and row.steps > entry.steps:
+        raise RecordError(
+            f"Expected no more than the {entry.steps} steps with which trial {entry.trial} was closed, for a privacy "
+            f"filter has given the rest of its budget away, got {row.steps}"
+        )
 
 
 def _scored(entry: Entry, row: CloseRow) -> int | None:

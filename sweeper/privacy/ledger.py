@@ -19,7 +19,8 @@ Where the sweep has a budget, that is the first row, and a training or a score t
 
 Of a private selection there is one row more: its terms. Where its conditions held it is the only row, because the
 number of trainings would give the number of candidates away; a file that says otherwise is refused. What test scores
-of the winner cost is entered behind it.
+of the winner cost is entered behind it. Where the budget of the sweep holds the selection, its row follows that of the
+budget, and behind a selection that held stands the final. A selection that held cannot be entered again.
 """
 
 from dataclasses import replace
@@ -45,7 +46,7 @@ from sweeper.privacy.ledger_entries import (
 from sweeper.privacy.paid_scores import PaidScores
 from sweeper.privacy.prices import answers
 from sweeper.privacy.pricing import Price
-from sweeper.privacy.selection import Terms
+from sweeper.privacy.selection import WINNER_TRIAL, Terms
 from sweeper.store.jsonl import JsonlFile
 
 
@@ -225,11 +226,16 @@ class Ledger:
         """Refuse a ledger that has lost what a trial spent: the price of the sweep is not known without it.
 
         Raises:
-            RecordError: the trial was never entered, nor stands for a private selection.
+            RecordError: the trial was never entered, nor is the winner of a private selection.
         """
-        selected = self.selection is not None and not self.selection.broken
+        selected = self.selection is not None and not self.selection.broken and trial == WINNER_TRIAL
         if not (selected or self._charges.attempts(trial)):
             raise RecordError(f"Expected what trial {trial} spent in {self._file.path}, got nothing; restore the file")
+
+    def understates(self, trial: str, reached: int) -> bool:
+        """Whether the last training of a trial was closed with fewer steps than those that it has drawn by now."""
+        last = self._charges.last(trial)
+        return last is not None and last.steps is not None and reached > last.kept + last.steps
 
     def kept(self, trial: str) -> int:
         """Return the steps of earlier attempts that the last training of a trial goes on from."""

@@ -1,10 +1,10 @@
 """The three prices of a sweep: of its winner, its front, and everything, each with a statement in words.
 
 Without a budget and private selection all three are the composition of everything charged. A budget is priced itself,
-once for all. Under private selection the winner's
-price is that of the best of a secret random number of independent candidates, if every condition held. A row of data
-is in one split only: where a neighbouring data set changes one split, training and scores of private rows together
-cost the largest price of a split (``clipless.privacy.noisy_counts``), otherwise their composition. That it does takes
+once for all, with the private selection that it may hold. Under private selection without a budget the winner's price
+is that of the best of a secret random number of independent candidates, if every condition held. A row of data is in
+one split only: where a neighbouring data set changes one split, training and scores of private rows together cost the
+largest price of a split (``clipless.privacy.noisy_counts``), otherwise their composition. That it does takes
 add-or-remove-one, and data whose rows are assigned to splits one by one.
 """
 
@@ -31,6 +31,10 @@ _UNPRICED = (
     "was not released. Its price would be the composition of every training; no number is stated, because it would "
     "give away how many there were, which the winner's price keeps secret."
 )
+_NOT_SELECTED = (
+    "Nothing can be released: the price is that of a private selection and its final, and the ledger does not say that "
+    "the selection has ended."
+)
 
 
 def answers(
@@ -54,15 +58,18 @@ def answers(
         validation: what every training is charged for scores of private validation rows.
         test: what is charged for scores of private test rows; under private selection those of the winner alone.
         apart: whether the split of a row depends on that row alone, where there are private scores.
-        budget: of the sweep; its price is that of all three, whatever was charged.
+        budget: of the sweep; its price is that of all three, whatever was charged, unless it holds a private selection
+            of which a condition broke.
 
     Returns:
         An answer each for ``winner``, ``front`` and ``everything``. Behind a private selection whose conditions held,
         none of them depends on the number of trainings, which is secret.
     """
+    if isinstance(budget, Budget) and budget.selection is not None and not (selection and selection.broken):
+        return _explored(budget, budget.selection, delta, trainings=None if selection is None else len(charged))
     if selection is not None and not selection.broken:
         return _selected(selection, test, delta)
-    if budget is not None:
+    if budget is not None and selection is None:
         return _budgeted(budget, delta, len(charged))
     everything = composed([charged, validation, test], delta, tight=tight, apart=apart)
     cost = (
@@ -100,6 +107,30 @@ def _budgeted(budget: Budget | RenyiFilter, delta: float, trainings: int) -> dic
         "winner": replace(price_, statement=f"Releasing one model: {cost} That is the price of all of them."),
         "front": replace(price_, statement=f"Releasing the front and its models: {cost}"),
         "everything": replace(price_, statement=f"Releasing every model of every epoch: {cost}"),
+    }
+
+
+def _explored(budget: Budget, terms: Terms, delta: float, trainings: int | None) -> dict[str, Price]:
+    """Price a private selection and the final behind it; ``trainings`` of that so far, None before the selection."""
+    if trainings is None:
+        unknown = Price(epsilon=math.inf, delta=delta, events=0, statement=_NOT_SELECTED)
+        return dict.fromkeys(("winner", "front", "everything"), unknown)
+    epsilon = budget.price_at(delta)
+    price_ = Price(epsilon=epsilon, delta=delta, events=1 + trainings, fixed=True)
+    cost = (
+        f"epsilon {round_up(epsilon)} at delta {delta:g}, the price of a private selection and of the final that "
+        "trains the configuration of its winner, cut before any row was read: the best of a secret random number of "
+        f"independent trials ({_law(terms.repetitions)}), of which each spends epsilon "
+        f"{round_up(price([terms.event], delta).epsilon)}, and one training that may spend "
+        f"{round_up(price([budget.stages[-1].pool], delta).epsilon)}. Its conditions held, as far as they are checked "
+        "(Papernot and Steinke 2022, arXiv 2110.03620; Zhu, Dong and Wang 2022, arXiv 2106.08567)."
+    )
+    return {
+        "winner": replace(price_, statement=f"Releasing one model: {cost} That is the price of all of them."),
+        "front": replace(price_, statement=f"Releasing the front and its models: {cost}"),
+        "everything": replace(
+            price_, statement=f"Releasing every model of every epoch of the winner and of the final: {cost}"
+        ),
     }
 
 

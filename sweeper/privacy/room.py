@@ -11,6 +11,7 @@ from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import in_one_split
 from sweeper.privacy.budget import Budget, Stage
 from sweeper.privacy.paid_scores import PaidScores
+from sweeper.privacy.selection import Terms, same_event
 
 if TYPE_CHECKING:
     from sweeper.privacy.charges import Entry
@@ -36,6 +37,28 @@ def refused_by_slots(budget: Budget, entries: "Sequence[Entry]") -> str | None:
     scores = [entry.scores for entry in entries if entry.scores is not None]
     releases = sum(event.steps for entry in entries for event in entry.charged_scores)
     return _refused_scores(budget.scores, scores, releases, "validation")
+
+
+def refused_by_exploration(budget: Budget, selection: Terms | None, entries: "Sequence[Entry]") -> str | None:
+    """Return why a budget with a private selection has no room for a training.
+
+    ``selection`` is what the ledger knows of it. Before its end, nothing but its candidates may train; and once its
+    conditions have held, nothing but the final.
+
+    Guarantees:
+        As `refused_by_slots` for the final. A candidate that is not refused spends what the selection prices.
+    """
+    asking, terms = entries[-1], budget.selection
+    if selection is None or terms is None:
+        return "the private selection in the budget has not begun"
+    if not selection.broken:
+        return refused_by_slots(budget, entries)
+    if asking.stage is not None:
+        return "the private selection in the budget has no winner, whose configuration it would train"
+    scores = None if asking.scores is None else asking.scores.event
+    if not same_event(terms.event, asking.planned) or scores != terms.scores:
+        return "it would spend another event than a candidate of the private selection in the budget"
+    return None
 
 
 def refused_tests_by_slots(budget: Budget, tests: Sequence[PaidScores]) -> str | None:

@@ -27,7 +27,9 @@ removed when the winner is written:
   condition that timing is not protected says so.
 
 What may leave: the winner's configuration, all its epochs with their scores and models, its test scores, and the
-spec. If a condition was broken, everything may leave, at the price of the composition of everything that was charged.
+spec; and, where the budget of the sweep holds a final, everything of that one, which trains in sight once the winner
+is known. If a condition was broken, everything may leave, at the price of the composition of everything that was
+charged, and no final is trained.
 
 Nothing here trains, and nothing imports Ray, MLflow or Optuna.
 """
@@ -45,6 +47,7 @@ from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.records import Direction, Objective, Point
 from sweeper.spec.constraints import Constraint
 
+WINNER_TRIAL = "t0001"  # the winner's own id would bound the number of candidates
 _WORD_BYTES = 16
 NOISE_TOLERANCE = 1e-9  # relative; the price counts with that much less noise
 

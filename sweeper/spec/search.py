@@ -1,7 +1,7 @@
 """The section ``search`` of a spec: which configurations are tried, and how long."""
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -31,6 +31,7 @@ from sweeper.spec.plugins import (
 
 MLFLOW = "mlflow:"  # in front of the name of an experiment
 DEFAULT_MEAN = 10.0  # trials under private selection
+SELECTION_SHARE = 0.2  # of the budget's signal, for the candidates of a private selection in it
 NO_SCHEDULER = "none"
 
 
@@ -142,6 +143,14 @@ class SearchSettings(Section):
     selection_distribution: Annotated[Distribution, Name(names=Distribution, fixed=True)] | None = None
     selection_mean: Annotated[float, Number(at_least=LEAST_MEAN, at_most=LARGEST_MEAN, fixed=True)] | None = None
     selection_shape: Annotated[float, Number(at_least=LEAST_SHAPE, at_most=LARGEST_SHAPE, fixed=True)] | None = None
+    selection_share: Annotated[float, Number(above=0, below=1, fixed=True)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sampler_of_a_selection(cls, content: Any) -> Any:
+        """Draw candidates at random where the spec does not say."""
+        private = isinstance(content, Mapping) and content.get("selection") == Selection.PRIVATE.value
+        return {"sampler": Sampler.RANDOM.value, **content} if private else content
 
     @model_validator(mode="after")
     def _metrics_beside_objectives(self) -> Self:
@@ -192,7 +201,7 @@ class SearchSettings(Section):
 
     @model_validator(mode="after")
     def _selection_that_is_used(self) -> Self:
-        for name in ("selection_distribution", "selection_mean", "selection_shape"):
+        for name in ("selection_distribution", "selection_mean", "selection_shape", "selection_share"):
             given = getattr(self, name)
             if given is not None and self.selection is not Selection.PRIVATE:
                 shown = given.value if isinstance(given, Distribution) else given

@@ -11,10 +11,12 @@ from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import in_one_split
 from sweeper.errors import SpecError
 from sweeper.privacy.budget import Budget, cut_budget
-from sweeper.privacy.pricing import price, round_up
+from sweeper.privacy.exploration import cut_exploration
+from sweeper.privacy.pricing import round_up
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.search.space import resolve, sample
 from sweeper.spec.fields.ranges import Scalar
+from sweeper.spec.search import SELECTION_SHARE
 from sweeper.spec.spec import Spec
 from sweeper.spec.stages import SPARE_EPOCHS
 from sweeper.trials.build import build_loss, build_model, build_plan, event_without_noise
@@ -32,7 +34,7 @@ def plan_budget(spec: Spec, data: Dataset) -> Budget | RenyiFilter | None:
             of private rows do not fit into it.
     """
     epsilon, delta = spec.privacy.sweep_epsilon, spec.privacy.delta
-    if epsilon is None or spec.search.repetitions is not None:
+    if epsilon is None:
         return None
     training, epochs = _first_trial(spec, data)
     trial = training.with_steps(spec.search.repeats * training.steps)
@@ -40,8 +42,14 @@ def plan_budget(spec: Spec, data: Dataset) -> Budget | RenyiFilter | None:
         return RenyiFilter(order=best_order(trial, epsilon, delta), epsilon=epsilon, delta=delta)
     spare_epochs = SPARE_EPOCHS if spec.privacy.spare_epochs is None else spec.privacy.spare_epochs
     spare = spare_epochs * (trial.steps // epochs)
-    budget = cut_budget(epsilon, delta, spec.stages, trial, spare=spare)
     noise = ScoreNoise.of(spec, data)
+    if spec.search.repetitions is None:
+        budget = cut_budget(epsilon, delta, spec.stages, trial, spare=spare)
+    else:
+        share = SELECTION_SHARE if spec.search.selection_share is None else spec.search.selection_share
+        scores = None if noise is None else noise.paid(epochs).event
+        law = spec.search.repetitions
+        budget = cut_exploration(epsilon, delta, law, trial, share=share, spare=spare, scores=scores)
     return budget if noise is None else _with_scores(spec, budget, noise, epochs, spare_epochs)
 
 
@@ -77,10 +85,11 @@ def _with_scores(spec: Spec, budget: Budget, noise: ScoreNoise, epochs: int, spa
         expected = "add-or-remove-one, and data whose rows are assigned to splits one by one, with privacy.score_noise"
         raise spec.mistaken(expected, "privacy.sweep_epsilon", budget.epsilon, "set privacy.accounting: filter")
     releases = spec.search.repeats * (budget.trials * epochs + len(budget.stages) * spare_epochs)
-    scores = noise.paid(releases)
-    cost = price([scores.event], budget.delta).epsilon
-    if cost > budget.epsilon:
-        expected = f"noise with which {releases} releases of scores cost at most the budget, not {round_up(cost)}"
+    budget = replace(budget, scores=noise.paid(releases))
+    if budget.price > budget.epsilon:  # which training alone does not exceed
+        expected = f"noise with which {releases} releases of scores cost at most the budget, not "
+        expected += round_up(budget.price)
         raise spec.mistaken(expected, "privacy.score_noise", noise.noise_multiplier, "raise it, or lower search.trials")
     affordable = steps_for(budget.epsilon, budget.delta, noise.noise_multiplier, 1.0, spec.privacy.relation)
-    return replace(budget, scores=scores, tests=noise.paid(min(affordable, releases)))
+    points = releases if budget.selection is None else releases + epochs  # those of the winner too
+    return replace(budget, tests=noise.paid(min(affordable, points)))

@@ -1,7 +1,7 @@
 """What a spec would do, without training: plans, sensitivities, epsilon per epoch, noise against gradient, cost."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import torch
@@ -18,6 +18,7 @@ from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import SpecError
 from sweeper.privacy.budget import Budget
+from sweeper.privacy.prices import answers
 from sweeper.privacy.pricing import Price, price, round_up
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.privacy.selection import Terms
@@ -37,6 +38,8 @@ from sweeper.trials.price_preview import (
     selection_in_words,
 )
 from sweeper.trials.rehearsal import rehearsal_halves
+
+SELECTION, FINAL = "selection", "final"  # the stages of a budget that holds a private selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +109,15 @@ def first_plan(spec: Spec, data: Dataset) -> Plan:
     raise refusals[0]
 
 
-def can_be_planned(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> bool:
-    """Whether a configuration has a plan; that depends on nothing but the spec and what is declared of the data."""
+def can_be_planned(
+    spec: Spec, data: Dataset, proposal: Mapping[str, Scalar], slot: PoissonGaussian | None = None
+) -> bool:
+    """Whether a configuration has a plan; that depends on nothing but the spec and what is declared of the data.
+
+    The ``slot`` of a budget gives it its noise.
+    """
     try:
-        _build(spec, data, proposal)
+        _build(spec, data, proposal, slot)
     except (SpecError, CliplessError):
         return False
     return True
@@ -146,7 +154,9 @@ def _validate(spec: Spec, data: Dataset) -> None:
 
 def _first_slot(spec: Spec, data: Dataset) -> PoissonGaussian | None:
     budget = plan_budget(spec, data)
-    return budget.stages[0].slot if isinstance(budget, Budget) else None
+    if not isinstance(budget, Budget):
+        return None
+    return (budget if budget.selection is None else budget.candidates).stages[0].slot
 
 
 def _build(
@@ -196,12 +206,12 @@ def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Renderable
     noise = ScoreNoise.of(spec, data)
     if noise is not None:
         parts.append(Text(f"\n{_render_scores(spec, noise, previews)}"))
-    if spec.search.repetitions is not None:
-        terms = priced_terms(spec, data, previews[0].plan, spec.search.repetitions)
-        return Group(*parts, Text(f"\n{selection_in_words(terms, spec.privacy.delta)}"))
     budget = plan_budget(spec, data)
     if budget is not None:
         return Group(*parts, Text(""), *_render_budget(budget))
+    if spec.search.repetitions is not None:
+        terms = priced_terms(spec, data, previews[0].plan, spec.search.repetitions)
+        return Group(*parts, Text(f"\n{selection_in_words(terms, spec.privacy.delta)}"))
     cost = sweep_cost(spec, previews, noise)
     parts.append(
         Text(
@@ -226,7 +236,10 @@ def _number_of_trials(spec: Spec) -> str:
     law, trials = spec.search.repetitions, f"{spec.trials} trial{'s' * (spec.trials != 1)}"
     if spec.rehearsals:
         return f"{spec.rehearsals} configurations to rehearse on public rows, then {trials}"
-    return trials if law is None else f"a secret number of trials, {law.mean:g} on average"
+    if law is None:
+        return trials
+    final = "" if spec.privacy.sweep_epsilon is None else ", then one final"
+    return f"a secret number of trials, {law.mean:g} on average{final}"
 
 
 def _render_scores(spec: Spec, noise: ScoreNoise, previews: Sequence[Preview]) -> str:
@@ -276,20 +289,30 @@ def _render_budget(budget: Budget | RenyiFilter) -> list[RenderableType]:
     table = Table(title="The budget, cut before any row is read", box=None, title_justify="left")
     for column in ("stage", "trials", "share", "noise multiplier", "epsilon of one trial", "of the stage"):
         table.add_column(column, justify="right")
-    for number, (stage, share) in enumerate(zip(budget.stages, budget.shares, strict=True), start=1):
-        alone, together = (price([event], budget.delta).epsilon for event in (stage.slot, stage.pool))
-        noise = f"{stage.slot.noise_multiplier:.4g}"
-        table.add_row(
-            str(number), str(stage.trials), f"{100 * share:.0f} %", noise, round_up(alone), round_up(together)
-        )
+    for name, trials, slot, share, together in _cut(budget):
+        alone = price([slot], budget.delta).epsilon
+        noise = f"{slot.noise_multiplier:.4g}"
+        table.add_row(name, trials, f"{100 * share:.0f} %", noise, round_up(alone), round_up(together))
     return [table, Text(budget_in_words(budget)), Text(""), _other_cuts(budget)]
+
+
+def _cut(budget: Budget) -> Iterator[tuple[str, str, PoissonGaussian, float, float]]:
+    """Yield of each stage its name, number of trials, slot, share, and what it costs alone."""
+    terms, shares, delta = budget.selection, list(budget.shares), budget.delta
+    if terms is not None:
+        winner = answers([], delta, selection=replace(terms, scores=None))["winner"].epsilon
+        yield SELECTION, f"{terms.repetitions.mean:g} on average", terms.event, shares.pop(0), winner
+    for number, (stage, share) in enumerate(zip(budget.stages, shares, strict=True), start=1):
+        name = f"{number}" if terms is None else FINAL
+        yield name, f"{stage.trials}", stage.slot, share, price([stage.pool], delta).epsilon
 
 
 def _other_cuts(budget: Budget) -> Table:
     """Return a table of the noise multiplier, and the epsilon, of one trial of each stage under other cuts."""
     title = "One trial of each stage under other cuts: noise multiplier (epsilon)"
     table = Table(title=title, box=None, title_justify="left")
-    for column in ("", *(f"stage {number + 1}" for number in range(len(budget.stages)))):
+    names = [f"stage {number + 1}" for number in range(len(budget.stages))]
+    for column in ("", *(names if budget.selection is None else (SELECTION, FINAL))):
         table.add_column(column, justify="right" if column else "left")
     table.add_row("as it is", *_loudnesses(budget))
     for name, cut in other_cuts(budget).items():
@@ -298,5 +321,6 @@ def _other_cuts(budget: Budget) -> Table:
 
 
 def _loudnesses(budget: Budget) -> list[str]:
-    slots = [stage.slot for stage in budget.stages]
+    whispers = [] if budget.selection is None else [budget.selection.event]
+    slots = [*whispers, *(stage.slot for stage in budget.stages)]
     return [f"{slot.noise_multiplier:.4g} ({round_up(price([slot], budget.delta).epsilon, 3)})" for slot in slots]

@@ -9,6 +9,7 @@ from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import SpecError
 from sweeper.privacy.budget import Budget, cut_budget
+from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.prices import answers, composed
 from sweeper.privacy.pricing import Price, round_up
 from sweeper.privacy.score_noise import ScoreNoise
@@ -63,6 +64,12 @@ def budget_in_words(budget: Budget | RenyiFilter) -> str:
             f"many trials that is: a privacy filter at the Renyi order {budget.order:g} refuses the trial that does "
             "not fit."
         )
+    if budget.selection is not None:
+        return (
+            f"Everything the sweep releases: epsilon {round_up(budget.price)} at delta {budget.delta:g}, whatever the "
+            "final is used for, if the conditions of private selection hold. The budget was cut into a private "
+            f"selection ({budget.selection.repetitions.mean:g} trials on average) and one final before any row is read."
+        )
     slots = " + ".join(str(stage.trials) for stage in budget.stages) + " slot" + "s" * (budget.trials > 1)
     return (
         f"Everything the sweep releases: epsilon {round_up(budget.price)} at delta {budget.delta:g}, whatever results "
@@ -90,19 +97,27 @@ def planned_events(
 def other_cuts(budget: Budget) -> dict[str, Budget]:
     """Return cuts that a user may prefer: another share for the explorers, a larger budget."""
     wanted = {f"sweep_epsilon: {_LARGER * budget.epsilon:g}": (_LARGER * budget.epsilon, list(budget.shares))}
-    if len(budget.stages) > 1:
-        factors = {"explorers with half the share": 1 / _LARGER, "explorers with twice the share": _LARGER}
+    if len(budget.shares) > 1:
+        who = "explorers" if budget.selection is None else "candidates"
+        factors = {f"{who} with half the share": 1 / _LARGER, f"{who} with twice the share": _LARGER}
         wanted = {name: (budget.epsilon, _shares(budget, factor)) for name, factor in factors.items()} | wanted
     cuts = {}
     for name, (epsilon, given) in wanted.items():
         if min(given) > 0.0:
-            plans = [StagePlan(stage.trials, share) for stage, share in zip(budget.stages, given, strict=True)]
-            first = budget.stages[0]
             try:
-                cuts[name] = cut_budget(epsilon, budget.delta, plans, first.slot, spare=first.spare)
+                cuts[name] = _cut(budget, epsilon, given)
             except AccountingError:  # no noise that can be priced is right for it
                 continue
     return cuts
+
+
+def _cut(budget: Budget, epsilon: float, shares: Sequence[float]) -> Budget:
+    first, terms = budget.stages[0], budget.selection
+    if terms is not None:
+        law, spare = terms.repetitions, first.spare
+        return cut_exploration(epsilon, budget.delta, law, first.slot, share=shares[0], spare=spare)
+    plans = [StagePlan(stage.trials, share) for stage, share in zip(budget.stages, shares, strict=True)]
+    return cut_budget(epsilon, budget.delta, plans, first.slot, spare=first.spare)
 
 
 def _shares(budget: Budget, factor: float) -> list[float]:

@@ -172,6 +172,7 @@ def _drive(
     from sweeper.driver.failure import noting
     from sweeper.driver.progress import Display, closing_summary
     from sweeper.driver.selection.private_run import SelectionWaitsError
+    from sweeper.driver.selection.unfinished import has_final_left
     from sweeper.driver.webhook import announce, failure, summary
     from sweeper.spec.addresses import check_url
 
@@ -218,7 +219,7 @@ def _drive(
             failures=failures,
             left=ended.left,
             notes=notes,
-            goes_on=not selects,
+            goes_on=not selects or has_final_left(ended.sweep.directory),
             has_report=(ended.sweep.directory / "front.html").exists(),
         )
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clipless.datasets import Dataset
+from clipless.privacy.events import PoissonGaussian
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
@@ -123,6 +124,7 @@ class Candidates:
         self._started: dict[str, dict[str, Any]] = {}
         self._planned: set[str] = set()
         self._undefined: set[str] = set()
+        self._slot: PoissonGaussian | None = None if spec.privacy.sweep_epsilon is None else selection.terms.event
         self._dead: set[str] = set()
         self._take_up()
 
@@ -257,10 +259,13 @@ class Candidates:
                 return Ending.STOPPED
             case _ if trial in self._undefined:
                 return Ending.UNDEFINED
-            case _ if trial not in self._planned and not can_be_planned(self._spec, self._data, self._started[trial]):
+            case _ if trial not in self._planned and not self._can_be_planned(trial):
                 return Ending.REFUSED
             case _:
                 return Ending.CRASHED
+
+    def _can_be_planned(self, trial: str) -> bool:
+        return can_be_planned(self._spec, self._data, self._started[trial], self._slot)
 
 
 def drawn_number(hidden: SweepFolder) -> int | None:

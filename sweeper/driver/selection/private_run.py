@@ -13,6 +13,11 @@ happen to it:
   sweep whose ledger charges every training. The ledger says so from its first row on, which is written before any
   candidate begins, so that a copy of the folder claims no more either.
 
+Where the sweep has a budget it is cut before the first candidate, and its row comes first in either ledger. The winner
+moves out with it, and its configuration is then trained in sight, as the final (`final.py`). A selection of which a
+condition broke has no final. Should its candidates cost more than the budget then, nothing moves out until the owner
+gives the selection up.
+
 What may not be written at all is listed in ``selection.py``. Ray and MLflow are not known here: what trains is given.
 """
 
@@ -40,9 +45,11 @@ from sweeper.driver.selection.candidates import (
 from sweeper.driver.selection.hidden_folder import DECIDED, SURRENDERED, move_out, public_folder, remove
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
 from sweeper.pareto.dominance import FrontArchive
+from sweeper.privacy.budget import Budget
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.selection import PrivateSelection, Terms
+from sweeper.privacy.pricing import round_up
+from sweeper.privacy.selection import WINNER_TRIAL, PrivateSelection, Terms
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.spec.spec import Spec
@@ -51,10 +58,10 @@ from sweeper.store.lock import driver_lock, is_driven, was_driven_here
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps
 from sweeper.tracking.trial_tracker import Untracked
+from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.preview import first_plan, priced_terms
 
 WINNER = "winner"  # where, until it moves out
-WINNER_TRIAL = "t0001"  # its own id would bound the number of candidates
 BOOKS = (NUMBER_NAME, ENDINGS_NAME, "sessions.jsonl")  # of a selection, which an ordinary sweep has not
 UNDECIDED = "The selection was ended before its winner was known."
 GIVEN_UP = "Its owner gave the winner up."
@@ -98,12 +105,10 @@ def select(
         everything. Each candidate's event is on the disk before its first noise. However often drivers are killed, no
         more candidates draw noise than the one number that was drawn, and none draws twice.
     """
-    repetitions = spec.search.repetitions
-    if repetitions is None:
-        raise RecordError(f"Expected search.selection: private in {spec.source}, got none")
     ledger, number = Ledger(hidden.ledger), drawn_number(hidden)
+    budget, terms = cut_before(spec, data, hidden)
     selection = PrivateSelection(
-        terms=priced_terms(spec, data, first_plan(spec, data), repetitions),
+        terms=terms,
         objectives=spec.objectives,
         constraints=spec.search.outcomes,
         evaluation=data.metadata.evaluation,
@@ -112,6 +117,8 @@ def select(
     )
     if broken := _broken_before(ledger, number):
         return _surrender(hidden, broken)
+    if budget is not None and ledger.budget is None:
+        ledger.set_budget(budget)
     ledger.select(replace(selection.terms, broken=(UNDECIDED, *selection.unsound())))
     manifest = hidden.read_manifest(secret=True)
     hidden.write_manifest(replace(manifest, claim=claim.to_json(), selecting=str(hidden.path.resolve())))
@@ -134,6 +141,25 @@ def select(
         _surrender(hidden, (*selection.broken(), f"It ended with an error: {public_line(error)}."))
         raise
     return _surrender(hidden, terms.broken, outcome.reason) if terms.broken else _release(hidden)
+
+
+def cut_before(spec: Spec, data: Dataset, hidden: SweepFolder) -> tuple[Budget | None, Terms]:
+    """Return the budget of a private selection, ``None`` without one, and the terms; an earlier driver's if there are.
+
+    Raises:
+        RecordError: no private selection, or a ledger that cannot be read or has lost its budget.
+    """
+    repetitions, ledger = spec.search.repetitions, Ledger(hidden.ledger)
+    if repetitions is None:
+        raise RecordError(f"Expected search.selection: private in {spec.source}, got none")
+    if spec.privacy.sweep_epsilon is None:
+        return None, priced_terms(spec, data, first_plan(spec, data), repetitions)
+    if ledger.budget is None and ledger.rows:
+        raise RecordError(f"Expected the budget of the sweep in {hidden.ledger}, got none; restore it")
+    budget = ledger.budget or plan_budget(spec, data)
+    if not isinstance(budget, Budget) or budget.selection is None:
+        raise RecordError(f"Expected a budget with a private selection in {hidden.ledger}, got another one; restore it")
+    return budget, budget.selection
 
 
 def _broken_before(ledger: Ledger, number: int | None) -> tuple[str, ...]:
@@ -247,8 +273,11 @@ def _write_front(
 def _write_winner(candidates: Candidates, hidden: SweepFolder, spec: Spec, claim: Claim, terms: Terms) -> None:
     """Write the sweep of the winner, if there is one, into the hidden folder, and mark that as decided."""
     made, best = SweepFolder(hidden.path / WINNER), candidates.selection.winner()
+    shutil.rmtree(made.path, ignore_errors=True)  # what a driver wrote that was killed before it had decided
     (made.path / "models").mkdir(parents=True)
-    ledger = Ledger(made.ledger)
+    ledger, budget = Ledger(made.ledger), Ledger(hidden.ledger).budget
+    if budget is not None:
+        ledger.set_budget(budget)
     ledger.select(terms)
     made.write_manifest(_unmarked(hidden))
     trial, points = None, []
@@ -288,6 +317,8 @@ def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -
     ledger, manifest = Ledger(hidden.ledger), _unmarked(hidden)
     if ledger.selection is not None and broken:
         ledger.select(replace(ledger.selection, broken=broken))
+    if GIVEN_UP not in broken:
+        _check_affordable(hidden, ledger)
     spec = manifest.read_spec()
     for trial in hidden.trials().values():
         if trial.status in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED):
@@ -310,6 +341,20 @@ def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -
         (hidden.path / name).unlink(missing_ok=True)
     replace_file(hidden.path / SURRENDERED, "")
     return move_out(hidden.path, hidden.path, spec.name)
+
+
+def _check_affordable(hidden: SweepFolder, ledger: Ledger) -> None:
+    """Refuse to show candidates that cost more than the budget of the sweep, unless their owner gave the winner up."""
+    budget = ledger.budget
+    if budget is None or ledger.selection is None or not ledger.entries():
+        return
+    cost = ledger.answers(budget.delta, tight=True)["everything"].epsilon
+    if cost > budget.epsilon:
+        raise SelectionWaitsError(
+            f"A private selection has no winner ({' '.join(ledger.selection.broken)}), and all that was trained costs "
+            f"epsilon {round_up(cost)}, more than its budget, privacy.sweep_epsilon = {budget.epsilon:g}: nothing is "
+            f"shown. See it at that price with sweeper resume --give-up {hidden.path}, or remove the folder"
+        )
 
 
 def _unmarked(hidden: SweepFolder) -> Manifest:

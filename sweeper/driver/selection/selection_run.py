@@ -30,7 +30,16 @@ from sweeper.driver.progress import Progress
 from sweeper.driver.resume import claim_at_start, claimed
 from sweeper.driver.selection.candidates import NotStartedError
 from sweeper.driver.selection.hidden_folder import even_times, hidden_of, hide, public_folder
-from sweeper.driver.selection.private_run import SelectionWaitsError, outcome_of, recover, select, waiting, waits
+from sweeper.driver.selection.private_run import (
+    SelectionWaitsError,
+    cut_before,
+    outcome_of,
+    recover,
+    select,
+    waiting,
+    waits,
+)
+from sweeper.driver.selection.unfinished import UNFINISHED, has_final_left
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
@@ -41,8 +50,7 @@ from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, is_secret
-from sweeper.trials.preview import first_plan, priced_terms
-from sweeper.trials.price_preview import selection_announcement
+from sweeper.trials.price_preview import announcement, selection_announcement
 
 SELECTING = "selecting privately"
 WAITING = "selects privately, and waits to be resumed"
@@ -53,7 +61,7 @@ SESSIONS_NAME = "sessions.jsonl"  # folders of the Rays of a private selection
 def run_selection(
     spec: Spec, options: Options, data: Dataset, interruption: Interruption, troubles: Sequence[str]
 ) -> FinishedSweep:
-    """Run candidates in secret, then write and track what may leave as an ordinary sweep.
+    """Run candidates in secret, then write and track what may leave as an ordinary sweep, with the final if it has one.
 
     Raises:
         SweeperError: others could see how long it takes, and nobody consented to that.
@@ -96,7 +104,7 @@ def resume_selection(
         SelectionWaitsError: it was interrupted again.
     """
     folder = SweepFolder(folder.path.resolve())
-    unfinished = manifest.status in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
+    unfinished = manifest.status in UNFINISHED or has_final_left(folder.path)
     hidden = folder if is_secret(folder.path) else hidden_of(folder.path) if unfinished else None
     if trials is not None or not (hidden or unfinished):
         raise RecordError(
@@ -107,6 +115,8 @@ def resume_selection(
         raise SweeperError(
             "Expected no cluster for a private selection that began on this machine; leave --cluster out"
         )
+    if give_up and hidden is None:
+        raise RecordError(f"Expected a private selection that waits, got {folder.path} (--give-up); leave it out")
     spec, options = manifest.read_spec(), with_recorded(options, manifest)
     goes_on = hidden is not None and waits(hidden) and not give_up
     left = hidden if goes_on else folder if hidden is None else recover(hidden)
@@ -159,10 +169,9 @@ def _unknown_front(spec: Spec, claim: Claim) -> Front:
 def _select(
     spec: Spec, options: Options, data: Dataset, claim: Claim, hidden: SweepFolder, interruption: Interruption
 ) -> SweepFolder | None:
-    repetitions = spec.search.repetitions
-    if repetitions is not None:
-        terms = priced_terms(spec, data, first_plan(spec, data), repetitions)
-        options.tell(selection_announcement(spec, terms))
+    budget, terms = cut_before(spec, data, hidden)
+    options.tell(selection_announcement(spec, terms) if budget is None else announcement(spec, data, budget))
+    whispers = None if budget is None else budget.candidates
     options.show(Progress(name=spec.name, total=0, note=SELECTING))
     sessions = JsonlFile(hidden.path / SESSIONS_NAME)
     _remove_sessions(sessions)
@@ -189,7 +198,7 @@ def _select(
             except SweeperError as error:
                 raise NotStartedError(str(error)) from error
             train_on = trained if options.cluster is None else trained_unseen
-            return train_on(kind, queue, states, spec, data, hidden, interruption, should_stop)
+            return train_on(kind, queue, states, spec, data, hidden, interruption, should_stop, None, whispers)
 
     return select(spec, data, claim, hidden, train, interrupted=interrupted)
 
@@ -217,7 +226,9 @@ def _conclude(
     troubles: Sequence[str] = (),
 ) -> FinishedSweep:
     outcome = outcome_of(folder, interrupted=interruption.requested)
-    with driver_lock(folder.path):
-        ended = SweepRun(spec, options, data, claim, folder, interruption, selected=outcome, troubles=troubles).run()
+    with driver_lock(folder.path) as rebooted:
+        ended = SweepRun(
+            spec, options, data, claim, folder, interruption, rebooted=rebooted, selected=outcome, troubles=troubles
+        ).run()
     even_times(folder.path)
     return ended

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeper.driver import failure
+from sweeper.driver.selection.unfinished import has_final_left
 from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweepError
 from sweeper.service.catalog import Catalog
 from sweeper.service.settings import ServiceSettings
@@ -258,7 +259,8 @@ def check_resumable(folder: Path, state: State, trials: int | None) -> None:
     if not (folder / "sweep.json").is_file():
         return
     name, manifest = folder.name, SweepFolder(folder).read_manifest()
-    if manifest.selects_privately and (trials is not None or not is_waiting(folder)):
+    goes_on = is_waiting(folder) or (manifest.selects_privately and has_final_left(folder))
+    if manifest.selects_privately and (trials is not None or not goes_on):
         raise RecordError(f"Expected a sweep that can be resumed, but {name} selected privately; submit another one")
     spec = manifest.read_spec(name)
     if manifest.selects_privately:

@@ -32,7 +32,10 @@ def broken_stage_rules(
 def _of_rehearsals(
     search: SearchSettings, privacy: PrivacySettings, evaluation: Evaluation | None
 ) -> Iterator[BrokenRule]:
-    if not privacy.in_slots or search.repetitions is not None:
+    if search.repetitions is not None:
+        expected = "no {name} under selection: private, whose candidates all come from one prior"
+        yield BrokenRule("search.rehearse", True, expected, "leave it out")
+    elif not privacy.in_slots:
         expected = "no {name} without the slots of privacy.sweep_epsilon, whose noise they have"
         yield BrokenRule("search.rehearse", True, expected, "leave it out, or add sweep_epsilon")
     if evaluation not in (None, Evaluation.PUBLIC):

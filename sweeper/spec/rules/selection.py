@@ -17,6 +17,7 @@ from sweeper.spec.objectives import reads_training_rows
 from sweeper.spec.rules._base import BrokenRule
 from sweeper.spec.search import NO_SCHEDULER, Sampler, SearchSettings
 from sweeper.spec.settings import PrivacySettings
+from sweeper.spec.stages import Accounting
 
 EVENT_DIMENSIONS = (
     "training.method",
@@ -38,6 +39,7 @@ def broken_selection_rules(
     """Yield what private selection cannot price; nothing without ``selection: private``."""
     if search.repetitions is not None:
         yield from _of_search(search)
+        yield from _of_budget(search, privacy)
         yield from _of_events(privacy, dimensions)
         yield from _of_scores(search, data)
 
@@ -68,10 +70,27 @@ def _of_search(search: SearchSettings) -> Iterator[BrokenRule]:
         yield BrokenRule("search.seed", search.seed, expected, "leave it out")
 
 
+def _of_budget(search: SearchSettings, privacy: PrivacySettings) -> Iterator[BrokenRule]:
+    """Yield what the budget of a selection and its final cannot hold."""
+    if privacy.sweep_epsilon is None:
+        if search.selection_share is not None:
+            expected = "no {name} without privacy.sweep_epsilon, the budget that is divided"
+            yield BrokenRule(
+                "search.selection_share", search.selection_share, expected, "add sweep_epsilon, or leave it out"
+            )
+        return
+    if privacy.accounting is Accounting.FILTER:
+        expected = f"accounting slots {_UNDER}, whose price is fixed beforehand"
+        yield BrokenRule("privacy.accounting", privacy.accounting.value, expected, "leave it out")
+    if privacy.stages is not None:
+        expected = f"no {{name}} {_UNDER}, whose budget is that of the candidates and of one final"
+        yield BrokenRule("privacy.stages", None, expected, "divide it by search.selection_share")
+    if privacy.finals not in (None, 1):
+        expected = f"one final {_UNDER}, which has one winner"
+        yield BrokenRule("privacy.finals", privacy.finals, expected, "leave it out")
+
+
 def _of_events(privacy: PrivacySettings, dimensions: Sequence[Dimension]) -> Iterator[BrokenRule]:
-    if privacy.sweep_epsilon is not None:
-        expected = f"no {{name}} {_UNDER}: a budget would end the sweep, and the price is known before it begins"
-        yield BrokenRule("privacy.sweep_epsilon", privacy.sweep_epsilon, expected, "leave it out")
     if privacy.relation is not Relation.ADD_OR_REMOVE_ONE:
         expected = f"relation add-or-remove-one {_UNDER}, where two accountants check each other"
         yield BrokenRule("privacy.relation", privacy.relation.value, expected, "leave it out")

@@ -131,7 +131,7 @@ def test_a_configuration_of_this_space_always_fits(width, rate, temperature, eps
         "training.exact_norms": flip,
     }
     for text in (lambda c: c, lambda c: json.loads(json.dumps(c))):
-        assert warm_start._fit(dict(leaves(text(resolve(spec, proposal).to_json()))), spec.dimensions) == proposal
+        assert warm_start.fit(dict(leaves(text(resolve(spec, proposal).to_json()))), spec.dimensions) == proposal
 
 
 @pytest.mark.parametrize(

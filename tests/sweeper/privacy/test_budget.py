@@ -250,6 +250,26 @@ def test_a_filter_counts_trainings_that_have_not_drawn_yet(filtered, event):
     assert filtered.refusal("u", event.with_steps(100)) is None
 
 
+def test_a_filter_gives_room_away_once(filtered, event):
+    """Two trainings end early, a third is admitted on that; none of the first two may then have run any further."""
+    for trial in ("t0", "t1"):
+        train(filtered, trial, event, None)
+        filtered.close(trial, 1)
+    train(filtered, "t2", event, None)
+    train(filtered, "t3", event, None)
+    for trial in ("t0", "t1"):
+        assert not filtered.understates(trial, 1)
+        filtered.close(trial, 1)
+        assert filtered.understates(trial, 2)
+        with pytest.raises(RecordError, match="Expected no more than the 1 steps with which trial"):
+            filtered.close(trial, 2)
+    path = filtered._file.path
+    with path.open("a") as file:
+        file.write('{"record": "close", "trial": "t0", "attempt": 1, "steps": 50}\n')
+    with pytest.raises(RecordError, match="has given the rest of its budget away"):
+        Ledger(path)
+
+
 @pytest.mark.parametrize("apart", [True, False])
 def test_a_filter_counts_scores(filtered, event, apart):
     near = filtered.budget.budget

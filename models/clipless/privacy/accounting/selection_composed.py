@@ -14,7 +14,6 @@ Renyi divergences say less, as may be for ``poisson``, they are added up.
 """
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -28,18 +27,11 @@ from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, delta_slack
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.selection_price import renyi_epsilon, selection_epsilon
 from clipless.privacy.accounting.selection_profile import log_ratio
-from clipless.privacy.accounting.spending import (
-    MOST_NOISE_MULTIPLIER,
-    MOST_STEPS,
-    check_delta,
-    spending_parts,
-    too_little_noise,
-)
-from clipless.privacy.events import Event, PoissonGaussian, Relation
+from clipless.privacy.accounting.spending import MOST_STEPS, check_delta, spending_parts, too_little_noise
+from clipless.privacy.events import Event, Relation
 
 _REACH = 60.0  # largest epsilon of a dot; the divergence there counts as mass at infinite loss
 _MOST_DOTS = 2**18
-_TOLERANCE = 1e-3  # of the logarithm of the noise
 _CANCELLATION = 2.0**-50  # relative error of a difference of numbers of about the same size
 _ROUNDING = 1e-12  # of a divergence, for the arithmetic of this module
 
@@ -82,51 +74,6 @@ def explored_epsilon(candidate: Event, repetitions: Repetitions, final: Event, d
                 f"the final alone attains {attacked:.6g}: {final}"
             )
     return min(bounds.values())
-
-
-def cut_exploration(
-    epsilon: float, delta: float, repetitions: Repetitions, training: PoissonGaussian, share: float = 0.2
-) -> tuple[PoissonGaussian, PoissonGaussian]:
-    """Divide a budget between candidates and one final of as many steps at the same sampling rate.
-
-    The share of the signal, the sum over steps of ``(q / sigma)^2``, is that of the mean number of candidates together.
-
-    Args:
-        epsilon: of everything, at delta.
-        delta: the probability the guarantee may fail with.
-        repetitions: distribution of the number of candidates.
-        training: a training; its noise multiplier does not count.
-        share: of the candidates, between 0 and 1.
-
-    Returns:
-        The events of a candidate and of the final, which cost at most epsilon together.
-
-    Raises:
-        AccountingError: a share out of range, or no noise that can be priced is enough.
-    """
-    if not 0.0 < share < 1.0:
-        raise AccountingError(f"Expected 0 < share < 1, got share={share!r}")
-
-    def cut(log_noise: float) -> tuple[PoissonGaussian, PoissonGaussian]:
-        noise = math.exp(log_noise)
-        candidate = replace(training, noise_multiplier=noise * math.sqrt(repetitions.mean / share))
-        return candidate, replace(training, noise_multiplier=noise / math.sqrt(1.0 - share))
-
-    def is_enough(log_noise: float) -> bool:
-        candidate, final = cut(log_noise)
-        return explored_epsilon(candidate, repetitions, final, delta) <= epsilon
-
-    low = high = 0.0
-    while not is_enough(high):
-        low, high = high, high + 1.0
-        if high > math.log(MOST_NOISE_MULTIPLIER):
-            raise AccountingError(f"Expected an epsilon that some noise can buy, got epsilon={epsilon!r} at {delta=}")
-    while low == high or is_enough(low):  # too little noise is never enough
-        low, high = low - 1.0, low
-    while high - low > _TOLERANCE:
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return cut(high)
 
 
 def rdp_composed_epsilon(candidate: Event, repetitions: Repetitions, final: Event, delta: float) -> float:

@@ -12,7 +12,6 @@ from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.private_selection import Distribution, Repetitions
 from clipless.privacy.accounting.selection_composed import (
     composed_epsilon,
-    cut_exploration,
     explored_epsilon,
     rdp_composed_epsilon,
     selection_profiles,
@@ -165,13 +164,3 @@ def test_a_price_below_an_attack_on_the_final_is_not_claimed(monkeypatch):
     monkeypatch.setattr(selection_composed, "composed_epsilon", lambda *_: 0.01)
     with pytest.raises(AccountantsDisagreeError, match="on the final alone attains"):
         explored_epsilon(spent(3.0, 0.1, 11), LAWS["geometric"], spent(2.0, 0.1, 100), DELTA)
-
-
-def test_a_budget_is_divided_by_the_signal_and_kept():
-    candidate, final = cut_exploration(3.0, DELTA, LAWS["geometric"], spent(1.0, 0.152, 140), share=0.2)
-    assert (candidate.steps, final.sampling_rate) == (140, 0.152)
-    signals = [6.0 / candidate.noise_multiplier**2, 1.0 / final.noise_multiplier**2]
-    assert signals[0] / sum(signals) == pytest.approx(0.2)
-    assert 2.97 < explored_epsilon(candidate, LAWS["geometric"], final, DELTA) <= 3.0
-    with pytest.raises(AccountingError, match="0 < share < 1"):
-        cut_exploration(3.0, DELTA, LAWS["geometric"], candidate, share=1.0)

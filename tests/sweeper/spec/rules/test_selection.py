@@ -10,6 +10,7 @@ from sweeper.errors import SpecError
 from sweeper.search.space import resolve, sample
 from sweeper.spec.dimensions import BUDGET
 from sweeper.spec.rules.selection import EVENT_DIMENSIONS
+from sweeper.spec.search import Sampler
 from sweeper.spec.settings import ModelSettings, PrivacySettings, TrainingSettings
 from sweeper.spec.spec import Spec
 from sweeper.trials.build import build_loss, build_model, build_plan
@@ -73,7 +74,7 @@ UNDER = "under selection: private"
 @pytest.mark.parametrize(
     ("path", "value", "sentence"),
     [
-        ("search.sampler", ..., f"Expected sampler random {UNDER}, whose candidates are drawn independently from one fixed prior, got sampler='tpe' (search.sampler in mnist.yaml); set sampler: random"),
+        ("search.sampler", "tpe", f"Expected sampler random {UNDER}, whose candidates are drawn independently from one fixed prior, got sampler='tpe' (search.sampler in mnist.yaml); set sampler: random"),
         ("search.sampler", "quasi-random", "got sampler='quasi-random' (search.sampler in mnist.yaml); set sampler: random"),
         ("search.sampler", "grid", "got sampler='grid' (search.sampler in mnist.yaml); set sampler: random"),
         ("search.scheduler", "hyperband", f"Expected scheduler none {UNDER}, whose candidates all train to their end, got scheduler='hyperband' (search.scheduler in mnist.yaml); leave it out"),
@@ -83,7 +84,7 @@ UNDER = "under selection: private"
         ("search.trial_hours", 2, f"Expected no trial_hours {UNDER}: a time limit looks at how long training takes, got trial_hours=2.0 (search.trial_hours in mnist.yaml); leave it out"),
         ("search.repeats", 3, f"Expected repeats = 1 {UNDER}, which prices candidates, not means of them, got repeats=3 (search.repeats in mnist.yaml); leave it out"),
         ("search.seed", 7, f"Expected no seed {UNDER}, which draws configurations and initial weights from secret randomness, got seed=7 (search.seed in mnist.yaml); leave it out"),
-        ("privacy.sweep_epsilon", 20, f"Expected no sweep_epsilon {UNDER}: a budget would end the sweep, and the price is known before it begins, got sweep_epsilon=20.0 (privacy.sweep_epsilon in mnist.yaml); leave it out"),
+        ("search.selection_share", 0.2, "Expected no selection_share without privacy.sweep_epsilon, the budget that is divided, got selection_share=0.2 (search.selection_share in mnist.yaml); add sweep_epsilon, or leave it out"),
         ("privacy.relation", "replace-one", f"Expected relation add-or-remove-one {UNDER}, where two accountants check each other, got relation='replace-one' (privacy.relation in mnist.yaml); leave it out"),
         ("privacy.epsilon", [1, 3], f"Expected one value for epsilon {UNDER}, whose candidates all spend the same, got epsilon=[1.0, 3.0] (privacy.epsilon in mnist.yaml); give one value"),
         ("training.epochs", {"int": [5, 9]}, "got epochs={'int': [5, 9]} (training.epochs in mnist.yaml); give one value"),
@@ -105,6 +106,52 @@ def test_every_condition_is_refused_by_name_when_it_is_broken(private, path, val
     assert bad_value(private, path, value).endswith(sentence)
 
 
+def test_candidates_are_drawn_at_random_unless_the_spec_says_otherwise(content):
+    content["search"] = {"selection": "private"}
+    spec = Spec.from_mapping(content)
+    assert spec.search.sampler is Sampler.RANDOM
+    assert Spec.from_mapping(spec.to_plain()) == spec
+    content["search"] = {"selection": "none"}
+    assert Spec.from_mapping(content).search.sampler is Sampler.TPE
+
+
+@pytest.fixture
+def explored(private):
+    """A valid spec of a private selection with a final, to be changed freely."""
+    private["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-6}
+    return private
+
+
+def test_a_budget_and_a_selection_are_all_that_a_final_needs(explored):
+    explored["search"] = {"selection": "private"}
+    spec = Spec.from_mapping(explored)
+    assert (spec.privacy.sweep_epsilon, spec.search.selection_share, spec.stages) == (3.0, None, ())
+    assert spec.rehearsals == 0
+    explored["search"] |= {"selection_share": 0.4, "selection_mean": 6}
+    explored["privacy"] |= {"spare_epochs": 2, "finals": 1, "accounting": "slots"}
+    assert Spec.from_mapping(explored).search.selection_share == 0.4
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("privacy.stages", [{"trials": 4, "share": 0.1}, {"trials": 1}], f"Expected no stages {UNDER}, whose budget is that of the candidates and of one final (privacy.stages in mnist.yaml); divide it by search.selection_share"),
+        ("privacy.finals", 2, f"Expected one final {UNDER}, which has one winner, got finals=2 (privacy.finals in mnist.yaml); leave it out"),
+        ("privacy.accounting", "filter", f"Expected accounting slots {UNDER}, whose price is fixed beforehand, got accounting='filter' (privacy.accounting in mnist.yaml); leave it out"),
+        ("privacy.epsilon", 1.0, "Expected no epsilon with sweep_epsilon, which gives every trial its noise (privacy.epsilon in mnist.yaml); leave it out, or set privacy.accounting: filter"),
+        ("privacy.relation", "replace-one", f"Expected relation add-or-remove-one {UNDER}, where two accountants check each other, got relation='replace-one' (privacy.relation in mnist.yaml); leave it out"),
+        ("search.rehearse", True, f"Expected no rehearse {UNDER}, whose candidates all come from one prior, got rehearse=True (search.rehearse in mnist.yaml); leave it out"),
+        ("search.repeats", 2, f"Expected repeats = 1 {UNDER}, which prices candidates, not means of them, got repeats=2 (search.repeats in mnist.yaml); leave it out"),
+        ("search.selection_share", 1.0, "Expected 0 < selection_share < 1, got selection_share=1.0 (search.selection_share in mnist.yaml)"),
+        ("training.epochs", ..., "Expected epochs with sweep_epsilon, which gives the noise alone (training.epochs in mnist.yaml); add it"),
+        ("training.batch_size", [64, 128], "got batch_size=[64, 128] (training.batch_size in mnist.yaml); give one value"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_combined_with_a_selection_in_a_budget_is_refused_by_name(explored, path, value, sentence):
+    Spec.from_mapping(explored)
+    assert bad_value(explored, path, value).endswith(sentence)
+
+
 def test_a_method_without_privacy_cannot_be_selected_privately(private):
     set_key(private, "privacy", {"delta": 1e-4, "noise_multiplier": 1.0})
     said = bad_value(private, "training.method", "non-private")
@@ -113,7 +160,12 @@ def test_a_method_without_privacy_cannot_be_selected_privately(private):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("selection_mean", 20), ("selection_distribution", "poisson"), ("selection_shape", 0.5)],
+    [
+        ("selection_mean", 20),
+        ("selection_distribution", "poisson"),
+        ("selection_shape", 0.5),
+        ("selection_share", 0.5),
+    ],
 )
 def test_no_law_of_a_number_without_private_selection(content, key, value):
     said = bad_value(content, f"search.{key}", value)

@@ -1,0 +1,54 @@
+"""The final of a private selection: the configuration of its winner, trained in sight once the selection has ended.
+
+The winner trained at a whisper, the final fills the slot of the budget beside the selection. Its configuration is that
+of the winner, moved from one loudness to the other as between the stages of any sweep (`sweeper.search.transfer`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sweeper.driver.trial_records import TrialRecords
+from sweeper.driver.warm_start import fit
+from sweeper.errors import RecordError
+from sweeper.privacy.budget import Budget, loudness
+from sweeper.privacy.selection import WINNER_TRIAL, Terms
+from sweeper.search.optuna_search import Search
+from sweeper.search.transfer import transferred
+from sweeper.spec.fields.nested import leaves
+from sweeper.spec.fields.ranges import Scalar
+from sweeper.spec.spec import Spec
+
+TRIALS = 2  # of a sweep that selects privately within a budget: the winner and its final
+
+
+class FinalSearch:
+    """Proposes the final, which depends on nothing but the record of the winner: a kill changes nothing of it."""
+
+    def __init__(self, search: Search, terms: Terms, budget: Budget, spec: Spec, records: TrialRecords) -> None:
+        self._search, self._terms, self._budget, self._spec, self._records = search, terms, budget, spec, records
+
+    @property
+    def asked(self) -> int:
+        """How many trials there are, the winner among them."""
+        return self._search.asked
+
+    @property
+    def open(self) -> dict[str, dict[str, Any]]:
+        """The proposal of the final, until it has ended."""
+        return self._search.open
+
+    def ask(self) -> str:
+        """Propose the final."""
+        self._search.enqueue(self._proposal())
+        return self._search.ask()
+
+    def _proposal(self) -> Mapping[str, Scalar]:
+        winner = self._records.trials.get(WINNER_TRIAL)
+        proposal = None if winner is None else fit(dict(leaves(winner.config)), self._spec.dimensions)
+        if proposal is None:
+            raise RecordError(
+                f"Expected the winner of the private selection, {WINNER_TRIAL}, with a configuration of the spec in "
+                "trials.jsonl, got none; restore it"
+            )
+        slot = self._budget.stages[-1].slot
+        return transferred(proposal, self._spec, loudness(self._terms.event), loudness(slot))

@@ -1,0 +1,27 @@
+"""Whether a sweep that selected privately has a final that is not done."""
+
+from pathlib import Path
+
+from sweeper.privacy.selection import WINNER_TRIAL
+from sweeper.records import TrialStatus
+from sweeper.store.sweep_folder import SweepFolder, is_secret
+
+UNFINISHED = (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
+
+
+def has_final_left(path: Path) -> bool:
+    """Whether a sweep has a winner, and a final that can be begun or go on; one that has failed cannot.
+
+    Raises:
+        RecordError: its ledger or its trials cannot be read.
+    """
+    from sweeper.privacy.budget import Budget  # takes seconds, as the ledger does, and few who ask have one
+    from sweeper.privacy.ledger import Ledger
+
+    folder = SweepFolder(path)
+    if is_secret(path) or not folder.ledger.is_file():
+        return False
+    ledger, trials = Ledger(folder.ledger), folder.trials()
+    held = isinstance(ledger.budget, Budget) and ledger.selection is not None and not ledger.selection.broken
+    finals = [trial.status for name, trial in trials.items() if name != WINNER_TRIAL]
+    return held and WINNER_TRIAL in trials and all(status in UNFINISHED for status in finals)
