@@ -50,16 +50,22 @@ class Stage:
         """Everything that the stage may spend."""
         return self.slot.with_steps(self.trials * self.slot.steps + self.spare)
 
-    def needs(self, event: PoissonGaussian, steps: int) -> int:
+    def needs(self, event: PoissonGaussian, steps: int, delta: float) -> int:
         """Return the steps of the pool that a trial takes which has planned ``event`` and spends ``steps`` of it.
 
         A trial of the slot's own mechanism, or of more noise, takes as many as it spends; one of another sampling rate,
-        or of more steps with more noise, takes whole slots, for it is dominated as a whole.
+        or of more steps with more noise, takes whole slots, for it is dominated as a whole. The only trial of a stage
+        may be dominated, up to the slack of ``delta``, by its slot and all spare steps together. Where others could
+        take these, a choice between them and it would look at what it has drawn, and domination says nothing of parts.
         """
+        from clipless.privacy.accounting.domination import dominates  # takes seconds, as below
+
         slot = self.slot
         own = event.sampling_rate == slot.sampling_rate and event.noise_multiplier >= slot.noise_multiplier
         if own and event.steps <= slot.steps:
             return steps
+        if self.trials == 1 and steps > event.steps > 0 and dominates(self.pool, event.with_steps(steps), delta):
+            return self.pool.steps
         return math.ceil(steps / event.steps) * slot.steps if event.steps else 0
 
 

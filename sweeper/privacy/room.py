@@ -32,7 +32,7 @@ def refused_by_slots(budget: Budget, entries: "Sequence[Entry]") -> str | None:
     stage, name = budget.stages[asking.stage], f"stage {asking.stage + 1} of the budget"
     if not dominates(stage.slot, asking.planned, budget.delta):
         return f"it would spend more than a slot of {name}, with noise multiplier {stage.slot.noise_multiplier:.4g}"
-    if _taken(stage, [entry for entry in entries if entry.stage == asking.stage]) > stage.pool.steps:
+    if _taken(stage, [entry for entry in entries if entry.stage == asking.stage], budget.delta) > stage.pool.steps:
         return f"no slot of {name} is left for it: its {stage.trials} and the spare steps are taken"
     scores = [entry.scores for entry in entries if entry.scores is not None]
     releases = sum(event.steps for entry in entries for event in entry.charged_scores)
@@ -81,13 +81,18 @@ def refused_tests_by_filter(budget: RenyiFilter, entries: "Sequence[Entry]", tes
     return _refused_events(budget, splits, apart=all(one.apart for one in paid))
 
 
-def _taken(stage: Stage, entries: "Sequence[Entry]") -> int:
-    """Return the steps of the stage's pool that its trials take."""
+def _taken(stage: Stage, entries: "Sequence[Entry]", delta: float) -> int:
+    """Return the steps of the stage's pool that its trials take: of attempts that were killed, those that they drew.
+
+    The steps of a pool are all alike, and so many of them are composed whatever each of them is used for.
+    """
+    last = {entry.trial: entry for entry in entries}
     steps: dict[tuple[str, PoissonGaussian], int] = {}
     for entry in entries:
         key = entry.trial, entry.planned
-        steps[key] = steps.get(key, 0) + entry.charged.steps
-    return sum(stage.needs(planned, count) for (_, planned), count in steps.items())
+        used = entry.charged if entry is last[entry.trial] else entry.spent
+        steps[key] = steps.get(key, 0) + used.steps
+    return sum(stage.needs(planned, count, delta) for (_, planned), count in steps.items())
 
 
 def _refused_scores(pool: PaidScores | None, paid: Sequence[PaidScores], releases: int, split: str) -> str | None:

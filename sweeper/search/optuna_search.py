@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import optuna
 
-from sweeper.records import Objective, Point
+from sweeper.records import Objective, Point, trial_number
 from sweeper.search.observation import Observation, Observations
 from sweeper.search.samplers import sampler_kind
 from sweeper.search.study import Proposal, Space, Study
@@ -189,6 +189,7 @@ class Search:
 
     def _replay(self, row: Mapping[str, Any]) -> None:
         if row["event"] == "ask":
+            self.skip(trial_number(row["trial"]) - 1)  # ids that were left out
             self._ask_again(row)
         elif row["event"] == "learn":
             self._learn(row)

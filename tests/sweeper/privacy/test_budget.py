@@ -6,7 +6,7 @@ import pytest
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim
-from clipless.privacy.accounting.domination import DOMINATION_SLACK, dominated_noise_multiplier
+from clipless.privacy.accounting.domination import DOMINATION_SLACK, dominated_noise_multiplier, dominates
 from clipless.privacy.accounting.renyi_filter import RenyiFilter, best_order
 from clipless.privacy.events import Composed, Relation
 from clipless.privacy.noisy_counts import scores_event
@@ -150,6 +150,35 @@ def test_a_killed_explorer_takes_a_slot_that_no_trial_has(ledger, budget):
     assert ledger.refusal("t0006", slot.with_steps(5), stage=0) is None
 
 
+def test_an_attempt_that_was_killed_before_its_first_checkpoint_takes_what_it_drew(ledger, budget):
+    slot = budget.stages[2].slot
+    train(ledger, "t0009", slot, 2)
+    assert ledger.refusal("t0009", slot, stage=2) is not None  # how far it came is not known
+    ledger.close("t0009", 5)
+    train(ledger, "t0009", slot, 2)  # begins anew: five steps are spare
+    ledger.close("t0009", 1)
+    assert "no slot" in ledger.refusal("t0009", slot, stage=2)
+    assert "no slot" in ledger.refusal("t0010", slot.with_steps(1), stage=2)
+
+
+def test_the_only_trial_of_a_stage_may_lose_steps_at_another_rate(ledger, budget):
+    """Nine in ten of the spare steps' share of its own; at twice that its slot and all of them do not dominate it."""
+    stage = budget.stages[2]
+    noise = 1.002 * dominated_noise_multiplier(stage.slot, 0.1, 100, DELTA)
+    event = replace(stage.slot, sampling_rate=0.1, steps=100, noise_multiplier=noise)
+    assert dominates(stage.pool, event.with_steps(109), DELTA)
+    train(ledger, "t0009", event, 2)
+    ledger.close("t0009", 60)
+    for kept in (40, 0):
+        assert "no slot" in ledger.refusal("t0009", event, stage=2, kept=kept)
+    train(ledger, "t0009", event, 2, kept=51)
+    assert "no slot" in ledger.refusal("t0010", stage.slot.with_steps(1), stage=2)
+    ledger.close("t0009", 90)
+    assert "no slot" in ledger.refusal("t0009", event, stage=2, kept=80)
+    several = budget.stages[1]
+    assert several.needs(replace(event, noise_multiplier=9.0), 109, DELTA) == 2 * several.slot.steps
+
+
 def test_a_trial_of_another_rate_takes_whole_slots(ledger, budget):
     slot = budget.stages[1].slot
     noise = dominated_noise_multiplier(slot, 0.1, 100, DELTA)
@@ -209,11 +238,11 @@ def test_scores_that_cost_more_than_the_training_are_the_price(budget):
 def test_a_stage_needs_steps_or_slots(budget):
     stage = budget.stages[1]
     slot = stage.slot
-    assert stage.needs(slot, 50) == 50
-    assert stage.needs(replace(slot, noise_multiplier=2 * slot.noise_multiplier), 7) == 7
-    assert stage.needs(replace(slot, noise_multiplier=2 * slot.noise_multiplier, steps=100), 7) == 50
-    assert stage.needs(replace(slot, sampling_rate=0.1, steps=100), 101) == 100
-    assert stage.needs(slot.with_steps(0), 0) == 0
+    assert stage.needs(slot, 50, DELTA) == 50
+    assert stage.needs(replace(slot, noise_multiplier=2 * slot.noise_multiplier), 7, DELTA) == 7
+    assert stage.needs(replace(slot, noise_multiplier=2 * slot.noise_multiplier, steps=100), 7, DELTA) == 50
+    assert stage.needs(replace(slot, sampling_rate=0.1, steps=100), 101, DELTA) == 100
+    assert stage.needs(slot.with_steps(0), 0, DELTA) == 0
 
 
 @pytest.fixture

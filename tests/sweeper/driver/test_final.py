@@ -1,0 +1,593 @@
+"""A private selection at a whisper and its final aloud: what is seen, what it costs, and what kills may do to it.
+
+Candidates and final are played by a script instead of Ray; one real sweep runs at the end.
+"""
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+import clipless
+from sweeper.backend import training
+from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.tune import RunResult
+from sweeper.cli.main import main
+from sweeper.driver import driver
+from sweeper.driver.options import Options
+from sweeper.driver.runner import resume_sweep, run_sweep
+from sweeper.driver.selection import private_run, selection_run
+from sweeper.driver.selection.candidates import Candidate
+from sweeper.driver.selection.hidden_folder import hidden_of
+from sweeper.driver.selection.private_run import SelectionWaitsError
+from sweeper.driver.selection.unfinished import has_final_left
+from sweeper.errors import RecordError, SweeperError
+from sweeper.privacy.budget import Budget
+from sweeper.privacy.claims import SELECTED_WITHIN_BUDGET
+from sweeper.privacy.exploration import cut_exploration
+from sweeper.privacy.ledger import Ledger
+from sweeper.records import TrialPlan, TrialStatus
+from sweeper.results.sweep import Sweep
+from sweeper.search.space import resolve
+from sweeper.service.supervision.states import State
+from sweeper.service.supervision.supervisor import check_resumable
+from sweeper.spec.spec import Spec
+from sweeper.store.manifest import MANIFEST_NAME
+from sweeper.store.requests import ask_to_stop
+from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps
+from sweeper.tracking.names import price_metrics
+from sweeper.trials import budget_plan
+from sweeper.trials.budget_plan import plan_budget
+from sweeper.trials.build import build_loss, build_model, build_plan
+from sweeper.trials.stream import FirstDrawRow, PlanRow
+
+from .test_private_run import FOUR, Bytes, Calls, Play, check_only_the_winner, data, everything_in, quick, weights
+
+__all__ = ["data", "quick", "weights"]  # fixtures
+
+pytestmark = pytest.mark.slow
+
+DELTA = 1e-4
+SPEC = {
+    "name": "small",
+    "data": {"name": "digits"},
+    "model": {"architecture": "mlp", "width": 8},
+    "training": {
+        "epochs": 2,
+        "batch_size": 256,
+        "learning_rate": {"log": [0.02, 0.1]},
+        "sensitivity_fraction": {"log": [0.01, 0.5]},
+    },
+    "privacy": {"sweep_epsilon": 3.0, "delta": DELTA},
+    "search": {"selection": "private", "selection_mean": 5},
+}
+QUESTIONS = ("winner", "front", "everything")
+
+
+@pytest.fixture(scope="module")
+def budget(data):
+    return plan_budget(Spec.from_mapping(SPEC), data)
+
+
+@pytest.fixture(autouse=True)
+def cut_once(monkeypatch, budget):
+    """Cut the budget of this spec once for all tests; others as they come."""
+    cut = {}
+
+    def remembered(*args, **options):
+        key = repr((args, options))
+        cut[key] = cut.get(key) or cut_exploration(*args, **options)
+        return cut[key]
+
+    monkeypatch.setattr(budget_plan, "cut_exploration", remembered)
+
+
+@pytest.fixture(scope="module")
+def plans(data, budget):
+    """The plan of a candidate and that of the final."""
+    spec = Spec.from_mapping(SPEC)
+    config = resolve(spec, {"training.learning_rate": 0.05, "training.sensitivity_fraction": 0.1})
+    loss = build_loss(config)
+    model = build_model(config, data, loss, 0)
+    made = []
+    for slot in (budget.selection.event, budget.stages[0].slot):
+        plan = build_plan(config, model, loss, len(data.train), slot)
+        curve = plan.epsilon_curve()
+        priced = {"epsilon_curve": curve, "accountants": {"pld": curve}}
+        made.append(plan.to_json() | priced | {"secure_generator": True, "repeats": 1})
+    return made
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing of the process comes after it."""
+
+
+class Final(Play):
+    """An engine that trains the final, from a checkpoint where there is one; ``dies`` is asked behind every event."""
+
+    dies = staticmethod(lambda _moment: None)
+    loses = 0  # epochs between the last row and the last checkpoint
+
+    def __call__(self, kind, queue, states, should_stop):
+        assert kind is CliplessTrial
+        while (started := queue.start()) is not None:
+            trial, proposal = started
+            self.asked.append((trial, proposal))
+            self.train(states, trial, {"trial": trial, "proposal": proposal, "recorded": states.last_epoch(trial)})
+            if reason := should_stop():
+                states.close(TrialStatus.INTERRUPTED, reason)
+                return RunResult(False, reason)
+            queue.end(trial)
+        return RunResult()
+
+    def train(self, states, trial, config):
+        plan = TrialPlan.from_json(self.plan)
+        begins = max(states.last_epoch(trial) - self.loses, 0)
+        states.start(trial, config)
+        self.dies("start")
+        kept = begins * plan.steps_per_epoch
+        if not states.receive(trial, PlanRow(attempt=f"{len(self.asked)}", plan=plan, kept=kept)):
+            return states.end(trial, TrialStatus.FAILED, "refused")
+        self.dies("plan")
+        states.receive(trial, FirstDrawRow())
+        self.dies("draw")
+        for epoch in range(begins + 1, plan.epochs + 1):
+            if self.does.get(trial) == "crashes":
+                return states.end(trial, TrialStatus.FAILED, "its process died")
+            self.report(states, trial, epoch, 0.9 + epoch / 100)
+            self.dies(f"epoch {epoch}")
+            if self.does.get(trial) == "waits" and epoch == 1:
+                return None
+        return states.end(trial, TrialStatus.COMPLETED)
+
+
+@pytest.fixture
+def whole(monkeypatch, plans, weights):
+    """Whole sweeps by `run_sweep`, with a played selection, a played final and a tracker that remembers."""
+    import contextlib
+
+    engine = SimpleNamespace(
+        candidates=Play(plans[0], weights, FOUR), final=Final(plans[1], weights, FOUR), budgets=[], source=Bytes
+    )
+
+    def run_trials(kind, queue, states, **options):
+        made = engine.candidates if kind is Candidate else engine.final
+        made.folder = SweepFolder(options["storage_dir"])
+        engine.budgets.append((kind, options["constants"]["budget"]))
+        return made(kind, queue, states, options["should_stop"])
+
+    for module in (selection_run, driver):
+        monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext(()))
+    monkeypatch.setattr(training, "run_trials", run_trials)
+    monkeypatch.setattr(driver, "Tracker", Calls)
+    monkeypatch.setattr(driver, "SHOW_SECONDS", 0.0)
+    chosen = private_run.select
+    monkeypatch.setattr(
+        selection_run, "select", lambda *args, **options: chosen(*args, **options, source=engine.source())
+    )
+    return engine
+
+
+def ran(tmp_path, **options):
+    return run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path, **options))
+
+
+def kinds(folder):
+    return [json.loads(row)["record"] for row in folder.ledger.read_text().splitlines()]
+
+
+def test_the_winner_and_its_final_are_seen_and_nothing_of_the_others(whole, tmp_path, budget):
+    told = []
+    ended = ran(tmp_path, tell=told.append)
+    folder = ended.sweep.folder
+    assert [path.name for path in tmp_path.iterdir()] == [folder.path.name]
+    check_only_the_winner(everything_in(folder.path) + repr(Calls.told).encode() + repr(told).encode(), Losers(whole))
+    assert ended.outcome == RunResult()
+    assert ended.sweep.manifest().status is TrialStatus.COMPLETED
+    assert {name: trial.status for name, trial in folder.trials().items()} == dict.fromkeys(
+        ("t0001", "t0002"), TrialStatus.COMPLETED
+    )
+    assert [(point.trial, point.epoch) for point in folder.points().values()] == [
+        (trial, epoch) for trial in ("t0001", "t0002") for epoch in (1, 2)
+    ]
+    assert "t0002" in {point.trial for point in ended.front.front_points}
+    assert not (folder.path / "checkpoints").exists()
+
+
+class Losers:
+    """What `check_only_the_winner` asks of an engine; the final is called as the second candidate was."""
+
+    def __init__(self, whole):
+        self.asked = [(trial if trial != "t0002" else "t0001", p) for trial, p in whole.candidates.asked]
+
+
+def test_the_ledger_has_the_cut_the_selection_and_the_final_in_this_order(whole, tmp_path, budget):
+    folder = ran(tmp_path).sweep.folder
+    assert kinds(folder) == ["budget", "selection", "open", "draw", "close"]
+    ledger = Ledger(folder.ledger)
+    assert (ledger.budget, ledger.selection) == (budget, budget.selection)
+    (entry,) = ledger.entries()
+    assert (entry.trial, entry.stage, entry.event) == ("t0002", 0, budget.stages[0].slot)
+
+
+def test_every_price_is_that_of_the_budget(whole, tmp_path, budget):
+    told = []
+    ended = ran(tmp_path, tell=told.append)
+    prices = ended.front.ledger
+    assert [prices[question].epsilon for question in QUESTIONS] == [budget.price] * 3
+    assert 2.95 < budget.price <= 3.0
+    assert all(prices[question].fixed for question in QUESTIONS)
+    assert told == [f"small: {told[0].removeprefix('small: ')}"]
+    assert "Everything the sweep releases: epsilon 2.99" in told[0]
+    picked = ended.sweep.pick()
+    guarantee = picked.card.to_json()["guarantee"]
+    assert picked.point.trial == "t0002"
+    assert guarantee["after_the_sweep"] == {"epsilon": budget.price, "fixed": True}
+    assert guarantee["selected"] is None
+    assert SELECTED_WITHIN_BUDGET in ended.front.claim.conditions
+    metrics = price_metrics(prices)
+    assert metrics["price/everything"] == metrics["price/winner"] == budget.price
+    assert any(metrics.items() <= call[3].items() for call in Calls.told if call[0] == "log" and call[1] is None)
+    page = (ended.sweep.directory / "front.html").read_text(encoding="utf-8")
+    assert ">not released<" not in page
+
+
+def test_the_final_trains_the_configuration_of_the_winner_with_the_noise_of_its_slot(whole, tmp_path, budget):
+    folder = ran(tmp_path).sweep.folder
+    (trial, proposal), *_ = whole.final.asked
+    winner = dict(whole.candidates.asked)["t0003"]
+    assert trial == "t0002"
+    assert proposal["training.learning_rate"] == winner["training.learning_rate"]
+    assert proposal["training.sensitivity_fraction"] <= winner["training.sensitivity_fraction"]  # moved by the rule
+    assert folder.trials()["t0002"].config["training"]["learning_rate"] == winner["training.learning_rate"]
+    given = {kind: None if content is None else Budget.from_json(content) for kind, content in whole.budgets}
+    assert given[Candidate].slot_of("t0003") == budget.selection.event
+    assert given[CliplessTrial].slot_of("t0002") == budget.stages[0].slot
+
+
+def test_while_it_selects_the_ledger_has_the_cut_first_and_no_final(whole, tmp_path, budget):
+    seen = []
+
+    def look(engine, *_):
+        ledger = Ledger(engine.folder.ledger)
+        seen.append((kinds(engine.folder)[:2], ledger.budget == budget, bool(ledger.selection.broken)))
+        assert not has_final_left(engine.folder.path)
+        assert {entry.stage for entry in ledger.entries()} <= {None}
+
+    whole.candidates.does = {"t0001": look, "t0004": look}
+    ran(tmp_path)
+    assert seen == [(["budget", "selection"], True, True)] * 2
+
+
+def test_a_selection_that_broke_has_no_final_and_costs_what_was_trained(whole, tmp_path, budget):
+    whole.candidates.does = {"t0002": "crashes"}
+    ended = ran(tmp_path)
+    folder = ended.sweep.folder
+    assert whole.final.asked == []
+    assert list(folder.trials()) == ["t0001", "t0002"]
+    everything = ended.front.ledger["everything"]
+    assert everything.epsilon < budget.price
+    assert not everything.fixed
+    assert "Candidate t0002 crashed" in ended.front.ledger["winner"].statement
+    assert not has_final_left(folder.path)
+    with pytest.raises(RecordError, match="from a number of trials that was drawn once"):
+        resume_sweep(folder.path)
+
+
+def test_candidates_that_would_cost_more_than_the_budget_are_not_shown_unless_their_owner_asks(
+    whole, tmp_path, monkeypatch
+):
+    """The budget shrinks to less than two whispers, as many more candidates than the mean would make it."""
+    whole.candidates.does = {"t0003": "crashes"}
+    small = {"epsilon": 0.5}
+    asked = Budget.from_json
+    monkeypatch.setattr(Budget, "from_json", classmethod(lambda _, content: asked(content | small)))
+    with pytest.raises(SelectionWaitsError, match=r"costs epsilon [\d.]+, more than its budget") as waits:
+        ran(tmp_path)
+    (hidden,) = hidden_sweeps(tmp_path)
+    assert f"sweeper resume --give-up {hidden.path}" in str(waits.value)
+    for _ in range(2):
+        with pytest.raises(SelectionWaitsError, match="Candidate t0003 crashed"):
+            resume_sweep(hidden.path)
+    assert [path.name for path in tmp_path.iterdir()] == [hidden.path.name]
+    assert len(whole.candidates.asked) == 3
+    ended = resume_sweep(hidden.path, give_up=True)
+    assert ended.front.ledger["everything"].epsilon > 0.5
+    assert "Its owner gave the winner up." in ended.front.ledger["winner"].statement
+    assert whole.final.asked == []
+
+
+def test_when_nobody_has_a_score_there_is_no_final(whole, tmp_path, budget):
+    whole.candidates.does = dict.fromkeys(("t0001", "t0002", "t0003", "t0004"), "is undefined")
+    ended = ran(tmp_path)
+    assert ended.outcome.reason == private_run.NOBODY
+    assert ended.sweep.folder.trials() == {}
+    assert ended.front.ledger["everything"].epsilon == budget.price
+    assert kinds(ended.sweep.folder) == ["budget", "selection"]
+    assert not has_final_left(ended.sweep.directory)
+
+
+# --- kills
+
+
+MOMENTS = ("start", "plan", "draw", "epoch 1", "epoch 2")
+
+
+def dies_at(*moments):
+    left = list(moments)
+
+    def dies(moment):
+        if left and moment == left[0]:
+            left.pop(0)
+            raise Killed
+
+    return dies
+
+
+def killed_in_final(whole, tmp_path, *moments):
+    whole.final.dies = dies_at(*moments)
+    with pytest.raises(Killed):
+        ran(tmp_path)
+    (path,) = tmp_path.iterdir()
+    forget_the_end(path)
+    return path
+
+
+def forget_the_end(path):
+    """As after kill -9: the driver has written nothing of its end."""
+    folder = SweepFolder(path)
+    folder.write_manifest(replace(folder.read_manifest(), status=TrialStatus.RUNNING, reason=""))
+
+
+def check_never_overspent(folder, budget):
+    ledger = Ledger(folder.ledger)
+    *killed, last = [entry for entry in ledger.entries() if entry.drawn] or [None]
+    drawn = sum(entry.spent.steps for entry in killed) + (0 if last is None else last.charged.steps)
+    assert drawn <= budget.stages[0].pool.steps
+    assert all(entry.event.noise_multiplier >= budget.stages[0].slot.noise_multiplier for entry in ledger.entries())
+    assert ledger.answers(DELTA)["everything"].epsilon == budget.price
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_at_any_moment_of_the_final_it_goes_on_and_the_selection_is_not_run_again(
+    whole, tmp_path, budget, moment
+):
+    path = killed_in_final(whole, tmp_path, moment)
+    check_resumable(path, State.INTERRUPTED, None)
+    candidates = len(whole.candidates.asked)
+    ended = resume_sweep(path)
+    assert len(whole.candidates.asked) == candidates
+    assert ended.sweep.directory == path
+    assert {trial for trial, _ in whole.final.asked} == {"t0002"}
+    assert len({repr(proposal) for _, proposal in whole.final.asked}) == 1
+    folder = ended.sweep.folder
+    assert folder.trials()["t0002"].status is TrialStatus.COMPLETED
+    assert [point.epoch for point in folder.points().values() if point.trial == "t0002"] == [1, 2]
+    check_never_overspent(folder, budget)
+    with pytest.raises(RecordError, match="from a number of trials that was drawn once"):
+        resume_sweep(path)
+
+
+def test_a_final_that_is_killed_more_often_than_there_are_spare_steps_is_refused(whole, tmp_path, budget):
+    """Each attempt loses an epoch: one is spare."""
+    whole.final.loses = 1
+    path = killed_in_final(whole, tmp_path, "epoch 1", "epoch 1", "epoch 1")
+    folder = SweepFolder(path)
+    while has_final_left(path):
+        try:
+            resume_sweep(path)
+        except Killed:
+            forget_the_end(path)
+        check_never_overspent(folder, budget)
+    assert "no slot of stage 1 of the budget is left for it" in folder.trials()["t0002"].reason
+    drawn = [entry for entry in Ledger(folder.ledger).entries() if entry.drawn]
+    assert len(drawn) == 1
+    assert not has_final_left(path)
+
+
+def test_no_kill_of_selection_or_final_overspends(whole, tmp_path, budget, monkeypatch):
+    """Killed behind every event of the final in turn, each time in another copy of the folder."""
+    copies, out = [], tmp_path / "out"
+
+    def copy(moment):
+        (path,) = out.iterdir()
+        copies.append(shutil.copytree(path, tmp_path / f"killed {moment}" / path.name))
+
+    whole.final.dies = copy
+    ran(out)
+    assert len(copies) == len(MOMENTS)
+    whole.final.dies = lambda _moment: None
+    for path in copies:
+        ended = resume_sweep(path)
+        check_never_overspent(ended.sweep.folder, budget)
+        assert ended.sweep.manifest().status is TrialStatus.COMPLETED
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_killed_between_selection_and_final_the_winner_is_taken_further(whole, tmp_path, budget, monkeypatch, moved):
+    class Nothing(BaseException):
+        """Stands for a kill."""
+
+    released = private_run._release
+
+    def kill(hidden):
+        if moved:
+            released(hidden)
+        raise Nothing
+
+    monkeypatch.setattr(private_run, "_release", kill)
+    with pytest.raises(Nothing):
+        ran(tmp_path)
+    monkeypatch.setattr(private_run, "_release", released)
+    assert whole.final.asked == []
+    (path,) = tmp_path.iterdir()
+    assert path.name.startswith(HIDDEN) != moved
+    ended = resume_sweep(path)
+    assert len(whole.candidates.asked) == 4
+    assert [trial for trial, _ in whole.final.asked] == ["t0002"]
+    check_never_overspent(ended.sweep.folder, budget)
+    assert kinds(ended.sweep.folder) == ["budget", "selection", "open", "draw", "close"]
+
+
+def test_killed_while_the_winner_is_written_it_is_chosen_again(whole, tmp_path, monkeypatch):
+    class Nothing(BaseException):
+        """Stands for a kill."""
+
+    def kill(*_):
+        raise Nothing
+
+    front = private_run._write_front
+    monkeypatch.setattr(private_run, "_write_front", kill)
+    with pytest.raises(Nothing):
+        ran(tmp_path)
+    monkeypatch.setattr(private_run, "_write_front", front)
+    (hidden,) = hidden_sweeps(tmp_path)
+    ended = resume_sweep(hidden.path)
+    assert len(whole.candidates.asked) == 4
+    assert len(whole.final.asked) == 1
+    assert ended.front.ledger["everything"].fixed
+
+
+def test_a_final_that_is_asked_to_stop_waits_to_be_resumed(whole, tmp_path, capsys):
+    def stop(moment):
+        if moment == "epoch 1":
+            (path,) = tmp_path.iterdir()
+            ask_to_stop(path, driven=True)
+
+    whole.final.does, whole.final.dies = {"t0002": "waits"}, stop
+    ended = ran(tmp_path)
+    assert ended.sweep.manifest().status is TrialStatus.STOPPED
+    assert has_final_left(ended.sweep.directory)
+    check_resumable(ended.sweep.directory, State.STOPPED, None)
+    whole.final.does, whole.final.dies = {}, lambda _moment: None
+    again = resume_sweep(ended.sweep.directory)
+    assert again.sweep.folder.trials()["t0002"].status is TrialStatus.COMPLETED
+    for given in ({"trials": 9}, {"give_up": True}):
+        with pytest.raises(RecordError):
+            resume_sweep(ended.sweep.directory, **given)
+    with pytest.raises(RecordError, match="selected privately"):
+        check_resumable(ended.sweep.directory, State.COMPLETED, None)
+
+
+def test_a_final_that_failed_is_not_trained_again(whole, tmp_path, budget):
+    whole.final.does = {"t0002": "crashes"}
+    ended = ran(tmp_path)
+    assert ended.sweep.folder.trials()["t0002"].status is TrialStatus.FAILED
+    assert not has_final_left(ended.sweep.directory)
+    check_never_overspent(ended.sweep.folder, budget)
+
+
+@pytest.mark.parametrize("lost", ["selection", "everything"])
+def test_without_the_record_of_its_selection_no_final_is_trained(whole, tmp_path, lost):
+    path = killed_in_final(whole, tmp_path, "start")
+    ledger = path / "ledger.jsonl"
+    rows = ledger.read_text().splitlines()
+    ledger.write_text("".join(row + "\n" for row in rows[:1]) if lost == "selection" else "")
+    asked = len(whole.final.asked)
+    try:
+        ended = resume_sweep(path)
+    except SweeperError:
+        pass
+    else:
+        price = ended.front.ledger["winner"].epsilon
+        assert ended.outcome.reason.startswith("the conditions of private selection did not hold")
+        assert price == math.inf or lost == "everything"
+    assert len(whole.final.asked) == asked
+    assert Ledger(ledger).entries() == ()
+
+
+def test_without_the_record_of_the_winner_no_final_is_trained(whole, tmp_path):
+    path = killed_in_final(whole, tmp_path, "start")
+    (path / "trials.jsonl").write_text("")
+    (path / "proposals.jsonl").unlink()
+    (path / "points.jsonl").write_text("")
+    try:
+        assert resume_sweep(path).outcome.reason == private_run.NOBODY
+    except RecordError as error:
+        assert "selected privately" in str(error)
+    assert len(whole.final.asked) == 1
+    assert Ledger(path / "ledger.jsonl").entries() == ()
+
+
+# --- where others can look
+
+
+def test_in_a_folder_made_beforehand_the_final_is_seen_and_can_go_on(whole, tmp_path, budget):
+    public = tmp_path / "out" / "small-20260101-000000"
+    public.mkdir(parents=True)
+    with pytest.raises(SweeperError, match="Expected --duration-is-seen"):
+        ran(public.parent, into=public)
+    whole.final.dies = dies_at("epoch 1")
+    with pytest.raises(Killed):
+        ran(public.parent, into=public, duration_is_seen=True)
+    forget_the_end(public)
+    assert hidden_of(public) is None
+    check_resumable(public, State.INTERRUPTED, None)
+    with pytest.raises(RecordError, match="selected privately"):
+        check_resumable(public, State.INTERRUPTED, 9)
+    ended = resume_sweep(public)
+    check_never_overspent(ended.sweep.folder, budget)
+    check_only_the_winner(everything_in(public) + repr(Calls.told).encode(), Losers(whole))
+    assert [path.name for path in public.parent.iterdir()] == [public.name]
+
+
+def test_on_a_cluster_candidates_train_unseen_and_the_final_as_any_trial(whole, tmp_path, monkeypatch, budget):
+    seen = []
+
+    def run_unseen(kind, queue, states, **options):
+        whole.candidates.folder = SweepFolder(options["storage_dir"])
+        seen.append(Budget.from_json(options["constants"]["budget"]).slot_of("t0001"))
+        return whole.candidates(kind, queue, states, options["should_stop"])
+
+    monkeypatch.setattr(training, "run_unseen", run_unseen)
+    monkeypatch.setattr(training, "place", lambda _data: None)
+    content = {**SPEC, "resources": {"concurrent": 3}}
+    monkeypatch.setattr(driver, "of_sweep", lambda *_: None)
+    given = Options(out=tmp_path, cluster="somewhere", storage="memory://x", duration_is_seen=True)
+    ended = run_sweep(Spec.from_mapping(content), given)
+    assert seen == [budget.selection.event]
+    assert [kind for kind, _ in whole.budgets] == [CliplessTrial]
+    assert ended.front.ledger["everything"].epsilon == budget.price
+
+
+def test_commands_say_what_it_costs_first_and_last(whole, tmp_path, capsys):
+    path = tmp_path / "small.yaml"
+    path.write_text(Spec.from_mapping(SPEC).to_yaml(), encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main(["run", str(path), "--out", str(tmp_path / "out")])
+    out = capsys.readouterr().out
+    first = out.splitlines()[0]
+    assert "Everything the sweep releases: epsilon 2.99" in first
+    assert "2 of 2 trials done" in out
+    assert "after this sweep" in out
+    assert "the price of a private selection and of the final" in out
+    (folder,) = (tmp_path / "out").iterdir()
+    with pytest.raises(SystemExit):
+        main(["show", str(folder)])
+    assert "2.99" in capsys.readouterr().out
+    assert (folder / MANIFEST_NAME).is_file()
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("ray_running")
+def test_a_real_sweep_selects_at_a_whisper_and_trains_the_winner_aloud(tmp_path, monkeypatch, budget):
+    """Trials on Ray, with whatever number is drawn."""
+    import contextlib
+
+    for module in (selection_run, driver):
+        monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext(()))
+    content = SPEC | {"search": SPEC["search"] | {"selection_mean": 2}}
+    ended = run_sweep(Spec.from_mapping(content), Options(out=tmp_path))
+    folder = ended.sweep.folder
+    assert list(folder.trials()) == ["t0001", "t0002"]
+    assert kinds(folder) == ["budget", "selection", "open", "draw", "close"]
+    plans = [trial.plan for trial in folder.trials().values()]
+    assert plans[0].noise_multiplier > 2 * plans[1].noise_multiplier
+    assert plans[1].noise_multiplier == Ledger(folder.ledger).budget.stages[0].slot.noise_multiplier
+    for point in ended.front.front_points:
+        clipless.load(folder.path / point.model)
+    assert 2.9 < ended.front.ledger["everything"].epsilon <= 3.0
+    assert Sweep(folder.path).pick().card.to_json()["guarantee"]["after_the_sweep"]["fixed"]
