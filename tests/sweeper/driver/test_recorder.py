@@ -218,6 +218,23 @@ def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise
     made.records.close()
 
 
+def test_a_trial_of_which_a_filter_has_counted_too_little_ends_the_run(kept, plan_row):
+    event, delta = plan_row.plan.event, plan_row.plan.delta
+    epsilon = price([event] * 3, delta).epsilon
+    made = limited(kept, sweep_epsilon=epsilon, accounting="filter")
+    made.spending.set_budget(RenyiFilter(best_order(event, epsilon, delta), epsilon, delta))
+    made.on_start("t0001", {"trial": "t0001", "proposal": {}})
+    assert made.on_plan("t0001", plan_row) is None
+    made.on_draw("t0001")
+    trial = made.records.trials["t0001"]
+    made.spending.close(trial, 3)
+    for known in (2, 3):  # what it had counted already
+        made.spending.close(trial, known)
+    with pytest.raises(RecordError, match="has given the rest of its budget away"):
+        made.spending.close(trial, 4)
+    made.records.close()
+
+
 def test_no_trial_begins_before_the_budget_of_the_sweep_is_in_the_ledger(kept, plan_row):
     made = limited(kept, sweep_epsilon=8.0, accounting="filter")
     made.on_start("t0001", {"trial": "t0001", "proposal": {}})

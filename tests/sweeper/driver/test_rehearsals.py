@@ -1,10 +1,16 @@
 """What rehearsals show decides what is trained; nothing else of them is kept."""
 
+import contextlib
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from clipless.privacy.events import PoissonGaussian, Relation
+from sweeper.backend import training
+from sweeper.backend.trainable import CliplessTrial, Rehearsal
+from sweeper.backend.tune import RunResult
+from sweeper.driver import driver
 from sweeper.driver.options import Options
 from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.runner import resume, run
@@ -74,6 +80,28 @@ def test_a_configuration_that_failed_on_one_half_is_not_taken(spec, tmp_path, pl
     play(rehearsals(spec, tmp_path), plan, [0.9], status=TrialStatus.FAILED)
     play(rehearsals(spec, tmp_path), plan, [0.2, 0.2, 0.1, 0.1])
     assert [len(one.points) for one in rehearsals(spec, tmp_path).explored()] == [0, 2, 2]
+
+
+@pytest.mark.slow
+def test_rehearsals_and_trials_share_one_clock(spec, tmp_path, monkeypatch):
+    """Rehearsals take more than half of the time; the trials have what is left of it, and a resumed run all again."""
+    began, now = [], [1000.0]
+
+    def run_trials(kind, _queue, _states, **options):
+        began.append(kind)
+        now[0] += 0.6 * 3600
+        reason = options["should_stop"]()
+        return RunResult(False, reason or "")
+
+    monkeypatch.setattr(driver, "cluster", lambda *_, **__: contextlib.nullcontext(()))
+    monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(training, "run_trials", run_trials)
+    made = run(spec.with_search(hours=1.0), Options(out=tmp_path))
+    assert began == [Rehearsal, CliplessTrial]
+    assert made.manifest().reason == "the 1 hours are used up"
+    again = resume(made.directory)
+    assert began[2:] == [Rehearsal, CliplessTrial]
+    assert again.manifest().status is TrialStatus.STOPPED
 
 
 @pytest.mark.slow

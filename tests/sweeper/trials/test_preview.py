@@ -18,6 +18,7 @@ from sweeper.privacy.pricing import price, round_up
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.spec.spec import Spec
 from sweeper.trials import preview as module
+from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.preview import can_be_planned, check_plans, preview, priced_terms, render, sweep_cost
 
 
@@ -158,6 +159,24 @@ def test_a_private_selection_costs_what_its_winner_does_and_shows_no_number_of_t
     assert f"and nothing else, can leave at epsilon {epsilon:g} at delta 0.0001, if the conditions" in words
     assert "a secret number of trials, 7 on average" in words
     assert "Everything the sweep releases" not in words
+
+
+def test_the_cut_of_a_budget_between_a_selection_and_its_final_is_shown_before_anything_is_spent(content, digits):
+    content["training"] |= {"learning_rate": {"log": [0.01, 0.1]}, "epochs": 2}
+    content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4}
+    content["search"] = {"selection": "private", "selection_mean": 7, "selection_share": 0.3}
+    selecting = Spec.from_mapping(content, "digits.yaml")
+    budget = plan_budget(selecting, digits)
+    (shown,) = preview(selecting, digits)
+    assert shown.plan.event() == budget.selection.event
+    words = " ".join(text(selecting, digits, (shown,)).split())
+    assert f"Everything the sweep releases: epsilon {round_up(budget.price)} at delta 0.0001" in words
+    assert "a secret number of trials, 7 on average, then one final" in words
+    assert f"selection 7 on average 30 % {budget.selection.event.noise_multiplier:.4g}" in words
+    assert f"final 1 70 % {budget.stages[0].slot.noise_multiplier:.4g}" in words
+    assert "candidates with half the share" in words
+    assert "sweep_epsilon: 6" in words
+    assert can_be_planned(selecting, digits, {"training.learning_rate": 0.05}, budget.selection.event)
 
 
 def test_whether_a_configuration_can_be_planned_is_said_without_training(content, digits):
