@@ -161,6 +161,7 @@ def test_a_private_selection_costs_what_its_winner_does_and_shows_no_number_of_t
     assert "Everything the sweep releases" not in words
 
 
+@pytest.mark.slow
 def test_the_cut_of_a_budget_between_a_selection_and_its_final_is_shown_before_anything_is_spent(content, digits):
     content["training"] |= {"learning_rate": {"log": [0.01, 0.1]}, "epochs": 2}
     content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4}

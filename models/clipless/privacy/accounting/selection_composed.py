@@ -10,7 +10,8 @@ selection at every epsilon of either sign,
 H is convex in e^epsilon, so it lies below the largest convex function below these bounds. That function is the profile
 of a pair of distributions, found by connecting dots (Doroshenko et al. 2022). The pair dominates the selection and
 composes with the trainings (Zhu, Dong and Wang 2022, theorem 10), whatever the selection has chosen for them. Where
-Renyi divergences say less, as may be for ``poisson``, they are added up.
+Renyi divergences may say less, as for ``poisson``, they are added up too; for ``geometric`` and ``logarithmic`` numbers
+they are 7 to 40 % more wherever we looked.
 """
 
 import math
@@ -65,7 +66,8 @@ def explored_epsilon(candidate: Event, repetitions: Repetitions, final: Event, d
         return selection_epsilon(candidate, repetitions, delta)
     attacked = attack_epsilon(final, delta)
     bounds = {"pld": composed_epsilon(candidate, repetitions, final, delta)}
-    if final.relation is Relation.ADD_OR_REMOVE_ONE:
+    renyi_may_say_less = repetitions.eta > 1.0 or bounds["pld"] == math.inf  # and takes four times as long
+    if final.relation is Relation.ADD_OR_REMOVE_ONE and renyi_may_say_less:
         bounds["rdp"] = rdp_composed_epsilon(candidate, repetitions, final, delta)
     for name, bound in bounds.items():
         if falls_below(bound, attacked):

@@ -142,6 +142,18 @@ def test_the_price_is_above_that_of_either_alone_and_below_their_sum(law):
     assert found < selection_epsilon(candidate, LAWS[law], DELTA / 2) + claim(final, DELTA / 2).epsilon
 
 
+@pytest.mark.parametrize("mean", [1.5, 20.0])
+@pytest.mark.parametrize(("noise", "final"), [(6.0, 1.1), (60.0, 10.0)])
+@pytest.mark.parametrize("law", [Distribution.GEOMETRIC, Distribution.LOGARITHMIC])
+def test_renyi_divergences_are_left_out_where_they_say_more(law, noise, final, mean):
+    repetitions = Repetitions(distribution=law, mean=mean)
+    events = spent(noise, 0.2, 60), repetitions, spent(final, 0.2, 62), DELTA
+    assert explored_epsilon(*events) == composed_epsilon(*events) < rdp_composed_epsilon(*events)
+    poisson = Repetitions(distribution=Distribution.POISSON, mean=mean)
+    events = spent(noise, 0.2, 60), poisson, spent(final, 0.2, 62), DELTA
+    assert explored_epsilon(*events) == min(composed_epsilon(*events), rdp_composed_epsilon(*events))
+
+
 def test_without_a_final_or_with_too_little_noise_the_edges_are_priced():
     law, event = LAWS["geometric"], spent(3.0, 0.1, 10)
     assert explored_epsilon(event, law, event.with_steps(0), DELTA) == selection_epsilon(event, law, DELTA)
