@@ -47,8 +47,8 @@ MOST_ROWS = 2**21
 _FINEST = 2.0**30
 
 _DIGIT = 127  # largest 8-bit digit; -128 is never used
-_BASE = 128
-_LARGEST = _DIGIT * _BASE  # of a whole number in two digits
+BASE = 128
+_LARGEST = _DIGIT * BASE  # of a whole number in two digits
 _MOST_ADDENDS = 2**17  # 127^2 2^17 < 2^31: of products of digits in 32 bits
 _MOST_FLOAT32_ADDENDS = 2**10  # 127^2 2^10 < 2^24: of products of digits in float32
 _LEAST_PEAK = 1e-30  # rows below have fewer bits, so that no step is a denormal number
@@ -104,8 +104,13 @@ def row_sum(rows_BD: Tensor, scale_B: Tensor, step: float) -> Tensor:
     Returns:
         (D,) float64.
     """
+    return whole_rows(rows_BD, scale_B, step).sum(dim=0, dtype=torch.float64) * step
+
+
+def whole_rows(rows_BD: Tensor, scale_B: Tensor, step: float | Tensor) -> Tensor:
+    """Return rows times their scales in whole steps of the grid (or each row's own), cut towards zero."""
     factor_B = _float32(scale_B / step * _SAFE).to(rows_BD.dtype)
-    return (rows_BD * factor_B[:, None]).trunc_().sum(dim=0, dtype=torch.float64) * step
+    return (rows_BD * factor_B[:, None]).trunc_()
 
 
 class Digits:
@@ -127,7 +132,7 @@ class Digits:
         self.step_B = 1.0 / per_step_B.double()
         self.norm_B = row_norms(self.values).double()
 
-    def rounding(self, step: float, entries: int) -> Tensor:
+    def rounding(self, step: float | Tensor, entries: int) -> Tensor:
         """Return what rounding the other operand of that many entries may add to each contribution's norm, (B,)."""
         return self.norm_B * (step * sqrt(entries) / 2)
 
@@ -155,14 +160,19 @@ def outer_sum(
         step: the grid.
         product: of digits, float32 still, and int16 whole numbers: sums of high and of low digits, exact.
     """
+    whole = whole_operand(digits, other, scale_B, step)
+    return list(zip(product(digits.values, whole), (BASE * step, step), strict=True))
+
+
+def whole_operand(digits: Digits, other: Tensor, scale_B: Tensor, step: float | Tensor) -> Tensor:
+    """Return the second operand of `outer_sum` as int16 whole numbers; a step for all rows, or each row's own (B,)."""
     factor_B = _float32(torch.where(digits.finite_B, scale_B * digits.step_B, 0.0) * (_SAFE / step)).to(other.dtype)
-    whole = (other * column_of(factor_B, other)).clamp_(-_LARGEST, _LARGEST).round_().to(torch.int16)
-    return list(zip(product(digits.values, whole), (_BASE * step, step), strict=True))
+    return (other * column_of(factor_B, other)).clamp_(-_LARGEST, _LARGEST).round_().to(torch.int16)
 
 
 def two_digits(whole: Tensor, high: Tensor, low: Tensor) -> None:
     """Write ``whole = 128 high + low`` into two int8 tensors; overwrites ``whole``, int16."""
-    carried = (whole + _BASE // 2) >> 7
+    carried = (whole + BASE // 2) >> 7
     high.copy_(carried)
     low.copy_(whole.sub_(carried << 7))
 
@@ -178,10 +188,16 @@ def integer_product(a_MK: Tensor, b_KN: Tensor) -> Tensor:
 
 def linear_product(x_BTI: Tensor, g_BTO: Tensor) -> Sequence[Tensor]:
     """Products of digits x and the digits of g on vectors or tokens, (O, I) each; overwrites ``g_BTO``."""
+    x_KI, digits_K2O = linear_digits(x_BTI, g_BTO)
+    return integer_product(digits_K2O.mT, x_KI).chunk(2)
+
+
+def linear_digits(x_BTI: Tensor, g_BTO: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the operands of `linear_product` as int8 matrices: x, and the high and low digits of g side by side."""
     g_KO = g_BTO.flatten(0, -2)
     digits_K2O = g_KO.new_empty((len(g_KO), 2 * g_KO.shape[1]), dtype=torch.int8)
     two_digits(g_KO, *digits_K2O.chunk(2, dim=1))
-    return integer_product(digits_K2O.mT, x_BTI.flatten(0, -2).to(torch.int8)).chunk(2)
+    return x_BTI.flatten(0, -2).to(torch.int8), digits_K2O
 
 
 def select_rows(keep_B: Tensor, x: Tensor) -> Tensor:

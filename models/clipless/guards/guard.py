@@ -32,7 +32,7 @@ Shape letters: B batch, I inputs, O outputs, C channels, G groups, H height, W w
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -50,6 +50,8 @@ from clipless.guards.exact_sums import (
     row_sum,
     select_rows,
 )
+
+Step = TypeVar("Step", float, Tensor)  # a grid for all rows, or each row's own
 
 # Entries of the per-example gradients that are formed at once where norms are exact.
 _FORMED_ENTRIES = 2**22
@@ -98,15 +100,19 @@ class Guard:
             rounding_B: what rounding may add to the scaled contributions' norms.
         """
         norm_B = norm_B.double()
-        room_B = (self.sensitivity - torch.as_tensor(rounding_B)).clamp(min=0.0)
         divisor_B = None if input_norm_B is None or not self.normalise else input_norm_B.double()
         if self.bounds is not None:
             by_B = torch.ones_like(norm_B) if divisor_B is None else divisor_B
             self.bounds.append((norm_B / by_B, by_B))
-        if divisor_B is None:
-            return torch.where(norm_B.isfinite(), (room_B / norm_B).clamp(max=1.0), 0.0)
-        scale_B = torch.minimum(room_B / norm_B, 1.0 / divisor_B)
-        return torch.where(norm_B.isfinite() & divisor_B.isfinite(), scale_B, 0.0)
+        return held_scales(self.sensitivity, norm_B, divisor_B, rounding_B)
+
+    def outer_step(self, digits: int, others: int) -> float:
+        """Return the grid of `outer_grid`."""
+        return outer_grid(self.sensitivity, digits, others)
+
+    def add_linear(self, digits: Digits, g: Tensor, scale_B: Tensor, step: float) -> None:
+        """Take in the sum over rows, and places, of ``scale * g (x) digits``."""
+        self.add(outer_sum(digits, g, scale_B, step, linear_product))
 
     def add_rows(self, rows_BD: Tensor, input_norm_B: Tensor | None = None) -> None:
         """Take in contributions that are formed row by row; rows that are not finite count as zero."""
@@ -116,6 +122,30 @@ class Guard:
         """Return the exact sum of contributions held to Delta by the given bounds of their norms."""
         scale_B = self.scales(norm_B, input_norm_B)
         return row_sum(select_rows(norm_B.isfinite(), rows_BD), scale_B, grid(self.sensitivity))
+
+
+class LinearGuard(Protocol[Step]):
+    """What takes in the gradients of linear maps: `Guard`, with one step for all rows, and the guard of a stack."""
+
+    def outer_step(self, digits: int, others: int) -> Step:
+        """Return the grid of contributions, for operands of so many entries."""
+
+    def scales(self, norm_B: Tensor, input_norm_B: Tensor | None, rounding_B: Tensor | float) -> Tensor:
+        """Return what each contribution is multiplied by."""
+
+    def add_linear(self, digits: Digits, g: Tensor, scale_B: Tensor, step: Step) -> None:
+        """Take in the sum."""
+
+
+def held_scales(
+    sensitivity: float | Tensor, norm_B: Tensor, divisor_B: Tensor | None, rounding_B: Tensor | float
+) -> Tensor:
+    """Return the scales of `Guard.scales`, with one sensitivity for all rows or each row's own."""
+    room_B = (sensitivity - torch.as_tensor(rounding_B, dtype=torch.float64)).clamp(min=0.0)
+    if divisor_B is None:
+        return torch.where(norm_B.isfinite(), (room_B / norm_B).clamp(max=1.0), 0.0)
+    scale_B = torch.minimum(room_B / norm_B, 1.0 / divisor_B)
+    return torch.where(norm_B.isfinite() & divisor_B.isfinite(), scale_B, 0.0)
 
 
 class GuardedLayer(nn.Module):
@@ -212,20 +242,20 @@ class _GuardedLinear(torch.autograd.Function):
             if guard.exact and x.dim() == 3:
                 g = add_formed(guard, g, x, lambda g_BTO, x_BTI: g_BTO.mT @ x_BTI, row_norms(x))
             else:  # on one vector (1) is exact
-                g = _linear_sum(guard, g, x)
+                g = add_linear_sum(guard, g, x)
         return g @ weight_OI if ctx.needs_input_grad[0] else None, None, None
 
 
-def _linear_sum(guard: Guard, g: Tensor, x: Tensor) -> Tensor:
+def add_linear_sum(guard: "LinearGuard[Step]", g: Tensor, x: Tensor) -> Tensor:
     """Give the guard of a linear map its sum; return the cotangents without the rows left out."""
     digits, cotangent_norm_B = Digits(x), row_norms(g).double()
-    step = outer_grid(guard.sensitivity, x[0].numel(), g[0].numel())
+    step = guard.outer_step(x[0].numel(), g[0].numel())
     keep_B = digits.finite_B & cotangent_norm_B.isfinite()
     g = select_rows(keep_B, g)
     input_norm_B = digits.norm_B * digits.step_B
     bound_B = torch.where(keep_B, cotangent_norm_B * input_norm_B, float("inf"))
     scale_B = guard.scales(bound_B, input_norm_B, digits.rounding(step, g[0].numel()))
-    guard.add(outer_sum(digits, g, scale_B, step, linear_product))
+    guard.add_linear(digits, g, scale_B, step)
     return g
 
 

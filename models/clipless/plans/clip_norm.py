@@ -135,10 +135,12 @@ class ClipNorms:
             PlanError: the layer saw fewer rows, or saw them more than once: one row could then move the count by more
                 than was accounted.
         """
-        if not self.adaptive or rows == 0:
+        if not self.adaptive:
             return
         (layer,) = self._layers
         seen = layer.take_indicators()
+        if rows == 0:  # a pass without rows, or none
+            return
         if len(seen) != 1 or len(seen[0]) < rows:
             raise PlanError("Expected one backward pass of the drawn rows through ClipGradient, got another or several")
         self._centred_count += float(seen[0][:rows].sum(dtype=torch.float64))

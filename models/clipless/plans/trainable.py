@@ -1,6 +1,7 @@
 """Refuses, by name, what the guard cannot vouch for in a model or in the state of torch."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -120,13 +121,26 @@ def _check_parameters(model: Network) -> None:
     modules = [id(module) for _, module in model.named_modules(remove_duplicate=False)]
     if len(set(modules)) != len(modules):
         raise UnsupportedError("Expected every layer once, found one layer object in two places; build two layers")
-    owners: dict[int, str] = {}
-    for path, parameter in model.named_parameters(remove_duplicate=False):
-        first = owners.setdefault(parameter.untyped_storage().data_ptr(), path)
-        if first != path:
-            raise UnsupportedError(f"Expected parameters of their own, found {path} tied to {first}; untie them")
+    _check_untied(model)
+    for path, parameter in model.named_parameters():
         owner = model.get_submodule(path.rpartition(".")[0])
         if not isinstance(owner, GuardedLayer):
             raise UnsupportedError(f"Expected a guarded layer to own {path}, got {type(owner).__name__}")
         if parameter.dtype != torch.float32:
             raise UnsupportedError(f"Expected float32 parameters, got {path} in {parameter.dtype}; use model.float()")
+
+
+def _check_untied(model: Network) -> None:
+    """Refuse parameters that share an entry; in one storage they may lie side by side, as those of a stack do."""
+    named = list(model.named_parameters(remove_duplicate=False))
+    spans = sorted((*_span(parameter), place) for place, (_, parameter) in enumerate(named))
+    for (_, end, place), (start, _, next_place) in pairwise(spans):
+        if start < end:
+            first, path = (named[i][0] for i in sorted((place, next_place)))
+            raise UnsupportedError(f"Expected parameters of their own, found {path} tied to {first}; untie them")
+
+
+def _span(tensor: Tensor) -> tuple[int, int]:
+    """Return the addresses of the first byte and of the one behind the last."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()

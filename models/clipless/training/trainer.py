@@ -110,18 +110,8 @@ def fit(
         rows is returned, logged or stored. Holds for non-finite rows. A killed training has taken
         steps that its checkpoint does not hold; if their results could be seen, they must be charged too.
     """
-    network = check_plan(plan, model, loss, len(data))
-    if tuple(data.x.shape[1:]) != network.input_shape:
-        raise PlanError(
-            f"Expected rows of the shape {network.input_shape} that the network was bounded for, got "
-            f"{tuple(data.x.shape[1:])}"
-        )
-    check_rows(ceil(plan.batch_size) * (augmentation.copies if augmentation else 1))
-    check_arithmetic(data.x.device)
-    if micro_batch_size is None:
-        micro_batch_size = default_micro_batch(data.x.device.type)
-    if not micro_batch_size >= 1:
-        raise PlanError(f"Expected micro_batch_size >= 1, got micro_batch_size={micro_batch_size!r}")
+    network = check_training(model, loss, data, plan, augmentation)
+    micro_batch_size = check_micro_batch(micro_batch_size, data)
     trainer = PrivateTrainer(
         network,
         loss,
@@ -139,6 +129,29 @@ def fit(
         state=None if checkpoint is None else load_state(checkpoint, plan),
     )
     return trainer.epochs(checkpoint)
+
+
+def check_training(
+    model: nn.Module, loss: Loss, data: Split, plan: Plan, augmentation: Augmentation | None = None
+) -> Network:
+    """Return ``model`` if it can be trained on ``data`` as ``plan`` says; the arguments and errors of `fit`."""
+    network = check_plan(plan, model, loss, len(data))
+    if tuple(data.x.shape[1:]) != network.input_shape:
+        raise PlanError(
+            f"Expected rows of the shape {network.input_shape} that the network was bounded for, got "
+            f"{tuple(data.x.shape[1:])}"
+        )
+    check_rows(ceil(plan.batch_size) * (augmentation.copies if augmentation else 1))
+    check_arithmetic(data.x.device)
+    return network
+
+
+def check_micro_batch(size: int | None, data: Split) -> int:
+    """Return the most rows per forward pass, by default those for the device of ``data``; the error of `fit`."""
+    size = default_micro_batch(data.x.device.type) if size is None else size
+    if not size >= 1:
+        raise PlanError(f"Expected micro_batch_size >= 1, got micro_batch_size={size!r}")
+    return size
 
 
 def default_micro_batch(device: str) -> int:

@@ -1,0 +1,282 @@
+r"""Stacks: many trainings of one shape as one.
+
+A small network leaves most of a device idle, and the cost of a step is that of calling its operations. Clipless
+training keeps no gradients of single examples, so that members of one shape stack: their weights lie in tensors with
+a leading axis, their batches one behind the other, and each operation serves all of them.
+
+Every member keeps what makes it a training: its own Poisson batches and its own noise, from a source of its own, its
+own sensitivities and their guard, clipping norms, learning rate, averages, checkpoint. What it releases is what
+`clipless.fit` releases, and it is priced alike. Members end, are stopped and are replaced on their own.
+
+Shape letters: M members, B rows of a member in a pass, R = M B, D all trainable entries of a member.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from math import ceil, erf, sqrt
+
+import torch
+from torch import Tensor
+
+from clipless.datasets import Split
+from clipless.errors import PlanError
+from clipless.guards.exact_sums import check_rows
+from clipless.plans.method import Method
+from clipless.plans.plan import Plan
+from clipless.plans.trainable import check_arithmetic
+from clipless.stacks.descent import descend
+from clipless.stacks.forward import GuardedPass, StackedNetwork
+from clipless.stacks.losses import StackedLoss
+from clipless.stacks.member import Member, check_shape, shape_key
+from clipless.stacks.projection import StackedProjection
+from clipless.stacks.trainee import FixedFeatures, Trainee
+from clipless.training.trainer import Epoch, check_micro_batch
+
+
+def fit_stack(members: Sequence[Member], data: Split, *, micro_batch_size: int | None = None) -> "Stack":
+    """Train members of one shape as one; private statistics are released at the call.
+
+    Args:
+        members: at least one, with networks of their own on the device of the data.
+        data: training rows, the same for all.
+        micro_batch_size: most rows of one member per forward pass, as for `clipless.fit`. Does not change privacy.
+
+    Returns:
+        A `Stack`, which trains whenever its next value is asked for.
+
+    Raises:
+        PlanError: no member; members of several shapes; a plan that was made for something else.
+        UnsupportedError: a member that cannot be guarded, or rows that are mixed; autocast is on.
+
+    Guarantees:
+        Those of `clipless.fit` for every member, with the epsilon of its own plan, whatever else is in the stack: its
+        weights depend in no way on what the other members are.
+    """
+    if not members:
+        raise PlanError("Expected at least one member in a stack, got none")
+    stack = Stack(shape_key(members[0]), data, check_micro_batch(micro_batch_size, data))
+    for member in members:
+        stack.add(member)
+    return stack
+
+
+class Stack:
+    """Members in training; iterate it for their epochs.
+
+    In each round every member takes one epoch; then (place, `Epoch`) is yielded for each, in the order of their places,
+    and the member's model holds its weights until the next value is asked for. A member that resumes first yields the
+    epoch that its checkpoint holds. The iteration ends when every place is empty.
+    """
+
+    def __init__(self, key: object, data: Split, micro_batch_size: int) -> None:
+        self._key, self._data, self._micro_batch_size = key, data, micro_batch_size
+        self._features = FixedFeatures(data)
+        self._places: list[Trainee | None] = []
+        self._running: _Running | None = None
+
+    def add(self, member: Member) -> int:
+        """Add a member in a new place and return the place; it trains from the next round on."""
+        trainee = self._admitted(member)
+        self._places.append(trainee)
+        return len(self._places) - 1
+
+    def refill(self, place: int, member: Member) -> None:
+        """Put a member into an empty place: one whose member has ended or was stopped.
+
+        Raises:
+            PlanError: the place is taken; the errors of `fit_stack`, which leave the stack as it was.
+        """
+        if self._places[place] is not None:
+            raise PlanError(f"Expected an empty place, got {place}, whose member still trains; stop it first")
+        self._places[place] = self._admitted(member)
+
+    def stop(self, place: int) -> None:
+        """Train the member in this place no further; its model keeps the weights of the last step."""
+        trainee, self._places[place] = self._places[place], None
+        if trainee is not None:
+            trainee.release()
+
+    def __iter__(self) -> Iterator[tuple[int, Epoch]]:
+        """Train a round whenever all epochs of the last one have been yielded."""
+        while any(trainee is not None for trainee in self._places):
+            yield from self._news()  # of those that resume
+            training = [trainee for trainee in self._places if trainee is not None]
+            if training:
+                self._train(training)
+            yield from self._news()
+
+    def _admitted(self, member: Member) -> Trainee:
+        check_shape(member, self._key)
+        if any(trainee is not None and trainee.member.model is member.model for trainee in self._places):
+            raise PlanError("Expected a network of its own for every member, got one that is in the stack already")
+        return Trainee(member, self._data, self._micro_batch_size, self._features)
+
+    def _news(self) -> Iterator[tuple[int, Epoch]]:
+        """Yield every epoch that is done and has not been yielded."""
+        for place, trainee in enumerate(self._places):
+            if trainee is None or trainee.told == trainee.epoch or self._places[place] is not trainee:
+                continue
+            if trainee.ended:
+                self.stop(place)
+            with trainee.shown() as epoch:
+                yield place, epoch
+
+    def _train(self, trainees: list[Trainee]) -> None:
+        if self._running is None or self._running.trainees != trainees:
+            self._running = None  # its memory first
+            self._running = _Running(trainees, self._micro_batch_size)
+        self._running.epoch()
+
+
+class _Running:
+    """The tensors of the members that train now, and their steps."""
+
+    def __init__(self, trainees: list[Trainee], micro_batch_size: int) -> None:
+        first, members = trainees[0], len(trainees)
+        self.trainees, self._plan, self._device = trainees, first.member.plan, first.data.x.device
+        self._copies, self._exact = first.member.copies, first.member.exact_norms
+        entries = {name: torch.stack([one.entries[name] for one in trainees]) for name in first.entries}
+        self._weights_MD = entries.pop("weights")
+        self._carried = entries
+        self._totals_MD = torch.zeros_like(self._weights_MD, dtype=torch.float64)
+        self._stds_MD, self._grids_MD = torch.zeros_like(self._totals_MD), torch.ones_like(self._totals_MD)
+        for m, one in enumerate(trainees):
+            rows = {"weights": self._weights_MD[m], **{name: tensor[m] for name, tensor in entries.items()}}
+            one.place(rows, self._stds_MD[m], self._grids_MD[m])
+        self._totals = self._by_parameter(self._totals_MD)
+        networks, weights = [one.member.model for one in trainees], self._by_parameter(self._weights_MD)
+        self._network = StackedNetwork(networks, weights, first=first.first, exact=self._exact)
+        self._loss = StackedLoss([one.member.loss for one in trainees])
+        self._project = StackedProjection(networks, weights)
+        most = max(1, micro_batch_size // self._copies)
+        self._rows = rows_per_pass(self._plan.batch_size, self._plan.sampling_rate, members, most)
+        self._network.check_rows_apart(self._rows * self._copies * members, first.data.x)
+
+    def epoch(self) -> None:
+        """Train every member for one epoch."""
+        check_arithmetic(self._device)
+        for one in self.trainees:
+            one.check()
+        for _ in range(self._plan.steps_per_epoch):
+            try:
+                self._step([torch.from_numpy(one.sampler.draw()).to(self._device) for one in self.trainees])
+            except BaseException:
+                self._totals_MD.zero_()  # sums of an unfinished step carry no noise yet
+                raise
+        for one in self.trainees:
+            one.epoch += 1
+            one.save()
+
+    def _step(self, draws: list[Tensor]) -> None:
+        check_rows(max(map(len, draws)) * self._copies)
+        self._totals_MD.zero_()
+        with ExitStack() as stack:
+            now = [stack.enter_context(one.at_step()) for one in self.trainees]
+            passes = max(1, ceil(max(map(len, draws)) / self._rows))
+            for i in range(passes):
+                part = slice(i * self._rows, (i + 1) * self._rows)
+                self._pass([drawn[part] for drawn in draws], [plan for plan, _ in now])
+        self._add_noise(now)
+        self._totals_MD.div_(self._copies * self._plan.batch_size)
+        resting = [rest for _, rest in now]
+        descend(
+            self._weights_MD,
+            self._totals_MD.float(),
+            self._carried,
+            [one.member.optimizer for one in self.trainees],
+            [one.learning_rate for one in self.trainees],
+            [one.steps + 1 for one in self.trainees],
+            self._mask(resting),
+        )
+        self._project_all(resting)
+        for one, rest in zip(self.trainees, resting, strict=True):
+            one.stepped(rest)
+
+    def _pass(self, draws: list[Tensor], plans: list[Plan]) -> None:
+        """Add the gradients of one pass to the totals: some rows of every member, filled up with rows of zeros."""
+        x, y, counted = self._batch(draws)
+        sensitivities = [
+            {**one.member.plan.sensitivities, **plan.sensitivities}
+            for one, plan in zip(self.trainees, plans, strict=True)
+        ]
+        normalise = self._plan.method is Method.LIP_DP_SGD
+        with self._network.guarded(GuardedPass(sensitivities, len(x), self._totals, normalise, self._exact)):
+            torch.autograd.backward(self._loss(self._network(x), y), counted)
+        self._check_gathered()
+        for one, drawn in zip(self.trainees, draws, strict=True):
+            one.clip_norms.count(len(drawn) * self._copies)
+
+    def _batch(self, draws: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rows, targets and a 1 for each row that was drawn, 0 for one that fills up."""
+        size = self._rows * self._copies
+        data = self.trainees[0].data
+        x = data.x.new_zeros((len(draws) * size, *data.x.shape[1:]))
+        y = data.y.new_zeros((len(draws) * size, *data.y.shape[1:]))
+        counted = torch.zeros(len(x), device=self._device)
+        for m, (one, drawn) in enumerate(zip(self.trainees, draws, strict=True)):
+            rows = slice(m * size, m * size + len(drawn) * self._copies)
+            own_x, own_y = one.data.x[drawn], one.data.y[drawn]
+            if one.member.augmentation is not None and len(drawn):
+                own_x = one.member.augmentation.apply(own_x, one.source)
+                own_y = own_y.repeat_interleave(self._copies, dim=0)
+            x[rows], y[rows], counted[rows] = own_x, own_y, 1.0
+        return x, y, counted
+
+    def _add_noise(self, now: list[tuple[Plan, frozenset[str]]]) -> None:
+        """Add noise in whole steps of the grid on which the sums lie, each member's from its own source."""
+        for one, (plan, resting) in zip(self.trainees, now, strict=True):
+            one.scale_noise(plan, resting)
+        size = self._totals_MD.shape[1]
+        noise_MD = torch.stack([one.source.normal(size, self._device) for one in self.trainees])
+        self._totals_MD.addcmul_((noise_MD * self._stds_MD).round_(), self._grids_MD)
+        for one in self.trainees:
+            if one.clip_norms.adaptive:
+                one.clip_norms.advance(float(one.source.normal(1)))
+
+    def _project_all(self, resting: list[frozenset[str]]) -> None:
+        if not any(resting):
+            return self._project()
+        for one, rest in zip(self.trainees, resting, strict=True):
+            one.project(rest)
+        return None
+
+    def _mask(self, resting: list[frozenset[str]]) -> Tensor | None:
+        """Return which entries rest, (M, D); None if all move."""
+        if not any(resting):
+            return None
+        mask_MD = torch.zeros_like(self._weights_MD, dtype=torch.bool)
+        by_name = self._by_parameter(mask_MD)
+        for m, rest in enumerate(resting):
+            for name in rest:
+                by_name[name][m] = True
+        return mask_MD
+
+    def _check_gathered(self) -> None:
+        """Refuse gradients that were formed where neither guard nor noise reaches them."""
+        gathered = (p.grad is None for one in self.trainees for p in one.parameters.values())
+        if not (all(gathered) and self._network.gathered_nothing()):
+            raise PlanError(
+                "Expected gradients to gather where the noise is added; one was formed elsewhere during the step"
+            )
+
+    def _by_parameter(self, entries_MD: Tensor) -> dict[str, Tensor]:
+        one = self.trainees[0]
+        pieces = entries_MD.split(one.sizes, dim=1)
+        named = zip(one.parameters.items(), pieces, strict=True)
+        return {name: piece.unflatten(1, parameter.shape) for (name, parameter), piece in named}
+
+
+def rows_per_pass(batch_size: float, sampling_rate: float, members: int, most: int) -> int:
+    """Return B, at most ``most``: passes of one size for every member.
+
+    A batch that is larger costs another pass of all members, so that more of them leave more room: the room with the
+    least expected cost.
+    """
+    deviation = sqrt(batch_size * (1.0 - sampling_rate))
+
+    def cost(deviations: float) -> float:
+        within = (1.0 + erf(deviations / sqrt(2.0))) / 2.0
+        return (batch_size + deviations * deviation) * (2.0 - within**members)
+
+    usual = ceil(batch_size + min((i / 4.0 for i in range(21)), key=cost) * deviation)
+    return ceil(usual / ceil(usual / most))

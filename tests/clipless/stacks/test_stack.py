@@ -1,0 +1,97 @@
+"""A stacked member is the training it would be alone, whatever else is in the stack."""
+
+import pytest
+import torch
+from torch import Tensor
+
+import clipless
+from clipless.datasets import Split
+from clipless.losses import Loss, TauCCE
+from clipless.network import Network
+from clipless.stacks import Member, fit_stack
+from clipless.testing import SeededSource
+
+ROWS, BATCH = 90, 20
+# What a network of each architecture is built from, small; images are 1 x 8 x 8.
+ARCHITECTURES = {
+    "mlp": {"width": 12, "depth": 3, "bias": True},
+    "convnet": {},
+    "lenet": {"width": 2, "hidden": 12, "bias": True},
+    "vgg": {},
+    "resnet": {},
+    "wide-resnet": {},
+    "mixer": {},
+    "patch-net": {},
+    "scattering": {"hidden": 8},
+}
+
+
+def split(seed: int = 0) -> Split:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand((ROWS, 1, 8, 8), generator=generator)
+    return Split(x, torch.randint(3, (ROWS,), generator=generator))
+
+
+def member(seed: int, *, architecture: str = "mlp", loss: Loss | None = None, **changes: object) -> Member:
+    """Every setting that may differ between members does."""
+    generator = torch.Generator().manual_seed(seed)
+    options = ARCHITECTURES[architecture]
+    model = clipless.zoo.build(architecture, (1, 8, 8), 3, input_norm=4.0 + seed, generator=generator, **options)
+    loss = loss or TauCCE(0.3 + 0.2 * seed)
+    plan = clipless.make_plan(
+        model,
+        loss,
+        population=ROWS,
+        batch_size=BATCH,
+        delta=1e-3,
+        noise_multiplier=1.0 + 0.5 * seed,
+        epochs=4 - seed % 2,
+        sensitivity_fraction=1.0 / (1 + seed),
+        **{name: changes.pop(name) for name in ("method", "follow_weights", "clipping", "freezing") if name in changes},
+    )
+    settings = {"optimizer": clipless.Adam(0.001 * (1 + seed)), "source": SeededSource(seed), **changes}
+    return Member(model=model, loss=loss, plan=plan, **settings)
+
+
+def trained_alone(one: Member, data: Split) -> Network:
+    for _ in clipless.fit(
+        one.model,
+        one.loss,
+        data,
+        one.plan,
+        optimizer=one.optimizer,
+        schedule=one.schedule,
+        averaging=one.averaging,
+        averages=one.averages,
+        exact_norms=one.exact_norms,
+        augmentation=one.augmentation,
+        source=one.source,
+        checkpoint=one.checkpoint,
+    ):
+        pass
+    return one.model
+
+
+def apart(a: Network, b: Network) -> float:
+    """Distance of two networks' weights, relative to their norm.
+
+    A product of another shape may round another way, and with it a digit of an operand: a bit of a sum.
+    """
+    ours, theirs = weights(a), weights(b)
+    return float((ours - theirs).norm() / theirs.norm())
+
+
+def weights(model: Network) -> Tensor:
+    return torch.cat([entry.detach().flatten().clone() for entry in model.state_dict().values()])
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_member_is_the_training_it_would_be_alone(architecture: str) -> None:
+    data = split()
+    alone = [trained_alone(member(seed, architecture=architecture), data) for seed in range(3)]
+    members = [member(seed, architecture=architecture) for seed in range(3)]
+    epochs = [(place, epoch.epoch) for place, epoch in fit_stack(members, data)]
+    assert epochs == sorted(epochs, key=lambda told: (told[1], told[0]))
+    assert [place for place, _ in epochs].count(1) == 3
+    for one, model in zip(members, alone, strict=True):
+        assert apart(one.model, model) <= 1e-6
