@@ -11,7 +11,7 @@ own sensitivities and their guard, clipping norms, learning rate, averages, chec
 Shape letters: M members, B rows of a member in a pass, R = M B, D all trainable entries of a member.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack
 from math import ceil, erf, sqrt
 
@@ -54,7 +54,9 @@ def fit_stack(members: Sequence[Member], data: Split, *, micro_batch_size: int |
     """
     if not members:
         raise PlanError("Expected at least one member in a stack, got none")
-    stack = Stack(shape_key(members[0]), data, check_micro_batch(micro_batch_size, data))
+    plan, most = members[0].plan, check_micro_batch(micro_batch_size, data) // members[0].copies
+    rows = rows_per_pass(plan.batch_size, plan.sampling_rate, len(members), max(1, most))
+    stack = Stack(shape_key(members[0]), data, rows)
     for member in members:
         stack.add(member)
     return stack
@@ -66,13 +68,19 @@ class Stack:
     In each round every member takes one epoch; then (place, `Epoch`) is yielded for each, in the order of their places,
     and the member's model holds its weights until the next value is asked for. A member that resumes first yields the
     epoch that its checkpoint holds. The iteration ends when every place is empty.
+
+    Args:
+        key: the `shape_key` of its members.
+        data: training rows.
+        rows: of each member in a pass; the same whoever comes and goes, since kernels round by the shape of a batch.
     """
 
-    def __init__(self, key: object, data: Split, micro_batch_size: int) -> None:
-        self._key, self._data, self._micro_batch_size = key, data, micro_batch_size
+    def __init__(self, key: Hashable, data: Split, rows: int) -> None:
+        self._key, self._data, self._rows = key, data, rows
+        self._failed = False
         self._features = FixedFeatures(data)
         self._places: list[Trainee | None] = []
-        self._running: _Running | None = None
+        self._running: RunningStack | None = None
 
     def add(self, member: Member) -> int:
         """Add a member in a new place and return the place; it trains from the next round on."""
@@ -107,14 +115,15 @@ class Stack:
 
     def _admitted(self, member: Member) -> Trainee:
         check_shape(member, self._key)
-        if any(trainee is not None and trainee.member.model is member.model for trainee in self._places):
-            raise PlanError("Expected a network of its own for every member, got one that is in the stack already")
-        return Trainee(member, self._data, self._micro_batch_size, self._features)
+        own = set(member.model.modules())
+        if any(not own.isdisjoint(other.member.model.modules()) for other in self._places if other is not None):
+            raise PlanError("Expected layers of its own for every member, got some that are in the stack already")
+        return Trainee(member, self._data, self._rows * member.copies, self._features)
 
     def _news(self) -> Iterator[tuple[int, Epoch]]:
         """Yield every epoch that is done and has not been yielded."""
         for place, trainee in enumerate(self._places):
-            if trainee is None or trainee.told == trainee.epoch or self._places[place] is not trainee:
+            if trainee is None or trainee.told == trainee.epoch:
                 continue
             if trainee.ended:
                 self.stop(place)
@@ -122,18 +131,27 @@ class Stack:
                 yield place, epoch
 
     def _train(self, trainees: list[Trainee]) -> None:
+        if self._failed:
+            raise PlanError("Expected a stack without a failure, got one whose last round broke off; begin another")
+        self._failed = True  # a step that is not counted may have drawn noise: no second one may follow it
         if self._running is None or self._running.trainees != trainees:
             self._running = None  # its memory first
-            self._running = _Running(trainees, self._micro_batch_size)
+            self._running = RunningStack(trainees, self._rows)
         self._running.epoch()
+        self._failed = False
 
 
-class _Running:
-    """The tensors of the members that train now, and their steps."""
+class RunningStack:
+    """The tensors of the members that train now, and their steps.
 
-    def __init__(self, trainees: list[Trainee], micro_batch_size: int) -> None:
-        first, members = trainees[0], len(trainees)
-        self.trainees, self._plan, self._device = trainees, first.member.plan, first.data.x.device
+    Args:
+        trainees: of one shape; their entries move into the tensors of this stack.
+        rows: of each member in a pass.
+    """
+
+    def __init__(self, trainees: list[Trainee], rows: int) -> None:
+        first = trainees[0]
+        self.trainees, self._plan, self.device = trainees, first.member.plan, first.data.x.device
         self._copies, self._exact = first.member.copies, first.member.exact_norms
         entries = {name: torch.stack([one.entries[name] for one in trainees]) for name in first.entries}
         self._weights_MD = entries.pop("weights")
@@ -141,31 +159,34 @@ class _Running:
         self._totals_MD = torch.zeros_like(self._weights_MD, dtype=torch.float64)
         self._stds_MD, self._grids_MD = torch.zeros_like(self._totals_MD), torch.ones_like(self._totals_MD)
         for m, one in enumerate(trainees):
-            rows = {"weights": self._weights_MD[m], **{name: tensor[m] for name, tensor in entries.items()}}
-            one.place(rows, self._stds_MD[m], self._grids_MD[m])
+            own = {"weights": self._weights_MD[m], **{name: tensor[m] for name, tensor in entries.items()}}
+            one.place(own, self._stds_MD[m], self._grids_MD[m])
         self._totals = self._by_parameter(self._totals_MD)
         networks, weights = [one.member.model for one in trainees], self._by_parameter(self._weights_MD)
         self._network = StackedNetwork(networks, weights, first=first.first, exact=self._exact)
         self._loss = StackedLoss([one.member.loss for one in trainees])
         self._project = StackedProjection(networks, weights)
-        most = max(1, micro_batch_size // self._copies)
-        self._rows = rows_per_pass(self._plan.batch_size, self._plan.sampling_rate, members, most)
-        self._network.check_rows_apart(self._rows * self._copies * members, first.data.x)
+        self._rows = rows
+        self._network.check_rows_apart(rows * self._copies * len(trainees), first.data.x)
 
     def epoch(self) -> None:
         """Train every member for one epoch."""
-        check_arithmetic(self._device)
+        check_arithmetic(self.device)
         for one in self.trainees:
             one.check()
         for _ in range(self._plan.steps_per_epoch):
-            try:
-                self._step([torch.from_numpy(one.sampler.draw()).to(self._device) for one in self.trainees])
-            except BaseException:
-                self._totals_MD.zero_()  # sums of an unfinished step carry no noise yet
-                raise
+            self.step()
         for one in self.trainees:
             one.epoch += 1
             one.save()
+
+    def step(self) -> None:
+        """Take one step of every member, on batches that their samplers draw."""
+        try:
+            self._step([torch.from_numpy(one.sampler.draw()).to(self.device) for one in self.trainees])
+        except BaseException:
+            self._totals_MD.zero_()  # sums of an unfinished step carry no noise yet
+            raise
 
     def _step(self, draws: list[Tensor]) -> None:
         check_rows(max(map(len, draws)) * self._copies)
@@ -176,9 +197,12 @@ class _Running:
             for i in range(passes):
                 part = slice(i * self._rows, (i + 1) * self._rows)
                 self._pass([drawn[part] for drawn in draws], [plan for plan, _ in now])
+        resting = [rest for _, rest in now]
+        mask_MD = self._mask(resting)
+        if mask_MD is not None:  # sums that receive no noise
+            self._totals_MD.masked_fill_(mask_MD, 0.0)
         self._add_noise(now)
         self._totals_MD.div_(self._copies * self._plan.batch_size)
-        resting = [rest for _, rest in now]
         descend(
             self._weights_MD,
             self._totals_MD.float(),
@@ -186,7 +210,7 @@ class _Running:
             [one.member.optimizer for one in self.trainees],
             [one.learning_rate for one in self.trainees],
             [one.steps + 1 for one in self.trainees],
-            self._mask(resting),
+            mask_MD,
         )
         self._project_all(resting)
         for one, rest in zip(self.trainees, resting, strict=True):
@@ -201,7 +225,8 @@ class _Running:
         ]
         normalise = self._plan.method is Method.LIP_DP_SGD
         with self._network.guarded(GuardedPass(sensitivities, len(x), self._totals, normalise, self._exact)):
-            torch.autograd.backward(self._loss(self._network(x), y), counted)
+            losses_R = self._loss(self._network(x), y)
+            torch.autograd.backward(losses_R, counted.to(losses_R.dtype))
         self._check_gathered()
         for one, drawn in zip(self.trainees, draws, strict=True):
             one.clip_norms.count(len(drawn) * self._copies)
@@ -212,7 +237,7 @@ class _Running:
         data = self.trainees[0].data
         x = data.x.new_zeros((len(draws) * size, *data.x.shape[1:]))
         y = data.y.new_zeros((len(draws) * size, *data.y.shape[1:]))
-        counted = torch.zeros(len(x), device=self._device)
+        counted = torch.zeros(len(x), device=self.device)
         for m, (one, drawn) in enumerate(zip(self.trainees, draws, strict=True)):
             rows = slice(m * size, m * size + len(drawn) * self._copies)
             own_x, own_y = one.data.x[drawn], one.data.y[drawn]
@@ -227,7 +252,7 @@ class _Running:
         for one, (plan, resting) in zip(self.trainees, now, strict=True):
             one.scale_noise(plan, resting)
         size = self._totals_MD.shape[1]
-        noise_MD = torch.stack([one.source.normal(size, self._device) for one in self.trainees])
+        noise_MD = torch.stack([one.source.normal(size, self.device) for one in self.trainees])
         self._totals_MD.addcmul_((noise_MD * self._stds_MD).round_(), self._grids_MD)
         for one in self.trainees:
             if one.clip_norms.adaptive:

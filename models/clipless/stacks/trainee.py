@@ -5,7 +5,8 @@ Shape letters: B batch, D all trainable entries.
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cached_property, partial
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -42,13 +43,12 @@ class Trainee:
         first: number of layers that the rows of ``data`` have passed already.
     """
 
-    def __init__(self, member: Member, data: Split, micro_batch_size: int, features: "FixedFeatures") -> None:
+    def __init__(self, member: Member, data: Split, micro_batch_size: int, features: "Features") -> None:
         plan = member.plan
         self.member, self._network = member, check_training(member.model, member.loss, data, plan, member.augmentation)
         self.source = member.source or SecureSource()
         self.sampler = PoissonSampler(plan.population, plan.sampling_rate, self.source)
         state = None if member.checkpoint is None else load_state(member.checkpoint, plan)
-        self.curve = plan.epsilon_curve()
         if state is None:
             release_statistics(
                 self._network,
@@ -81,6 +81,11 @@ class Trainee:
         self._prepared: tuple[Mapping[str, float], frozenset[str]] | None = None
         if state is not None:
             self._restore(state)
+
+    @cached_property
+    def curve(self) -> list[float]:
+        """Epsilon after each epoch."""
+        return self.member.plan.epsilon_curve()
 
     @property
     def planned_steps(self) -> int:
@@ -117,6 +122,8 @@ class Trainee:
             PlanError: other layers or parameters, or parameters that lie elsewhere.
             UnsupportedError: as `clipless.plans.trainable.check_trainable`.
         """
+        if self.ended:
+            raise PlanError(f"Expected a member with epochs left, got one that has trained all {self.epoch}")
         check_trainable(self._network)
         trained = {name: p for name, p in self._network.named_parameters() if p.requires_grad}
         pieces = self.entries["weights"].split(self.sizes)
@@ -214,6 +221,13 @@ class Trainee:
             average.values = [values[str(i)].to(device) for i in range(len(values))]
         self.clip_norms.factor = state.clip_factor
         self.epoch, self.steps = state.epoch, steps
+
+
+class Features(Protocol):
+    """What the rows of the data are behind the fixed prefix of a network."""
+
+    def of(self, network: Network) -> tuple[int, Split]:
+        """Return how many layers the fixed prefix has, and the rows behind it."""
 
 
 class FixedFeatures:

@@ -1,88 +1,25 @@
 """A stacked member is the training it would be alone, whatever else is in the stack."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
-from torch import Tensor
 
 import clipless
-from clipless.datasets import Split
-from clipless.losses import Loss, TauCCE
-from clipless.network import Network
+from clipless.layers import ClipGradient, ScaleByQuantile, Standardise
+from clipless.losses import HKR, KCosine, MulticlassHinge, TauCCE
+from clipless.plans.clip_norm import AdaptiveClipping
+from clipless.plans.freezing import Freezing
+from clipless.plans.schedule import Schedule
 from clipless.stacks import Member, fit_stack
-from clipless.testing import SeededSource
+from clipless.testing import RecordingSource
+from clipless.training.augmentation import Augmentation
+from clipless.training.averaging import PolynomialAverage
 
-ROWS, BATCH = 90, 20
-# What a network of each architecture is built from, small; images are 1 x 8 x 8.
-ARCHITECTURES = {
-    "mlp": {"width": 12, "depth": 3, "bias": True},
-    "convnet": {},
-    "lenet": {"width": 2, "hidden": 12, "bias": True},
-    "vgg": {},
-    "resnet": {},
-    "wide-resnet": {},
-    "mixer": {},
-    "patch-net": {},
-    "scattering": {"hidden": 8},
-}
+from .members import ARCHITECTURES, apart, member, split, trained_alone
 
-
-def split(seed: int = 0) -> Split:
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.rand((ROWS, 1, 8, 8), generator=generator)
-    return Split(x, torch.randint(3, (ROWS,), generator=generator))
-
-
-def member(seed: int, *, architecture: str = "mlp", loss: Loss | None = None, **changes: object) -> Member:
-    """Every setting that may differ between members does."""
-    generator = torch.Generator().manual_seed(seed)
-    options = ARCHITECTURES[architecture]
-    model = clipless.zoo.build(architecture, (1, 8, 8), 3, input_norm=4.0 + seed, generator=generator, **options)
-    loss = loss or TauCCE(0.3 + 0.2 * seed)
-    plan = clipless.make_plan(
-        model,
-        loss,
-        population=ROWS,
-        batch_size=BATCH,
-        delta=1e-3,
-        noise_multiplier=1.0 + 0.5 * seed,
-        epochs=4 - seed % 2,
-        sensitivity_fraction=1.0 / (1 + seed),
-        **{name: changes.pop(name) for name in ("method", "follow_weights", "clipping", "freezing") if name in changes},
-    )
-    settings = {"optimizer": clipless.Adam(0.001 * (1 + seed)), "source": SeededSource(seed), **changes}
-    return Member(model=model, loss=loss, plan=plan, **settings)
-
-
-def trained_alone(one: Member, data: Split) -> Network:
-    for _ in clipless.fit(
-        one.model,
-        one.loss,
-        data,
-        one.plan,
-        optimizer=one.optimizer,
-        schedule=one.schedule,
-        averaging=one.averaging,
-        averages=one.averages,
-        exact_norms=one.exact_norms,
-        augmentation=one.augmentation,
-        source=one.source,
-        checkpoint=one.checkpoint,
-    ):
-        pass
-    return one.model
-
-
-def apart(a: Network, b: Network) -> float:
-    """Distance of two networks' weights, relative to their norm.
-
-    A product of another shape may round another way, and with it a digit of an operand: a bit of a sum.
-    """
-    ours, theirs = weights(a), weights(b)
-    return float((ours - theirs).norm() / theirs.norm())
-
-
-def weights(model: Network) -> Tensor:
-    return torch.cat([entry.detach().flatten().clone() for entry in model.state_dict().values()])
+NEAR = 1e-6
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -94,4 +31,137 @@ def test_a_member_is_the_training_it_would_be_alone(architecture: str) -> None:
     assert epochs == sorted(epochs, key=lambda told: (told[1], told[0]))
     assert [place for place, _ in epochs].count(1) == 3
     for one, model in zip(members, alone, strict=True):
-        assert apart(one.model, model) <= 1e-6
+        assert apart(one.model, model) <= NEAR
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "momentum": {"optimizer": clipless.SGD(0.003, 0.9)},
+    "no momentum": {"optimizer": clipless.SGD(0.01)},
+    "schedule": {"schedule": Schedule.COSINE},
+    "average": {"averaging": 0.8, "averages": {"late": PolynomialAverage(4)}},
+    "weights followed": {"follow_weights": True},
+    "normalised": {"method": clipless.Method.LIP_DP_SGD},
+    "exact norms": {"exact_norms": True, "architecture": "lenet"},
+    "exact norms of tokens": {"exact_norms": True, "architecture": "mixer"},
+    "layers that rest": {"freezing": Freezing(layers=1, after=0.5)},
+    "convolutions that rest": {"freezing": Freezing(layers=2, after=0.3), "architecture": "lenet"},
+    "free of the ball": {"loss": KCosine(0.5)},
+    "copies": {"augmentation": Augmentation(copies=2, flip=True, shift=1), "architecture": "lenet"},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_whatever_a_training_may_be_told_a_member_may(name: str) -> None:
+    alone = [trained_alone(member(seed, **OPTIONS[name]), split()) for seed in range(3)]
+    members = [member(seed, **OPTIONS[name]) for seed in range(3)]
+    for _ in fit_stack(members, split()):
+        pass
+    for one, model in zip(members, alone, strict=True):
+        assert apart(one.model, model) <= NEAR
+
+
+def test_members_may_be_told_different_things() -> None:
+    every: list[dict[str, Any]] = [
+        {"loss": HKR(), "schedule": Schedule.LINEAR, "averaging": 0.5},
+        {"loss": MulticlassHinge(), "follow_weights": True},
+        {"loss": TauCCE(2.0), "freezing": Freezing(layers=1, after=0.5)},
+        {"averages": {"all": PolynomialAverage(0)}, "optimizer": clipless.Adam(0.002, beta1=0.5, epsilon=1e-3)},
+    ]
+    alone = [trained_alone(member(seed, **told), split()) for seed, told in enumerate(every)]
+    members = [member(seed, **told) for seed, told in enumerate(every)]
+    for _ in fit_stack(members, split()):
+        pass
+    for one, model in zip(members, alone, strict=True):
+        assert apart(one.model, model) <= NEAR
+
+
+@pytest.mark.parametrize("clipping", [Schedule.LINEAR, AdaptiveClipping(quantile=0.5, share=0.1, rate=1.0)])
+def test_each_member_clips_to_its_own_norm(clipping: Any) -> None:
+    def one(seed: int) -> Member:
+        return member(seed, behind=ClipGradient(0.05 * 4.0**seed), clipping=clipping)
+
+    alone = [trained_alone(one(seed), split()) for seed in range(3)]
+    members = [one(seed) for seed in range(3)]
+    for _ in fit_stack(members, split()):
+        pass
+    for found, model in zip(members, alone, strict=True):
+        assert apart(found.model, model) <= NEAR
+
+
+@pytest.mark.parametrize("kind", [lambda: ScaleByQuantile(0.5, 20.0, releases=2), lambda: Standardise(1, 4.0, 0.1)])
+def test_each_member_has_private_statistics_of_its_own(kind: Any) -> None:
+    alone = [trained_alone(member(seed, front=[kind()]), split()) for seed in range(2)]
+    members = [member(seed, front=[kind()]) for seed in range(2)]
+    for _ in fit_stack(members, split()):
+        pass
+    for one, model in zip(members, alone, strict=True):
+        assert apart(one.model, model) <= NEAR
+
+
+def test_batches_and_noise_are_bit_by_bit_those_of_the_training_alone() -> None:
+    alone, stacked = ([RecordingSource(seed) for seed in range(3)] for _ in range(2))
+    for seed, source in enumerate(alone):
+        trained_alone(member(seed, source=source), split())
+    for _ in fit_stack([member(seed, source=source) for seed, source in enumerate(stacked)], split()):
+        pass
+    for ours, theirs in zip(stacked, alone, strict=True):
+        assert ours.batches == theirs.batches
+        assert len(ours.normals) == len(theirs.normals)
+        assert all(torch.equal(a, b) for a, b in zip(ours.normals, theirs.normals, strict=True))
+
+
+def test_the_averages_that_are_followed_are_shown_on_request() -> None:
+    def shown(epochs: Any, model: Any) -> list[torch.Tensor]:
+        found = []
+        for epoch in epochs:
+            with epoch.averages["late"]():
+                found.append(next(model.parameters()).detach().clone())
+        return found
+
+    one, other = (member(1, averages={"late": PolynomialAverage(4)}) for _ in range(2))
+    theirs = shown(
+        clipless.fit(
+            one.model, one.loss, split(), one.plan, optimizer=one.optimizer, averages=one.averages, source=one.source
+        ),
+        one.model,
+    )
+    ours = shown((epoch for place, epoch in fit_stack([other, member(2)], split()) if place == 0), other.model)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", [clipless.Adam(0.001), clipless.SGD(0.003, 0.9), clipless.SGD(0.01)])
+def test_a_checkpoint_serves_the_stack_and_the_training_alone(optimizer: Any, tmp_path: Path) -> None:
+    def one(seed: int, file: str) -> Member:
+        freezing = Freezing(layers=1, after=0.3)
+        return member(seed, optimizer=optimizer, averaging=0.5, checkpoint=tmp_path / file, freezing=freezing)
+
+    def begun_alone(file: str) -> None:
+        begun = one(1, file)
+        epochs = clipless.fit(
+            begun.model,
+            begun.loss,
+            split(),
+            begun.plan,
+            optimizer=optimizer,
+            averaging=0.5,
+            source=begun.source,
+            checkpoint=begun.checkpoint,
+        )
+        assert [next(epochs).epoch, next(epochs).epoch] == [1, 2]
+
+    def begun_stacked(file: str) -> None:
+        stack = iter(fit_stack([one(1, file), member(2, optimizer=optimizer)], split()))
+        assert [next(stack)[1].epoch for _ in range(3)] == [1, 1, 2]
+
+    for begin in (begun_alone, begun_stacked):
+        for name in ("a", "b"):
+            begin(f"{begin.__name__}-{name}")
+    ends = []
+    for begin in (begun_alone, begun_stacked):
+        alone, stacked = one(1, f"{begin.__name__}-a"), one(1, f"{begin.__name__}-b")
+        trained_alone(alone, split())
+        told = [e.epoch for p, e in fit_stack([stacked, member(3, optimizer=optimizer)], split()) if p == 0]
+        assert told == [2, 3]
+        ends += [alone.model, stacked.model]
+    assert max(apart(end, ends[0]) for end in ends) <= NEAR

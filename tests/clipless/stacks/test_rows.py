@@ -1,0 +1,122 @@
+"""What one member is given can move nothing of another's, and rows that fill a batch up count nowhere."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from clipless.errors import PlanError, UnsupportedError
+from clipless.layers import Dense, Flatten, InputBall
+from clipless.network import Network
+from clipless.stacks import fit_stack
+from clipless.stacks.forward import GuardedPass, StackedNetwork
+from clipless.stacks.losses import StackedLoss
+from clipless.stacks.stack import rows_per_pass
+
+from .members import ARCHITECTURES, member, split, trained_alone, weights
+
+ROWS = 6  # of a member
+
+
+def stacked(networks: Sequence[Network]) -> tuple[StackedNetwork, dict[str, Tensor]]:
+    names = [name for name, _ in networks[0].named_parameters()]
+    together = {name: torch.stack([n.get_parameter(name).detach() for n in networks]) for name in names}
+    for name, values in together.items():
+        for network, value in zip(networks, values, strict=True):
+            network.get_parameter(name).data = value
+    return StackedNetwork(networks, together), together
+
+
+def sums(architecture: str, x: Tensor, counted: Tensor, broken: int | None = None) -> dict[str, Tensor]:
+    """Return the guarded sums of one pass, (members, ...) by parameter; the weights of a member may be broken."""
+    members = [member(seed, architecture=architecture) for seed in range(3)]
+    if broken is not None:
+        for parameter in members[broken].model.parameters():
+            parameter.data.fill_(float("nan"))
+    network, together = stacked([one.model for one in members])
+    totals = {name: torch.zeros_like(values, dtype=torch.float64) for name, values in together.items()}
+    guards = GuardedPass([one.plan.sensitivities for one in members], len(x), totals, normalise=False, exact=False)
+    loss = StackedLoss([one.loss for one in members])
+    with network.guarded(guards):
+        loss(network(x), torch.arange(len(x)) % 3).backward(counted)
+    return totals
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor], member: int) -> bool:
+    return all(torch.equal(a[name][member], b[name][member]) for name in a)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_no_row_and_no_weight_of_a_neighbour_moves_a_members_sums_by_one_bit(architecture: str) -> None:
+    x = torch.rand((3 * ROWS, 1, 8, 8), generator=torch.Generator().manual_seed(0))
+    counted = torch.ones(len(x))
+    before = sums(architecture, x, counted)
+    assert all(total.any() for totals in before.values() for total in totals)
+    for value in (float("nan"), float("inf"), 1e38, 0.0):
+        moved = x.clone()
+        moved[:ROWS] = value
+        moved[2 * ROWS :] = -value
+        after = sums(architecture, moved, counted, broken=0)
+        assert same(before, after, 1)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_rows_that_fill_up_contribute_exactly_nothing(architecture: str) -> None:
+    x = torch.rand((3 * ROWS, 1, 8, 8), generator=torch.Generator().manual_seed(0))
+    counted = torch.ones(len(x))
+    counted[ROWS : 2 * ROWS] = 0.0
+    counted[2 * ROWS + 2 :] = 0.0
+    before = sums(architecture, x, counted)
+    assert not any(total[1].any() for total in before.values())
+    others = torch.where((counted == 1.0).view(-1, 1, 1, 1), x, 0.25)
+    after = sums(architecture, others, counted)
+    assert same(before, after, 2)
+
+
+class Mixing(torch.nn.Module):
+    """Adds the mean of all rows to every row."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + x.mean(dim=0, keepdim=True)
+
+
+class Swapping(torch.nn.Module):
+    """Adds half of the next member's rows to each row."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 0.5 * x.roll(ROWS, dims=0)
+
+
+@pytest.mark.parametrize("kind", [Mixing, Swapping])
+def test_a_stack_that_mixes_rows_is_refused(kind: type[torch.nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+    networks = [Network([InputBall(1.0), Flatten(), Dense(64, 3)], (1, 8, 8)) for _ in range(3)]
+    network, _ = stacked(networks)
+    network.check_rows_apart(3 * ROWS, torch.zeros((1, 1, 8, 8)))
+    monkeypatch.setattr(Flatten, "forward", lambda _, x: kind()(x.flatten(1)))
+    with pytest.raises(UnsupportedError, match="mixes rows"):
+        network.check_rows_apart(3 * ROWS, torch.zeros((1, 1, 8, 8)))
+
+
+def test_a_parameter_that_no_guard_reaches_is_refused() -> None:
+    networks = [Network([InputBall(1.0), Flatten(), Dense(64, 3)], (1, 8, 8)) for _ in range(2)]
+    together = {"layers.2.weight": torch.zeros((2, 3, 64)), "layers.2.other": torch.zeros((2, 3))}
+    with pytest.raises(PlanError, match=r"none for layers\.2\.other"):
+        StackedNetwork(networks, together)
+
+
+@pytest.mark.parametrize("size", [None, 4, 1])
+def test_the_number_of_rows_in_a_pass_changes_nothing(size: int | None) -> None:
+    alone = trained_alone(member(1, epochs=2), split())
+    one = member(1, epochs=2)
+    for _ in fit_stack([member(0, epochs=1), one], split(), micro_batch_size=size):
+        pass
+    assert float((weights(one.model) - weights(alone)).norm()) <= 1e-6 * float(weights(alone).norm())
+
+
+def test_more_members_leave_more_room_and_passes_are_even() -> None:
+    room = [rows_per_pass(128.0, 0.1, members, 10_000) for members in (1, 4, 16)]
+    assert 128 < room[0] < room[1] < room[2] < 128 + 5 * 12
+    assert rows_per_pass(128.0, 0.1, 4, 100) == -(-room[1] // 2)
+    assert rows_per_pass(10.0, 1.0, 4, 100) == 10
+    assert rows_per_pass(128.0, 0.1, 4, 1) == 1
