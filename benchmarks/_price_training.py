@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import clipless
 from clipless.certificates.certify import float64_features
@@ -181,7 +180,7 @@ def _train(task: Task, data: Dataset, config: TrialConfig, seed: int, rows_of: s
     step = 0
     for _ in range(plan.epochs):
         for rows in sampler.batches(plan.steps_per_epoch):
-            training.step(torch.from_numpy(rows))
+            training.step(rows)
             step += 1
             for average in averages:
                 average.update(step)

@@ -60,10 +60,9 @@ def release_statistics(
         front = Network(list(network.layers)[:place], network.input_shape)
         shape = tuple(front(data.x[:1]).shape[1:])
         total_M: Tensor | None = None
-        for rows in sampler.batches(layer.releases):
+        for rows in sampler.batches(layer.releases, data.x.device):
             check_rows(len(rows))
-            chosen_B = torch.from_numpy(rows).to(data.x.device)
-            chunks = chosen_B.split(micro_batch_size)
+            chunks = rows.split(micro_batch_size)
             sums = [_bounded_sum(layer, front, data.x[chunk], micro_batch_size) for chunk in chunks]
             sum_M = torch.stack(sums).sum(dim=0)
             sum_M += source.noise(sum_M.numel(), noise_std, grid(1.0), sum_M.device)

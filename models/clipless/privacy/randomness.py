@@ -1,8 +1,9 @@
 """The one source of batch membership and noise: secret, unlogged, unseeded.
 
 Batch membership is as secret as the noise (Poisson subsampling amplifies only while it stays unknown), so
-both come from one keystream: AES-256 in counter mode under a key from the operating system, never stored or
-logged. Tests inject a generator of their own; a plan's card then says so.
+both come from one source: on the host AES-256 in counter mode under a key from the operating system, never stored or
+logged; for another device ChaCha20 there (`clipless.privacy.keystream`), under keys of its own, so that nothing is
+copied to it during a step. Tests inject a generator of their own; a plan's card then says so.
 
 Normal samples are Box-Muller transforms of 53-bit uniforms in float64. What adds them to a sum rounds them to the grid
 of the sum, so that their last bits tell nothing of it (Mironov 2012).
@@ -19,7 +20,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 from torch import Tensor
 
+from clipless.privacy.keystream import Keystream, Purpose
+
 _MANTISSA_BITS = 53
+_CACHED = 2**14  # pairs of normals that a CPU makes at once: three times as fast as passes over all of them
 
 
 class RandomSource(ABC):
@@ -36,32 +40,59 @@ class RandomSource(ABC):
 
     def bernoulli(self, count: int, probability: float) -> NDArray[np.bool_]:
         """Return ``count`` independent booleans, true with ``probability`` rounded down to 32 bits."""
-        if not 0.0 <= probability <= 1.0:
-            raise ValueError(f"Expected 0 <= probability <= 1, got probability={probability!r}")
-        threshold = np.uint64(int(probability * 2**32))
+        threshold = np.uint64(_threshold(probability))
         words = np.frombuffer(self.random_bytes(4 * count), dtype=np.uint32)
         return words.astype(np.uint64) < threshold
 
+    def words(self, count: int, device: torch.device | str, purpose: Purpose) -> Tensor:
+        """Return ``count`` fresh uniform words, int64 on ``device``; 1 or more."""
+        del purpose  # one stream serves every purpose, as its words come once
+        return torch.frombuffer(self.random_bytes(8 * count), dtype=torch.int64).to(device)
+
+    def members(self, count: int, probability: float, device: torch.device | str) -> Tensor:
+        """Return what `bernoulli` does, made on ``device``."""
+        threshold = _threshold(probability)
+        words = self.words((count + 1) // 2, device, Purpose.BATCHES).view(torch.int32)[:count]
+        return (words.long() & (2**32 - 1)) < threshold
+
     def normal(self, count: int, device: torch.device | str = "cpu") -> Tensor:
         """Return ``count`` independent standard normals, float64 on ``device``."""
-        pairs = (count + 1) // 2
-        words = torch.frombuffer(self.random_bytes(16 * max(pairs, 1)), dtype=torch.int64).to(device)
-        uniform = ((words & (2**_MANTISSA_BITS - 1)) + 1).double() * 2.0**-_MANTISSA_BITS  # in (0, 1]
-        first, second = uniform.chunk(2)
-        radius, angle = (-2.0 * first.log()).sqrt_(), second * tau
-        return torch.cat((radius * angle.cos(), radius * angle.sin()))[:count]
+        pairs = max((count + 1) // 2, 1)
+        words_2P = self.words(2 * pairs, device, Purpose.NOISE).view(2, pairs)
+        size = _CACHED if words_2P.device.type == "cpu" else pairs
+        normals_2P = torch.empty_like(words_2P, dtype=torch.float64)
+        for words, normals in zip(words_2P.split(size, dim=1), normals_2P.split(size, dim=1), strict=True):
+            _box_muller(words, normals)
+        return normals_2P.flatten()[:count]
 
     def noise(self, count: int, std: float, step: float, device: torch.device | str = "cpu") -> Tensor:
         """Return ``count`` independent normals of deviation ``std``, each rounded to a whole number of steps."""
         return (self.normal(count, device).double() * (std / step)).round_() * step
 
 
+def _threshold(probability: float) -> int:
+    if not 0.0 <= probability <= 1.0:
+        raise ValueError(f"Expected 0 <= probability <= 1, got probability={probability!r}")
+    return int(probability * 2**32)
+
+
+def _box_muller(words_2P: Tensor, normals_2P: Tensor) -> None:
+    uniform_2P = ((words_2P & (2**_MANTISSA_BITS - 1)) + 1).double().mul_(2.0**-_MANTISSA_BITS)  # in (0, 1]
+    radius_P, angle_P = uniform_2P[0].log_().mul_(-2.0).sqrt_(), uniform_2P[1].mul_(tau)
+    torch.mul(radius_P, angle_P.cos(), out=normals_2P[0])
+    torch.mul(radius_P, angle_P.sin(), out=normals_2P[1])
+
+
 @final
 class SecureSource(RandomSource):
-    """AES-256-CTR keystream under a fresh key from ``os.urandom``. Cannot be seeded, copied or pickled."""
+    """Keystreams under fresh keys from ``os.urandom``: AES-256-CTR, and ChaCha20 on other devices than the host.
+
+    Cannot be seeded, copied or pickled.
+    """
 
     def __init__(self) -> None:
         self._new_stream()
+        self._elsewhere: dict[tuple[torch.device, Purpose], Keystream] = {}
 
     def _new_stream(self) -> None:
         self._process = os.getpid()
@@ -80,6 +111,15 @@ class SecureSource(RandomSource):
         self._stream.update_into(bytes(count), buffer)
         del buffer[count:]
         return buffer
+
+    def words(self, count: int, device: torch.device | str, purpose: Purpose) -> Tensor:
+        """Return ``count`` fresh uniform words, made on ``device``: nothing is copied between it and the host."""
+        device = torch.device(device)
+        if device.type == "cpu":
+            return super().words(count, device, purpose)
+        if (device, purpose) not in self._elsewhere:
+            self._elsewhere[device, purpose] = Keystream(device, purpose)
+        return self._elsewhere[device, purpose].words(count)
 
     def __reduce__(self) -> str:
         raise TypeError("A SecureSource is never copied or pickled: two users of one keystream share their noise")

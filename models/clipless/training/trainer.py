@@ -276,8 +276,8 @@ class PrivateTrainer:
         check_trainable(self._model, bounded=self._plan.method.bounded)
         self._check_layers()
         check_arithmetic(self._data.x.device)
-        for rows in self._sampler.batches(self._plan.steps_per_epoch):
-            self.step(torch.from_numpy(rows).to(self._data.x.device))
+        for rows_B in self._sampler.batches(self._plan.steps_per_epoch, self._data.x.device):
+            self.step(rows_B)
         self._epoch += 1
 
     def _clear_gradients(self) -> None:

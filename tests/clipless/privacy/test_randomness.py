@@ -14,6 +14,7 @@ import pytest
 import torch
 from scipy import stats
 
+from clipless.privacy.keystream import Keystream, Purpose
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.testing import SeededSource
 
@@ -51,7 +52,24 @@ class WordSource(RandomSource):
         return bytearray(words.tobytes())
 
 
-SOURCES = {"secure": SecureSource, "seeded": lambda: SeededSource(0)}
+class KeystreamSource(RandomSource):
+    """What a secure source hands out on another device, made on this one."""
+
+    def __init__(self):
+        self._streams = {purpose: Keystream("cpu", purpose) for purpose in Purpose}
+
+    @property
+    def secure(self):
+        return True
+
+    def random_bytes(self, count):
+        return bytearray(self._streams[Purpose.NOISE].words(-(-count // 8)).numpy().tobytes()[:count])
+
+    def words(self, count, _device, purpose):
+        return self._streams[purpose].words(count)
+
+
+SOURCES = {"secure": SecureSource, "seeded": lambda: SeededSource(0), "keystream": KeystreamSource}
 
 
 @pytest.fixture(scope="module", params=SOURCES)
@@ -103,6 +121,29 @@ def test_no_bytes_give_a_normal_that_is_not_finite(byte):
 def test_booleans_come_at_their_probability(probability, source):
     drawn = SOURCES[source]().bernoulli(COUNT, probability)
     assert stats.binomtest(int(drawn.sum()), COUNT, probability).pvalue > UNLIKELY
+
+
+@pytest.mark.parametrize("probability", [0.001, 0.1, 0.5, 0.93])
+@pytest.mark.parametrize("source", SOURCES)
+def test_members_come_at_their_probability_and_apart(probability, source):
+    drawn = SOURCES[source]().members(COUNT, probability, "cpu").numpy()
+    assert stats.binomtest(int(drawn.sum()), COUNT, probability).pvalue > UNLIKELY
+    both = int((drawn[:-1] & drawn[1:]).sum())
+    assert abs(both / COUNT - probability**2) <= SIGMAS * sqrt(3 * probability**2 / COUNT)
+
+
+def test_members_are_what_booleans_are():
+    source, other = SeededSource(5), SeededSource(5)
+    assert source.members(1001, 0.3, "cpu").tolist() == other.bernoulli(1002, 0.3)[:1001].tolist()
+    assert WordSource(2**31 - 1, 2**31).members(2, 0.5, "cpu").tolist() == [True, False]
+    assert WordSource(2**32 - 1).members(3, 1.0, "cpu").all()
+
+
+def test_normals_and_members_of_one_source_are_independent():
+    source = KeystreamSource()
+    normals, members = source.normal(COUNT).numpy(), source.members(COUNT, 0.5, "cpu").numpy()
+    assert abs(np.corrcoef(normals, members)[0, 1]) <= SIGMAS / sqrt(COUNT)
+    assert abs(np.corrcoef(np.abs(normals), members)[0, 1]) <= SIGMAS / sqrt(COUNT)
 
 
 def test_runs_of_booleans_are_as_long_as_independence_makes_them():

@@ -4,6 +4,7 @@ from math import sqrt
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from clipless.privacy.randomness import SecureSource
@@ -15,12 +16,25 @@ SIGMAS = 6.0
 UNLIKELY = 1e-9
 
 
-@pytest.fixture(scope="module", params=[SecureSource, lambda: SeededSource(0)], ids=["secure", "seeded"])
+def one_by_one(sampler):
+    return sampler.batches(STEPS)
+
+
+def many_at_once(sampler):
+    """As for another device than the host."""
+    return sampler._drawn(STEPS, torch.device("cpu"))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(SecureSource, one_by_one), (lambda: SeededSource(0), one_by_one), (SecureSource, many_at_once)],
+    ids=["secure", "seeded", "at once"],
+)
 def members(request):
     """(STEPS, ROWS) whether each row was in each batch."""
-    sampler = PoissonSampler(ROWS, RATE, request.param())
+    source, drawn = request.param
     table = np.zeros((STEPS, ROWS), dtype=bool)
-    for step, rows in enumerate(sampler.batches(STEPS)):
+    for step, rows in enumerate(drawn(PoissonSampler(ROWS, RATE, source()))):
         table[step, rows] = True
     return table
 
@@ -87,3 +101,17 @@ def test_a_population_without_rows_is_refused(population):
 def test_a_rate_out_of_range_is_refused(rate):
     with pytest.raises(ValueError, match="sampling_rate"):
         PoissonSampler(5, rate, SeededSource(0))
+
+
+def test_batches_for_a_device_are_drawn_in_parts_that_make_up_all_steps(monkeypatch):
+    drawn = []
+
+    def draw(_, steps, device):
+        drawn.append((steps, device.type))
+        return (torch.empty(0, dtype=torch.int64),) * steps
+
+    monkeypatch.setattr(PoissonSampler, "_drawn", draw)
+    monkeypatch.setattr("clipless.privacy.sampling._AHEAD", 35)
+    assert len(list(PoissonSampler(10, 0.5, SeededSource(0)).batches(7, "meta"))) == 7
+    assert drawn == [(3, "meta"), (3, "meta"), (1, "meta")]
+    assert len(list(PoissonSampler(100, 0.5, SeededSource(0)).batches(2, "meta"))) == 2
