@@ -135,7 +135,7 @@ def test_every_sum_carries_the_noise():
 
 def test_a_sum_is_of_the_drawn_rows(monkeypatch):
     x = rows((5,), 40)
-    monkeypatch.setattr(PoissonSampler, "batches", lambda _, steps: iter([torch.tensor([3, 7]).numpy()] * steps))
+    monkeypatch.setattr(PoissonSampler, "batches", lambda _, steps, __: iter([torch.tensor([3, 7])] * steps))
     layer = settled(Standardise(5, 100.0, 1e-6), x, batch_size=2)
     torch.testing.assert_close(layer.mean, x[[3, 7]].mean(dim=0), rtol=1e-3, atol=1e-3)
 
@@ -144,7 +144,7 @@ def test_a_sum_is_of_the_drawn_rows(monkeypatch):
 def test_the_denominator_of_a_mean_is_the_expected_batch_size_whatever_was_drawn(drawn, monkeypatch):
     """Noise over the drawn number of rows would tell that number: another mechanism than the one that is priced."""
     x = rows((5,), 40)
-    monkeypatch.setattr(PoissonSampler, "batches", lambda _, steps: iter([torch.tensor(drawn).long().numpy()] * steps))
+    monkeypatch.setattr(PoissonSampler, "batches", lambda _, steps, __: iter([torch.tensor(drawn).long()] * steps))
     layer = settled(Standardise(5, 100.0, 1e-6), x, batch_size=8)
     torch.testing.assert_close(layer.mean, x[drawn].sum(dim=0) / 8, rtol=1e-3, atol=1e-3)
 
