@@ -10,6 +10,8 @@ from math import frexp, inf, ldexp
 import torch
 from torch import Tensor
 
+from clipless.scalars import entry, larger, lies_on_host
+
 Pair = tuple[int, int]
 
 LEAST: float = torch.finfo(torch.float64).tiny
@@ -28,6 +30,39 @@ def spectral_norm_upper(weight_OI: Tensor) -> float:
         matrix = matrix.mT
     largest: float = torch.linalg.eigvalsh(matrix @ matrix.mT)[-1].item()
     return _rounded_up(max(largest, 0.0) ** 0.5, matrix.numel(), scale)
+
+
+def current_norm(weight_OI: Tensor) -> float:
+    """Return a quick upper bound of the spectral norm: a number of the weight's device, for which the host never waits.
+
+    ``weight_OI`` may have axes in front: then the largest norm of the matrices.
+    """
+    if not lies_on_host(weight_OI):
+        return entry(spectral_norm_by_powers(weight_OI).amax())
+    matrices = weight_OI if weight_OI.dim() > 2 else weight_OI[None]
+    return max(map(spectral_norm_upper, matrices))
+
+
+def spectral_norm_by_powers(weight_OI: Tensor, squarings: int = 16) -> Tensor:
+    """Upper bounds on the largest singular values of matrices, without an eigensolver; NaN for an undefined weight.
+
+    ``|G^p|_F^(1/p)``, with G the smaller Gram matrix and p = 2^squarings, is at least its largest eigenvalue and at
+    most ``d^(1/2p)`` times that (Delattre et al. 2023, arXiv 2305.16173). With 16 squarings the norm of 1,024 rows is
+    right to 3e-5, with 24 to 2e-7.
+    """
+    matrix = weight_OI.detach().double()
+    matrix = matrix if matrix.shape[-2] <= matrix.shape[-1] else matrix.mT
+    peak = matrix.abs().amax(dim=(-2, -1), keepdim=True).clamp(min=LEAST)
+    power = (matrix / peak) @ (matrix / peak).mT
+    logarithm = torch.zeros_like(peak)
+    for squaring in range(squarings + 1):
+        norm = torch.linalg.matrix_norm(power, keepdim=True).clamp(min=LEAST)
+        logarithm += norm.log() * 0.5**squaring
+        power = power / norm
+        if squaring < squarings:
+            power = power @ power
+    bound = (logarithm / 2).exp() * peak * (1.0 + 4.0 * _relative(matrix.shape[-2] * matrix.shape[-1])) + LEAST
+    return bound[..., 0, 0]
 
 
 def conv2d_norm_upper(
@@ -75,7 +110,7 @@ def lengths_upper(rows_MI: Tensor) -> Tensor:
 
 def at_least_normal(bound: float) -> float:
     """Return an upper bound that stays one if it was rounded down among the denormal numbers, or to 0."""
-    return max(bound, LEAST)
+    return larger(bound, LEAST)
 
 
 def _scaled(weight: Tensor) -> tuple[Tensor, float]:

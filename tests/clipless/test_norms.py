@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from clipless.norms import conv2d_norm_upper, spectral_norm_upper
+from clipless.norms import conv2d_norm_upper, spectral_norm_by_powers, spectral_norm_upper
 
 TIGHT = 1 + 1e-9
 
@@ -135,6 +135,26 @@ def test_no_spectral_norm_exceeds_its_bound_and_the_bound_is_tight(name):
 @pytest.mark.parametrize("values", [[1.0, 0.5], [3.0, 3.0], [1e-3, 0.0]])
 def test_the_bound_is_above_a_norm_that_is_known_exactly(values):
     assert spectral_norm_upper(torch.diag(torch.tensor(values))) >= torch.tensor(values).double().max().item()
+
+
+@pytest.mark.parametrize("squarings", [16, 24])
+@pytest.mark.parametrize("shape", [(1, 7), (12, 5), (40, 90)])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_powers_of_the_gram_matrix_bound_the_norm_from_close_above(squarings, shape, scale):
+    generator = torch.Generator().manual_seed(sum(shape))
+    every = [torch.randn(shape, generator=generator), torch.ones(shape), torch.eye(*shape)]
+    for matrix in every:
+        true = torch.linalg.matrix_norm(matrix.double(), 2) * scale
+        found = spectral_norm_by_powers(matrix.double() * scale, squarings)
+        assert true <= found <= true * (1 + 4 * 0.5**squarings) * (1 + 1e-9)
+    together = spectral_norm_by_powers(torch.stack(every), squarings)
+    torch.testing.assert_close(together, torch.stack([spectral_norm_by_powers(m, squarings) for m in every]))
+
+
+def test_powers_know_zero_and_what_is_not_finite():
+    assert 0 < spectral_norm_by_powers(torch.zeros(3, 4)) <= 1e-300
+    assert not spectral_norm_by_powers(torch.full((3, 4), float("nan"))).isfinite()
+    assert not spectral_norm_by_powers(torch.full((3, 4), float("inf"))).isfinite()
 
 
 def test_power_iteration_would_be_below_the_truth():

@@ -12,9 +12,10 @@ from math import inf, isfinite, isnan, prod, sqrt
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clipless.errors import InvalidBoundError, UnsupportedError
+from clipless.scalars import entry, on_host
 
 
 class WeightNorms(enum.Enum):
@@ -42,7 +43,7 @@ class Signal:
     norm: float = inf
 
     def __post_init__(self) -> None:
-        if isnan(self.norm) or self.norm < 0.0:
+        if on_host(self.norm) and (isnan(self.norm) or self.norm < 0.0):
             raise InvalidBoundError(f"Expected a norm >= 0, got norm={self.norm!r} (Signal)")
 
 
@@ -75,7 +76,7 @@ class LayerBound:
         if self.cotangent_bound is not None:
             gains.append(("cotangent_bound", self.cotangent_bound))
         for name, value in gains:
-            if not (isfinite(value) and value >= 0.0):
+            if on_host(value) and not (isfinite(value) and value >= 0.0):
                 raise InvalidBoundError(
                     f"Expected a finite {name} >= 0, got {name}={value!r}: put an InputBall before the first "
                     f"layer with parameters, constrain the weights and keep them finite"
@@ -106,6 +107,11 @@ def bounded_types() -> tuple[type[nn.Module], ...]:
     return tuple(_RULES)
 
 
+def learned(value: Tensor, weights: WeightNorms) -> float:
+    """Return a learned number; for sensitivities that follow it, it may stay on its device (`clipless.scalars`)."""
+    return entry(value) if weights is WeightNorms.CURRENT else value.item()
+
+
 def replaced_method(layer: nn.Module) -> str | None:
     """Return the name of a method that this instance does not take from its class, if there is one."""
     return next((name for name in vars(layer) if callable(getattr(type(layer), name, None))), None)
@@ -127,7 +133,7 @@ def bound_layer(layer: nn.Module, signal: Signal, weights: WeightNorms = WeightN
     if replaced is not None:
         raise UnsupportedError(f"The {replaced} of this {type(layer).__name__} was replaced; use the layer's own")
     bound = rule(layer, signal, weights)
-    if bound.error is not None:
+    if bound.error is not None or weights is WeightNorms.CURRENT:  # for sensitivities, which need no error
         return bound
     largest = bound.output.norm if signal.norm == inf else max(bound.output.norm, bound.input_gain * signal.norm)
     return replace(bound, error=rounding(layer, signal.shape, bound.output.shape, largest))
@@ -139,7 +145,7 @@ def rounding(layer: nn.Module, entered: tuple[int, ...], left: tuple[int, ...], 
     Underflow is covered too: signals below 1e-130 are taken to be of that size, so that squares that underflow (below
     1e-154) weigh far less than what is allowed for. Where squares could overflow there is no bound.
     """
-    if not norm < _LARGEST:
+    if not (on_host(norm) and norm < _LARGEST):
         return inf
     return relative_error(layer, entered, left) * max(norm, _SMALLEST)
 

@@ -14,11 +14,12 @@ pair p in one example and ``g_p`` their cotangents, ``|dL/dtheta_p| <= |z_p| |g_
 by Cauchy-Schwarz.
 """
 
-from math import exp, log, prod, sqrt, tanh
+from math import log, prod, sqrt
 
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
 from clipless.errors import InvalidBoundError
 from clipless.layers import Abs, GroupSort, Householder, ReLU, Sigmoid, Softplus, Tanh
+from clipless.scalars import exponential, hyperbolic_tangent, smaller
 
 # Relative; the closed forms are evaluated in float64, the layers in float32.
 _ROUNDED_UP = 1.0 + 1e-6
@@ -49,8 +50,8 @@ def bound_tanh(layer: Tanh, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1; saturates at ``sqrt(n)``."""
     del layer, weights
     root = sqrt(prod(signal.shape))
-    norm = root * tanh(signal.norm / root) * _ROUNDED_UP
-    return LayerBound(output=Signal(signal.shape, min(norm, signal.norm)), input_gain=1.0)
+    norm = root * hyperbolic_tangent(signal.norm / root) * _ROUNDED_UP
+    return LayerBound(output=Signal(signal.shape, smaller(norm, signal.norm)), input_gain=1.0)
 
 
 @bound_rule(Sigmoid)
@@ -58,7 +59,7 @@ def bound_sigmoid(layer: Sigmoid, signal: Signal, weights: WeightNorms) -> Layer
     """Gain 1/4; the output is ``sqrt(n) / 2`` at 0 and saturates at ``sqrt(n)``."""
     del layer, weights
     root = sqrt(prod(signal.shape))
-    norm = root / (1.0 + exp(-signal.norm / root)) * _ROUNDED_UP
+    norm = root / (1.0 + exponential(-signal.norm / root)) * _ROUNDED_UP
     return LayerBound(output=Signal(signal.shape, norm), input_gain=0.25)
 
 

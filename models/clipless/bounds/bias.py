@@ -10,7 +10,8 @@ from math import sqrt
 
 from clipless.bounds._rules import WeightNorms
 from clipless.layers import Conv1d, Conv2d, Dense
-from clipless.norms import spectral_norm_upper
+from clipless.norms import current_norm, spectral_norm_upper
+from clipless.scalars import smaller
 
 
 def bias_bounds(
@@ -20,7 +21,8 @@ def bias_bounds(
     if layer.bias_norm is None or layer.bias is None:
         return 0.0, {}
     largest = layer.bias_norm
-    if weights is not WeightNorms.CONSTRAINED:
-        now = spectral_norm_upper(layer.bias[None])
-        largest = min(now, largest) if weights is WeightNorms.CURRENT else now
+    if weights is WeightNorms.CURRENT:
+        largest = smaller(current_norm(layer.bias[None]), largest)
+    elif weights is WeightNorms.MEASURED:
+        largest = spectral_norm_upper(layer.bias[None])
     return sqrt(positions) * largest, {"bias": sqrt(positions)}

@@ -16,7 +16,8 @@ from clipless.bounds.bias import bias_bounds
 from clipless.errors import InvalidBoundError
 from clipless.guards.convolution import patch_counts
 from clipless.layers import Conv1d, Conv2d
-from clipless.norms import conv2d_norm_upper, spectral_norm_upper
+from clipless.norms import conv2d_norm_upper, current_norm
+from clipless.scalars import smaller
 
 Pair = tuple[int, int]
 
@@ -49,7 +50,7 @@ def _bound(layer: Conv1d | Conv2d, signal: Signal, size: Pair, weights: WeightNo
         norm = patches_gain * layer.constraint.radius
     elif weights is WeightNorms.CURRENT:
         blocks = layer.weight.unflatten(0, (layer.groups, -1)).flatten(2)
-        norm = patches_gain * min(layer.constraint.radius, max(spectral_norm_upper(block) for block in blocks))
+        norm = patches_gain * smaller(layer.constraint.radius, current_norm(blocks))
     else:
         applied = (layer.weight.detach().double() * layer.scale).view(layer.out_channels, -1, *kernel)
         norm = conv2d_norm_upper(applied, size, stride, groups=layer.groups, circular=circular)

@@ -2,10 +2,11 @@
 
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
 from clipless.layers import InputBall
+from clipless.scalars import smaller
 
 
 @bound_rule(InputBall)
 def bound_input_ball(layer: InputBall, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Output at most ``min(X, radius)``; gain 1."""
     del weights
-    return LayerBound(output=Signal(signal.shape, min(signal.norm, layer.radius)), input_gain=1.0)
+    return LayerBound(output=Signal(signal.shape, smaller(signal.norm, layer.radius)), input_gain=1.0)

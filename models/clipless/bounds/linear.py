@@ -13,7 +13,8 @@ from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
 from clipless.bounds.bias import bias_bounds
 from clipless.errors import InvalidBoundError
 from clipless.layers import Dense
-from clipless.norms import spectral_norm_upper
+from clipless.norms import current_norm, spectral_norm_upper
+from clipless.scalars import smaller
 
 
 @bound_rule(Dense)
@@ -23,9 +24,11 @@ def bound_dense(layer: Dense, signal: Signal, weights: WeightNorms) -> LayerBoun
         raise InvalidBoundError(
             f"Expected an input of shape ({layer.in_features},) or (T, {layer.in_features}), got {signal.shape} (Dense)"
         )
-    norm = layer.constraint.radius if weights is WeightNorms.CONSTRAINED else spectral_norm_upper(layer.weight)
+    norm = layer.constraint.radius
     if weights is WeightNorms.CURRENT:
-        norm = min(norm, layer.constraint.radius)
+        norm = smaller(current_norm(layer.weight), norm)
+    elif weights is WeightNorms.MEASURED:
+        norm = spectral_norm_upper(layer.weight)
     tokens = signal.shape[0] if len(signal.shape) == 2 else 1
     shift, gains = bias_bounds(layer, tokens, weights)
     return LayerBound(

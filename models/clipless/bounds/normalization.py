@@ -9,6 +9,7 @@ from math import prod, sqrt
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
 from clipless.errors import InvalidBoundError
 from clipless.layers import GroupNorm, LayerCentering
+from clipless.scalars import smaller
 
 
 @bound_rule(LayerCentering)
@@ -26,5 +27,5 @@ def bound_group_norm(layer: GroupNorm, signal: Signal, weights: WeightNorms) -> 
         raise InvalidBoundError(
             f"Expected a number of channels divisible by {layer.groups}, got {signal.shape[0]} (GroupNorm)"
         )
-    norm = min(signal.norm / layer.alpha, sqrt(prod(signal.shape)))
+    norm = smaller(signal.norm / layer.alpha, sqrt(prod(signal.shape)))
     return LayerBound(output=Signal(signal.shape, norm), input_gain=1.0 / layer.alpha)

@@ -13,6 +13,7 @@ from clipless.bounds._rules import LayerBound, Signal, WeightNorms
 from clipless.bounds.compose import bound_sequence
 from clipless.network import Network
 from clipless.norms import at_least_normal
+from clipless.scalars import smaller
 
 # What one layer's rounding may add, relative: sums of up to 1e6 terms in float32, of any size in float64.
 ROUNDING_SLACK: Mapping[torch.dtype, float] = {torch.float32: 1e-5, torch.float64: 1e-9}
@@ -55,7 +56,7 @@ class NetworkBounds:
                 found[f"{name}.{parameter}"] = reach * gain * slack
             reach *= bound.input_gain * (1.0 + self.slack) ** bound.depth
             if bound.cotangent_bound is not None:
-                reach = min(reach, bound.cotangent_bound * (1.0 + self.slack))
+                reach = smaller(reach, bound.cotangent_bound * (1.0 + self.slack))
             depth -= bound.depth
         return dict(reversed(found.items()))
 

@@ -11,10 +11,11 @@ A learned a may lie anywhere in [0, 1] during training, so that each factor take
 
 from math import inf
 
-from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule, rounding
+from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule, learned, rounding
 from clipless.bounds.compose import bound_sequence, compose
 from clipless.errors import InvalidBoundError
 from clipless.layers import Residual
+from clipless.scalars import larger
 
 
 @bound_rule(Residual)
@@ -46,9 +47,9 @@ def bound_residual(layer: Residual, signal: Signal, weights: WeightNorms) -> Lay
 def _mixed(layer: Residual, weights: WeightNorms, norm: float, inside: LayerBound) -> tuple[float, float, float]:
     """Factor of the cotangent into f, output norm and gain to the input."""
     if layer.mix is not None and weights is WeightNorms.CONSTRAINED:
-        return 1.0, max(norm, inside.output.norm), max(1.0, inside.input_gain)
+        return 1.0, larger(norm, inside.output.norm), larger(1.0, inside.input_gain)
     if layer.weight is None:
         return 1.0, norm + inside.output.norm, 1.0 + inside.input_gain
-    kept = layer.weight if layer.mix is None else layer.mix.item()
+    kept = layer.weight if layer.mix is None else learned(layer.mix, weights)
     kept, passed = abs(kept), abs(1.0 - kept)
     return passed, kept * norm + passed * inside.output.norm, kept + passed * inside.input_gain

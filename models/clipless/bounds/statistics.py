@@ -2,7 +2,7 @@
 
 from math import prod, sqrt
 
-from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
+from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule, learned
 from clipless.layers import ScaleByQuantile, Standardise
 
 
@@ -14,13 +14,13 @@ def bound_standardise(layer: Standardise, signal: Signal, weights: WeightNorms) 
     """
     if weights is WeightNorms.CONSTRAINED:
         return LayerBound(output=Signal(signal.shape), input_gain=1.0 / layer.floor)
-    gain = 1.0 / layer.scale.double().min().item()
-    moved = signal.norm + sqrt(prod(signal.shape[1:])) * layer.mean.double().norm().item()
+    gain = 1.0 / learned(layer.scale.double().min(), weights)
+    moved = signal.norm + sqrt(prod(signal.shape[1:])) * learned(layer.mean.double().norm(), weights)
     return LayerBound(output=Signal(signal.shape, gain * moved), input_gain=gain)
 
 
 @bound_rule(ScaleByQuantile)
 def bound_scale_by_quantile(layer: ScaleByQuantile, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1 over the divisor; for plans over the smallest one."""
-    divisor = layer.low if weights is WeightNorms.CONSTRAINED else layer.scale.double().item()
+    divisor = layer.low if weights is WeightNorms.CONSTRAINED else learned(layer.scale.double(), weights)
     return LayerBound(output=Signal(signal.shape, signal.norm / divisor), input_gain=1.0 / divisor)

@@ -38,6 +38,7 @@ import torch
 from torch import Tensor
 
 from clipless.errors import PlanError
+from clipless.scalars import on_host, power_of_two_below
 
 # A part of a sum, and the power of two that it counts; added to a float64 sum by ``add_(part, alpha=weight)``.
 Part = tuple[Tensor, float]
@@ -70,6 +71,8 @@ def check_rows(count: int) -> None:
 
 def grid(sensitivity: float, steps: float = _FINEST) -> float:
     """Return the largest power of two that is at most ``sensitivity / steps``, and never finer than (1) allows."""
+    if not on_host(sensitivity):
+        return power_of_two_below(sensitivity / min(steps, _FINEST))
     return ldexp(1.0, frexp(sensitivity / min(steps, _FINEST))[1] - 1)
 
 

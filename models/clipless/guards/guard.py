@@ -50,6 +50,7 @@ from clipless.guards.exact_sums import (
     row_sum,
     select_rows,
 )
+from clipless.scalars import on_host
 
 Step = TypeVar("Step", float, Tensor)  # a grid for all rows, or each row's own
 
@@ -89,7 +90,10 @@ class Guard:
         for part, weight in parts:
             if self.total is None:
                 self.total = torch.zeros_like(part, dtype=torch.float64)
-            self.total.add_(part.view_as(self.total), alpha=weight)
+            if on_host(weight):
+                self.total.add_(part.view_as(self.total), alpha=weight)
+            else:
+                self.total.addcmul_(part.view_as(self.total).double(), torch.as_tensor(weight))
 
     def scales(self, norm_B: Tensor, input_norm_B: Tensor | None = None, rounding_B: Tensor | float = 0.0) -> Tensor:
         """Return what each contribution is multiplied by so that none exceeds Delta, float64; 0 if not finite.
@@ -206,7 +210,7 @@ def guarded(
         delta = sensitivities.get(path)
         if owner not in layers:
             raise PlanError(f"Expected a guarded layer to own {path}, got {type(model.get_submodule(owner)).__name__}")
-        if delta is None or not 0 < delta < float("inf"):
+        if delta is None or (on_host(delta) and not 0 < delta < float("inf")):
             raise PlanError(f"Expected a positive, finite sensitivity for {path}, got {delta!r}")
         total = torch.zeros_like(parameter, dtype=torch.float64) if totals is None else totals[path]
         armed[path] = guards[owner][name] = Guard(delta, normalise, exact, total, [] if measuring else None)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from clipless.guards.exact_sums import row_norms
 from clipless.layers._base import Layer
+from clipless.scalars import on_host
 
 
 @final
@@ -49,7 +50,7 @@ class ClipGradient(Layer):
             counting: keep, for `take_indicators`, whether each row stayed below. Depends on the rows: to be released
                 with noise only, see `clipless.plans.clip_norm`.
         """
-        if not 0 < factor <= 1:
+        if on_host(factor) and not 0 < factor <= 1:
             raise ValueError(f"Expected 0 < factor <= 1, got factor={factor!r} (ClipGradient)")
         self._factor, self._indicators = factor, [] if counting else None
         try:

@@ -124,7 +124,7 @@ class ScaleByQuantile(PaidStatistics):
     @property
     def edges(self) -> Tensor:
         """Upper edges of the bins, (M,), float64."""
-        growth = torch.linspace(0.0, 1.0, self.bins, dtype=torch.float64)
+        growth = torch.linspace(0.0, 1.0, self.bins, dtype=torch.float64, device=self.scale.device)
         return self.low * (self.high / self.low) ** growth
 
     def forward(self, x: Tensor) -> Tensor:
@@ -134,7 +134,7 @@ class ScaleByQuantile(PaidStatistics):
     def contributions(self, x: Tensor) -> Tensor:
         """Return (B, M): 1 in the bin of the row's norm, 0 elsewhere; 0 everywhere for a row that is not finite."""
         norm_B = torch.linalg.vector_norm(x.flatten(1).double(), dim=1)
-        edges_M = self.edges.to(x.device)
+        edges_M = self.edges
         bin_B = torch.bucketize(norm_B.nan_to_num(self.high), edges_M).clamp(max=self.bins - 1)
         counted_BM = torch.nn.functional.one_hot(bin_B, self.bins).to(x.dtype)
         return torch.where(norm_B.isfinite().view(-1, 1), counted_BM, 0.0)
@@ -143,6 +143,7 @@ class ScaleByQuantile(PaidStatistics):
     def settle(self, mean_M: Tensor, shape: Sequence[int]) -> None:
         """Set the divisor."""
         del shape
-        enough = (mean_M.double().cumsum(0) >= self.quantile).nonzero()
-        edge = int(enough[0]) if len(enough) else self.bins - 1
-        self.scale.copy_(self.edges[edge])
+        enough_M = mean_M.double().cumsum(0) >= self.quantile
+        enough_M[-1] = True  # no norm counts beyond the last edge
+        first = enough_M.int().argmax()  # of the largest entries the first
+        self.scale.copy_(self.edges.take(first))

@@ -10,7 +10,6 @@ Shape letters: B batch.
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from math import exp
 from typing import final
 
 import torch
@@ -20,6 +19,7 @@ from clipless.errors import PlanError
 from clipless.guards.exact_sums import grid
 from clipless.layers import ClipGradient
 from clipless.plans.schedule import Schedule
+from clipless.scalars import entry, exponential, larger, rounded, smaller
 
 # Norms and sensitivities that fall stop at this share of the planned ones: noise that underflows would hide nothing.
 LEAST_SHARE = 1e-3
@@ -125,7 +125,7 @@ class ClipNorms:
         self._centred_count = 0.0
         with ExitStack() as stack:
             for layer in self._layers:
-                stack.enter_context(layer.lowered(max(factor, LEAST_SHARE), counting=self.adaptive))
+                stack.enter_context(layer.lowered(larger(factor, LEAST_SHARE), counting=self.adaptive))
             yield
 
     def count(self, rows: int) -> None:
@@ -143,14 +143,14 @@ class ClipNorms:
             return
         if len(seen) != 1 or len(seen[0]) < rows:
             raise PlanError("Expected one backward pass of the drawn rows through ClipGradient, got another or several")
-        self._centred_count += float(seen[0][:rows].sum(dtype=torch.float64))
+        self._centred_count += entry(seen[0][:rows].sum(dtype=torch.float64))
 
     def advance(self, normal: float) -> None:
         """Release the noisy count and update the norm; ``normal`` is a draw of N(0, 1)."""
         if isinstance(self._clipping, AdaptiveClipping):
             step = grid(0.5)  # halves add up exactly, and are whole numbers of steps
-            noisy = self._centred_count + round(self._copies * self._count_std * normal / step) * step
+            noisy = self._centred_count + rounded(self._copies * self._count_std * normal / step) * step
             below = noisy / (self._copies * self._batch_size) + 0.5
             exponent = -self._clipping.rate * (below - self._clipping.quantile)
-            factor = self.factor * exp(min(exponent, 50.0))  # any more noise than that would overflow
-            self.factor = min(max(factor, LEAST_SHARE), 1.0)
+            factor = self.factor * exponential(smaller(exponent, 50.0))  # any more noise than that would overflow
+            self.factor = smaller(larger(factor, LEAST_SHARE), 1.0)

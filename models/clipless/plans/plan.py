@@ -14,20 +14,22 @@ from typing import Any
 
 from torch import nn
 
-from clipless.bounds import WeightNorms, bound_network
+from clipless.bounds import WeightNorms
 from clipless.errors import PlanError
 from clipless.losses import Loss, loss_lipschitz
 from clipless.network import Network
-from clipless.plans.clip_norm import LEAST_SHARE, AdaptiveClipping, Clipping, check_clipping
+from clipless.plans.clip_norm import AdaptiveClipping, Clipping, check_clipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.input_statistics import releases
 from clipless.plans.method import Method
 from clipless.plans.schedule import Schedule
 from clipless.plans.trainable import check_rows_apart, check_trainable
+from clipless.plans.worst_case import moved, worst_case
 from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.accounting.claim import Claim, claims
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.scalars import on_host
 
 # Relative increase of the noise that covers the double-precision arithmetic of deviations and normal numbers. Sums are
 # exact (`clipless.guards.exact_sums`) and need none.
@@ -133,10 +135,11 @@ class Plan:
         trained = {name: delta for name, delta in self.sensitivities.items() if name not in resting}
         if self.method.bounded and (self.follow_weights or self.clipping is not Schedule.CONSTANT):
             weights = WeightNorms.CURRENT if self.follow_weights else WeightNorms.CONSTRAINED
-            now = _worst_case(network, loss, self.method, weights)
+            now = worst_case(network, loss, self.method, weights)
             fraction = self.sensitivity_fraction
-            trained = {n: min(max(fraction * now[n], LEAST_SHARE * delta), delta) for n, delta in trained.items()}
-        return self if trained == self.sensitivities else replace(self, sensitivities=trained)
+            trained = {n: moved(fraction * now[n], delta) for n, delta in trained.items()}
+        moving = not all(map(on_host, trained.values()))
+        return self if not moving and trained == self.sensitivities else replace(self, sensitivities=trained)
 
     def event(self, epochs: int | None = None) -> PoissonGaussian:
         """What is spent by ``epochs`` epochs, by default by the whole plan."""
@@ -336,17 +339,11 @@ def _sensitivities(
     if method is Method.DP_SGD:
         check_rows_apart(network)  # bound rules see to it elsewhere
         return dict.fromkeys(sizes, _given(clip_norm)), sizes
-    worst = _worst_case(network, loss, method, WeightNorms.CONSTRAINED)
+    worst = worst_case(network, loss, method, WeightNorms.CONSTRAINED)
     unknown = [name for name in sizes if name not in worst]
     if unknown:
         raise PlanError(f"Expected parameters that {method.value} has a rule for, got {unknown[0]}; use clipless")
     return {name: fraction * worst[name] for name in sizes}, sizes
-
-
-def _worst_case(network: Network, loss: Loss, method: Method, weights: WeightNorms) -> dict[str, float]:
-    bounds = bound_network(network, weights)
-    lipschitz = loss_lipschitz(loss, bounds.output.shape[0], logit_norm=bounds.output.norm)
-    return bounds.sensitivities(lipschitz, normalised=method is Method.LIP_DP_SGD)
 
 
 def _check_numbers(population: int, batch_size: float, delta: float, fraction: float, large_delta: bool) -> None:

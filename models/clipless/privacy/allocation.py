@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from math import sqrt
 from typing import assert_never
 
+from clipless.scalars import root
+
 
 class NoiseAllocation(enum.Enum):
     """The choices.
@@ -39,12 +41,12 @@ def noise_multipliers(
     names = list(sensitivities)
     match allocation:
         case NoiseAllocation.GLOBAL:
-            total = sqrt(sum(delta**2 for delta in sensitivities.values()))
+            total = root(sum(delta**2 for delta in sensitivities.values()))
             return {name: noise_multiplier * total / sensitivities[name] for name in names}
         case NoiseAllocation.PER_LAYER:
             return dict.fromkeys(names, noise_multiplier * sqrt(len(names)))
         case NoiseAllocation.MIN_VARIANCE:
             loads = {name: sensitivities[name] * sqrt(sizes[name]) for name in names}
             total = sum(loads.values())
-            return {name: noise_multiplier * sqrt(total / loads[name]) for name in names}
+            return {name: noise_multiplier * root(total / loads[name]) for name in names}
     assert_never(allocation)

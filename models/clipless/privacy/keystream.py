@@ -15,6 +15,8 @@ Shape letters: B blocks.
 
 import enum
 import os
+import struct
+from collections.abc import Sequence
 from typing import final
 
 import torch
@@ -52,7 +54,7 @@ class Keystream:
 
     def _new_key(self) -> None:
         self._process, self._segment = os.getpid(), 0
-        self._key_8 = _words(os.urandom(32)).to(self._device)
+        self._key_8 = torch.tensor(_signed(os.urandom(32)), dtype=torch.int32).to(self._device)
         self._spare = torch.empty(0, dtype=torch.int64, device=self._device)
 
     def words(self, count: int) -> Tensor:
@@ -75,23 +77,25 @@ class Keystream:
         if not (blocks <= _SEGMENT_BLOCKS and segment < _SEGMENTS):
             raise PlanError("Expected fewer random words from one key; begin another training")
         self._segment = segment + 1  # before anything is computed: an interrupted call wastes the segment
-        nonce_3 = _words(self._purpose.to_bytes(4, "little") + segment.to_bytes(8, "little")).to(self._device)
+        nonce = _signed(self._purpose.to_bytes(4, "little") + segment.to_bytes(8, "little"))
         parts = (range(first, min(first + _MOST_BLOCKS, blocks)) for first in range(0, blocks, _MOST_BLOCKS))
-        return [self._computed(nonce_3, part) for part in parts]
+        return [self._computed(nonce, part) for part in parts]
 
-    def _computed(self, nonce_3: Tensor, part: range) -> Tensor:
+    def _computed(self, nonce: Sequence[int], part: range) -> Tensor:
         counter_B = torch.arange(part.start, part.stop, dtype=torch.int32, device=self._device)
-        return chacha20(self._key_8, nonce_3, counter_B).flatten().view(torch.int64)
+        return chacha20(self._key_8, nonce, counter_B).flatten().view(torch.int64)
 
     def __reduce__(self) -> str:
         raise TypeError("A Keystream is never copied or pickled: two users of one keystream share their noise")
 
 
-def chacha20(key_8: Tensor, nonce_3: Tensor, counter_B: Tensor) -> Tensor:
-    """Return the blocks (B, 16) of a key, a nonce and block counters, all of them int32 words, little-endian."""
-    constants_4 = torch.tensor(_CONSTANTS, dtype=torch.int32, device=key_8.device)
-    fixed_12 = torch.cat([constants_4, key_8])[:, None].expand(-1, len(counter_B))
-    start_16B = torch.cat([fixed_12, counter_B[None], nonce_3[:, None].expand(-1, len(counter_B))])
+def chacha20(key_8: Tensor, nonce: Sequence[int], counter_B: Tensor) -> Tensor:
+    """Return the blocks (B, 16) of a key, a nonce and block counters, all of them int32 words, little-endian.
+
+    What the host knows is filled in: nothing is copied to the device.
+    """
+    constants, words = ([torch.full_like(counter_B, word) for word in several] for several in (_CONSTANTS, nonce))
+    start_16B = torch.stack([*constants, *key_8[:, None].expand(-1, len(counter_B)), counter_B, *words])
     rows = start_16B.clone().view(4, 4, -1).unbind(0)
     for _ in range(10):
         rows = _turned(_quarter_rounds(rows), 1)
@@ -123,5 +127,5 @@ def _rotated(x: Tensor, bits: int) -> Tensor:
     return low.add_(x, alpha=1 << bits)
 
 
-def _words(data: bytes) -> Tensor:
-    return torch.frombuffer(bytearray(data), dtype=torch.int32)
+def _signed(data: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(data) // 4}i", data)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from clipless.projections._base import check_radius, constraint
+from clipless.scalars import lies_on_host
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,8 +48,8 @@ class FixedNorm:
 def spectral_ball(weight_OI: "Tensor", radius: float) -> "Tensor":
     """Nearest matrix of spectral norm at most ``radius``: ``argmin |W - V|_F  s.t.  |V|_2 <= radius``.
 
-    Only the singular values above ``radius`` change. Computed from the eigenvectors of the smaller Gram
-    matrix in float64; on a CUDA device the eigensolver synchronises with the host, ``orthogonal`` does not.
+    Only the singular values above ``radius`` change. Computed in float64 from the eigenvectors of the smaller Gram
+    matrix; on other devices than the host, where an eigensolver would make it wait, by products alone.
 
     Guarantees:
         The spectral norm of the result is at most ``radius`` up to rounding of the weight's dtype (1e-6
@@ -59,10 +60,23 @@ def spectral_ball(weight_OI: "Tensor", radius: float) -> "Tensor":
     wide = weight_OI.shape[0] <= weight_OI.shape[1]
     matrix = (weight_OI if wide else weight_OI.mT).double()
     matrix = matrix * (_LARGEST * radius / torch.linalg.matrix_norm(matrix)).clamp(max=1.0)
+    clipped = _by_eigenvectors(matrix, radius) if lies_on_host(matrix) else _by_products(matrix, radius)
+    return (clipped if wide else clipped.mT).to(weight_OI.dtype)
+
+
+def _by_eigenvectors(matrix: "Tensor", radius: float) -> "Tensor":
+    import torch
+
     squares, vectors = torch.linalg.eigh(matrix @ matrix.mT)
     factors = (radius / squares.clamp(min=radius**2).sqrt()).clamp(max=1.0)
     clipped: Tensor = matrix - (vectors * (1.0 - factors)) @ (vectors.mT @ matrix)
-    return (clipped if wide else clipped.mT).to(weight_OI.dtype)
+    return clipped
+
+
+def _by_products(matrix: "Tensor", radius: float) -> "Tensor":
+    from clipless.projections._products import ball_by_products
+
+    return ball_by_products(matrix, radius)
 
 
 def fixed_norm(weight_OI: "Tensor", radius: float) -> "Tensor":
@@ -74,9 +88,14 @@ def fixed_norm(weight_OI: "Tensor", radius: float) -> "Tensor":
     """
     import torch
 
+    from clipless.norms import spectral_norm_by_powers
+
     matrix = (weight_OI if weight_OI.shape[0] <= weight_OI.shape[1] else weight_OI.mT).double()
     peak = matrix.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
     matrix = matrix / peak  # the Gram matrix of huge or tiny entries would leave the range
-    norm = torch.linalg.eigvalsh(matrix @ matrix.mT)[-1].clamp(min=torch.finfo(torch.float64).tiny).sqrt()
+    if lies_on_host(matrix):
+        norm = torch.linalg.eigvalsh(matrix @ matrix.mT)[-1].clamp(min=torch.finfo(torch.float64).tiny).sqrt()
+    else:
+        norm = spectral_norm_by_powers(matrix, squarings=24)
     scaled: Tensor = weight_OI.double() / peak * (radius / norm)
     return scaled.to(weight_OI.dtype)

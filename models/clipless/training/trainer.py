@@ -30,6 +30,7 @@ from clipless.plans.schedule import Schedule
 from clipless.plans.trainable import check_arithmetic, check_rows_apart, check_trainable
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
+from clipless.scalars import entry, on_host
 from clipless.training.augmentation import Augmentation
 from clipless.training.averaging import Averaging, ExponentialAverage, RunningAverage
 from clipless.training.batch_sums import sum_gradients
@@ -258,7 +259,7 @@ class PrivateTrainer:
             tensors |= {f"optimizer.{i}.{name}": value for name, value in entries.items()}
         for name, average in self._running.items():
             tensors |= {f"{name}.{i}": value for i, value in enumerate(average.values)}
-        return TrainingState(epoch=self._epoch, tensors=tensors, clip_factor=self._clip_norms.factor)
+        return TrainingState(epoch=self._epoch, tensors=tensors, clip_factor=float(self._clip_norms.factor))
 
     def _restore(self, state: TrainingState) -> None:
         entries: dict[int, dict[str, Tensor]] = {}
@@ -316,7 +317,7 @@ class PrivateTrainer:
         if plan.method is not Method.NON_PRIVATE:
             self._add_noise(plan, resting)
         if self._clip_norms.adaptive:
-            self._clip_norms.advance(float(self._source.normal(1)))
+            self._clip_norms.advance(entry(self._source.normal(1, self._gradient_D.device)))
         self._gradient_D.div_(self._copies * self._plan.batch_size)
         for name, parameter in self._parameters.items():
             parameter.grad = None if name in resting else self._totals[name].to(parameter.dtype)
@@ -331,13 +332,14 @@ class PrivateTrainer:
 
     def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
         """Add noise in whole steps of the grid on which the sums lie: the result is a rounded Gaussian mechanism."""
-        if self._prepared != (plan.sensitivities, resting):
+        moving = not all(map(on_host, plan.sensitivities.values()))
+        if moving or self._prepared != (plan.sensitivities, resting):
             stds = plan.noise_stds
             for name in self._parameters:
                 step = 1.0 if name in resting else grid(plan.sensitivities[name])
                 self._noise_stds[name].fill_(0.0 if name in resting else stds[name] * self._copies / step)
                 self._grids[name].fill_(step)
-            self._prepared = plan.sensitivities, resting
+            self._prepared = None if moving else (plan.sensitivities, resting)
         noise_D = self._source.normal(self._gradient_D.numel(), self._gradient_D.device)
         self._gradient_D.addcmul_((noise_D * self._noise_stds_D).round_(), self._grids_D)
 

@@ -27,7 +27,7 @@ def words(data):
 
 
 def blocks(key, nonce, counters):
-    return chacha20(words(key), words(nonce), torch.tensor(counters, dtype=torch.int32)).numpy().tobytes()
+    return chacha20(words(key), words(nonce).tolist(), torch.tensor(counters, dtype=torch.int32)).numpy().tobytes()
 
 
 def reference(key, nonce, count, counter=0):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from clipless import scalars
 from clipless.layers import Conv2d, Dense
 from clipless.projections import (
     CONSTRAINTS,
@@ -19,6 +20,13 @@ from clipless.projections import (
 )
 
 SLACK = 1 + 1e-6
+
+
+@pytest.fixture(autouse=True, params=["host", "device"])
+def _place(request, monkeypatch):
+    """Matrices are projected as on the host, and as on a device for which nothing waits."""
+    if request.param == "device":
+        monkeypatch.setattr(scalars, "_HOST", "elsewhere")
 
 
 def norm(matrix):
