@@ -7,7 +7,7 @@ dashboards read. Nothing here imports Ray, Optuna, MLflow or torch.
 import enum
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from statistics import stdev
+from statistics import fmean, stdev
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, TypeAdapter
@@ -22,6 +22,8 @@ class Direction(enum.Enum):
     MAXIMIZE = "maximize"
 
 
+NEARLY_ALL = 0.9  # share of rows with one answer, from which on a classifier is looked at more closely,
+HALF_WAY = 0.5  # and how far from chance to perfect its balanced accuracy is not, where that is said of it
 MEMBERSHIP = ("membership-auroc", "membership-advantage")
 
 PointKey = tuple[str, int, str]  # trial, epoch, and what the model was made from
@@ -179,6 +181,51 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClassCounts:
+    """How rows that may be looked at were decided, class by class, as counts.
+
+    Attributes:
+        rows: of each class.
+        decided: for each class.
+        correct: of each class that were decided for it.
+    """
+
+    rows: tuple[int, ...]
+    decided: tuple[int, ...]
+    correct: tuple[int, ...]
+
+    @property
+    def recalls(self) -> tuple[float | None, ...]:
+        """Share of the rows of each class that were decided for it, None without rows."""
+        return tuple(hits / rows if rows else None for hits, rows in zip(self.correct, self.rows, strict=True))
+
+    @property
+    def precisions(self) -> tuple[float | None, ...]:
+        """Share of the decisions for each class that were right, None without any."""
+        return tuple(hits / said if said else None for hits, said in zip(self.correct, self.decided, strict=True))
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean recall of the classes that have rows."""
+        return fmean(recall for recall in self.recalls if recall is not None)
+
+    @property
+    def most_decided(self) -> tuple[int, float]:
+        """The class that was decided for most, and the share of rows that was."""
+        most = max(range(len(self.decided)), key=lambda i: self.decided[i])
+        return most, self.decided[most] / sum(self.rows)
+
+    @property
+    def is_nearly_constant(self) -> bool:
+        """Whether nearly every row gets one answer, and the answers hardly tell classes apart."""
+        present = sum(rows > 0 for rows in self.rows)
+        if present < 2:
+            return False
+        gained = (self.balanced_accuracy - 1 / present) / (1 - 1 / present)
+        return self.most_decided[1] >= NEARLY_ALL and gained < HALF_WAY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One model of a trial: that of an epoch, or one made from the iterates up to it.
 
@@ -190,6 +237,7 @@ class Point:
         accountants: epsilon by accountant, ``{"rdp": ..., "pld": ...}``; a missing one was not computed.
         repeats: what the values of a point are the means of, the outcome of each repeat by name; none without repeats.
         test: test numbers, present for points of the final front only.
+        classes: how test rows were decided by class; present beside test numbers of rows that are not private.
         model: path of the saved model relative to the sweep folder, if kept.
     """
 
@@ -200,6 +248,7 @@ class Point:
     accountants: Mapping[str, float] = field(default_factory=dict)
     repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     test: Mapping[str, float] | None = None
+    classes: ClassCounts | None = None
     model: str | None = None
 
     @property

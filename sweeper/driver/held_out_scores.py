@@ -13,7 +13,7 @@ from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.spec.objectives import own_objectives
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.trials.scores import scorer
+from sweeper.trials.scores import class_counts, scorer
 
 
 def score_front(
@@ -42,4 +42,6 @@ def score_front(
             continue
         if point.trial not in features:
             features = {point.trial: float64_features(model, data.test.x)}
-        recorder.records.add_test(point, score(model, data.test, features[point.trial]))
+        scores = score(model, data.test, features[point.trial])
+        classes = class_counts(model, data.test, data.metadata, features=features[point.trial])
+        recorder.records.add_test(point, scores, classes)

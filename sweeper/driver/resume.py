@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from clipless.datasets import Dataset
 from sweeper.errors import RecordError
+from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.claims import Claim, Steering
 from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.results.front import read_front
@@ -36,6 +37,7 @@ def claimed(spec: Spec, data: Dataset, steering: Steering | None = None) -> Clai
         rehearses=spec.rehearsals > 0,
         steering=steering,
         noise=ScoreNoise.of(spec, data),
+        baselines=Baselines.of(data, spec.search.without_privacy),
     )
 
 

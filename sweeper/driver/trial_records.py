@@ -11,7 +11,7 @@ from typing import Any
 from sweeper.errors import TrialError
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Claim
-from sweeper.records import Objective, Point, PointKey, Trial, TrialPlan, TrialStatus
+from sweeper.records import ClassCounts, Objective, Point, PointKey, Trial, TrialPlan, TrialStatus
 from sweeper.spec.settings import PrivacySettings
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import metric_names
@@ -88,9 +88,9 @@ class TrialRecords:
         for key in (one.key for one in left if drop and one.key not in kept):
             self._save_point(self._without_model(self.points[key]))
 
-    def add_test(self, point: Point, scores: Mapping[str, float]) -> None:
-        """Record the test numbers of a front point."""
-        self._save_point(replace(point, test=dict(scores)))
+    def add_test(self, point: Point, scores: Mapping[str, float], classes: ClassCounts | None = None) -> None:
+        """Record the test numbers of a front point, by class too where that may leave."""
+        self._save_point(replace(point, test=dict(scores), classes=classes))
 
     def forget_models(self) -> None:
         """Record that points beside the front have no model any more; `close` removes the files."""

@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clipless.datasets import Evaluation
 from clipless.privacy.events import Composed, Event, PoissonGaussian
 from sweeper.errors import RecordError
+from sweeper.privacy.baselines import warning
 from sweeper.privacy.card_text import markdown, prices_in_words
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.paid_scores import planned_scores
@@ -126,10 +128,25 @@ def make_card(
             "ledger": {question: answer.to_json() for question, answer in ledger.items()},
             "conditions": list(claim.conditions),
             "scores": {"validation": dict(point.values), "test": dict(point.test) if point.test else None},
+            "classes": _by_class(point, claim),
             "config": dict(trial.config),
             "model": point.model,
         }
     )
+
+
+def _by_class(point: Point, claim: Claim) -> dict[str, Any] | None:
+    """Return how public test rows were decided by class, and what a constant answer reaches."""
+    counts = point.classes
+    if counts is None or claim.evaluation not in (Evaluation.PUBLIC.value, Evaluation.EXPLORATORY.value):
+        return None
+    return {
+        "names": list(claim.baselines.classes) or [str(label) for label in range(len(counts.rows))],
+        **{name: list(found) for name, found in asdict(counts).items()},
+        "balanced_accuracy": counts.balanced_accuracy,
+        "constant_answer": claim.baselines.constant("accuracy", "test"),
+        "warning": warning(counts, claim.baselines.classes),
+    }
 
 
 def charged_to(trial: str, ledger: Path) -> "tuple[Entry, ...]":

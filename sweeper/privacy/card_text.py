@@ -254,6 +254,7 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
         if name != "epsilon"
     ]
     yield _table(("objective", "validation", "test"), rows)
+    yield from _by_class(card.get("classes"))
     yield f"Radii are in {data['radius_unit']}. The point was chosen on validation, never on the test column."
     if card["score_noise"] is not None:
         yield "Every score carries the noise stated above, so that a certified accuracy may exceed the accuracy."
@@ -265,6 +266,26 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     yield _table(("setting", "value"), [(name, f"`{value}`") for name, value in flatten(card["config"]).items()])
     if card["model"]:
         yield f"Model file: `{card['model']}`."
+
+
+def _by_class(classes: Mapping[str, Any] | None) -> Iterator[str]:
+    if classes is None:
+        return
+    if classes["warning"]:
+        yield f"> **Nearly constant.** {classes['warning']}."
+    constant = classes["constant_answer"]
+    compared = "" if constant is None else f" A constant answer has an accuracy of {_number(constant)} on them."
+    yield f"Balanced accuracy on test rows: {_number(classes['balanced_accuracy'])}, the mean of the recalls.{compared}"
+    columns = zip(*(classes[name] for name in ("names", "rows", "decided", "correct")), strict=True)
+    rows = [
+        (name, str(count), str(decided), _share(correct, count), _share(correct, decided))
+        for name, count, decided, correct in columns
+    ]
+    yield _table(("class", "test rows", "decided for it", "recall", "precision"), rows)
+
+
+def _share(part: int, whole: int) -> str:
+    return _number(part / whole) if whole else "none"
 
 
 def _noise_of_scores(card: Mapping[str, Any]) -> Iterator[str]:

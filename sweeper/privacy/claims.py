@@ -1,9 +1,10 @@
 """What a sweep claims and on which conditions: the same sentences on the front, the report and the card."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from clipless.datasets import Evaluation, Metadata
+from sweeper.privacy.baselines import Baselines
 
 if TYPE_CHECKING:
     from sweeper.privacy.score_noise import ScoreNoise
@@ -122,6 +123,7 @@ class Claim:
         exploratory: true when there is no guarantee; marks every figure, card and run.
         public: sentences: what was taken as public, and why.
         conditions: sentences: what is not guaranteed.
+        baselines: what scores are compared with.
     """
 
     data: str
@@ -133,6 +135,7 @@ class Claim:
     secure_generator: bool
     public: tuple[str, ...]
     conditions: tuple[str, ...]
+    baselines: Baselines = field(default_factory=Baselines)
 
     @classmethod
     def about(
@@ -149,6 +152,7 @@ class Claim:
         rehearses: bool = False,
         steering: Steering | None = None,
         noise: "ScoreNoise | None" = None,
+        baselines: Baselines | None = None,
     ) -> "Claim":
         """Return the claim of a sweep on declared data.
 
@@ -171,7 +175,8 @@ class Claim:
         marks += steering.conditions
         if not delta < 1 / population:
             marks.append(LARGE_DELTA.format(delta=delta, population=population))
-        rehearsed = (REHEARSED,) if rehearses else ()
+        baselines = baselines or Baselines(classes=declared.classes)
+        taken = (*baselines.public_facts, *((REHEARSED,) if rehearses else ()))
         return cls(
             data=declared.name,
             population=population,
@@ -180,8 +185,9 @@ class Claim:
             radius_unit=declared.radius_unit,
             exploratory=declared.evaluation is Evaluation.EXPLORATORY or not secure_generator or steering.exploratory,
             secure_generator=secure_generator,
-            public=(f"The number of training rows, N = {population}.", *declared.public_facts, *rehearsed),
+            public=(f"The number of training rows, N = {population}.", *declared.public_facts, *taken),
             conditions=(*marks, *declared.conditions, *(BUDGET_CONDITIONS if has_budget else STANDARD_CONDITIONS)),
+            baselines=baselines,
         )
 
     def resumed_from(self, recorded: "Claim") -> "Claim":
@@ -195,5 +201,6 @@ class Claim:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        content = {field: getattr(self, field) for field in self.__dataclass_fields__}
+        baselines = asdict(self.baselines) | {"classes": list(self.baselines.classes)}
+        content = {name: getattr(self, name) for name in self.__dataclass_fields__} | {"baselines": baselines}
         return {**content, "public": list(self.public), "conditions": list(self.conditions)}

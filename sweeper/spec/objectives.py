@@ -11,13 +11,14 @@ R is a radius in units of the raw input, written as a number or a fraction and r
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from sweeper.errors import SpecError
-from sweeper.records import MEMBERSHIP, Objective
+from sweeper.records import MEMBERSHIP, Direction, Objective
 from sweeper.spec.fields.messages import bad_value
 from sweeper.spec.plugins import find_metric, installed_metrics, is_metric, reading_metrics
 
@@ -184,6 +185,25 @@ def objective_list(value: Any) -> tuple[str, ...]:
 def metric_list(value: Any) -> tuple[str, ...]:
     """Validate ``search.metrics``."""
     return _list(value, parse_metric, "metric")
+
+
+def reached_without_privacy(value: Any) -> dict[str, float]:
+    """Validate ``search.without_privacy``: shares by the name of an objective or metric."""
+    if not isinstance(value, Mapping):
+        raise bad_value("scores by name such as {accuracy: 0.98}")
+    for name, score in value.items():
+        if not isinstance(name, str) or name == "epsilon" or _direction(name) is not Direction.MAXIMIZE:
+            raise bad_value("scores that are better when larger, such as {accuracy: 0.98}", got=name)
+        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+            raise bad_value("a share from 0 to 1", path=name, got=score)
+    return {name: float(score) for name, score in value.items()}
+
+
+def _direction(name: str) -> Direction | None:
+    for parse_one in (parse, parse_metric):
+        with suppress(SpecError):
+            return parse_one(name).direction
+    return None
 
 
 def _list(value: Any, parse_one: Callable[[str], Objective], kind: str) -> tuple[str, ...]:

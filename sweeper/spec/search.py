@@ -19,7 +19,7 @@ from sweeper.spec.constraints import Constraint, parse_constraint
 from sweeper.spec.fields._section import ONE_COUNT, ONE_POSITIVE, Section
 from sweeper.spec.fields.fields import FieldType, Name, Number
 from sweeper.spec.fields.messages import bad_value
-from sweeper.spec.objectives import MOST, meaning, metric_list, objective_list
+from sweeper.spec.objectives import MOST, meaning, metric_list, objective_list, reached_without_privacy
 from sweeper.spec.plugins import (
     SAMPLERS,
     SCHEDULERS,
@@ -125,6 +125,7 @@ class SearchSettings(Section):
     objectives: Annotated[tuple[str, ...], BeforeValidator(objective_list)] = ("epsilon", "accuracy")
     metrics: Annotated[tuple[str, ...], BeforeValidator(metric_list)] = ()
     constraints: tuple[str, ...] = Field(default=(), strict=False)
+    without_privacy: Annotated[dict[str, float], BeforeValidator(reached_without_privacy)] = Field(default_factory=dict)
     sampler: Annotated[Sampler | str, SamplerName()] = Sampler.TPE
     scheduler: Annotated[str, SchedulerName()] = NO_SCHEDULER
     eta: Annotated[int, Number(integer=True, at_least=2, fixed=True)] = 3

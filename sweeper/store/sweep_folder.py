@@ -11,7 +11,7 @@ here, by its name and by the mark in its ``sweep.json``, which copies of it carr
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -40,7 +40,9 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
 
 def point_to_json(point: Point) -> dict[str, Any]:
     """Return a point as JSON values."""
-    return {f.name: getattr(point, f.name) for f in fields(point)}
+    content = {f.name: getattr(point, f.name) for f in fields(point)}
+    classes = content.pop("classes")  # which few points have
+    return content if classes is None else content | {"classes": asdict(classes)}
 
 
 class SweepFolder:

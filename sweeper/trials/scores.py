@@ -25,9 +25,11 @@ from clipless.privacy.noisy_counts import release_scores
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.errors import SpecError
 from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.records import ClassCounts
 from sweeper.spec.objectives import radius_text
 from sweeper.spec.plugins import find_metric
 
+MOST_CLASSES = 100  # of which tables by class are kept
 Scorer = Callable[[Network, Split, Tensor], dict[str, float]]
 """Scores a model on rows, given their `clipless.certificates.certify.float64_features`."""
 
@@ -99,6 +101,27 @@ def release(
     hits_BM = answers_of_rows(model, split, noise.names, input_gain, features=features)
     scores = release_scores(hits_BM, population, noise.noise_multiplier, source)
     return dict(zip(noise.names, scores, strict=True))
+
+
+def class_counts(
+    model: Network, split: Split, declared: Metadata, *, features: Tensor | None = None
+) -> ClassCounts | None:
+    """Count by class how rows are decided; None where they are private, or of very many classes.
+
+    ``features`` are the rows' `clipless.certificates.certify.float64_features`.
+
+    Guarantees:
+        Nothing is counted on rows that are not public or exploratory: counts by class are no release that is paid for.
+    """
+    count = len(declared.classes)
+    if declared.evaluation not in (Evaluation.PUBLIC, Evaluation.EXPLORATORY) or count > MOST_CLASSES or not len(split):
+        return None
+    said_B, true_B = decisions(float64_logits(model, split.x, features=features)).cpu(), split.y.cpu()
+
+    def counted(labels_B: Tensor) -> tuple[int, ...]:
+        return tuple(labels_B[labels_B >= 0].bincount(minlength=count).tolist())  # -1: none is decided for
+
+    return ClassCounts(rows=counted(true_B), decided=counted(said_B), correct=counted(true_B[said_B == true_B]))
 
 
 def answers_of_rows(

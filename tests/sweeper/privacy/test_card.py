@@ -7,13 +7,14 @@ from clipless.privacy.accounting.claim import claim as price_claim
 from clipless.privacy.events import Composed, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
+from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.card import charged_to
 from sweeper.privacy.card import make_card as _make_card
 from sweeper.privacy.charges import Entry
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.paid_scores import planned_scores
 from sweeper.privacy.pricing import Price, round_up, whole_event
-from sweeper.records import ScorePlan, TrialStatus
+from sweeper.records import ClassCounts, ScorePlan, TrialStatus
 
 LEDGER = {
     q: Price(epsilon=9.5, delta=1e-4, events=2, statement=f"{q} | twice.") for q in ("winner", "front", "everything")
@@ -322,3 +323,24 @@ def test_the_card_says_when_training_and_scores_are_charged_together(noisy, poin
 def test_the_card_of_free_scores_says_nothing_of_their_noise(card):
     assert card.to_json()["score_noise"] is None
     assert "Every score carries" not in card.to_markdown()
+
+
+COUNTS = ClassCounts(rows=(760, 240), decided=(970, 30), correct=(755, 25))
+OPEN = Baselines(classes=("no", "yes"), majority={"test": 0.76})
+
+
+def test_the_card_says_how_each_class_fares_and_warns_of_one_answer_for_all(trial, point, claim):
+    facts = {"sweep": "digits", "trial": trial, "point": replace(point, classes=COUNTS), "ledger": LEDGER}
+    card = make_card(**facts, claim=replace(claim, baselines=OPEN))
+    assert card.to_json()["classes"]["balanced_accuracy"] == pytest.approx(0.5488, abs=1e-4)
+    text = card.to_markdown()
+    assert "> **Nearly constant.** It gives nearly every row the same answer: 'no' for 97.0% of the test rows." in text
+    assert "A constant answer has an accuracy of 0.76 on them." in text
+    assert "| yes | 240 | 30 | 0.1042 | 0.8333 |" in text
+
+
+def test_a_card_on_private_rows_has_no_counts_whatever_a_record_says(trial, point, claim):
+    facts = {"sweep": "digits", "trial": trial, "point": replace(point, classes=COUNTS), "ledger": LEDGER}
+    card = make_card(**facts, claim=replace(claim, evaluation="private", baselines=OPEN))
+    assert card.to_json()["classes"] is None
+    assert "balanced" not in card.to_markdown().lower()

@@ -365,6 +365,7 @@ def test_test_scores_are_entered_in_the_ledger_before_their_noise_is_drawn(digit
     assert list(score_front(spec, digits, folder, kept, lambda: False)) == []
     assert seen == list(range(1, points + 1))
     assert all(kept.records.points[point.key].test is not None for point in kept.records.archive.points)
+    assert all(point.classes is None for point in kept.records.points.values())  # counts by class are not paid for
     cost = kept.front().ledger["everything"].epsilon
     assert cost >= price_of(points)
     assert list(score_front(spec, digits, folder, kept, lambda: False)) == []  # nothing is drawn a second time

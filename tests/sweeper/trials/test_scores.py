@@ -1,6 +1,7 @@
 """Paid scores of private rows: what is one, that each row answers for itself, and that noise is all that leaves."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from clipless.privacy.events import Relation
 from clipless.testing import RecordingSource, SeededSource
 from sweeper.errors import SpecError
 from sweeper.privacy.score_noise import ScoreNoise
-from sweeper.trials.scores import answers_of_rows, release, scorer
+from sweeper.trials.scores import MOST_CLASSES, answers_of_rows, class_counts, release, scorer
 
 NAMES = ("accuracy", "certified@0.1", "certified@1/2")
 
@@ -111,3 +112,41 @@ def test_noise_comes_from_the_secure_generator_unless_one_is_injected(monkeypatc
     score = scorer(declared(Evaluation.PRIVATE), [], NOISE)
     score(model, split, float64_features(model, split.x))
     assert len(made) == len(made[0].normals) == 1
+
+
+# --- counts by class
+
+
+def rows_that_are(evaluation, classes=("a", "b", "c")):
+    return SimpleNamespace(evaluation=evaluation, classes=classes)
+
+
+@pytest.mark.parametrize("evaluation", [Evaluation.PUBLIC, Evaluation.EXPLORATORY])
+def test_public_rows_are_counted_by_class(model, split, evaluation):
+    found = class_counts(model, split, rows_that_are(evaluation))
+    said = model(split.x).argmax(dim=1)
+    for label in range(3):
+        assert found.rows[label] == int((split.y == label).sum())
+        assert found.decided[label] == int((said == label).sum())
+        assert found.correct[label] == int(((said == label) & (split.y == label)).sum())
+    accuracy = clipless.evaluate(model, split)["accuracy"]
+    assert sum(found.correct) / len(split) == pytest.approx(accuracy)
+
+
+@pytest.mark.parametrize("evaluation", [Evaluation.PRIVATE, "private", "open", None])
+def test_rows_that_are_not_declared_open_are_not_counted_and_not_even_looked_at(model, split, evaluation, monkeypatch):
+    monkeypatch.setattr("sweeper.trials.scores.float64_logits", lambda *_args, **_named: pytest.fail("looked"))
+    assert class_counts(model, split, rows_that_are(evaluation)) is None
+
+
+def test_a_table_of_very_many_classes_is_not_kept(model, split):
+    many = tuple(map(str, range(MOST_CLASSES + 1)))
+    assert class_counts(model, split, rows_that_are(Evaluation.PUBLIC, many)) is None
+
+
+def test_a_row_without_a_decision_counts_for_no_class(model, split, monkeypatch):
+    logits = torch.zeros(60, 3)
+    logits[7] = torch.nan
+    monkeypatch.setattr("sweeper.trials.scores.float64_logits", lambda *_args, **_named: logits)
+    found = class_counts(model, split, rows_that_are(Evaluation.PUBLIC))
+    assert (sum(found.rows), sum(found.decided)) == (60, 59)

@@ -1,0 +1,78 @@
+"""What scores are compared with: a constant answer, and what others reached without privacy.
+
+Labels of public validation and test rows say how much a constant answer gets right; those of private rows would be an
+unpaid release, so that there the number of classes, which is public, has to do. A score of a training without noise is
+a release of its training rows: none is computed here, the one that a spec gives is taken as public.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from clipless.datasets import Evaluation
+from sweeper.records import ClassCounts
+from sweeper.spec.objectives import attack_radius_text, is_share_of_rows
+
+if TYPE_CHECKING:
+    from clipless.datasets import Dataset
+
+GIVEN = "What was reached without privacy, as the spec gives it: {scores}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baselines:
+    """What a score has to beat, and what it may come near to.
+
+    Attributes:
+        classes: names of the classes.
+        majority: share of the rows that are of the most frequent class, by split; none where these rows are private.
+        without_privacy: what was reached without privacy, by objective, as the spec gives it.
+    """
+
+    classes: tuple[str, ...] = ()
+    majority: Mapping[str, float] = field(default_factory=dict)
+    without_privacy: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: "Dataset", without_privacy: Mapping[str, float] | None = None) -> "Baselines":
+        """Return the baselines of a data set.
+
+        Guarantees:
+            Labels are read of validation and test rows that are public or exploratory, and of no others.
+        """
+        declared = data.metadata
+        open_ = declared.evaluation in (Evaluation.PUBLIC, Evaluation.EXPLORATORY)
+        splits = {"validation": data.validation, "test": data.test} if open_ else {}
+        shares = {name: float(split.y.bincount().max()) / len(split) for name, split in splits.items() if len(split)}
+        return cls(classes=declared.classes, majority=shares, without_privacy=dict(without_privacy or {}))
+
+    @property
+    def public_facts(self) -> tuple[str, ...]:
+        """Sentences for the privacy card: what is taken as public here."""
+        scores = ", ".join(f"{name} {value:g}" for name, value in self.without_privacy.items())
+        return (GIVEN.format(scores=scores),) if scores else ()
+
+    def constant(self, name: str, split: str = "validation") -> float | None:
+        """Return what a constant answer reaches, None where that is not known.
+
+        A constant answer has every radius: the share holds for certified accuracy and under attack too. Where labels
+        are private it is the least share that the most frequent of so many classes can have.
+        """
+        if name == "auroc":
+            return 0.5
+        if not (is_share_of_rows(name) or attack_radius_text(name) is not None) or not self.classes:
+            return None
+        return max(self.majority.get(split, 0.0), 1 / len(self.classes))
+
+
+def warning(counts: ClassCounts, classes: Sequence[str] = ()) -> str:
+    """Say that a classifier nearly always gives one answer, empty where it does not."""
+    if not counts.is_nearly_constant:
+        return ""
+    label, share = counts.most_decided
+    name = classes[label] if label < len(classes) else str(label)
+    present = sum(rows > 0 for rows in counts.rows)
+    return (
+        f"It gives nearly every row the same answer: {name!r} for {share:.1%} of the test rows. Its balanced accuracy "
+        f"is {counts.balanced_accuracy:.1%}, that of a constant answer {1 / present:.1%}"
+    )

@@ -1,0 +1,120 @@
+"""What scores are compared with: where it comes from, and that nothing of private rows is in it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from clipless.datasets import Evaluation, Split, load
+from sweeper.driver.resume import claimed
+from sweeper.errors import SpecError
+from sweeper.privacy.baselines import Baselines, warning
+from sweeper.privacy.claims import Claim
+from sweeper.records import ClassCounts
+from sweeper.spec.spec import Spec
+
+CONTENT = {
+    "name": "s",
+    "data": {"name": "digits"},
+    "model": {"architecture": "mlp", "width": 16},
+    "training": {"epochs": 2, "batch_size": 256, "learning_rate": 0.05},
+    "privacy": {"noise_multiplier": 1.0, "delta": 1e-4},
+}
+
+
+def data_with(evaluation, labels=(0, 1, 1, 1)):
+    """A data set whose validation labels are these."""
+    data = load("digits")
+    rows = torch.zeros(len(labels), 1, 8, 8)
+    split = Split(x=rows, y=torch.tensor(labels))
+    declared = replace(data.metadata, evaluation=evaluation)
+    return replace(data, metadata=declared, validation=split, test=split)
+
+
+@pytest.mark.parametrize("evaluation", [Evaluation.PUBLIC, Evaluation.EXPLORATORY])
+def test_the_majority_of_rows_that_may_be_looked_at_is_counted(evaluation):
+    found = Baselines.of(data_with(evaluation))
+    assert found.majority == {"validation": 0.75, "test": 0.75}
+    assert found.constant("accuracy") == found.constant("certified@0.25") == found.constant("attacked@1/4") == 0.75
+    assert found.constant("auroc") == 0.5
+    assert found.constant("membership-auroc") is None
+
+
+def test_of_private_rows_nothing_but_the_number_of_classes_is_used():
+    """The same for every content of the rows: no function of private labels is in a claim."""
+    made = [
+        Baselines.of(data_with(Evaluation.PRIVATE, labels)) for labels in ((0, 1, 1, 1), (3, 3, 3, 3), (0, 1, 2, 3))
+    ]
+    assert made[0] == made[1] == made[2]
+    assert made[0].majority == {}
+    assert made[0].constant("accuracy") == pytest.approx(0.1)
+
+
+def test_an_evaluation_that_nobody_knows_counts_as_private():
+    data = data_with(Evaluation.PUBLIC)
+    object.__setattr__(data.metadata, "evaluation", "open")
+    assert Baselines.of(data).majority == {}
+
+
+def test_what_was_reached_without_privacy_is_what_the_spec_says_and_is_named_as_public():
+    spec = Spec.from_mapping(CONTENT | {"search": {"without_privacy": {"accuracy": 0.976}}})
+    claim = claimed(spec, load("digits"))
+    assert claim.baselines.without_privacy == {"accuracy": 0.976}
+    assert any("without privacy, as the spec gives it: accuracy 0.976" in sentence for sentence in claim.public)
+    assert claimed(Spec.from_mapping(CONTENT), load("digits")).baselines.without_privacy == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"accuracy": 1.2}, "a share from 0 to 1"),
+        ({"accuracy": True}, "a share from 0 to 1"),
+        ({"accuracy": float("nan")}, "a share from 0 to 1"),
+        ({"epsilon": 0.5}, "better when larger"),
+        ({"membership-auroc": 0.5}, "better when larger"),
+        ({"nonsense": 0.5}, "better when larger"),
+        ([0.9], "scores by name"),
+    ],
+)
+def test_a_score_that_is_none_is_refused(given, said):
+    with pytest.raises(SpecError, match=said):
+        Spec.from_mapping(CONTENT | {"search": {"without_privacy": given}})
+
+
+def test_a_claim_keeps_its_baselines_on_its_way_through_a_file():
+    claim = claimed(Spec.from_mapping(CONTENT), load("digits"))
+    content = json.loads(json.dumps(claim.to_json()))
+    again = Claim(**content | {"baselines": Baselines(**content["baselines"])})
+    assert again.baselines.majority == claim.baselines.majority
+    assert list(again.baselines.classes) == [str(digit) for digit in range(10)]
+
+
+def counts(rows, decided, correct):
+    return ClassCounts(rows=rows, decided=decided, correct=correct)
+
+
+def test_a_classifier_that_nearly_always_says_the_same_is_named():
+    said = warning(counts((760, 240), (970, 30), (755, 25)), ("no", "yes"))
+    assert "'no' for 97.0% of the test rows" in said
+    assert "balanced accuracy is 54.9%, that of a constant answer 50.0%" in said
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        counts((970, 30), (970, 30), (970, 30)),  # right, on rows that are nearly all alike
+        counts((500, 500), (700, 300), (480, 280)),  # says both
+        counts((10, 0), (10, 0), (10, 0)),  # rows of one class
+    ],
+)
+def test_others_are_not(found):
+    assert warning(found) == ""
+
+
+def test_recall_and_precision_are_of_each_class_and_missing_where_there_is_nothing_to_count():
+    found = counts((4, 0, 6), (5, 0, 5), (3, 0, 4))
+    assert found.recalls == (0.75, None, pytest.approx(4 / 6))
+    assert found.precisions == (0.6, None, 0.8)
+    assert found.balanced_accuracy == pytest.approx((0.75 + 4 / 6) / 2)
+    assert found.most_decided == (0, 0.5)
