@@ -88,6 +88,16 @@ class SweepData:
         objectives = [o.name for o in self.result.objectives if radius(o.name) is not None]
         return next((name for name in (*objectives, *self.certificates) if name != self.utility), None)
 
+    def is_better_than_constant(self, point: Point) -> bool:
+        """Whether a point beats a constant answer in the utility, as far as is known what that reaches."""
+        constant = self.result.claim.baselines.constant(self.utility)
+        return constant is None or point.values.get(self.utility, nan) > constant
+
+    @cached_property
+    def useful_points(self) -> tuple[Point, ...]:
+        """The points of the front that beat a constant answer; all of them where none does."""
+        return tuple(filter(self.is_better_than_constant, self.front_points)) or self.front_points
+
     @property
     def deltas(self) -> tuple[float, ...]:
         """The distinct deltas of the trials, ascending."""

@@ -13,6 +13,7 @@ from sweeper.spec.objectives import attack_radius_text
 
 BUDGETS = (1.0, 3.0, 8.0)
 AFTER_THE_SWEEP = "epsilon after the sweep"
+BALANCED = "test balanced accuracy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +40,24 @@ def budgets(data: SweepData, epsilons: tuple[float, ...] = BUDGETS) -> tuple[Bud
 def front_rows(data: SweepData) -> list[dict[str, Any]]:
     """One row per point of the front, by epsilon: identity, values, test values, accountants, configuration.
 
-    Every row has the same keys, in the same order; a value that a point lacks is None.
+    Every row has the same keys, in the same order; a value that a point lacks is None. Points that a constant answer
+    beats are left out, unless all are such.
     """
     names = _value_names(data)
+    counted = any(point.classes is not None for point in data.useful_points)
     accountants = sorted({name for point in data.front_points for name in point.accountants})
     return [
         {
             "trial": point.trial,
             "epoch": point.epoch,
             **_values(point, names, data.result.price),
+            **({BALANCED: point.classes and point.classes.balanced_accuracy} if counted else {}),
             **{f"epsilon {name}": point.accountants.get(name) for name in accountants},
             **{f"config {name}": data.settings[point.trial].get(name) for name in data.varying},
             "made from": point.made_from,
             "model": point.model,
         }
-        for point in data.front_points
+        for point in data.useful_points
     ]
 
 

@@ -40,7 +40,7 @@ def _plain(value: Decimal) -> str:
 
 def is_fraction(name: str) -> bool:
     """Whether a value lives in [0, 1] and reads best as a percentage."""
-    return name in ("accuracy", "auroc", *MEMBERSHIP) or radius_of(name) is not None
+    return name in ("accuracy", "balanced accuracy", "auroc", *MEMBERSHIP) or radius_of(name) is not None
 
 
 def radius_of(name: str) -> str | None:

@@ -21,6 +21,7 @@ D = TypeVar("D")  # what is drawn: a sweep, a comparison or a diagnosis
 I = TypeVar("I")  # noqa: E741 - the numbers of one kind of figure
 
 Table = list[dict[str, Any]]  # the numbers of a figure as a table
+NOTHING_YET = "no points yet"  # written across an empty figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,8 @@ class FigureKind(Generic[D, I]):
         topic: which tab of the live page shows it.
         wide: whether it scrolls sideways on a phone instead of shrinking.
         epsilon_axis: whether its epsilon axis can be made linear.
-        keep_empty: whether the live page shows it before it has something to show.
+        awaits: what will appear in it, in lines that fit a phone: the live page shows these words while a sweep has
+            nothing for it yet. Without them it is hidden until then.
     """
 
     name: str
@@ -75,12 +77,15 @@ class FigureKind(Generic[D, I]):
     topic: Topic = Topic.SEARCH
     wide: bool = False
     epsilon_axis: bool = False
-    keep_empty: bool = False
+    awaits: str = ""
 
     def draw(self, data: D, theme: Theme = LIGHT, certificate: str = "") -> go.Figure:
         """Return the figure of ``data``, for another certificate if one is named and the figure depends on it."""
         info = self.info_at(data, certificate) if certificate and self.info_at else self.info(data)
-        return self.plot(info, theme)
+        figure = self.plot(info, theme)
+        if self.awaits:
+            figure.update_annotations(selector={"text": NOTHING_YET}, text=self.awaits)
+        return figure
 
     def numbers(self, data: D) -> Table:
         """Return the numbers of the figure as a table."""

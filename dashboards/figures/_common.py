@@ -4,14 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from math import floor, isfinite, log10, nan
+from math import ceil, floor, isfinite, log10, nan
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
-from dashboards.figures._base import FigureInfo, Table
+from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
 from dashboards.figures._theme import Theme, template
 from dashboards.text import delta_text, is_fraction, number, setting, show, title_of
 from sweeper.privacy.pricing import Price
@@ -19,7 +19,16 @@ from sweeper.records import Direction, Point
 
 WATERMARK = "exploratory: no guarantee"
 _HOVER_LINES = 8
+_EMPTY_HEIGHT = 220
 _TICKS = (1, 2, 3, 5)
+_FINE_TICKS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+_FEWEST_TICKS = 3
+_SMALLEST_SPREAD = 0.05  # of the values of an axis whose values are all alike
+_PERCENT = [  # as many digits as the distance of the ticks asks for, however far a reader zooms
+    {"dtickrange": [None, 9e-4], "value": ".2%"},
+    {"dtickrange": [9e-4, 9e-3], "value": ".1%"},
+    {"dtickrange": [9e-3, None], "value": ".0%"},
+]
 MANY = 60  # more marks than this are drawn smaller
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
@@ -31,9 +40,17 @@ def epsilon_title(data: SweepData) -> str:
     return f"epsilon (fixed in advance), {delta_text(data)}"
 
 
-def epsilon_axis(title: str, epsilons: Iterable[float]) -> dict[str, Any]:
-    """A logarithmic epsilon axis with ticks where people quote budgets: 1, 2, 3, 5, 8, 10."""
-    return {"type": "log", "title": {"text": title}, **log_ticks(epsilons, extra=(8,))}
+def epsilon_axis(title: str, epsilons: Iterable[float], shown: Iterable[float] = ()) -> dict[str, Any]:
+    """A logarithmic epsilon axis with ticks where people quote budgets: 1, 2, 3, 5, 8, 10.
+
+    It begins and ends with ``shown``, if there are any; the ticks of the other epsilons are there for who zooms out.
+    """
+    whole = log_ticks(epsilons, extra=(8,))
+    near = log_ticks(shown, extra=(8,))
+    if near:
+        ticks = sorted({*whole["tickvals"], *near["tickvals"]})
+        whole = {"range": near["range"], "tickvals": ticks, "ticktext": [number(tick) for tick in ticks]}
+    return {"type": "log", "title": {"text": title}, **whole}
 
 
 def linear_epsilon(figure: go.Figure) -> go.Figure:
@@ -58,12 +75,27 @@ def log_ticks(values: Iterable[float], *, steps: Sequence[int] = _TICKS, extra: 
     pad = 0.03 * (log10(high / low) or 1.0)
     decades = range(floor(log10(low)), floor(log10(high)) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in (steps if len(decades) <= 4 else (1,))]
-    ticks = [tick for tick in sorted({*ticks, *extra}) if low * 10**-pad <= tick <= high * 10**pad]
+    first, last = low * 10**-pad, high * 10**pad
+    ticks = [tick for tick in sorted({*ticks, *extra}) if first <= tick <= last]
+    if len(ticks) < _FEWEST_TICKS and low < high:
+        ticks = _fine_ticks(first, last)
     return {
         "range": [log10(low) - pad, log10(high) + pad],
         "tickvals": ticks,
         "ticktext": [number(tick) for tick in ticks],
     }
+
+
+def _fine_ticks(first: float, last: float) -> list[float]:
+    """Ticks of less than a decade: round numbers, or equal steps where even these are too few."""
+    decade = 10.0 ** floor(log10(first))
+    ticks = [round(tick * scale, 12) for scale in (decade, 10 * decade) for tick in _FINE_TICKS]
+    inside = [tick for tick in ticks if first <= tick <= last]
+    if len(inside) >= _FEWEST_TICKS:
+        return inside
+    step = 10.0 ** floor(log10((last - first) / _FEWEST_TICKS))
+    step *= next(factor for factor in (5, 2, 1) if (last - first) / (factor * step) >= _FEWEST_TICKS)
+    return [round(i * step, 12) for i in range(ceil(first / step), floor(last / step) + 1)]
 
 
 def label(name: str) -> str:
@@ -75,8 +107,33 @@ def value_axis(name: str) -> dict[str, Any]:
     """An axis of one objective."""
     return {
         "title": {"text": f"{label(name)} (validation)"},
-        **({"tickformat": ".0%"} if is_fraction(name) else {}),
+        **percent_axis(name),
     }
+
+
+def percent_axis(*names: str) -> dict[str, Any]:
+    """How an axis writes its ticks: as percentages if all the values are shares, else as Plotly does."""
+    return {"tickformat": ".0%", "tickformatstops": _PERCENT} if all(map(is_fraction, names)) else {}
+
+
+def zoom(values: Iterable[float], near: Iterable[float] = ()) -> list[float] | None:
+    """Range of an axis that shows all the values, and lines beside them that are no farther than their spread.
+
+    >>> zoom([0.83, 0.88])
+    [0.825, 0.885]
+    >>> zoom([0.83, 0.88], near=[0.8, 0.12])
+    [0.792, 0.888]
+    """
+    usable = [value for value in values if isfinite(value)]
+    if not usable:
+        return None
+    low, high = min(usable), max(usable)
+    reach = (high - low) or _SMALLEST_SPREAD
+    for line in near:
+        if low - reach <= line <= high + reach:
+            low, high = min(low, line), max(high, line)
+    pad = 0.1 * ((high - low) or _SMALLEST_SPREAD)
+    return [round(low - pad, 6), round(high + pad, 6)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,16 +264,27 @@ def new_figure(info: FigureInfo, theme: Theme, *, empty: bool, **layout: Any) ->
     figure = go.Figure()
     figure.update_layout(template=template(theme), title={"text": info.title}, **layout)
     if empty:
-        figure.add_annotation(text="no points yet", font={"color": theme.muted}, **_MIDDLE)
+        figure.update_layout(height=_EMPTY_HEIGHT, xaxis={"visible": False}, yaxis={"visible": False})
+        figure.add_annotation(text=NOTHING_YET, font={"color": theme.muted}, **_MIDDLE)
     if info.exploratory:
         watermark(figure, theme)
     return figure
 
 
-def over_epsilon(info: FigureInfo, theme: Theme, epsilons: Sequence[float], name: str, *, height: int) -> go.Figure:
-    """A figure of an objective over epsilon, empty without any."""
-    xaxis = epsilon_axis(info.epsilon_title, epsilons)
-    return new_figure(info, theme, empty=not epsilons, height=height, xaxis=xaxis, yaxis=value_axis(name))
+def over_epsilon(
+    info: FigureInfo,
+    theme: Theme,
+    epsilons: Sequence[float],
+    name: str,
+    *,
+    height: int,
+    shown: Sequence[float] = (),
+    values: list[float] | None = None,
+) -> go.Figure:
+    """A figure of an objective over epsilon, empty without any; it opens at ``shown`` epsilons and ``values``."""
+    xaxis = epsilon_axis(info.epsilon_title, epsilons, shown)
+    yaxis = value_axis(name) | ({"range": values} if values else {})
+    return new_figure(info, theme, empty=not epsilons, height=height, xaxis=xaxis, yaxis=yaxis)
 
 
 def reached(epsilon: float, name: str, value: float) -> str:

@@ -13,7 +13,7 @@ from dashboards.data import SweepData
 from dashboards.live._snapshots import Snapshot, SweepSummary
 from dashboards.live._view import PREFIX, View
 from dashboards.pages._html import Child, Html, each, join, tag
-from dashboards.pages._sections import head
+from dashboards.pages._sections import head, nearly_constant
 from dashboards.summary import AFTER_THE_SWEEP
 from dashboards.text import MISSING, number, setting, show
 from sweeper.errors import PickError, RecordError, SweeperError
@@ -133,12 +133,20 @@ def picked(snapshot: Snapshot, view: View, run_address: str | None) -> Html:
         "div",
         tag("p", how, " ", back if by_hand else None, class_="test", role="status"),
         tag("h3", point.label),
+        _warning(data, point),
         _values(data, point),
         tag("div", *_downloads(snapshot, point, run_address), class_="links"),
         tag("details", tag("summary", "Configuration"), tag("table", tag("tbody", *settings))) if settings else None,
         tag("details", tag("summary", "Privacy card"), tag("pre", _card_text(snapshot, point), tabindex=0)),
         class_="picked",
     )
+
+
+def _warning(data: SweepData, point: Point) -> Html | None:
+    said = nearly_constant(data, point)
+    if not said and not data.is_better_than_constant(point):
+        said = f"No better in {data.utility} than a constant answer"
+    return tag("p", f"{said}.", class_="warning") if said else None
 
 
 def _values(data: SweepData, point: Point) -> Html:
@@ -152,6 +160,9 @@ def _values(data: SweepData, point: Point) -> Html:
         if name == "epsilon" and (price := data.result.price) is not None:
             after = [number(price.epsilon, 4, up=True), MISSING]
             rows.append(tag("tr", tag("th", AFTER_THE_SWEEP, scope="row"), each("td", after, class_="number")))
+    if point.classes is not None:
+        shown = [MISSING, show("balanced accuracy", point.classes.balanced_accuracy)]
+        rows.append(tag("tr", tag("th", "balanced accuracy", scope="row"), each("td", shown, class_="number")))
     heads = tag("tr", each("th", ["", "validation", "test"], scope="col"))
     return tag("table", tag("thead", heads), tag("tbody", *rows))
 

@@ -137,7 +137,7 @@ def _growing(snapshot: Snapshot) -> Html | None:
 _PARTS: dict[str, Callable[[Snapshot], Html]] = {
     "head": fragments.sweep_head,
     "headline": lambda snapshot: sections.headline(snapshot.sweep()),
-    "points": lambda snapshot: tables.front_table(snapshot.sweep()),
+    "points": lambda sweep: join([tables.front_table(sweep.sweep()), sections.by_class(sweep.sweep())]),
     "cost": lambda sweep: join([_growing(sweep), sections.cost(sweep.sweep()), sections.claim(sweep.sweep())]),
     "exports": lambda snapshot: join([fragments.exports(snapshot.name), sections.how_to_pick(snapshot.sweep())]),
 }
@@ -156,7 +156,7 @@ def _figure(kind: FigureKind[SweepData, Any], snapshot: Snapshot, radius: str, l
 
 def _drawn(kind: FigureKind[T, Any], data: T, radius: str = "", *, linear: bool) -> dict[str, Any] | None:
     figure = kind.draw(data, certificate=radius)
-    if is_empty(figure) and not kind.keep_empty:
+    if is_empty(figure) and not kind.awaits:
         return None
     return untitled(as_json(linear_epsilon(figure) if linear else figure))
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from math import floor, inf
 
 from dashboards.data import SweepData
-from dashboards.pages._html import Html, each, tag
-from dashboards.pages._page import card, exploratory, header, section
+from dashboards.pages._html import Html, each, join, tag
+from dashboards.pages._page import card, exploratory, header, scrolling_table, section
 from dashboards.summary import BUDGETS, Budget, best_within, budgets
 from dashboards.text import MISSING, delta_text, is_fraction, number, show
+from sweeper.privacy.baselines import warning
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point
 
@@ -28,8 +29,23 @@ def head(data: SweepData, eyebrow: Html | str = "Sweep report") -> Html:
         "points": (str(len(data.points)), f"{len(data.result.on_front)} on the front"),
         **_price_fact(data),
     }
+    facts |= _constant_fact(data)
     banner = exploratory(" The conditions below say what.") if claim.exploratory else None
     return header(eyebrow, data.name, banner, facts)
+
+
+def _constant_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
+    """What a constant answer reaches: what every score has to beat."""
+    baselines = data.result.claim.baselines
+    reached = baselines.constant(data.utility)
+    if reached is None:
+        return {}
+    counted = "validation" in baselines.majority
+    note = (
+        "the most frequent class of the validation rows" if counted else f"at least: {len(baselines.classes)} classes"
+    )
+    note = "chance" if data.utility == "auroc" else note
+    return {"a constant answer": (f"{data.utility} {show(data.utility, reached)}", note)}
 
 
 def _price_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
@@ -126,6 +142,8 @@ def _card(data: SweepData, budget: Budget, title: str = "") -> Html:
             rows.append(_card_row(f"its {name}", name, first))
             if point is not None and point.key != first.key:
                 rows.append(_card_row(f"best {name}", name, point))
+    marks = [] if data.is_better_than_constant(first) else ["No better than a constant answer."]
+    marks += [f"{said}."] if (said := nearly_constant(data, first)) else []
     heads = each("th", ["", "validation", "test"], scope="col")
     where = f"{first.label}, own epsilon {show('epsilon', first.values['epsilon'])}"
     return card(
@@ -134,7 +152,56 @@ def _card(data: SweepData, budget: Budget, title: str = "") -> Html:
         tag("p", tag("b", _tested(data.utility, first)), " on test rows", class_="test"),
         tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows)) if rows else None,
         tag("p", where, class_="from"),
+        *(tag("p", mark, class_="warning") for mark in marks),
     )
+
+
+def nearly_constant(data: SweepData, point: Point) -> str:
+    """Say that a model nearly always gives one answer, empty where it does not or where rows are private."""
+    return "" if point.classes is None else warning(point.classes, data.result.claim.baselines.classes)
+
+
+def by_class(data: SweepData) -> Html | None:
+    """How the test rows of each class fare under the best point and at the knee; None where that may not be told."""
+    best = best_within(data, data.utility, inf)
+    chosen = {p.key: p for p in (best, data.result.knee) if p is not None and p.classes is not None}
+    warned = [point for point in data.useful_points if nearly_constant(data, point)]
+    tables = [part for point in chosen.values() for part in _class_table(data, point)]
+    if not tables:
+        return None
+    words = "How public test rows were decided. Balanced accuracy is the mean of the recalls."
+    some = f"{len(warned)} of {len(data.useful_points)} points of the front give nearly every row the same answer."
+    banner = tag("p", tag("strong", "Nearly constant. "), some, class_="banner", role="note") if warned else None
+    return section("classes", "Class by class", tag("p", words), banner, *tables)
+
+
+def _class_table(data: SweepData, point: Point) -> list[Html]:
+    counts, names = point.classes, data.result.claim.baselines.classes
+    if counts is None:
+        return []
+    rows = [
+        tag(
+            "tr",
+            tag("th", name, scope="row"),
+            each("td", [rows, decided, *map(_share, (recall, precision))], class_="number"),
+        )
+        for name, rows, decided, recall, precision in zip(
+            names or map(str, range(len(counts.rows))),
+            *(counts.rows, counts.decided, counts.recalls, counts.precisions),
+            strict=True,
+        )
+    ]
+    heads = tag("th", "class", scope="col")
+    heads = join(
+        [heads, each("th", ["test rows", "decided for it", "recall", "precision"], scope="col", class_="number")]
+    )
+    title = f"{point.label}: balanced accuracy {show('balanced accuracy', counts.balanced_accuracy)}"
+    said = nearly_constant(data, point)
+    return [tag("h3", title), *([tag("p", f"{said}.", class_="warning")] if said else []), scrolling_table(heads, rows)]
+
+
+def _share(value: float | None) -> str:
+    return MISSING if value is None else show("accuracy", value)
 
 
 def _card_row(label: str, name: str, point: Point) -> Html:

@@ -30,7 +30,20 @@ def front_table(data: SweepData) -> Html:
     body = [tag("tr", *(_cell(name, value, name in numeric) for name, value in row.items())) for row in rows]
     words = "Select a heading to sort by it. Values not marked test are measured on validation rows."
     cut = _cut(rows, found, "points of the front, evenly spread over epsilon")
-    return section("points", "Points of the front", tag("p", words, cut), scrolling_table(join(heads), body))
+    return section(
+        "points", "Points of the front", tag("p", words, cut, _left_out(data)), scrolling_table(join(heads), body)
+    )
+
+
+def _left_out(data: SweepData) -> str | None:
+    """A sentence that says which points are not in the table because a constant answer is as good, None without any."""
+    count = len(data.front_points) - len(data.useful_points)
+    constant = data.result.claim.baselines.constant(data.utility)
+    if not count or constant is None:
+        return None
+    points = "1 point of the front is" if count == 1 else f"{count} points of the front are"
+    reached = f"{data.utility} {show(data.utility, constant)}"
+    return f" {points} left out: no better than a constant answer, which reaches {reached}. front.csv has them."
 
 
 def _heading(name: str) -> str:

@@ -21,6 +21,7 @@ def build_report(data: SweepData) -> str:
         before=[sections.headline(data)],
         after=[
             tables.front_table(data),
+            sections.by_class(data) or Html(),
             sections.cost(data),
             sections.claim(data),
             sections.how_to_pick(data),

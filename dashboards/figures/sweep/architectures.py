@@ -100,5 +100,6 @@ FIGURE: FigureKind[SweepData, ArchitecturesInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
+    awaits="One line for each kind of network,<br>as soon as two kinds have points",
     epsilon_axis=True,
 )

@@ -163,6 +163,7 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
+    awaits="One line for each trial through its settings,<br>as soon as two trials have points",
     omitted=lambda data: omitted(DRAWN_TRIALS, len(data.trials), "trials"),
     wide=True,
 )

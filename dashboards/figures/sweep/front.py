@@ -22,6 +22,7 @@ from dashboards.figures._common import (
     point_name,
     point_rows,
     staircase,
+    zoom,
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show
@@ -29,6 +30,7 @@ from sweeper.records import Point
 
 DRAWN_DOMINATED = 1000
 _SIZES = (7.0, 15.0)
+_CONSTANT = {"auroc": "chance"}
 _CROWDED = 200  # more points than this are drawn at half the size
 
 
@@ -44,7 +46,8 @@ class FrontInfo(FigureInfo):
     dominated_hover: tuple[str, ...]  # one text for each
     dominated_total: int  # how many there are before thinning
     steps: tuple[Step, ...]  # the staircase
-    without_privacy: float | None  # best utility of a point with infinite epsilon, if there is one
+    shown: tuple[Point, ...]  # points of the front that the axes begin and end with: better than a constant answer
+    lines: tuple[tuple[str, float], ...]  # what to compare with, each with its words: escaped
     knee: tuple[Point, str] | None  # the knee of the front over all its objectives, and its text, if it has one
 
 
@@ -56,7 +59,6 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
     dominated = [point for point in usable if point.key not in data.result.on_front]
     drawn = evenly(dominated, DRAWN_DOMINATED)
     knees = [p for p in (data.result.knee,) if p is not None and finite(p, "epsilon", utility)]
-    open_ended = [p.values[utility] for p in data.points if p.values.get("epsilon") == inf and finite(p, utility)]
     return FrontInfo(
         **header(data, f"{label(utility)} against epsilon"),
         utility=utility,
@@ -67,9 +69,26 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
         dominated_hover=hover_texts(data, drawn, configured=False),
         dominated_total=len(dominated),
         steps=staircase(usable, utility, data.direction(utility)),
-        without_privacy=max(open_ended, default=None),
+        shown=tuple(p for p in front if _beats(data, p, utility)) or front,
+        lines=_lines(data, utility),
         knee=next(zip(knees, hover_texts(data, knees), strict=True), None),
     )
+
+
+def _beats(data: SweepData, point: Point, utility: str) -> bool:
+    constant = data.result.claim.baselines.constant(utility)
+    return constant is None or point.values[utility] > constant
+
+
+def _lines(data: SweepData, utility: str) -> tuple[tuple[str, float], ...]:
+    """What a constant answer reaches on rows whose labels may be looked at, and what was reached without privacy."""
+    baselines = data.result.claim.baselines
+    constant, given = baselines.constant(utility), baselines.without_privacy.get(utility)
+    trained = [p.values[utility] for p in data.points if p.values.get("epsilon") == inf and finite(p, utility)]
+    how = "always the most frequent class" if "validation" in baselines.majority else "a constant answer, at least"
+    lines = [] if constant is None else [(_CONSTANT.get(utility, how), constant)]
+    lines += [] if given is None else [("without privacy, as given", given)]
+    return (*lines, *([("without privacy", max(trained))] if trained else []))
 
 
 def rows(info: FrontInfo) -> Table:
@@ -85,7 +104,15 @@ def rows(info: FrontInfo) -> Table:
 def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the front figure."""
     epsilons = [point.values["epsilon"] for point in (*info.front, *info.dominated)]
-    figure = over_epsilon(info, theme, epsilons, info.utility, height=520)
+    figure = over_epsilon(
+        info,
+        theme,
+        epsilons,
+        info.utility,
+        height=520,
+        shown=[point.values["epsilon"] for point in info.shown],
+        values=zoom(_heights(info), [value for _, value in info.lines]),
+    )
     if epsilons:
         figure.add_trace(_dominated(info, theme))
         figure.add_trace(step_line(info.steps, max(epsilons), theme.ink, name=f"best {label(info.utility)}"))
@@ -93,16 +120,23 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_trace(_key(info, theme))
     if info.knee is not None:
         figure.add_trace(_knee(*info.knee, info.utility, theme))
-    if info.without_privacy is not None:
+    for words, value in info.lines if epsilons else ():
         figure.add_hline(
-            y=info.without_privacy,
+            y=value,
             line={"color": theme.muted, "dash": "dot", "width": 1.5},
             annotation={
-                "text": f"without privacy: {show(info.utility, info.without_privacy)}",
+                "text": f"{words}: {show(info.utility, value)}",
                 "font": {"color": theme.muted, "size": 12},
+                "bgcolor": theme.paper,
             },
         )
     return figure
+
+
+def _heights(info: FrontInfo) -> list[float]:
+    """The values that the axis begins and ends with, one standard deviation over repeats to either side among them."""
+    spreads = [(p.values[info.utility], p.deviation(info.utility) or 0.0) for p in info.shown]
+    return [end for value, spread in spreads for end in (value - spread, value + spread)]
 
 
 def step_line(steps: Sequence[Step], right_end: float, color: str, *, name: str, dash: str = "solid") -> go.Scatter:
@@ -181,8 +215,8 @@ def _spread(points: Sequence[Point], utility: str, theme: Theme) -> dict[str, An
         "type": "data",
         "array": [deviation or 0.0 for deviation in deviations],
         "color": theme.muted,
-        "thickness": 1,
-        "width": 0,
+        "thickness": 1.3,
+        "width": 3,
     }
 
 
@@ -227,8 +261,9 @@ FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(
     ),
     caption=(
         "The line is what is achievable at epsilon ≤ x. Points of the front that lie below it give up some utility for "
-        "a better certificate. The ring marks the knee, beyond which every gain costs most. Hover over a point for its "
-        "trial, epoch and configuration."
+        "a better certificate; bars are one standard deviation over repeats to either side. The ring marks the knee, "
+        "beyond which every gain costs most. Hover over a point for its trial, epoch and configuration. The axes show "
+        "the front; a double click shows all points, the next one the front again."
     ),
     position=10,
     info=info,
@@ -238,5 +273,5 @@ FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(
     omitted=lambda data: omitted(DRAWN_DOMINATED, len(data.points) - len(data.front_points), "dominated points"),
     topic=Topic.FRONT,
     epsilon_axis=True,
-    keep_empty=True,
+    awaits=("One mark for each point of the front,<br>as soon as a trial has finished its first epoch"),
 )

@@ -120,5 +120,5 @@ FIGURE: FigureKind[SweepData, Front3dInfo] = FigureKind(
     info_at=lambda data, certificate: info(data, certificate=certificate),
     topic=Topic.FRONT,
     epsilon_axis=True,
-    keep_empty=True,
+    awaits=("The points of the front in space,<br>as soon as a trial has finished its first epoch"),
 )

@@ -105,5 +105,5 @@ FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
     plot=plot,
     rows=rows,
     omitted=lambda data: omitted(DRAWN_STEPS, len(data.trials), "trials"),
-    keep_empty=True,
+    awaits=("How much each trial enlarged the front,<br>as soon as one has finished its first epoch"),
 )

@@ -135,5 +135,5 @@ FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
     plot=plot,
     rows=rows,
     wide=True,
-    keep_empty=True,
+    awaits=f"Which settings mattered,<br>from {LEAST_TRIALS} trials on",
 )

@@ -13,10 +13,10 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import Step, epsilon_axis, header, marks, new_figure, staircase
+from dashboards.figures._common import Step, epsilon_axis, header, marks, new_figure, percent_axis, staircase
 from dashboards.figures._curves import last_epsilon
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.text import delta_text, is_fraction, number, show
+from dashboards.text import delta_text, number, show
 from sweeper.records import Direction
 
 _BEYOND = 1.5  # how far the axis goes beyond the price
@@ -87,8 +87,7 @@ def plot(info: PriceInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw what budgets buy: dashed in advance, solid from the price of the sweep on."""
     epsilons = [step.epsilon for value in info.values for step in value.alone]
     axis = epsilon_axis(info.epsilon_title, [*epsilons, *([info.right_end] if epsilons else [])])
-    fractions = all(is_fraction(value.name) for value in info.values)
-    yaxis = {"title": {"text": "validation rows"}, **({"tickformat": ".0%"} if fractions else {})}
+    yaxis = {"title": {"text": "validation rows"}, **percent_axis(*(value.name for value in info.values))}
     figure = new_figure(info, theme, empty=not epsilons, height=420, xaxis=axis, yaxis=yaxis)
     for i, value in enumerate(info.values):
         figure.add_traces(_traces(value, info.right_end, theme.hue(i)))
@@ -135,6 +134,7 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
+    awaits="What epsilon buys before and after a look,<br>as soon as a trial has finished its first epoch",
     topic=Topic.FRONT,
     epsilon_axis=True,
 )

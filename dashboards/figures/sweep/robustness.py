@@ -85,6 +85,7 @@ FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
+    awaits="One line for each certified radius,<br>as soon as a trial has finished its first epoch",
     topic=Topic.ROBUSTNESS,
     epsilon_axis=True,
 )

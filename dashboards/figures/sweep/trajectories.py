@@ -181,5 +181,5 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     omitted=lambda data: omitted(DRAWN_TRIALS, len(data.trials), "trials, those on the front among them"),
     topic=Topic.TRIALS,
     epsilon_axis=True,
-    keep_empty=True,
+    awaits=("One line for each trial,<br>as soon as one has finished its first epoch"),
 )

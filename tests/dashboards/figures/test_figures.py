@@ -292,6 +292,17 @@ def test_a_very_wide_axis_ticks_at_decades():
     assert log_ticks([1e-3, 1e4])["tickvals"] == pytest.approx([10.0**k for k in range(-3, 5)])
 
 
+def test_a_narrow_axis_has_ticks_all_the_same():
+    assert epsilon_axis("epsilon", [2.1, 2.8])["ticktext"] == ["2.2", "2.4", "2.6", "2.8"]
+    assert epsilon_axis("epsilon", [1.1, 2.8])["ticktext"] == ["1.5", "2", "2.5"]
+
+
+def test_an_axis_begins_and_ends_with_what_is_shown():
+    axis = epsilon_axis("epsilon", [0.01, 100.0], shown=[1.0, 8.0])
+    assert axis["range"] == log_ticks([1.0, 8.0])["range"]
+    assert {"0.1", "1", "5", "10", "100"} <= set(axis["ticktext"])
+
+
 def test_an_axis_without_a_usable_value_is_left_to_plotly():
     assert log_ticks([nan, inf, 0.0]) == {}
     assert log_ticks([2.0])["ticktext"] == ["2"]

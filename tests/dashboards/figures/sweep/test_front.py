@@ -1,3 +1,4 @@
+from dataclasses import replace
 from math import inf, nan
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from dashboards.figures._common import WATERMARK, staircase
 from dashboards.figures._theme import DARK, LIGHT
 from dashboards.figures.sweep import front, hypervolume, trajectories
+from sweeper.privacy.baselines import Baselines
 from sweeper.records import Direction, Point
 
 
@@ -129,7 +131,7 @@ def test_a_point_made_from_iterates_says_so_wherever_it_is_shown(small):
 
 def test_training_without_privacy_is_a_line_not_a_point(small):
     info = front.info(small([point("a", 1, 1.0, 0.5), point("n", 1, inf, 0.9), point("n", 2, inf, 0.95)]))
-    assert info.without_privacy == 0.95
+    assert info.lines == (("without privacy", 0.95),)
     assert [p.key for p in info.front] == [("a", 1, "")]
     assert any("without privacy: 95.0 %" in a.text for a in front.plot(info).layout.annotations)
 
@@ -148,6 +150,54 @@ def test_repeats_are_error_bars_of_one_standard_deviation(sweep, small):
     assert " ± 1.7 % (test " in front.info(sweep).front_hover[0]
     single = front.plot(front.info(small([point("a", 1, 1.0, 0.5), point("a", 2, 2.0, 0.6)])))
     assert all(t.error_y.array is None for t in single.data)
+
+
+def sweep_with(small, points, **baselines):
+    data = small(points)
+    claim = replace(data.result.claim, baselines=Baselines(**baselines))
+    return replace(data, result=replace(data.result, claim=claim))
+
+
+SPREAD = [point("a", 1, 1.0, 0.83), point("a", 2, 2.0, 0.88), point("b", 1, 1.5, 0.12), point("b", 2, 9.0, 0.5)]
+
+
+def test_the_axes_are_those_of_the_front_and_not_of_what_it_dominates(small):
+    axes = front.plot(front.info(small(SPREAD))).layout
+    low, high = axes.yaxis.range
+    assert 0.82 < low < 0.83
+    assert 0.88 < high < 0.89
+    assert 10 ** axes.xaxis.range[1] < 2.2
+    assert max(axes.xaxis.tickvals) >= 8  # for who zooms out
+
+
+def test_points_of_the_front_that_a_constant_answer_beats_do_not_stretch_the_axes(small):
+    data = sweep_with(small, [point("a", 0, 0.01, 0.11), *SPREAD], classes=("a", "b"), majority={"validation": 0.8})
+    info = front.info(data)
+    assert [p.epoch for p in info.front] == [0, 1, 2]
+    assert [p.epoch for p in info.shown] == [1, 2]
+    figure = front.plot(info)
+    assert figure.layout.yaxis.range[0] < 0.8  # its line is near enough to be seen
+    assert [a.text for a in figure.layout.annotations] == ["always the most frequent class: 80.0 %"]
+    assert [p.epoch for p in data.useful_points] == [1, 2]
+
+
+def test_where_nothing_beats_a_constant_answer_everything_is_shown(small):
+    data = sweep_with(small, SPREAD, classes=("a", "b"), majority={"validation": 0.95})
+    assert front.info(data).shown == front.info(data).front
+    assert data.useful_points == data.front_points
+
+
+def test_what_the_spec_gives_as_reached_without_privacy_is_a_line(small):
+    info = front.info(sweep_with(small, SPREAD, without_privacy={"accuracy": 0.9, "auroc": 0.99}))
+    assert info.lines == (("without privacy, as given", 0.9),)
+
+
+def test_bars_of_repeats_lie_within_the_axes(sweep):
+    info = front.info(sweep)
+    low, high = front.plot(info).layout.yaxis.range
+    for one in info.shown:
+        assert low < one.values["accuracy"] - one.deviation("accuracy")
+        assert one.values["accuracy"] + one.deviation("accuracy") < high
 
 
 def test_the_knee_is_ringed(sweep):
@@ -179,6 +229,9 @@ def test_a_sweep_without_points_says_so(small):
     figure = front.plot(front.info(small([])))
     assert [a.text for a in figure.layout.annotations] == ["no points yet"]
     assert len(figure.data) == 0
+    assert (figure.layout.xaxis.visible, figure.layout.yaxis.visible) == (False, False)
+    (note,) = front.FIGURE.draw(small([])).layout.annotations
+    assert "as soon as a trial has finished its first epoch" in note.text
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
