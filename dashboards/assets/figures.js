@@ -18,6 +18,24 @@ const sweeperFigures = {
     return value;
   },
 
+  // Fewer ticks where their texts would touch: the powers of ten stay longest.
+  thin(axis) {
+    if (axis?.type !== "log" || !axis.tickvals || !axis.range) return;
+    const width = 290 / (axis.range[1] - axis.range[0]);
+    const leading = (value) => Number(value.toExponential(6).split("e")[0]);
+    for (const kept of [[1, 2, 3, 5, 8], [1, 2, 5], [1, 3], [1]]) {
+      const ticks = axis.tickvals.map((value, i) => [value, axis.ticktext[i]]).filter(([value]) => kept.includes(leading(value)));
+      const room = ticks.every(([value, text], i) => {
+        const next = ticks[i + 1];
+        return !next || Math.log10(next[0] / value) * width > 4 * (text.length + next[1].length) + 10;
+      });
+      if (!room && kept.length > 1) continue;
+      if (ticks.length < 2) return;
+      [axis.tickvals, axis.ticktext] = [ticks.map(([value]) => value), ticks.map(([, text]) => text)];
+      return;
+    }
+  },
+
   // On a phone the colour bar lies below the plot instead of taking a fifth of its width.
   narrow(figure) {
     figure.layout.margin = { ...figure.layout.margin, l: 0, r: 8 };
@@ -28,6 +46,7 @@ const sweeperFigures = {
       bar.title.side = "top";
       figure.layout.margin.b = 120;
     }
+    for (const name of ["xaxis", "xaxis2"]) sweeperFigures.thin(figure.layout[name]);
     const eye = figure.layout.scene?.camera.eye;
     for (const axis in eye ?? {}) eye[axis] *= 1.55;
     for (const note of figure.layout.annotations ?? []) {

@@ -77,7 +77,22 @@
 
   // Figures.
   const drawn = new Map();
-  const plotly = new Promise((resolve) => addEventListener("DOMContentLoaded", () => resolve(window.Plotly)));
+  // plotly.js takes seconds to compile where it is new: it comes when there is something to draw, after a picture of it.
+  let loading;
+  const library = () => {
+    loading ??= new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.onload = resolve;
+      script.onerror = () => {
+        loading = undefined;
+        reject(new Error("The figures cannot be loaded; load the page again."));
+      };
+      script.src = byId("plotly").href;
+      document.head.append(script);
+    });
+    return loading;
+  };
+  const painted = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
   const config = { ...sweeperFigures.config, responsive: false }; // sized by their places, not by the window
   const sizes = new ResizeObserver((entries) => {
     for (const { target, contentRect } of entries) {
@@ -90,33 +105,47 @@
     address.searchParams.delete(name);
     return `${address.pathname}${address.search}`;
   };
-  const draw = async (id, resources) => {
-    const url = resources[id];
+  const sectionOf = (id) => byId(id.replace("figure-", "section-"));
+  const wish = (id, resources) =>
+    `${resources[id]} ${resources[id.replace("figure-", "marks-")]} ${theme()} ${phone.matches}`;
+  const prepared = async (id, resources) => {
     const marksUrl = resources[id.replace("figure-", "marks-")];
-    const wanted = `${url} ${marksUrl} ${theme()} ${phone.matches}`;
+    const [figure, marks] = await Promise.all([get(resources[id], "json"), marksUrl ? get(marksUrl, "json") : null]);
+    const section = sectionOf(id);
+    section.classList.toggle("empty", figure === null);
+    if (figure === null) return null;
+    let made = structuredClone(figure);
+    made.layout.uirevision = without(resources[id], "v");
+    if (marks) mark(made, marks);
+    if (theme() === "dark") made = sweeperFigures.repaint(made, SWEEPER_DARK);
+    if (phone.matches && !section.querySelector(".wide")) made = sweeperFigures.narrow(made);
+    section.querySelector(".frame").style.height = `${made.layout.height ?? 450}px`;
+    return made;
+  };
+  const sketch = async (id, resources) => {
+    if (window.Plotly) return;
+    const made = await prepared(id, resources).catch(() => null); // the figure itself says what is wrong
+    const place = byId(id).firstElementChild;
+    if (made && !place.data) place.innerHTML = sweeperSketch(made, place.clientWidth);
+  };
+  const draw = async (id, resources) => {
+    const wanted = wish(id, resources);
     if (drawn.get(id) === wanted) return;
     drawn.set(id, wanted);
-    let parts;
+    let made;
     try {
-      parts = await Promise.all([get(url, "json"), marksUrl ? get(marksUrl, "json") : null, plotly]);
+      made = await prepared(id, resources);
+      if (made) await library();
     } catch (error) {
       drawn.delete(id);
       notice(error.message);
       return;
     }
-    if (drawn.get(id) !== wanted) return; // something newer is on its way
-    const section = byId(id.replace("figure-", "section-"));
-    section.classList.toggle("empty", parts[0] === null);
-    if (parts[0] === null) return;
-    let made = structuredClone(parts[0]);
-    made.layout.uirevision = without(url, "v");
-    if (parts[1]) mark(made, parts[1]);
-    if (theme() === "dark") made = sweeperFigures.repaint(made, SWEEPER_DARK);
-    if (phone.matches) made = sweeperFigures.narrow(made);
-    keepView(section, id, made.layout);
-    section.querySelector(".frame").style.height = `${made.layout.height ?? 450}px`;
+    if (!made || drawn.get(id) !== wanted) return; // nothing to draw, or something newer is on its way
+    keepView(sectionOf(id), id, made.layout);
     const place = byId(id).firstElementChild;
     const isFirst = !place.data;
+    if (isFirst) place.replaceChildren();
     await window.Plotly.react(place, made.data, made.layout, config);
     if (!isFirst) return;
     sizes.observe(place);
@@ -225,7 +254,11 @@
       section.hidden = !(section.id.replace("section-", "figure-") in shown.resources);
     }
     const figures = Object.keys(shown.resources).filter((id) => id.startsWith("figure-"));
-    const drawings = Promise.allSettled(figures.map((id) => draw(id, shown.resources)));
+    const sketches = Promise.allSettled(figures.map((id) => sketch(id, shown.resources)));
+    const drawings = window.Plotly ? Promise.allSettled(figures.map((id) => draw(id, shown.resources))) : sketches;
+    if (!window.Plotly) {
+      sketches.then(painted).then(() => latest === shown && figures.forEach((id) => draw(id, shown.resources)));
+    }
     for (const place of document.querySelectorAll("[id^=part-]")) {
       place.hidden = !(place.id in shown.resources);
       if (place.hidden) continue;

@@ -28,7 +28,7 @@ from sweeper.service.catalog import Catalog
 _PLOTLY = "plotly.js"
 _ASSETS = {
     "page.css": ("text/css", ("report.css", "live.css")),
-    "page.js": ("text/javascript", ("figures.js", "tables.js", "live.js")),
+    "page.js": ("text/javascript", ("figures.js", "sketch.js", "tables.js", "boxes.js", "live.js")),
     "icon.svg": ("image/svg+xml", ("icon.svg",)),
     _PLOTLY: ("text/javascript", ()),
 }
@@ -44,7 +44,7 @@ _INDEX = f"""<!DOCTYPE html>
 {{%css%}}
 <link rel="stylesheet" href="{PREFIX}page.css?v=VERSION">
 <script src="{PREFIX}page.js?v=VERSION"></script>
-<script defer src="{PREFIX}{_PLOTLY}?v=VERSION"></script>
+<link rel="preload" as="script" id="plotly" href="{PREFIX}{_PLOTLY}?v=VERSION">
 </head>
 <body>
 <noscript>This page needs JavaScript; sweeper show and sweeper front do without.</noscript>

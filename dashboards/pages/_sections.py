@@ -64,6 +64,9 @@ def _how_ended(data: SweepData) -> str | None:
 
 def headline(data: SweepData) -> Html:
     """What can be bought: the first thing a reader wants to know."""
+    if not data.front_points:
+        words = "The best points for each budget stand here as soon as a trial has finished its first epoch."
+        return section("headline", "What each privacy budget buys", tag("p", words))
     cards = tag("div", *(_card(data, budget) for budget in budgets(data)), class_="cards")
     alone = (
         "Best points of the front at their own epsilon: what one training costs whose configuration and epoch are "

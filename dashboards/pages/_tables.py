@@ -21,7 +21,9 @@ def front_table(data: SweepData) -> Html:
     found = front_rows(data)
     rows = evenly(found, SHOWN_POINTS)
     if not rows:
-        return section("points", "Points of the front", tag("p", "No points yet."))
+        return section(
+            "points", "Points of the front", tag("p", "No points yet: each point of the front gets a row here.")
+        )
     numeric = {name for name in rows[0] if any(isinstance(row[name], int | float) for row in rows)}
     heads = [
         tag("th", tag("button", _heading(n), type="button"), scope="col", class_="number" if n in numeric else None)

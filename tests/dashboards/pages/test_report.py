@@ -15,7 +15,8 @@ from dashboards.pages import _html
 from dashboards.pages._html import Html, each, json_script, tag
 from dashboards.pages._tables import decisions_table
 from dashboards.text import MISSING, number
-from sweeper.records import Point, Trial, TrialStatus
+from sweeper.privacy.baselines import Baselines
+from sweeper.records import ClassCounts, Point, Trial, TrialStatus
 from sweeper.store.manifest import Manifest
 
 FIGURES = sweep_figures()
@@ -237,8 +238,8 @@ def test_figures_travel_as_json_and_every_colour_has_a_dark_one(own):
 def test_a_sweep_that_has_nothing_yet_has_a_report(small):
     words = Page(build_report(small([]))).words
     for expected in (
-        "No points yet.",
-        "no point of the front is this private",
+        "No points yet: each point of the front gets a row here.",
+        "as soon as a trial has finished its first epoch",
         "not priced",
         "delta not recorded",
         "All 0 trials",
@@ -303,3 +304,49 @@ def test_text_is_escaped_and_markup_is_not():
 def test_json_in_the_page_cannot_hold_what_javascript_cannot():
     with pytest.raises(ValueError, match="JSON"):
         json_script("x", float("nan"))
+
+
+# --- class by class
+
+CONSTANT = ClassCounts(rows=(760, 240), decided=(970, 30), correct=(755, 25))
+
+
+def counted(sweep, counts, **baselines):
+    """The sweep as one with such counts of every point of its front."""
+    points = [replace(p, classes=counts if p.key in sweep.result.on_front else None) for p in sweep.points]
+    claim = replace(sweep.result.claim, baselines=Baselines(**baselines))
+    return replace(sweep, result=replace(sweep.result, points=tuple(points), claim=claim))
+
+
+def test_a_classifier_that_nearly_always_says_the_same_is_warned_of(sweep):
+    data = counted(sweep, CONSTANT, classes=("no", EVIL), majority={"validation": 0.3, "test": 0.76})
+    page = Page(build_report(data))
+    count = len(data.useful_points)
+    assert f"{count} of {count} points of the front give nearly every row the same answer" in page.words
+    assert (
+        "'no' for 97.0% of the test rows. Its balanced accuracy is 54.9%, that of a constant answer 50.0%" in page.words
+    )
+    assert "balanced accuracy 54.9 %" in page.words
+    assert EVIL in page.words  # as text
+
+
+def test_without_counts_there_is_no_table_by_class_and_no_warning(page):
+    assert "classes" not in page.ids
+    assert "balanced accuracy" not in page.words.lower()
+    assert "Nearly constant" not in page.words
+
+
+def test_what_a_constant_answer_reaches_stands_at_the_top_and_its_equals_are_not_in_the_table(sweep):
+    data = counted(sweep, None, classes=("no", "yes"), majority={"validation": 0.7})
+    words = Page(build_report(data)).words
+    left_out = sum(p.values["accuracy"] <= 0.7 for p in sweep.front_points)
+    assert "a constant answeraccuracy 70.0 %the most frequent class of the validation rows" in words
+    assert left_out > 1
+    assert f"{left_out} points of the front are left out: no better than a constant answer" in words
+    private = counted(sweep, None, classes=("no", "yes"))
+    assert "a constant answeraccuracy 50.0 %at least: 2 classes" in Page(build_report(private)).words
+
+
+def test_a_best_point_that_a_constant_answer_beats_says_so(sweep):
+    data = counted(sweep, None, classes=("no", "yes"), majority={"validation": 0.99})
+    assert "No better than a constant answer." in Page(build_report(data)).words
