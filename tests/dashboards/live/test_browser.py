@@ -25,6 +25,7 @@ POLICY = (
     "connect-src 'self'; font-src 'self' data:; worker-src 'self' blob:; form-action 'self'; base-uri 'none'"
 )
 PATIENCE = 300_000
+EXPLORATORY = "expl-20260103-120000"
 EVIL = "<img src=x onerror=alert(1)>"
 POINTS = """() => document.querySelector('#figure-front .js-plotly-plot')?.data
     ?.find((trace) => trace.name === 'points of the front')?.x.length ?? 0"""
@@ -362,3 +363,47 @@ def test_markup_in_names_is_shown_and_not_run(visit, growing, address):
         assert page.locator("main img").count() == 0
     page.goto(f"{address}/?sweep={EVIL}")
     expect(page.locator("#notice")).to_contain_text("Expected the name of a sweep", timeout=PATIENCE)
+
+
+def test_a_picture_of_the_front_is_there_before_the_library_and_gives_way_to_it(
+    visit, context, sweep, write_sweep, out
+):
+    write_sweep(out / EXPLORATORY, exploratory=True)
+    held, pattern = [], "**/plotly.js*"
+    context.route(pattern, lambda route: held.append(route))
+    page = visit(f"?sweep={EXPLORATORY}")
+    picture = page.locator("#figure-front svg.sketch")
+    expect(picture).to_be_visible()
+    assert picture.locator("circle").count() >= len(sweep.points)
+    expect(picture).to_contain_text("exploratory: no guarantee")
+    expect(picture).to_contain_text("epsilon (fixed in advance), delta = 1e-4")
+    expect(page.locator("#part-points tbody tr")).to_have_count(len(sweep.front_points))  # nothing else waits for it
+    page.wait_for_timeout(1000)
+    assert page.locator("#figure-front .js-plotly-plot").count() == 0
+    context.unroute(pattern)  # which lets go of those that are held
+    assert held
+    assert drawn(page) == len(sweep.front_points)
+    assert picture.count() == 0
+
+
+def test_the_list_of_sweeps_does_not_load_the_library(visit):
+    page = visit()
+    expect(page.locator("#part-sweeps td a")).to_have_count(1)
+    assert page.evaluate("typeof window.Plotly") == "undefined"
+
+
+def test_a_number_beside_a_slider_is_typed(visit):
+    page = visit(f"?sweep={ENDED}", width=390, height=844)
+    box = page.get_by_role("spinbutton", name="epsilon ≤ as a number")
+    expect(box).to_have_value("")
+    box.fill("3")
+    box.press("Enter")
+    expect(page.locator("#label-max-epsilon")).to_have_text("epsilon ≤ 3")
+    least = page.get_by_role("spinbutton", name="certified@0.25 ≥ as a number, in percent")
+    least.fill("45")
+    least.press("Enter")
+    expect(page.locator("#label-minimum-1")).to_have_text("certified@0.25 ≥ 45.0 %")
+    page.wait_for_function("location.search.includes('max-epsilon=3&') && location.search.includes('0.45')")
+    least.fill("")
+    least.press("Enter")
+    expect(page.locator("#label-minimum-1")).to_have_text("certified@0.25 ≥ any")
