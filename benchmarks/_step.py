@@ -201,7 +201,7 @@ def start() -> None:
     if sys.argv[1:2] == [ONLY]:
         _own_peak(Case(**json.loads(sys.argv[2])))
         sys.exit()
-    from sweeper.backend.cluster import worker_environment
+    from sweeper.backend.environment import worker_environment
 
     settings = {name: value for name, value in worker_environment(1).items() if name.startswith("MALLOC_")}
     if not settings.items() <= os.environ.items():

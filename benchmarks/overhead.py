@@ -24,7 +24,8 @@ import torch
 from ray import tune
 
 import clipless
-from sweeper.backend.cluster import cluster, environment
+from sweeper.backend.cluster import cluster
+from sweeper.backend.environment import environment
 from sweeper.backend.trainable import initial_seed
 from sweeper.backend.tune import TUNE_ENVIRONMENT
 from sweeper.driver.options import Options

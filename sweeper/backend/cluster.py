@@ -18,8 +18,11 @@ import ray
 from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from clipless.datasets import Dataset
+from sweeper.backend.environment import SESSION_PREFIX, about_ray_address, environment, worker_environment
 from sweeper.backend.nodes import VersionMismatch, facts_of_this_code, node_facts, unlike_nodes
 from sweeper.backend.starting import ThreadedStart
+from sweeper.backend.trainable import PlacedDataset
 from sweeper.errors import SweeperError, one_line
 
 T = TypeVar("T")
@@ -30,22 +33,7 @@ QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 JOIN_SECONDS, JOIN_PAUSE_SECONDS = 60.0, 2.0
 PROBE_SECONDS = 60.0
 WORKERS_SECONDS = 120.0
-SESSION_PREFIX = "ray-"
 STARTS = 3  # of a local Ray: on a busy machine it may miss its own deadlines
-
-
-def worker_environment(threads: int) -> dict[str, str]:
-    """Return the environment of trial processes: a number of threads, and the driver's working directory."""
-    count = str(threads)
-    return {
-        "OMP_NUM_THREADS": count,
-        "MKL_NUM_THREADS": count,
-        "OPENBLAS_NUM_THREADS": count,
-        "RAY_CHDIR_TO_TRIAL_DIR": "0",
-        # glibc then keeps large buffers instead of mapping them anew in every step: 10 % of a CPU step
-        "MALLOC_MMAP_THRESHOLD_": "1073741824",
-        "MALLOC_TRIM_THRESHOLD_": "4294967296",
-    }
 
 
 @contextlib.contextmanager
@@ -100,17 +88,15 @@ def cluster(
         return
     if address is None:
         with _started(cpus, gpus, threads, store_bytes, {}, interrupted):
-            yield _about_the_environment()
+            yield about_ray_address()
         return
     with _joined(address, threads, interrupted) as said:
         yield said
 
 
-def _about_the_environment() -> tuple[str, ...]:
-    address = os.environ.get("RAY_ADDRESS")
-    if not address:
-        return ()
-    return (f"RAY_ADDRESS names the cluster {address}, which was not joined; name it with --cluster to run there",)
+def place(data: Dataset) -> "ray.ObjectRef[PlacedDataset]":
+    """Put a data set where the trials of a running Ray find it, for as long as the result is kept."""
+    return ray.put(PlacedDataset.of(data))
 
 
 @contextlib.contextmanager
@@ -236,15 +222,3 @@ def _telemetry() -> dict[str, str]:
 def _leave() -> None:
     gc.collect()  # handles that die after the shutdown still call Ray, which then ends the process
     ray.shutdown()
-
-
-@contextlib.contextmanager
-def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for the time of a ``with`` block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})

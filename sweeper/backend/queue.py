@@ -34,6 +34,13 @@ class TrialQueue:
         """Whether every trial has ended."""
         return not (self._again or self._running) and self._search.asked >= self._trials
 
+    @property
+    def left(self) -> int:
+        """How many trials could start now, with as many places as one likes."""
+        until = min([one for one in self._barriers if one > self._search.asked] + [self._trials])
+        waits = self._running and self._search.asked in self._barriers
+        return len(self._again) + (0 if waits else max(0, until - self._search.asked))
+
     def start(self) -> tuple[str, dict[str, Any]] | None:
         """Return the next trial and its proposal, None if there is none now."""
         if self._again:

@@ -1,7 +1,7 @@
-"""The class that Ray Tune runs: a thin shell around `TrialRun`. Never computes anything itself.
+"""One trial inside a worker: a thin shell around `TrialRun`, whatever started the worker. Computes nothing itself.
 
-The driver puts the rows of the data set into Ray's object store once; the trial processes of a node see them there,
-without copies of their own. Nothing may write to them.
+The driver puts the rows of the data set into memory that all workers of a node share: Ray's object store, or a file
+without a name. Nothing may write to them. Ray is not imported here: a worker of a local sweep does without it.
 """
 
 import warnings
@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ray
 import torch
 from numpy.typing import NDArray
-from ray import tune
 
 from clipless.datasets import Dataset, Metadata, Split
 from clipless.privacy.events import PoissonGaussian
@@ -37,7 +35,7 @@ Arrays = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 @dataclass(frozen=True, eq=False)
 class PlacedDataset:
-    """A data set as Ray carries it without copying: arrays and public facts."""
+    """A data set as it is carried without copying: arrays and public facts."""
 
     metadata: Metadata
     train: Arrays
@@ -56,22 +54,17 @@ class PlacedDataset:
         return Dataset(metadata=self.metadata, train=train, validation=validation, test=test)
 
 
-_AT_HAND: list[
-    tuple["ray.ObjectRef[PlacedDataset] | PlacedDataset", Dataset]
-] = []  # the last one: processes are reused in one sweep
+_AT_HAND: list[tuple[Any, Dataset]] = []  # the last one: processes are reused in one sweep
+_HALVES: list[tuple[Dataset, tuple[Dataset, Dataset]]] = []  # likewise: trainings on one half share its rows
+_SPECS: list[tuple[Any, str, Spec]] = []  # likewise: read once, not for every trial
 
 
-def place(data: Dataset) -> "ray.ObjectRef[PlacedDataset]":
-    """Put a data set where the trials of a running Ray find it, for as long as the result is kept."""
-    return ray.put(PlacedDataset.of(data))
-
-
-class CliplessTrial(tune.Trainable):
+class CliplessTrial:
     """One trial; its process is reused for the next one, which starts from nothing.
 
     Its configuration holds ``trial``, ``proposal`` (values of the open slots), ``recorded`` (the last epoch that the
-    driver has) and the constants ``spec``, ``source``, ``folder``, ``data``, from `place`, and ``budget``, whose slots
-    give the noise where it is not ``None``. A trial that runs out of
+    driver has) and the constants ``spec``, ``source``, ``folder``, ``data``, a `PlacedDataset` or a reference to one in
+    Ray's object store, and ``budget``, whose slots give the noise where it is not ``None``. A trial that runs out of
     memory all the same goes on from its last epoch with micro-batches of half the size.
     """
 
@@ -89,7 +82,7 @@ class CliplessTrial(tune.Trainable):
         self.setup(new_config)
         return True
 
-    def step(self) -> TrialRow:  # type: ignore[override]  # `sweeper.backend.tune` packs it
+    def step(self) -> TrialRow:
         """Return the next row: the plan, then that noise will be drawn, then one epoch at a time."""
         if self._run is None:
             return self._begin()
@@ -122,7 +115,7 @@ class CliplessTrial(tune.Trainable):
         return None if url is None else SharedFolder(url, str(self._config["trial"]))
 
     def _begin(self) -> PlanRow:
-        gpus = Spec.from_mapping(self._config["spec"], source=self._config["source"]).resources.gpus
+        gpus = self._spec().resources.gpus
         cap_memory(gpus)
         if self._shared is not None:
             self._shared.fetch()
@@ -142,8 +135,7 @@ class CliplessTrial(tune.Trainable):
         return self._begin()
 
     def _build(self) -> TrialRun:
-        config = self._config
-        spec = Spec.from_mapping(config["spec"], source=config["source"])
+        config, spec = self._config, self._spec()
         data = _at_hand(config["data"])
         trial = str(config["trial"])
         torch.set_num_threads(max(1, int(spec.resources.cpus)))
@@ -165,6 +157,12 @@ class CliplessTrial(tune.Trainable):
             free=spec.search.free_points,
         )
 
+    def _spec(self) -> Spec:
+        content, source = self._config["spec"], self._config["source"]
+        if not (_SPECS and _SPECS[0][:2] == (content, source)):
+            _SPECS[:] = [(content, source, Spec.from_mapping(content, source=source))]
+        return _SPECS[0][2]
+
     def _slot(self, trial: str) -> PoissonGaussian | None:
         content = self._config.get("budget")
         return None if content is None else Budget.from_json(content).slot_of(trial)
@@ -185,14 +183,13 @@ class Rehearsal(CliplessTrial):
     """
 
     def _build(self) -> TrialRun:
-        config = self._config
-        spec = Spec.from_mapping(config["spec"], source=config["source"])
+        config, spec = self._config, self._spec()
         number = int(str(config["trial"]).removeprefix("r")) - 1
         torch.set_num_threads(max(1, int(spec.resources.cpus)))
         data, chosen = _at_hand(config["data"]), resolve(spec, config["proposal"])
         slot = Budget.from_json(config["budget"]).stages[-1].slot
         chosen = with_noise_of(slot, chosen, data, repeats=spec.search.repeats)
-        halves = rehearsal_halves(data)[number % HALVES]
+        halves = _halves(data)[number % HALVES]
         chosen = rehearsal_config(chosen, len(halves.train), len(data.train))
         return TrialRun(
             trial=str(config["trial"]),
@@ -207,11 +204,24 @@ class Rehearsal(CliplessTrial):
         )
 
 
-def _at_hand(placed: "ray.ObjectRef[PlacedDataset] | PlacedDataset") -> Dataset:
+def _at_hand(placed: Any) -> Dataset:
     if not (_AT_HAND and _AT_HAND[0][0] == placed):
         _AT_HAND.clear()
-        _AT_HAND.append((placed, (ray.get(placed) if isinstance(placed, ray.ObjectRef) else placed).dataset()))
+        _AT_HAND.append((placed, (placed if isinstance(placed, PlacedDataset) else _fetched(placed)).dataset()))
     return _AT_HAND[0][1]
+
+
+def _fetched(reference: Any) -> PlacedDataset:
+    import ray
+
+    found: PlacedDataset = ray.get(reference)
+    return found
+
+
+def _halves(data: Dataset) -> tuple[Dataset, Dataset]:
+    if not (_HALVES and _HALVES[0][0] is data):
+        _HALVES[:] = [(data, rehearsal_halves(data))]
+    return _HALVES[0][1]
 
 
 def _split(x: NDArray[np.float32], y: NDArray[np.int64]) -> Split:

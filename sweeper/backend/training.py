@@ -1,23 +1,85 @@
-"""Training the trials of a sweep on Ray, with the resources that its spec asks for."""
+"""Training the trials of a sweep with the resources that its spec asks for: on processes of our own, or on Ray.
 
-from collections.abc import Callable
+A sweep of this machine's processors needs no Ray, and begins at once on worker processes that the driver starts itself.
+Clusters and GPUs are Ray's, and so is a sweep in a process that has a Ray already. Ray is imported where it is used.
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clipless.datasets import Dataset
+from sweeper.backend.endings import RunResult
+from sweeper.backend.environment import about_ray_address, processors
 from sweeper.backend.interruption import Interruption
+from sweeper.backend.local import LocalWorkers, local_workers, run_locally
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.trainable import CliplessTrial, place
+from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import TrialStates
-from sweeper.backend.tune import RunResult, places_for, run_trials
-from sweeper.backend.unseen import run_unseen
+from sweeper.errors import SweeperError
 from sweeper.privacy.budget import Budget
 from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
+from sweeper.trials.rehearsal import HALVES
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What trains a sweep.
+
+    Attributes:
+        local: worker processes of the driver's own; ``None`` for the Ray that runs.
+        secret: whether it leaves no traceback behind.
+        said: what there is to say about it, one sentence each.
+    """
+
+    local: LocalWorkers | None = None
+    secret: bool = False
+    said: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def backend(
+    spec: Spec,
+    data: Dataset,
+    address: str | None,
+    *,
+    interrupted: Callable[[], bool],
+    secret: bool = False,
+    note_session: Callable[[str], object] = lambda _path: None,
+) -> Iterator[Backend]:
+    """What trains a sweep, for the time of a ``with`` block.
+
+    A cluster at an ``address`` is joined. For ``interrupted``, ``secret`` and ``note_session`` see
+    `sweeper.backend.cluster.cluster`.
+
+    Raises:
+        SweeperError: it cannot be started or joined, or has not what one trial needs.
+        InterruptedStartError: a request to stop has arrived, and Ray has not started for seconds.
+    """
+    if address is None and not spec.resources.gpus and not _has_ray():
+        with local_workers(_processes(spec), data, threads_of(spec)) as workers:
+            yield Backend(workers, secret, () if secret else about_ray_address())
+        return
+    from sweeper.backend.cluster import cluster
+
+    with cluster(
+        address,
+        threads=threads_of(spec),
+        secret=secret,
+        rows_bytes=size_of(data),
+        interrupted=interrupted,
+        note_session=note_session,
+    ) as said:
+        yield Backend(said=said)
 
 
 def trained(
-    trainable: type[CliplessTrial],
+    backend: Backend,
+    kind: type[CliplessTrial],
     queue: TrialQueue,
     states: TrialStates,
     spec: Spec,
@@ -32,24 +94,29 @@ def trained(
 
     The slots of a ``budget`` give the trials their noise.
     """
-    return run_trials(
-        trainable,
-        queue,
-        states,
-        concurrent=spec.resources.concurrent,
-        resources=_resources(spec),
-        storage_dir=folder.path,
-        constants=_constants(spec, budget)
-        | {"folder": str(folder.path.resolve()), "data": place(data), "storage": storage},
-        hours=spec.search.hours,
-        trial_hours=spec.search.trial_hours,
-        should_stop=should_stop,
-        interruption=interruption,
-    )
+    constants = _constants(spec, budget) | {"folder": str(folder.path.resolve()), "storage": storage}
+    given: dict[str, Any] = {
+        "storage_dir": folder.path,
+        "hours": spec.search.hours,
+        "trial_hours": spec.search.trial_hours,
+        "should_stop": should_stop,
+        "interruption": interruption,
+    }
+    if backend.local is not None:
+        return run_locally(
+            backend.local, kind, queue, states, constants=constants, stack=1, secret=backend.secret, **given
+        )
+    from sweeper.backend.cluster import place
+    from sweeper.backend.tune import run_trials
+
+    constants |= {"data": place(data)}
+    concurrent, resources = spec.resources.concurrent, _resources(spec)
+    return run_trials(kind, queue, states, concurrent=concurrent, resources=resources, constants=constants, **given)
 
 
 def trained_unseen(
-    trainable: type[CliplessTrial],
+    _backend: Backend,
+    kind: type[CliplessTrial],
     queue: TrialQueue,
     states: TrialStates,
     spec: Spec,
@@ -61,9 +128,13 @@ def trained_unseen(
     budget: Budget | None = None,
 ) -> RunResult:
     """Run candidates as `trained` does, so that who looks at the cluster cannot count them."""
+    from sweeper.backend.cluster import place
+    from sweeper.backend.tune import places_for
+    from sweeper.backend.unseen import run_unseen
+
     resources = _resources(spec)
     return run_unseen(
-        trainable,
+        kind,
         queue,
         states,
         places=spec.resources.concurrent or places_for(resources),
@@ -74,6 +145,24 @@ def trained_unseen(
         should_stop=should_stop,
         interruption=interruption,
     )
+
+
+def _has_ray() -> bool:
+    """Whether this process has started or joined a Ray, which is then used."""
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+def _processes(spec: Spec) -> int:
+    """Return how many trials, or stacks of them, run at a time on this machine."""
+    here, wanted = processors(), spec.resources.cpus
+    if wanted > here:
+        raise SweeperError(
+            f"Expected at most {here} CPU for a trial, got {wanted:g}; this machine has no more: ask for less or use a "
+            "cluster"
+        )
+    trainings = max(spec.trials, HALVES * spec.rehearsals)
+    return min(spec.resources.concurrent or int(here / wanted), trainings)
 
 
 def _resources(spec: Spec) -> dict[str, float]:

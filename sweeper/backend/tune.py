@@ -1,6 +1,7 @@
 """The engine: runs trials on Ray Tune.
 
-A trainable is a ``ray.tune.Trainable`` class whose ``step()`` returns rows of `sweeper.trials.stream`. Ray asks a trial
+A trainable has ``setup``, ``reset_config``, ``step`` and ``cleanup`` as those of ``ray.tune.Trainable``, but its
+``step()`` returns rows of `sweeper.trials.stream`. Ray asks a trial
 for its next row only after the states of trials have taken the last one, so what ``on_plan`` writes is written before
 the first noise is drawn.
 
@@ -16,7 +17,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +28,28 @@ from ray.tune.experiment import Trial as RayTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from sweeper.backend.cluster import environment
+from sweeper.backend.endings import (
+    DIED,
+    GRACE_SECONDS,
+    RAY_DIED,
+    Ending,
+    RunResult,
+    close,
+    close_by_error,
+    endings,
+    late_reason,
+)
+from sweeper.backend.environment import environment
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trial_states import TrialStates
-from sweeper.errors import SweeperError, public_line
+from sweeper.errors import SweeperError
 from sweeper.records import TrialStatus
 from sweeper.trials.stream import EpochRow, TrialRow, row_from_text, row_to_text
 
 ROW = "row"  # the key under which a trial's row travels, as one JSON text
 
 LOOK_SECONDS = 2.0  # between two looks at the nodes of the cluster
-RAY_DIED = "Ray died"
-GRACE_SECONDS = 2.0  # how long a stopped trial may finish its epoch before its process is killed
 
 TUNE_ENVIRONMENT = {
     "TUNE_RESULT_BUFFER_LENGTH": "1",  # one row at a time: the ledger depends on it
@@ -52,20 +61,8 @@ TUNE_ENVIRONMENT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """How a run ended: with a ``reason`` if it ended before its last trial, ``interrupted`` or not.
-
-    ``lost`` says that Ray itself died under it: another run can go on where this one ended.
-    """
-
-    interrupted: bool = False
-    reason: str = ""
-    lost: bool = False
-
-
 def run_trials(
-    trainable: type[tune.Trainable],
+    trainable: type[Any],
     queue: TrialQueue,
     states: TrialStates,
     *,
@@ -105,7 +102,7 @@ def run_trials(
     (storage_dir / "ray").mkdir(mode=0o700, parents=True, exist_ok=True)  # tracebacks may quote data
     places = concurrent or room
     with interruption or Interruption() as interruption, _quiet_tune(places):
-        run = _Run(queue, states, _endings(states, interruption, hours, should_stop), trial_hours)
+        run = _Run(queue, states, endings(states, interruption, hours, should_stop), trial_hours)
         try:
             tune.run(
                 _packing(trainable, resources),
@@ -124,8 +121,7 @@ def run_trials(
                 verbose=0,
             )
         except BaseException as error:
-            forced = isinstance(error, KeyboardInterrupt)
-            states.close(TrialStatus.INTERRUPTED if forced else TrialStatus.FAILED, public_line(error))
+            close_by_error(states, error)
             raise
         finally:
             run.finish()
@@ -146,26 +142,6 @@ def places_for(resources: Mapping[str, float]) -> int:
                 "the cluster has no more: ask for less or use a larger one"
             )
     return min(int(there[name] / amount) for name, amount in resources.items() if amount)
-
-
-Ending = tuple[TrialStatus, str]
-
-
-def _endings(
-    states: TrialStates, interruption: Interruption, hours: float | None, should_stop: Callable[[], str | None]
-) -> Callable[[], Ending | None]:
-    deadline = math.inf if hours is None else time.monotonic() + hours * 3600
-
-    def ending() -> Ending | None:
-        if interruption.requested:
-            return TrialStatus.INTERRUPTED, "interrupted"
-        if states.trouble:
-            return TrialStatus.FAILED, public_line(states.trouble)
-        late = f"the {hours:g} hours are used up" if time.monotonic() >= deadline else None
-        reason = late or should_stop()
-        return (TrialStatus.STOPPED, reason) if reason else None
-
-    return ending
 
 
 class _Run:
@@ -193,11 +169,8 @@ class _Run:
         ending = (TrialStatus.STOPPED, RAY_DIED) if lost else self._ending()
         if ending is None:
             return
-        status, reason = ending
         self.is_ending = True
-        self.outcome = RunResult(status is TrialStatus.INTERRUPTED, reason, lost)
-        # a later run may go on with the trials, unless this one has failed
-        self.states.close(status if status is TrialStatus.FAILED else TrialStatus.INTERRUPTED, reason)
+        self.outcome = close(self.states, ending, lost=lost)
         self._actors = [trial.temporary_state.ray_actor for trial in controller.get_live_trials()]
         self._killer.start()
         controller.request_stop_experiment()
@@ -220,8 +193,7 @@ class _Run:
         for trial in controller.get_live_trials() if math.isfinite(latest) else ():
             if self._began.get(trial.trial_id, math.inf) < latest:
                 self._began[trial.trial_id] = math.inf
-                reason = f"it took longer than the {self._trial_hours:g} hours of search.trial_hours"
-                self.states.overrule(_trial_id(trial), TrialStatus.STOPPED, reason)
+                self.states.overrule(_trial_id(trial), TrialStatus.STOPPED, late_reason(self._trial_hours))
                 ray.kill(trial.temporary_state.ray_actor)
 
     def finish(self) -> None:
@@ -308,10 +280,10 @@ class _TuneCallback(tune.Callback):
             self._run.queue.end(name)
 
 
-def _packing(trainable: type[tune.Trainable], resources: Mapping[str, float]) -> type[tune.Trainable]:
-    class Packing(trainable):  # type: ignore[misc, valid-type]
+def _packing(trainable: type[Any], resources: Mapping[str, float]) -> type[tune.Trainable]:
+    class Packing(trainable, tune.Trainable):  # type: ignore[misc]
         def step(self) -> dict[str, Any]:
-            row = super().step()
+            row: Any = super().step()
             return {ROW: row_to_text(row), "done": isinstance(row, EpochRow) and row.done}
 
         def get_auto_filled_metrics(self, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
@@ -345,7 +317,7 @@ def _failure(trial: RayTrial) -> tuple[bool, BaseException | str]:
         return False, error.cause or error
     lost = isinstance(error, RayActorError | WorkerCrashedError | NodeDiedError | OutOfMemoryError)
     if lost and not (isinstance(error, RayActorError) and error.actor_init_failed):
-        return True, "its process died: killed, crashed or out of memory"
+        return True, DIED
     return False, error
 
 

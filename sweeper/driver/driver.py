@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from clipless.datasets import Dataset
-from sweeper.backend.cluster import cluster
+from sweeper.backend.endings import RunResult
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.storage import Storage, fetching, of_sweep
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
-from sweeper.backend.training import size_of, threads_of, trained
+from sweeper.backend.training import Backend, backend, trained
 from sweeper.backend.trial_states import TrialStates
-from sweeper.backend.tune import RunResult
 from sweeper.driver.finished import FinishedSweep, troubles_of, write_results
 from sweeper.driver.held_out_scores import score_front
 from sweeper.driver.options import Options, manifest_of
@@ -190,7 +189,7 @@ class SweepRun:
     def _run_trials(self) -> RunResult:
         try:
             is_over = self._selected is not None and self._selection is None
-            outcome = self._selected if self._selected is not None and is_over else self._train_on_ray()
+            outcome = self._selected if self._selected is not None and is_over else self._train_on_workers()
         except InterruptedStartError:
             self._left_early = True
             outcome = RunResult(True, INTERRUPTED)
@@ -198,43 +197,39 @@ class SweepRun:
         self._troubles += score_front(*given, is_over=self._tests_are_over)
         return RunResult(True, INTERRUPTED) if self._interruption.requested else outcome
 
-    def _train_on_ray(self) -> RunResult:
-        """Train on a Ray, and on another one if it dies; on none if there is nothing to train."""
+    def _train_on_workers(self) -> RunResult:
+        """Train on workers, and on others if their Ray dies; on none if there is nothing to train."""
         outcome = RunResult()
         if self._queue().finished:
             self._troubles.append(NOTHING_TO_DO)
             return outcome
         for _ in range(MOST_CLUSTERS):
-            with self._cluster() as said:
-                self._troubles += [sentence for sentence in said if sentence not in self._troubles]
+            with self._backend() as workers:
+                self._troubles += [sentence for sentence in workers.said if sentence not in self._troubles]
                 if self._interruption.requested:
                     self._left_early = True
                     break
                 self._tracker.deliver()
-                outcome = self._train()
+                outcome = self._train(workers)
             if not outcome.lost:
                 break
         return outcome
 
-    def _cluster(self) -> contextlib.AbstractContextManager[tuple[str, ...]]:
-        return cluster(
-            self._options.cluster,
-            threads=threads_of(self._spec),
-            rows_bytes=size_of(self._data),
-            interrupted=lambda: self._interruption.requested,
-        )
+    def _backend(self) -> contextlib.AbstractContextManager[Backend]:
+        interruption = self._interruption
+        return backend(self._spec, self._data, self._options.cluster, interrupted=lambda: interruption.requested)
 
-    def _rehearse(self) -> RunResult:
+    def _rehearse(self, workers: Backend) -> RunResult:
         """Train configurations on public rows, where the spec says so and no trial has begun."""
         if self._rehearsals is None or self._search.asked or self._rehearsals.done == self._rehearsals.total:
             return RunResult()
         given = self._spec, self._data, self._folder, self._interruption
         queue, states = self._rehearsals.queue(), self._rehearsals.states()
-        return trained(Rehearsal, queue, states, *given, self._between, None, self._budget)
+        return trained(workers, Rehearsal, queue, states, *given, self._between, None, self._budget)
 
-    def _train(self) -> RunResult:
+    def _train(self, workers: Backend) -> RunResult:
         self._training_since = self._training_since or time.monotonic()
-        rehearsed = self._rehearse()
+        rehearsed = self._rehearse(workers)
         if rehearsed.reason:
             return rehearsed
         unfinished = self._recorder.unfinished
@@ -243,9 +238,8 @@ class SweepRun:
         if storage is not None:
             hooks = fetching(hooks, Storage(storage), self._folder.path)
         given = self._spec, self._data, self._folder, self._interruption
-        return trained(
-            CliplessTrial, queue, TrialStates(hooks, unfinished), *given, self._between, storage, self._budget
-        )
+        states = TrialStates(hooks, unfinished)
+        return trained(workers, CliplessTrial, queue, states, *given, self._between, storage, self._budget)
 
     def _queue(self) -> TrialQueue:
         budget, unfinished = self._budget, self._recorder.unfinished

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from sweeper.backend.tune import RunResult
+from sweeper.backend.endings import RunResult
 from sweeper.driver.progress import Progress
 from sweeper.errors import SweeperError
 from sweeper.results.exporters import exporter

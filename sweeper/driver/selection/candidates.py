@@ -15,10 +15,10 @@ from typing import Any
 
 from clipless.datasets import Dataset
 from clipless.privacy.events import PoissonGaussian
+from sweeper.backend.endings import RunResult
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
-from sweeper.backend.tune import RunResult
 from sweeper.driver.recorder import Recorder
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.charges import Entry

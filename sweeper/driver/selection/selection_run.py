@@ -15,14 +15,14 @@ from pathlib import Path
 
 import clipless
 from clipless.datasets import Dataset
-from sweeper.backend.cluster import SESSION_PREFIX, cluster
+from sweeper.backend.endings import RunResult
+from sweeper.backend.environment import SESSION_PREFIX
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.trainable import CliplessTrial
-from sweeper.backend.training import size_of, threads_of, trained, trained_unseen
+from sweeper.backend.training import backend, trained, trained_unseen
 from sweeper.backend.trial_states import TrialStates
-from sweeper.backend.tune import RunResult
 from sweeper.driver.driver import INTERRUPTED, SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, manifest_of, with_recorded
@@ -182,23 +182,23 @@ def _select(
     def train(
         kind: type[CliplessTrial], queue: TrialQueue, states: TrialStates, should_stop: Callable[[], str | None]
     ) -> RunResult:
-        started = cluster(
+        started = backend(
+            spec,
+            data,
             options.cluster,
-            threads=threads_of(spec),
-            secret=True,
-            rows_bytes=size_of(data),
             interrupted=interrupted,
+            secret=True,
             note_session=lambda path: sessions.append({"session": path}),
         )
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(started)
+                workers = stack.enter_context(started)
             except InterruptedStartError:
                 return RunResult(True, INTERRUPTED)
             except SweeperError as error:
                 raise NotStartedError(str(error)) from error
             train_on = trained if options.cluster is None else trained_unseen
-            return train_on(kind, queue, states, spec, data, hidden, interruption, should_stop, None, whispers)
+            return train_on(workers, kind, queue, states, spec, data, hidden, interruption, should_stop, None, whispers)
 
     return select(spec, data, claim, hidden, train, interrupted=interrupted)
 

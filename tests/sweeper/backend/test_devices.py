@@ -1,6 +1,9 @@
 """A part of a GPU is a part of its memory, and records name the device."""
 
+import sys
+
 import pytest
+import ray
 import torch
 
 from sweeper.backend import devices
@@ -12,8 +15,8 @@ def gpu(monkeypatch):
     fractions = []
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", fractions.append)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
-    monkeypatch.setattr(devices.ray, "get_gpu_ids", lambda: [3])
-    monkeypatch.setattr(devices.ray.util, "get_node_ip_address", lambda: "10.0.0.7")
+    monkeypatch.setattr(ray, "get_gpu_ids", lambda: [3])
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.7")
     return fractions
 
 
@@ -30,3 +33,9 @@ def test_only_a_part_of_a_gpu_is_capped(gpu, gpus, capped):
 )
 def test_a_trial_says_where_it_is_trained(gpus, device):
     assert devices.placement(gpus) == {"node": "10.0.0.7", "device": device}
+
+
+def test_a_worker_of_this_machine_does_not_import_ray_to_say_where_it_is(monkeypatch):
+    monkeypatch.delitem(sys.modules, "ray")
+    assert devices.placement(0.0) == {"node": devices.THIS_MACHINE, "device": "cpu"}
+    assert "ray" not in sys.modules

@@ -18,7 +18,8 @@ from clipless.training import memory
 from clipless.training.batch_sums import sum_gradients
 from clipless.training.memory import PassSizes
 from sweeper.backend import trainable as module
-from sweeper.backend.trainable import CliplessTrial, PlacedDataset, place
+from sweeper.backend.cluster import place
+from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.errors import SpecError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event

@@ -18,12 +18,14 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.backend import cluster as cluster_module
 from sweeper.backend import interruption, starting, tune
 from sweeper.backend import trial_states as states_module
-from sweeper.backend.cluster import cluster, worker_environment
+from sweeper.backend.cluster import cluster
+from sweeper.backend.endings import RAY_DIED, RunResult, endings
+from sweeper.backend.environment import worker_environment
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.trial_states import Hooks, TrialStates
-from sweeper.backend.tune import TUNE_ENVIRONMENT, RunResult, _endings, _failure, run_trials
+from sweeper.backend.tune import TUNE_ENVIRONMENT, _failure, run_trials
 from sweeper.errors import FOR_THE_OWNER, SweeperError, one_line
 from sweeper.records import Objective, TrialPlan, TrialStatus
 from sweeper.search.optuna_search import Search
@@ -279,15 +281,15 @@ def test_a_ray_that_dies_ends_a_run_whose_trials_may_go_on(tmp_path, monkeypatch
     driver, nodes = Driver(tmp_path), ray.nodes
     monkeypatch.setattr(tune, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(tune.ray, "nodes", lambda: [n | {"Alive": not driver.plans} for n in nodes()])
-    assert run(tmp_path, ["hang"] * 2, driver.hooks(), concurrent=1) == RunResult(False, tune.RAY_DIED, lost=True)
-    assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, tune.RAY_DIED, 1)}
+    assert run(tmp_path, ["hang"] * 2, driver.hooks(), concurrent=1) == RunResult(False, RAY_DIED, lost=True)
+    assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, RAY_DIED, 1)}
 
 
 def test_time_ends_a_run():
     ask = {"states": TrialStates(Hooks()), "interruption": Interruption(), "should_stop": lambda: None}
-    assert _endings(**ask, hours=None)() is None
-    assert _endings(**ask, hours=1)() is None
-    assert _endings(**ask, hours=0)() == (TrialStatus.STOPPED, "the 0 hours are used up")
+    assert endings(**ask, hours=None)() is None
+    assert endings(**ask, hours=1)() is None
+    assert endings(**ask, hours=0)() == (TrialStatus.STOPPED, "the 0 hours are used up")
 
 
 def test_a_hook_in_trouble_ends_the_run_and_raises(tmp_path):
@@ -303,7 +305,7 @@ def test_trouble_that_ends_a_run_is_told_by_its_kind():
     states.start("t0001", {})
     states.end("t0001", TrialStatus.COMPLETED)
     ask = {"states": states, "interruption": Interruption(), "should_stop": lambda: None, "hours": None}
-    assert _endings(**ask)() == (TrialStatus.FAILED, f"ValueError: {FOR_THE_OWNER}")
+    assert endings(**ask)() == (TrialStatus.FAILED, f"ValueError: {FOR_THE_OWNER}")
 
 
 def test_a_space_that_raises_ends_the_run_with_its_error(tmp_path):

@@ -11,9 +11,10 @@ from ray._private import state as _private_state
 from ray.core.generated import gcs_pb2
 
 import clipless
+from sweeper.backend.cluster import place
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.trainable import CliplessTrial, place
+from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.backend.unseen import run_unseen
 from sweeper.records import TrialStatus

@@ -1,0 +1,80 @@
+"""What a worker and the driver say to each other: news of several trials at once, and orders in answer."""
+
+import pickle
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from sweeper.trials.stream import TrialRow
+
+
+class _ForeignError(Exception):
+    """Stands for an error of a worker that cannot be pickled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A trial has failed in its worker. The traceback may quote data and is for the owner alone."""
+
+    error: Exception
+    traceback: str
+
+    @classmethod
+    def of(cls, error: Exception) -> Self:
+        """Return an error as it travels."""
+        text = "".join(traceback.format_exception(error))
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            error = _ForeignError(f"{type(error).__name__}: {error}")
+        return cls(error.with_traceback(None), text)
+
+
+Told = tuple[str, TrialRow | Failure]
+"""A trial's id and what is told of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a worker tells; it then waits for `Orders`.
+
+    Attributes:
+        rows: in the order in which they came about.
+        free: how many more trials it can take.
+        files: models that rows name, where driver and worker share no folder.
+    """
+
+    rows: tuple[Told, ...] = ()
+    free: int = 1
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a worker trains from now on.
+
+    Attributes:
+        kind: the pickled class of the trials, a `sweeper.backend.trainable.CliplessTrial`.
+        constants: what the configuration of every trial holds, but for the data, which the worker has.
+        stack: how many trials it trains as one at most; ``None`` for as many as pay.
+    """
+
+    kind: bytes
+    constants: Mapping[str, Any]
+    stack: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a worker may do until its next news.
+
+    Attributes:
+        stopped: trials that draw no more noise and are told of no more.
+        trials: configurations of those that it takes.
+        task: another task than before.
+    """
+
+    stopped: frozenset[str] = frozenset()
+    trials: tuple[dict[str, Any], ...] = ()
+    task: Task | None = None

@@ -1,0 +1,66 @@
+"""What a worker process does: it asks for trials, trains them and tells of them, until its connection closes.
+
+Whatever a trial reports has been answered before it draws anything more: rows are sent together and answered together,
+so that the driver is woken once for all trials of a process. Nothing leaves a worker but through its connection and the
+files that its rows name.
+"""
+
+import contextlib
+import os
+import pickle
+import threading
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from sweeper.backend.messages import News, Orders, Task, Told
+from sweeper.backend.shared_rows import from_memory
+from sweeper.backend.trial_group import TrialGroup
+
+FIRST_VICTIM = "900"  # of 1000: what the system kills first where memory runs out
+
+
+def work(connection: int, rows: int, life: int) -> None:
+    """Serve the driver at the other end of a connection: what a worker process runs."""
+    threading.Thread(target=_end_with, args=(life,), daemon=True).start()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(FIRST_VICTIM, encoding="ascii")
+    data = from_memory(rows)
+    silence()
+    serve(Connection(connection), data)
+
+
+def _end_with(life: int) -> None:
+    """End this process as soon as nobody holds the other end of a pipe, whatever it is doing."""
+    os.read(life, 1)
+    os._exit(1)
+
+
+def silence() -> None:
+    """Throw away what this process writes to its output: it may quote data."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
+    os.close(sink)
+
+
+def serve(connection: Connection, data: Any, *, shares_folder: bool = True) -> None:
+    """Train what comes through a connection until it closes.
+
+    Where the driver ``shares_folder`` with its workers, models are saved there; otherwise they are sent.
+    """
+    group: TrialGroup | None = None
+    rows: list[Told] = []
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            connection.send(News() if group is None else News(tuple(rows), group.free, group.take_files()))
+            orders: Orders = connection.recv()
+            if orders.task is not None:
+                group = _group(orders.task, data, shares_folder=shares_folder)
+            if group is not None:
+                rows = group.follow(orders)
+
+
+def _group(task: Task, data: Any, *, shares_folder: bool) -> TrialGroup:
+    constants = {**task.constants, "data": data}
+    return TrialGroup(pickle.loads(task.kind), constants, task.stack, shares_folder=shares_folder)
