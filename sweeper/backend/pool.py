@@ -44,10 +44,11 @@ class Seat:
     _stopped: set[str] = field(default_factory=set)
 
     def drop(self, trial: str, *, is_stopped: bool) -> None:
-        """Forget a trial that has ended; one ``is_stopped`` that its worker does not know to have ended."""
+        """Forget a trial that has ended; one that ``is_stopped`` leaves a place, of which its worker does not know."""
         del self.trials[trial]
         if is_stopped:
             self._stopped.add(trial)
+            self.free += 1
 
     def take_stopped(self) -> frozenset[str]:
         """Return the trials that its worker has to be told of."""
@@ -105,6 +106,8 @@ class PoolRun:
 
     def to_end(self) -> RunResult:
         """Run until there are enough trials, or there is a reason to end."""
+        for connection in [one for one, seat in self._workers.seats.items() if seat.trials]:
+            self._workers.lose(connection)  # it trains for a run that was ended before its time
         while not self._queue.finished:
             ended = self._ended()
             if ended is not None:

@@ -211,6 +211,7 @@ class SweepRun:
                     break
                 self._tracker.deliver()
                 outcome = self._train(workers)
+                self._left_early = outcome.interrupted and not self._search.asked
             if not outcome.lost:
                 break
         return outcome

@@ -24,10 +24,11 @@ from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
-from sweeper.backend import cluster, training
+from sweeper.backend import cluster, training, unseen
+from sweeper.backend.endings import RunResult
 from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.training import Backend
 from sweeper.backend.trial_states import TrialStates
-from sweeper.backend.tune import RunResult
 from sweeper.cli.main import main
 from sweeper.cli.tables import sweep_view, sweeps_table
 from sweeper.driver import driver
@@ -918,13 +919,14 @@ def whole(monkeypatch, plan, weights):
     """Whole sweeps by `run_sweep`, with played candidates and a tracker that remembers."""
     engine = Play(plan, weights, FOUR)
 
-    def run_trials(kind, queue, states, **options):
+    def run_locally(_workers, kind, queue, states, **options):
+        assert options["secret"], "candidates leave no traceback"
         engine.folder = SweepFolder(options["storage_dir"])
         return engine(kind, queue, states, options["should_stop"])
 
     for module in (selection_run, driver):
-        monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext())
-    monkeypatch.setattr(training, "run_trials", run_trials)
+        monkeypatch.setattr(module, "backend", lambda *_, **__: contextlib.nullcontext(Backend("nobody", secret=True)))
+    monkeypatch.setattr(training, "run_locally", run_locally)
     monkeypatch.setattr(driver, "Tracker", Calls)
     chosen = private_run.select
     monkeypatch.setattr(selection_run, "select", lambda *args, **options: chosen(*args, **options, source=Bytes()))
@@ -1028,8 +1030,8 @@ def test_with_consent_candidates_train_unseen_on_the_cluster(whole, tmp_path, mo
         seen.append((options["places"], sorted(options["constants"])))
         return whole(kind, queue, states, options["should_stop"])
 
-    monkeypatch.setattr(training, "run_unseen", run_unseen)
-    monkeypatch.setattr(training, "place", lambda _data: None)
+    monkeypatch.setattr(unseen, "run_unseen", run_unseen)
+    monkeypatch.setattr(cluster, "place", lambda _data: None)
     content = {**SPEC, "resources": {"concurrent": 3}}
     given = Options(out=tmp_path, cluster="somewhere", storage="memory://x", duration_is_seen=True)
     ended = run_sweep(Spec.from_mapping(content), given)
@@ -1211,11 +1213,8 @@ def test_logs_that_a_killed_driver_left_are_removed_by_the_next(tmp_path, monkey
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "ray-2", "sessions.jsonl"]
 
 
-@pytest.mark.usefixtures("ray_running")
-def test_a_real_sweep_selects_privately(tmp_path, monkeypatch):
-    """Trials on Ray, models and the tracking store, with whatever number is drawn."""
-    for module in (selection_run, driver):
-        monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext())
+def test_a_real_sweep_selects_privately(tmp_path):
+    """Trials on processes of its own, models and the tracking store, with whatever number is drawn."""
     content = SPEC | {"search": SPEC["search"] | {"selection_mean": 2}}
     ended = run_sweep(Spec.from_mapping(content), Options(out=tmp_path))
     (path,) = tmp_path.iterdir()

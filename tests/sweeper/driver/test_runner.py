@@ -24,9 +24,10 @@ import yaml
 
 import clipless
 from clipless.privacy.accounting.claim import claim
-from sweeper.backend import training, tune
+from sweeper.backend import endings, training
+from sweeper.backend.endings import RAY_DIED, RunResult
 from sweeper.backend.starting import InterruptedStartError
-from sweeper.backend.tune import RunResult
+from sweeper.backend.training import Backend
 from sweeper.cli.main import main
 from sweeper.driver import driver
 from sweeper.driver.options import Options
@@ -119,7 +120,6 @@ def test_a_sweep_leaves_what_it_promises(ran):
         "models",
         "points.jsonl",
         "proposals.jsonl",
-        "ray",
         "spec.yaml",
         "sweep.json",
         "trials.jsonl",
@@ -325,7 +325,7 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
         late = any(b'"t0003"' in path.read_bytes() for path in out.glob("*/points.jsonl"))
         return time.monotonic() + 3600 * late
 
-    monkeypatch.setattr(tune, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(endings, "time", SimpleNamespace(monotonic=clock))
     with pytest.raises(SystemExit) as ended:
         main(["run", str(spec), "--out", str(out), "--tracking", NOWHERE])
     said = capsys.readouterr()
@@ -440,16 +440,16 @@ class Signalled(Exception):  # noqa: N818 - stands for anything that goes wrong
 
 
 @contextlib.contextmanager
-def no_cluster(*_args, **_options):
-    yield ()
+def no_workers(*_args, **_options):
+    yield Backend(local="nobody")
 
 
 def test_an_error_in_the_middle_is_raised_once_everything_is_written(tmp_path, monkeypatch):
     def broken(*_args, **_options):
         raise Signalled("gone")
 
-    monkeypatch.setattr(driver, "cluster", no_cluster)
-    monkeypatch.setattr(training, "run_trials", broken)
+    monkeypatch.setattr(driver, "backend", no_workers)
+    monkeypatch.setattr(training, "run_locally", broken)
     with pytest.raises(Signalled, match="gone"):
         run(small(), Options(out=tmp_path))
     (folder,) = tmp_path.iterdir()
@@ -618,14 +618,16 @@ def test_a_reboot_is_not_forgotten_by_a_driver_that_is_killed_too(before, tmp_pa
 def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     """Nothing is left to run: no Ray is started to find that out, and no trial is asked for."""
     agendas = []
-    monkeypatch.setattr(training, "run_trials", lambda _kind, queue, *_, **__: agendas.append(queue) or RunResult())
+    monkeypatch.setattr(
+        training, "run_locally", lambda _workers, _kind, queue, *_, **__: agendas.append(queue) or RunResult()
+    )
     before = read_front(ended / "front.json")
     with monkeypatch.context() as patch:
-        patch.setattr(driver, "cluster", lambda *_, **__: pytest.fail("started"))
+        patch.setattr(driver, "backend", lambda *_, **__: pytest.fail("started"))
         done = resume_sweep(ended)
     sweep = done.sweep
     assert (agendas, done.troubles) == ([], ("Every trial has ended: nothing to do",))
-    monkeypatch.setattr(driver, "cluster", no_cluster)
+    monkeypatch.setattr(driver, "backend", no_workers)
     after = sweep.front()
     assert (after.points, after.on_front, after.hypervolume) == (before.points, before.on_front, before.hypervolume)
     assert sweep.manifest().status is TrialStatus.COMPLETED
@@ -637,9 +639,9 @@ def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
 
 @pytest.mark.parametrize(("deaths", "status"), [(1, "completed"), (driver.MOST_CLUSTERS, "stopped")])
 def test_a_sweep_goes_on_with_another_ray_when_one_dies(deaths, status, ended, monkeypatch):
-    monkeypatch.setattr(driver, "cluster", no_cluster)
-    outcomes = [RunResult(False, tune.RAY_DIED, lost=True)] * deaths + [RunResult()]
-    monkeypatch.setattr(training, "run_trials", lambda *_, **__: outcomes.pop(0))
+    monkeypatch.setattr(driver, "backend", no_workers)
+    outcomes = [RunResult(False, RAY_DIED, lost=True)] * deaths + [RunResult()]
+    monkeypatch.setattr(training, "run_locally", lambda *_, **__: outcomes.pop(0))
     assert resume(ended, trials=5).manifest().status.value == status
     assert len(outcomes) == (0 if status == "completed" else 1)
 
@@ -648,7 +650,7 @@ def test_a_sweep_that_is_interrupted_while_ray_starts_ends_as_any_other(tmp_path
     def never(*_args, **_options):
         raise InterruptedStartError("left behind")
 
-    monkeypatch.setattr(driver, "cluster", never)
+    monkeypatch.setattr(driver, "backend", never)
     ended = run_sweep(small(), Options(out=tmp_path))
     assert ended.outcome == RunResult(True, "interrupted")
     assert ended.sweep.manifest().status is TrialStatus.INTERRUPTED
