@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from clipless.datasets import Dataset, Metadata, Split
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import RandomSource
+from clipless.stacks import Member
 from clipless.training.memory import is_out_of_memory, release_memory
+from clipless.training.trainer import Epoch
 from sweeper.backend.devices import cap_memory, placement
 from sweeper.backend.storage import SharedFolder
 from sweeper.errors import TrialError
@@ -96,16 +98,57 @@ class CliplessTrial:
                 raise
             row = self._begin_smaller(self._run)
         if isinstance(row, EpochRow):
-            self._recorded = max(self._recorded, row.epoch)
-            if self._shared is not None:
-                self._shared.share(row.models)
+            self._reported(row)
         return row
+
+    def member(self) -> Member | None:
+        """Return a trial that has reported its plan as a stack takes it; ``None`` for one that is trained alone."""
+        return None if self._run is None else self._run.member()
+
+    @property
+    def stack_rows(self) -> tuple[Split, int | None]:
+        """What all members of a stack share beside their shape: the rows, and how many a pass may take."""
+        return self._planned.train, self._planned.micro_batch_size
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the driver has the last epoch that it planned."""
+        return self._recorded >= self._planned.plan.epochs
+
+    def held(self) -> int:
+        """Return the epoch that it goes on from, 0 for its beginning."""
+        return self._planned.held()
+
+    def epoch_row(self, epoch: Epoch) -> EpochRow | None:
+        """Return the row of an epoch that it was trained for in a stack; ``None`` for one that the driver has."""
+        if epoch.epoch <= self._recorded:
+            return None
+        row = self._planned.epoch_row([epoch])
+        self._reported(row)
+        return row
+
+    def begin_again(self) -> PlanRow:
+        """Return another plan row, for another attempt from the last checkpoint."""
+        self._rows = self._run = None
+        release_memory()
+        return self._begin()
 
     def cleanup(self) -> None:
         """Let go of model and data."""
         self._rows = self._run = None
         if self._shared is not None:
             self._shared.close()
+
+    @property
+    def _planned(self) -> TrialRun:
+        if self._run is None:
+            raise TrialError("it has not reported its plan")
+        return self._run
+
+    def _reported(self, row: EpochRow) -> None:
+        self._recorded = max(self._recorded, row.epoch)
+        if self._shared is not None:
+            self._shared.share(row.models)
 
     def _shared_folder(self) -> SharedFolder | None:
         before = getattr(self, "_shared", None)
@@ -129,10 +172,8 @@ class CliplessTrial:
             raise TrialError("out of memory with micro-batches of one row; use a smaller model or more memory")
         run.note_lack_of_room()
         self._micro_batch_size = tried // 2
-        self._rows = self._run = None
         del run
-        release_memory()
-        return self._begin()
+        return self.begin_again()
 
     def _build(self) -> TrialRun:
         config, spec = self._config, self._spec()

@@ -104,7 +104,14 @@ def trained(
     }
     if backend.local is not None:
         return run_locally(
-            backend.local, kind, queue, states, constants=constants, stack=1, secret=backend.secret, **given
+            backend.local,
+            kind,
+            queue,
+            states,
+            constants=constants,
+            stack=spec.resources.stack,
+            secret=backend.secret,
+            **given,
         )
     from sweeper.backend.cluster import place
     from sweeper.backend.tune import run_trials

@@ -5,23 +5,33 @@ those that a lone trial reports, in the same order: whether a trial is trained i
 """
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clipless.training.memory import is_out_of_memory
 from sweeper.backend.messages import Failure, Orders, Told
+from sweeper.backend.stacking import TrialStack, size_that_pays, stack_key
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.trials.stream import EpochRow, PlanRow, TrialRow
 
 
 @dataclass(slots=True, eq=False)
 class _Trial:
-    """A trial of this process; ``is_announced`` once it has said that it will draw noise."""
+    """A trial of this process.
+
+    Attributes:
+        work: trains it.
+        folder: of its own, where the driver does not see what it saves.
+        is_announced: whether it has said that it will draw noise.
+        key: of the stacks it fits into, ``None`` for none.
+    """
 
     work: CliplessTrial
     folder: "tempfile.TemporaryDirectory[str] | None" = None
     is_announced: bool = False
+    key: Hashable = None
 
 
 class TrialGroup:
@@ -44,14 +54,19 @@ class TrialGroup:
     ) -> None:
         self._kind, self._constants, self._shares_folder = kind, dict(constants), shares_folder
         self._most = most
+        self._caps: dict[Hashable, int] = {}  # of stacks that ran out of memory
+        self._size = most or 1  # of the stack that is formed next, or trains
         self._waiting: dict[str, _Trial] = {}
         self._training: dict[str, _Trial] = {}
+        self._stack: TrialStack | None = None
+        self._told: list[Told] = []
         self._files: dict[str, bytes] = {}
 
     @property
     def free(self) -> int:
         """How many more trials it can take."""
-        return max(0, 1 - len(self._waiting) - len(self._training))
+        is_alone = bool(self._training) and self._stack is None
+        return 0 if is_alone else max(0, self._size - len(self._waiting) - len(self._training))
 
     def take_files(self) -> dict[str, bytes]:
         """Return the models that the last rows name, where the driver does not see them."""
@@ -60,19 +75,24 @@ class TrialGroup:
 
     def follow(self, orders: Orders) -> list[Told]:
         """Do what the driver says, and return what is to be told of it before anything more is drawn."""
+        self._told = []
         for trial in orders.stopped:
-            self._drop(trial)
-        told = [self._begun(config) for config in orders.trials]
-        told += self._announced()
-        return told or self._round()
+            self._stop(trial)
+        for config in orders.trials:
+            self._begin(config)
+        self._announce()
+        if not self._told:
+            self._round()
+        return self._told
 
-    def _begun(self, config: Mapping[str, Any]) -> Told:
+    def _begin(self, config: Mapping[str, Any]) -> None:
         trial = str(config["trial"])
         try:
-            self._waiting[trial] = self._make(config)
+            one = self._waiting[trial] = self._make(config)
+            self._tell(trial, one, one.work.step())
+            one.key = None if self._most == 1 else stack_key(one.work)
         except Exception as error:
-            return self._failed(trial, error)
-        return self._step(trial, self._waiting[trial])
+            self._fail(trial, error)
 
     def _make(self, config: Mapping[str, Any]) -> _Trial:
         made = _Trial(self._kind.__new__(self._kind))
@@ -84,48 +104,116 @@ class TrialGroup:
         made.work.setup(given)
         return made
 
-    def _announced(self) -> list[Told]:
-        """Return the first draws of those that are trained next and have not said so."""
-        if self._training:
+    def _announce(self) -> None:
+        """Tell of the first draws of those that train next and have not said so."""
+        for trial, one in self._next():
+            if not one.is_announced:
+                one.is_announced = True
+                self._step(trial, one)
+
+    def _next(self) -> list[tuple[str, _Trial]]:
+        """Return the waiting trials that train from the next round on."""
+        waiting, training = list(self._waiting.items()), list(self._training.values())
+        if not waiting or (training and self._stack is None):
             return []
-        chosen = [(trial, one) for trial, one in list(self._waiting.items())[:1] if not one.is_announced]
-        for _, one in chosen:
-            one.is_announced = True
-        return [self._step(trial, one) for trial, one in chosen]
+        leader = training[0] if training else waiting[0][1]
+        self._size = self._size_for(leader)
+        if leader.key is None or self._size == 1:
+            return [] if training else waiting[:1]
+        return [(trial, one) for trial, one in waiting if one.key == leader.key][: self._size - len(training)]
 
-    def _round(self) -> list[Told]:
-        for trial in [trial for trial, one in self._waiting.items() if one.is_announced]:
-            self._training[trial] = self._waiting.pop(trial)
-        return [self._next_row(trial) for trial in list(self._training)]
-
-    def _next_row(self, trial: str) -> Told:
-        _, row = told = self._step(trial, self._training[trial])
-        if isinstance(row, PlanRow):  # it begins again, with smaller passes
-            self._waiting[trial] = self._training.pop(trial)
-            self._waiting[trial].is_announced = False
-        elif isinstance(row, EpochRow) and row.done:
-            self._drop(trial)
-        return told
-
-    def _step(self, trial: str, one: _Trial) -> Told:
+    def _size_for(self, one: _Trial) -> int:
+        if one.key is None:
+            return 1
         try:
-            row = one.work.step()
-            self._collect(one, row)
-        except Exception as error:
-            return self._failed(trial, error)
-        return trial, row
+            most = size_that_pays(one.work) if self._most is None else self._most
+        except Exception:  # trained alone, it says itself what is wrong with it
+            one.key = None
+            return 1
+        return min(most, self._caps.get(one.key, most))
 
-    def _collect(self, one: _Trial, row: TrialRow) -> None:
-        if one.folder is None or not isinstance(row, EpochRow):
-            return
-        for name in row.models:
-            path = Path(one.folder.name) / name
+    def _round(self) -> None:
+        entering = [(trial, one) for trial, one in self._waiting.items() if one.is_announced]
+        for trial, _ in entering:
+            self._training[trial] = self._waiting.pop(trial)
+        if len(entering) > 1 and self._stack is None:
+            self._stack = TrialStack(self._take)
+        if self._stack is None:
+            for trial, one in list(self._training.items()):
+                self._step(trial, one)
+        else:
+            self._train(self._stack, entering)
+
+    def _train(self, stack: TrialStack, entering: list[tuple[str, _Trial]]) -> None:
+        for trial, one in entering:
+            try:
+                stack.enter(trial, one.work)
+            except Exception as error:
+                if is_out_of_memory(error):
+                    self._dissolve(error)
+                    return
+                self._fail(trial, error)
+        try:
+            stack.round()
+        except Exception as error:
+            self._dissolve(error)
+        if not self._training:
+            self._stack = None
+
+    def _dissolve(self, error: Exception) -> None:
+        """Begin the trials of a stack again: with half as many where memory ran out, otherwise each alone."""
+        self._stack = None
+        trials, self._training = self._training, {}
+        for trial, one in trials.items():
+            if is_out_of_memory(error):
+                self._caps[one.key] = max(1, len(trials) // 2)
+            else:
+                one.key = None
+            self._waiting[trial] = one
+            try:
+                self._tell(trial, one, one.work.begin_again())
+            except Exception as another:
+                self._fail(trial, another)
+
+    def _step(self, trial: str, one: _Trial) -> None:
+        try:
+            self._tell(trial, one, one.work.step())
+        except Exception as error:
+            self._fail(trial, error)
+
+    def _take(self, trial: str, row: EpochRow | Exception) -> None:
+        """Take what a stack tells."""
+        if isinstance(row, Exception):
+            self._fail(trial, row)
+        else:
+            self._tell(trial, self._training[trial], row)
+
+    def _tell(self, trial: str, one: _Trial, row: TrialRow) -> None:
+        self._told.append((trial, row))
+        if isinstance(row, PlanRow):
+            one.is_announced = False
+            self._waiting[trial] = self._training.pop(trial, one)  # from training: it begins again, smaller
+        elif isinstance(row, EpochRow):
+            self._collect(one, row)
+            if row.done:
+                self._drop(trial)
+
+    def _collect(self, one: _Trial, row: EpochRow) -> None:
+        for name in row.models if one.folder is not None else ():
+            path = Path(one.folder.name) / name  # type: ignore[union-attr]
             self._files[name] = path.read_bytes()
             path.unlink()
 
-    def _failed(self, trial: str, error: Exception) -> Told:
+    def _fail(self, trial: str, error: Exception) -> None:
         self._drop(trial)
-        return trial, Failure.of(error)
+        self._told.append((trial, Failure.of(error)))
+
+    def _stop(self, trial: str) -> None:
+        if self._stack is not None:
+            self._stack.stop(trial)
+        self._drop(trial)
+        if not self._training:
+            self._stack = None
 
     def _drop(self, trial: str) -> None:
         one = self._waiting.pop(trial, None) or self._training.pop(trial, None)

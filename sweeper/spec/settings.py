@@ -14,13 +14,14 @@ from clipless.projections import CONSTRAINTS
 from sweeper.spec.architectures import ArchitectureSettings, architecture_options
 from sweeper.spec.fields._section import ONE_COUNT, ONE_POSITIVE, Section
 from sweeper.spec.fields.choices import ARCHITECTURE_OPTIONS, LOSS_OPTIONS, MODEL_OPTIONS, POSITIVE
-from sweeper.spec.fields.fields import ClassWeights, Flag, Name, Number, Variant, Variants
+from sweeper.spec.fields.fields import ClassWeights, FieldType, Flag, Name, Number, Variant, Variants
 from sweeper.spec.fields.messages import bad_value, locate
 from sweeper.spec.fields.options import OpenSection, open_section
 from sweeper.spec.fields.ranges import Choices, Open, to_plain
 from sweeper.spec.stages import Accounting, StageSettings
 from sweeper.spec.trial_config import ADAPTIVE, TrialPrivacy, TrialTraining
 
+AUTO = "auto"
 WITH_RADIUS = tuple(name for name, kind in CONSTRAINTS.items() if "radius" in signature(kind).parameters)
 
 
@@ -130,12 +131,32 @@ class PrivacySettings(_PrivacyOptions):
         return self.sweep_epsilon is not None and self.accounting is not Accounting.FILTER
 
 
+class StackSize(FieldType):
+    """How many trials of one shape are trained as one: a number, or None for ``auto``, as many as pay."""
+
+    def parse(self, value: Any) -> int | None:
+        """Return the number."""
+        if value is None or value == AUTO:
+            return None
+        if isinstance(value, str):
+            raise bad_value(f"{AUTO}, or an integer {{name}} >= 1")
+        return int(ONE_COUNT.one(value))
+
+    def json_schema(self) -> dict[str, Any]:
+        """A number or that word."""
+        return {"anyOf": [ONE_COUNT.json_schema(), {"const": AUTO}]}
+
+
 class ResourceSettings(Section):
-    """What one trial may use, and how many run at once (left out: as many as fit)."""
+    """What one trial may use, and how many run at once (left out: as many as fit).
+
+    ``stack``: how many trials of one shape a process trains as one, 1 for none; None, or ``auto``, for as many as pay.
+    """
 
     cpus: Annotated[float, ONE_POSITIVE] = 1.0
     gpus: Annotated[float, Number(at_least=0, fixed=True)] = 0.0
     concurrent: Annotated[int, ONE_COUNT] | None = None
+    stack: Annotated[int | None, StackSize()] = None
 
     @model_validator(mode="after")
     def _one_device(self) -> Self:

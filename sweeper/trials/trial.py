@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -23,6 +24,7 @@ from clipless.plans.plan import Plan
 from clipless.privacy.accounting.claim import Claim
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import RandomSource
+from clipless.stacks import Member
 from clipless.training.checkpoint import load_state
 from clipless.training.memory import PassSizes, has_room, memory_class
 from clipless.training.trainer import Epoch, default_micro_batch, even_size
@@ -41,6 +43,8 @@ from sweeper.trials.scores import Scorer, scorer
 from sweeper.trials.stream import EpochRow, FreeRow, PlanRow
 
 _ROOM = PassSizes()  # of this process: what one trial has found out, those like it need not
+_MOST_PLACED = 3  # beside the newest: training and validation rows of two data sets
+_PLACED: list[tuple[Split, str, Split]] = []
 
 
 class Repeat:
@@ -136,7 +140,7 @@ class TrialRun:
         ]
         self._metrics = TrialMetrics(metrics, data.metadata, self._repeats[0].loss, seed=seed)
         self._augmentation = build_augmentation(config, data)
-        self._train = on_device(data.train, device)
+        self._train, self._validation = (_shared(split, device) for split in (data.train, data.validation))
         self._copies = 1 if self._augmentation is None else self._augmentation.copies
         self._room_key = self._key_of_room()
         self.rows_per_pass = self._find_room()
@@ -145,6 +149,16 @@ class TrialRun:
     def model(self) -> Network:
         """The model that is kept."""
         return self._repeats[0].model
+
+    @property
+    def train(self) -> Split:
+        """The rows it is trained on, on its device; trials of one process share them."""
+        return self._train
+
+    @property
+    def micro_batch_size(self) -> int | None:
+        """The most rows of a pass that were asked for."""
+        return self._micro_batch_size
 
     @property
     def plan(self) -> Plan:
@@ -198,27 +212,41 @@ class TrialRun:
             }
         )
         kept = sum(steps_by(plan, held) for repeat in self._repeats if (held := repeat.held()))
-        return PlanRow(attempt=uuid4().hex, plan=plan, kept=kept, scores_kept=scored_by(plan, self._first() - 1))
+        return PlanRow(attempt=uuid4().hex, plan=plan, kept=kept, scores_kept=scored_by(plan, self.first() - 1))
 
-    def _first(self) -> int:
+    def first(self) -> int:
+        """Return the first epoch that it reports: none that was reported before, nor one before its checkpoints."""
         return max(self._recorded + 1, *(repeat.held() for repeat in self._repeats))
+
+    def held(self) -> int:
+        """Return the epoch that it goes on from, 0 for its beginning."""
+        return max(repeat.held() for repeat in self._repeats)
+
+    def member(self) -> Member | None:
+        """Return its training as a stack takes it; ``None`` where it is trained alone: repeats, or ghost clipping."""
+        if len(self._repeats) > 1 or self._config.training.ghost_clipping:
+            return None
+        repeat = self._repeats[0]
+        return Member(model=repeat.model, loss=repeat.loss, plan=repeat.plan, **self._options(repeat))
 
     def epoch_rows(self) -> Iterator[EpochRow]:
         """Train, and yield the row of each epoch; its model is saved if no earlier one of this attempt was better."""
-        validation = on_device(self._data.validation, self._device)
-        trainings = [self._training(repeat, self._train) for repeat in self._repeats]
-        for number in range(self._first(), self.plan.epochs + 1):
-            epochs = [next(epoch for epoch in training if epoch.epoch == number) for training in trainings]
-            last = number == self.plan.epochs
-            row, _ = self._scored(epochs[0], validation, measured=last)
-            yield EpochRow(
-                epoch=number,
-                values={"epsilon": epochs[0].epsilon, **row.values},
-                repeats=row.repeats,
-                model=row.model,
-                done=last,
-                free=tuple(self._free_rows(epochs, validation)),
-            )
+        first, trainings = self.first(), [self._training(repeat) for repeat in self._repeats]
+        for number in range(first, self.plan.epochs + 1):
+            yield self.epoch_row([next(one for one in training if one.epoch == number) for training in trainings])
+
+    def epoch_row(self, epochs: Sequence[Epoch]) -> EpochRow:
+        """Score the models of an epoch, one for each repeat, and return its row."""
+        last = epochs[0].epoch == self.plan.epochs
+        row, _ = self._scored(epochs[0], self._validation, measured=last)
+        return EpochRow(
+            epoch=epochs[0].epoch,
+            values={"epsilon": epochs[0].epsilon, **row.values},
+            repeats=row.repeats,
+            model=row.model,
+            done=last,
+            free=tuple(self._free_rows(epochs, self._validation)),
+        )
 
     def _free_rows(self, epochs: Sequence[Epoch], validation: Split) -> Iterator[FreeRow]:
         """Score what is made from the iterates of each repeat; yield what adds to the front of this trial."""
@@ -256,24 +284,30 @@ class TrialRun:
         names = [objective.name for objective in self._objectives]
         return any(all(point.values[name] == one.values[name] for name in names) for one in self._archive.points)
 
-    def _training(self, repeat: Repeat, train: Split) -> Iterator[Epoch]:
-        training = self._config.training
+    def _training(self, repeat: Repeat) -> Iterator[Epoch]:
         return clipless.fit(
             repeat.model,
             repeat.loss,
-            train,
+            self._train,
             repeat.plan,
-            optimizer=build_optimizer(self._config),
-            schedule=training.schedule,
-            averaging=training.averaging,
-            averages=self._averages,
             micro_batch_size=self._micro_batch_size,
-            ghost_clipping=bool(training.ghost_clipping),
-            exact_norms=bool(training.exact_norms),
-            augmentation=self._augmentation,
-            source=self._source,
-            checkpoint=repeat.checkpoint,
+            ghost_clipping=bool(self._config.training.ghost_clipping),
+            **self._options(repeat),
         )
+
+    def _options(self, repeat: Repeat) -> dict[str, Any]:
+        """Return how it is trained, alone or in a stack."""
+        training = self._config.training
+        return {
+            "optimizer": build_optimizer(self._config),
+            "schedule": training.schedule,
+            "averaging": training.averaging,
+            "averages": self._averages,
+            "exact_norms": bool(training.exact_norms),
+            "augmentation": self._augmentation,
+            "source": self._source,
+            "checkpoint": repeat.checkpoint,
+        }
 
     def _checkpoint(self, number: int) -> Path | None:
         if self._folder is None:
@@ -288,6 +322,17 @@ class TrialRun:
         name = SweepFolder.model_name(*point.key)
         clipless.save(self.model, self._folder / name)
         return name
+
+
+def _shared(split: Split, device: str) -> Split:
+    """Return rows on a device: the same ones for every trial of this process."""
+    if device == "cpu":
+        return split
+    for given, where, placed in _PLACED:
+        if given.x is split.x and where == device:
+            return placed
+    _PLACED[:] = [*_PLACED[-_MOST_PLACED:], (split, device, on_device(split, device))]
+    return _PLACED[-1][2]
 
 
 def seed_of(seed: int, repeat: int) -> int:

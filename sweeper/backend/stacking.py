@@ -1,0 +1,128 @@
+"""A stack of trials: members of `clipless.stacks`, with the rows that a trial reports.
+
+A round is one epoch of every member. Epochs that members resume from and that the driver does not have are a round of
+their own, so that nothing is drawn before they are answered.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+
+from clipless import stacks
+from clipless.stacks import Member, Stack, fit_stack, shape_key
+from clipless.training.trainer import Epoch
+from sweeper.backend.trainable import CliplessTrial
+from sweeper.errors import TrialError
+from sweeper.trials.stream import EpochRow
+
+MOST = 16  # members, where a spec names no number
+
+
+def stack_key(work: CliplessTrial) -> Hashable:
+    """Return what trials of one stack have in common; ``None`` for a trial that is trained alone."""
+    member = work.member()
+    shape = None if member is None else shape_key(member)
+    if shape is None:
+        return None
+    rows, micro_batch_size = work.stack_rows
+    return shape, rows.x.data_ptr(), micro_batch_size
+
+
+def size_that_pays(work: CliplessTrial) -> int:
+    """Return how many trials like this one are worth training as one, measured on rows of zeros."""
+    member = work.member()
+    return 1 if member is None else stacks.stack_size(member, work.stack_rows[0], most=MOST)
+
+
+@dataclass(slots=True)
+class _Place:
+    """A member of the stack; ``held`` is the epoch that it resumes from and has not shown, 0 for none."""
+
+    trial: str
+    work: CliplessTrial
+    held: int
+
+
+class TrialStack:
+    """Trials in training as one.
+
+    Args:
+        told: takes the row of a trial, or the error with which it failed.
+    """
+
+    def __init__(self, told: Callable[[str, EpochRow | Exception], None]) -> None:
+        self._told = told
+        self._stack: Stack | None = None
+        self._epochs: Iterator[tuple[int, Epoch]] = iter(())
+        self._places: dict[int, _Place | None] = {}
+
+    def enter(self, trial: str, work: CliplessTrial) -> None:
+        """Add a trial, which trains from the next round on; its private statistics are drawn now.
+
+        Raises:
+            CliplessError: it cannot be trained, or not in this stack, which stays as it was.
+        """
+        member = work.member()
+        if member is None:
+            raise ValueError(f"Expected a trial that stacks, got {trial}")
+        if work.is_over:  # it would never say so, and its place would be waited for
+            raise TrialError("the driver has its last epoch already")
+        self._places[self._put(member, work)] = _Place(trial, work, work.held())
+
+    def _put(self, member: Member, work: CliplessTrial) -> int:
+        if self._stack is None:
+            rows, micro_batch_size = work.stack_rows
+            self._stack = fit_stack([member], rows, micro_batch_size=micro_batch_size)
+            self._epochs = iter(self._stack)
+            return 0
+        empty = [place for place, one in self._places.items() if one is None]
+        if not empty:
+            return self._stack.add(member)
+        self._stack.refill(empty[0], member)
+        return empty[0]
+
+    def stop(self, trial: str) -> None:
+        """Train a member no further."""
+        for place, one in self._places.items():
+            if self._stack is not None and one is not None and one.trial == trial:
+                self._stack.stop(place)
+                self._places[place] = None
+
+    def round(self) -> None:
+        """Train every member for an epoch, unless some resume with an epoch that the driver does not have.
+
+        Raises:
+            Exception: that of a step, which is no single member's.
+
+        Guarantees:
+            No member draws noise beyond the first epoch of which nothing was told.
+        """
+        resumed = {place for place, one in self._places.items() if one is not None and one.held}
+        if resumed and self._shown(resumed):
+            return
+        self._shown({place for place, one in self._places.items() if one is not None})
+
+    def _shown(self, expected: set[int]) -> int:
+        """Take one epoch of each of these places; return how many rows were told."""
+        rows = 0
+        while expected:
+            place, epoch = next(self._epochs)
+            expected.discard(place)
+            rows += self._take(place, epoch)
+        return rows
+
+    def _take(self, place: int, epoch: Epoch) -> int:
+        one = self._places[place]
+        if one is None:
+            return 0
+        one.held = 0
+        try:
+            row = one.work.epoch_row(epoch)
+        except Exception as error:
+            self.stop(one.trial)
+            self._told(one.trial, error)
+            return 1
+        if row is not None:
+            if row.done:
+                self._places[place] = None  # the stack has emptied it
+            self._told(one.trial, row)
+        return int(row is not None)
