@@ -37,6 +37,7 @@ from sweeper.results.front import Front
 from sweeper.results.sweep import Sweep
 from sweeper.search import space
 from sweeper.search.optuna_search import Search
+from sweeper.spec.constraints import parse_constraint
 from sweeper.spec.spec import Spec
 from sweeper.spec.yaml_file import parse_mapping
 from sweeper.store.input_format import DATA_NAME, describe, write_input
@@ -150,6 +151,7 @@ class SweepRun:
             journal=self._folder.proposals,
             trials=self._proposed(),
         )
+        self._steer(self._requests.region)
         self._recorder = Recorder(
             self._spec, self._folder, self._claim, self._tracker, self._search, rebooted=self._rebooted
         )
@@ -274,9 +276,15 @@ class SweepRun:
         news = self._requests.look()
         for configuration in news.configurations:
             self._search.enqueue(configuration)
+        if news.region is not None:
+            self._steer(news.region)
         for trial in news.trials:
             self._recorder.stop(trial, STOPPED_BY_REQUEST)
         return STOPPED_BY_REQUEST if news.stop else None
+
+    def _steer(self, region: Sequence[str]) -> None:
+        names = [objective.name for objective in self._spec.objectives]
+        self._search.steer([parse_constraint(text, names) for text in region])
 
     def _tests_are_over(self) -> bool:
         if not self._interruption.requested:

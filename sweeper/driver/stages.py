@@ -52,7 +52,8 @@ class StagedSearch:
     def _promoted(self, stage: int) -> Mapping[str, Any] | None:
         """Return the best configuration for a stage that it has not had, ``None`` where nothing has scores."""
         count = self._budget.stages[stage].trials
-        best = finalists(self._explored(stage), self._spec, count=count, loudness=self._loudness(stage))
+        loudness, region = self._loudness(stage), self._search.region
+        best = finalists(self._explored(stage), self._spec, count=count, loudness=loudness, region=region)
         had = [proposal for trial, proposal in self._search.proposals.items() if self._stage(trial) == stage]
         return next((proposal for proposal in best if proposal not in had), None)
 

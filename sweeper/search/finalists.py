@@ -39,7 +39,9 @@ class Explored:
     points: Sequence[Values]
 
 
-def finalists(explored: Sequence[Explored], spec: Spec, *, count: int, loudness: float) -> list[dict[str, Scalar]]:
+def finalists(
+    explored: Sequence[Explored], spec: Spec, *, count: int, loudness: float, region: Sequence[Constraint] = ()
+) -> list[dict[str, Scalar]]:
     """Return the proposals of the next stage, best first, each moved to its loudness.
 
     Those of the latest stage that has scores come first, then those of the stage before it, and so on: scores of
@@ -50,13 +52,14 @@ def finalists(explored: Sequence[Explored], spec: Spec, *, count: int, loudness:
         spec: its objectives, constraints and ranges.
         count: how many are wanted.
         loudness: of the next stage.
+        region: where the search was steered, beside the constraints.
 
     Returns:
         At most ``count`` proposals, no two of them alike; fewer where fewer trials have scores.
     """
     chosen: dict[Hashable, dict[str, Scalar]] = {}
     for stage in sorted({trial.stage for trial in explored}, reverse=True):
-        for trial in _ranked([trial for trial in explored if trial.stage == stage], spec):
+        for trial in _ranked([trial for trial in explored if trial.stage == stage], spec, region):
             proposal = transferred(trial.proposal, spec, trial.loudness, loudness)
             chosen.setdefault(_likeness(proposal), proposal)
     return list(chosen.values())[:count]
@@ -67,10 +70,10 @@ def _likeness(proposal: Mapping[str, Scalar]) -> Hashable:
     return frozenset((name, f"{v:.9g}" if isinstance(v, float) else v) for name, v in proposal.items())
 
 
-def _ranked(trials: Sequence[Explored], spec: Spec) -> list[Explored]:
+def _ranked(trials: Sequence[Explored], spec: Spec, region: Sequence[Constraint]) -> list[Explored]:
     """Return the trials that have scores, each adding most to those before it."""
     axes = [objective for objective in spec.objectives if objective.name != "epsilon"]
-    wanted = [constraint for constraint in spec.search.outcomes if constraint.name != "epsilon"]
+    wanted = [constraint for constraint in (*spec.search.outcomes, *region) if constraint.name != "epsilon"]
     shown = [_Shown.of(trial, axes, wanted) for trial in trials]
     left = [i for i, one in enumerate(shown) if len(one.rows)]
     front: Floats = np.empty((0, len(axes)))

@@ -28,6 +28,7 @@ class Observations:
 
     def __init__(self, objectives: Sequence[Objective], constraints: Sequence[Constraint]) -> None:
         self._objectives, self._constraints = tuple(objectives), tuple(constraints)
+        self.region: tuple[Constraint, ...] = ()  # where the search was steered
         self._archive = FrontArchive(self._objectives)
         self._arrived: list[Point] = []  # epochs that are not in the archive yet
         self._epochs: dict[str, list[Point]] = {}
@@ -51,6 +52,12 @@ class Observations:
         """Return what a sampler is told of an open trial, the best epoch first; nothing if no epoch counts."""
         return [self._observed(point) for point in self._contributing(trial, most)]
 
+    def judge(self, violations: Mapping[str, float], values: Sequence[float]) -> dict[str, float]:
+        """Return the violations of an outcome in the region, beside those that it has of the constraints."""
+        named = {objective.name: value for objective, value in zip(self._objectives, values, strict=True)}
+        kept = {text: missed for text, missed in violations.items() if text in map(str, self._constraints)}
+        return kept | {str(one): one.violation(named) for one in self.region}
+
     def _contributing(self, trial: str, most: int) -> list[Point]:
         self._archive.add(self._arrived)
         self._arrived.clear()
@@ -63,7 +70,8 @@ class Observations:
         return [front[i] for i in best[:most]]
 
     def _observed(self, point: Point) -> dict[str, Any]:
-        violations: Mapping[str, float] = {str(one): one.violation(point.values) for one in self._constraints}
+        wanted = (*self._constraints, *self.region)
+        violations: Mapping[str, float] = {str(one): one.violation(point.values) for one in wanted}
         return {"epoch": point.epoch, "values": self._values(point), "violations": violations}
 
     def _values(self, point: Point) -> tuple[float, ...] | None:

@@ -20,7 +20,7 @@ from sweeper.records import Objective, Point, trial_number
 from sweeper.search.observation import Observation, Observations
 from sweeper.search.samplers import sampler_kind
 from sweeper.search.study import Proposal, Space, Study
-from sweeper.spec.constraints import Constraint
+from sweeper.spec.constraints import Constraint, parse_constraint
 from sweeper.spec.search import Sampler
 from sweeper.store.jsonl import JsonlFile
 
@@ -84,6 +84,7 @@ class Search:
         trials: int = 0,
     ) -> None:
         self._study, self._observations = Study(space, objectives), Observations(objectives, constraints)
+        self._objectives = tuple(objective.name for objective in objectives)
         self._kind, self._seed = sampler_kind(sampler), seed
         self._first = deque(dict(one) for one in first)
         self._trials: dict[str, optuna.Trial] = {}
@@ -127,6 +128,22 @@ class Search:
     def enqueue(self, params: Mapping[str, Any]) -> None:
         """Try these parameter values next; those you omit are sampled."""
         self._first.append(dict(params))
+
+    @property
+    def region(self) -> tuple[Constraint, ...]:
+        """Where the search was steered: bounds on objectives; none if it was not."""
+        return self._observations.region
+
+    def steer(self, region: Sequence[Constraint]) -> None:
+        """Look for outcomes within these bounds on objectives from now on, instead of those within earlier ones.
+
+        The sampler is told every outcome again, by how much it misses the region. A region is a preference, as a
+        constraint of the spec is.
+        """
+        if tuple(region) != self.region:
+            self._take_in()
+            self._write({"event": "steer", "region": [str(one) for one in region]})
+            self._steer(region)
 
     def report(self, point: Point) -> None:
         """Take in an epoch, with the epsilon that its trial reported."""
@@ -181,6 +198,11 @@ class Search:
         trial, _ = self._study.propose_given(row["params"])
         self._study.tell(trial, [row])
 
+    def _steer(self, region: Sequence[Constraint]) -> None:
+        self._observations.region = tuple(region)
+        self._study, renewed = self._study.judged_again(self._observations.judge)
+        self._trials = {name: renewed[trial.number] for name, trial in self._trials.items()}
+
     def _take_up(self, file: JsonlFile) -> None:
         for row in file.read():
             self._replay(row)
@@ -193,6 +215,8 @@ class Search:
             self._ask_again(row)
         elif row["event"] == "learn":
             self._learn(row)
+        elif row["event"] == "steer":
+            self._steer([parse_constraint(text, self._objectives) for text in row["region"]])
         elif row["trial"] in self.open:
             self._tell(row["trial"], row["outcomes"])
 

@@ -13,6 +13,7 @@ from sweeper.search.space import quiet_optuna
 from sweeper.spec.search import Sampler
 
 Space = Callable[[optuna.Trial], Mapping[str, Any]]
+_CONSTRAINTS = "constraints"  # how the names of attributes begin in which Optuna keeps violations
 Proposal = tuple[optuna.Trial, dict[str, Any]]
 
 
@@ -20,7 +21,7 @@ class Study:
     """An Optuna study whose sampler is another one for each proposal."""
 
     def __init__(self, space: Space, objectives: Sequence[Objective]) -> None:
-        self._space = space
+        self._space, self._objectives = space, tuple(objectives)
         with quiet_optuna():
             self.optuna = optuna.create_study(directions=[objective.direction.value for objective in objectives])
 
@@ -58,14 +59,40 @@ class Study:
         for outcome in outcomes[1:]:
             self._add(frozen, outcome["values"], outcome["violations"])
 
-    def _add(self, like: optuna.trial.FrozenTrial, values: Sequence[Any], violations: Mapping[str, float]) -> None:
+    def judged_again(
+        self, judge: Callable[[Mapping[str, float], Sequence[float]], Mapping[str, float]]
+    ) -> tuple["Study", dict[int, optuna.Trial]]:
+        """Return a study that was told the same outcomes with other violations.
+
+        Args:
+            judge: returns the violations of an outcome, given those it has and its values.
+
+        Returns:
+            The study, and its own trial for each open one, by number.
+        """
+        study, open_ = Study(self._space, self._objectives), {}
+        for trial in self.optuna.get_trials(deepcopy=False):
+            if trial.state is TrialState.RUNNING:
+                open_[trial.number] = study.propose_given(trial.params)[0]
+                continue
+            kept = {key: value for key, value in trial.system_attrs.items() if not key.startswith(_CONSTRAINTS)}
+            told = {"params": trial.params, "distributions": trial.distributions, "system_attrs": kept}
+            if trial.state is TrialState.COMPLETE:
+                violations = dict(judge(trial.constraints, trial.values))
+                told |= {"values": trial.values, "constraints": violations or None}
+            study.add(state=trial.state, **told)
+        return study, open_
+
+    def add(self, **told: Any) -> None:
+        """Tell a trial that has ended; the arguments are those of ``optuna.trial.create_trial``."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            self.optuna.add_trial(
-                create_trial(
-                    params=like.params,
-                    distributions=like.distributions,
-                    values=[float(value) for value in values],
-                    constraints=dict(violations) if violations else None,
-                )
-            )
+            self.optuna.add_trial(create_trial(**told))
+
+    def _add(self, like: optuna.trial.FrozenTrial, values: Sequence[Any], violations: Mapping[str, float]) -> None:
+        self.add(
+            params=like.params,
+            distributions=like.distributions,
+            values=[float(value) for value in values],
+            constraints=dict(violations) if violations else None,
+        )

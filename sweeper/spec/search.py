@@ -163,10 +163,15 @@ class SearchSettings(Section):
 
     @model_validator(mode="after")
     def _warm_start_for_a_sampler_that_learns(self) -> Self:
-        if self.warm_start is not None and isinstance(self.sampler, Sampler) and self.sampler not in _ADAPTIVE:
+        if self.warm_start is not None and isinstance(self.sampler, Sampler) and not self.learns:
             expected = f"a sampler that learns from outcomes, which {self.sampler.value} does not"
             raise bad_value(expected, path="warm_start", got=self.warm_start, remedy="leave it out or use tpe")
         return self
+
+    @property
+    def learns(self) -> bool:
+        """Whether the sampler learns from outcomes; a plug-in may."""
+        return not isinstance(self.sampler, Sampler) or self.sampler in _ADAPTIVE
 
     @property
     def outcomes(self) -> tuple[Constraint, ...]:

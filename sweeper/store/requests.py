@@ -1,15 +1,18 @@
-"""What others ask of a running sweep: to stop, to stop one trial, to try a configuration next.
+"""What others ask of a running sweep: to stop, to stop one trial, to try a configuration next, to search elsewhere.
 
 Each request is a row that a process appends to ``requests.jsonl``; the driver looks there twice a second. A
-configuration that is asked for waits in the file until it is tried, in a later run of the sweep too.
+configuration that is asked for waits in the file until it is tried, in a later run of the sweep too; the region that
+was asked for last counts, likewise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweeper.errors import RecordError
+from sweeper.errors import RecordError, SpecError
+from sweeper.spec.constraints import Constraint, parse_constraint
+from sweeper.spec.objectives import MOST
 from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
@@ -24,6 +27,7 @@ class News:
     stop: bool = False
     trials: list[str] = field(default_factory=list)
     configurations: list[dict[str, Any]] = field(default_factory=list)
+    region: tuple[str, ...] | None = None  # to search in, as constraints; None where nothing was said
 
 
 class Requests:
@@ -33,7 +37,8 @@ class Requests:
         self._path = folder / NAME
         self._rows = 0
         self._size = 0
-        self.earlier = self.look().configurations
+        earlier = self.look()
+        self.earlier, self.region = earlier.configurations, earlier.region or ()
 
     def look(self) -> News:
         """Return what is new."""
@@ -48,6 +53,8 @@ class Requests:
         for row in rows[self._rows :]:
             if "try" in row:
                 news.configurations.append(dict(row["try"]))
+            elif "steer" in row:
+                news.region = tuple(map(str, row["steer"]))
             elif row.get("stop") is True:
                 news.stop = True
             else:
@@ -97,6 +104,46 @@ def enqueue(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     chosen = dict(spec.with_search(first=[dict(values)], trials=spec.trials).first[-1])
     _append(folder, {"try": chosen})
     return chosen
+
+
+def steer(folder: Path, region: Sequence[str]) -> tuple[Constraint, ...]:
+    """Ask the search to look within a region of the front, now or when the sweep is resumed or extended.
+
+    Args:
+        folder: of the sweep.
+        region: bounds on objectives, ``epsilon <= 3``; none to search everywhere again.
+
+    Returns:
+        The bounds.
+
+    Raises:
+        SpecError: not bounds on this sweep's objectives, or a search that nothing steers.
+        RecordError: not the folder of a sweep, a private selection, or not written.
+
+    Guarantees:
+        What is spent depends on the trials alone: a region changes what is proposed for them, not how many they are,
+        nor what the budget allows.
+    """
+    manifest = SweepFolder(folder).read_manifest()
+    if manifest.selects_privately:
+        raise RecordError(f"Expected a sweep whose search learns, but {folder} selects privately from one prior")
+    spec = manifest.read_spec()
+    if not (spec.search.learns or spec.stages or spec.rehearsals):
+        raise spec.mistaken(
+            "a sampler that learns from outcomes, or stages", "search.sampler", spec.to_plain()["search"]["sampler"]
+        )
+    if len(region) > MOST:
+        raise SpecError(f"Expected at most {MOST} bounds, got {len(region)}")
+    names = [objective.name for objective in spec.objectives]
+    bounds = tuple(parse_constraint(text, names) for text in region)
+    _append(folder, {"steer": [str(bound) for bound in bounds]})
+    return bounds
+
+
+def steered(folder: Path) -> tuple[str, ...]:
+    """Return the region that was asked for last, as constraints; none if the search goes everywhere."""
+    rows = JsonlFile(folder / NAME).read()
+    return next((tuple(map(str, row["steer"])) for row in reversed(rows) if "steer" in row), ())
 
 
 def _append(folder: Path, row: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import suggest
+from sweeper.spec.constraints import parse_constraint
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec
 
@@ -82,6 +83,16 @@ def test_what_a_user_enqueues_comes_first(sweep):
     rates = [sweep.train(accuracy) for accuracy in (0.2, 0.6, 0.4)]
     sweep.search.enqueue({"training.learning_rate": 0.05})
     assert [sweep.train(0.5), sweep.train(0.5)] == [0.05, rates[1]]
+
+
+def test_a_region_decides_which_explorers_are_taken_further(spec, sweep, tmp_path):
+    rates = [sweep.train(accuracy) for accuracy in (0.2, 0.6, 0.4)]
+    region = [parse_constraint("accuracy <= 0.45", ["accuracy"])]
+    sweep.search.steer(region)
+    again = Sweep(spec, tmp_path / "proposals.jsonl")
+    again.records.points.update(sweep.records.points)
+    assert again.search.region == tuple(region)
+    assert [again.train(0.5), again.train(0.5)] == [rates[2], rates[0]]
 
 
 def test_a_sweep_that_resumes_in_a_stage_chooses_the_same(spec, sweep, tmp_path):

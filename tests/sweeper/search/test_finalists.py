@@ -4,6 +4,7 @@ import pytest
 
 from sweeper.search.finalists import Explored, finalists
 from sweeper.search.transfer import nearest, transferred
+from sweeper.spec.constraints import parse_constraint
 from sweeper.spec.default_stages import default_stages
 from sweeper.spec.fields.ranges import Range
 from sweeper.spec.spec import Spec
@@ -68,6 +69,15 @@ def test_a_trial_that_meets_the_constraints_comes_before_one_that_does_not(conte
     assert rates(finalists(trials, spec, count=3, loudness=0.1)) == [0.02, 0.03, 0.01]
     split = explored(0.04, (0.99, 0.1), (0.5, 0.45))  # its better epoch misses the constraint
     assert rates(finalists([split, *trials], spec, count=2, loudness=0.1)) == [0.02, 0.04]
+
+
+def test_a_region_counts_as_a_constraint_does(spec):
+    region = [
+        parse_constraint(text, ["certified@0.25", "epsilon"]) for text in ("certified@0.25 >= 0.4", "epsilon <= 9")
+    ]
+    trials = [explored(0.01, (0.99, 0.3)), explored(0.02, (0.6, 0.45)), explored(0.03, (0.1, 0.35))]
+    assert rates(finalists(trials, spec, count=3, loudness=0.1)) != [0.02, 0.03, 0.01]
+    assert rates(finalists(trials, spec, count=3, loudness=0.1, region=region)) == [0.02, 0.03, 0.01]
 
 
 FRACTION = "training.sensitivity_fraction"

@@ -328,3 +328,62 @@ def test_the_samplers_are_the_ones_asked_for():
         search = make(sampler=sampler, space=grid)
         search.ask()
         assert isinstance(search.study.sampler, kind)
+
+
+REGION = [parse_constraint("epsilon <= 0.01", ["epsilon"])]
+
+
+@pytest.mark.parametrize("sampler", [Sampler.TPE, Sampler.NSGA2, Sampler.GP])
+def test_a_region_is_told_with_every_outcome_of_before_and_after_and_survives_the_journal(sampler, tmp_path):
+    known = parse_constraint("accuracy >= 0.6", ["accuracy"])
+    options = {"sampler": sampler, "constraints": [known], "journal": tmp_path / "p.jsonl"}
+    search = make(**options)
+    run(search, 5)
+    open_ = search.ask()
+    proposal = search.open[open_]
+    search.steer(REGION)
+    search.report(point(open_, 1, **GOOD))
+    search.finish(open_)
+    run(search, 3)
+    again = make(**options)
+    for one in (search, again):
+        assert one.region == tuple(REGION)
+        told = [trial for trial in one.study.trials if trial.state is TrialState.COMPLETE]
+        assert len(told) == 9
+        for trial in told:
+            assert trial.constraints == pytest.approx(
+                {"accuracy >= 0.6": 0.6 - trial.values[1], "epsilon <= 0.01": trial.values[0] - 0.01}
+            )
+    assert again.proposals == search.proposals
+    assert search.proposals[open_] == proposal, "what runs goes on as it was"
+    assert again.ask() == search.ask()
+    assert again.open == search.open
+
+
+def test_the_search_goes_where_it_is_steered_and_back():
+    def near(search):
+        return sum(abs(math.log(proposal["rate"] / 0.2)) < 0.7 for proposal in run(search, 40))
+
+    free, steered = make(), make()
+    run(free, 20), run(steered, 20)
+    region = [parse_constraint(text, ["epsilon"]) for text in ("epsilon >= 0.1", "epsilon <= 0.4")]
+    steered.steer(region)
+    assert near(steered) > 2 * near(free)
+    steered.steer([])
+    assert all(trial.constraints == {} for trial in steered.study.trials)
+
+
+def test_a_region_that_is_asked_for_again_changes_nothing(tmp_path):
+    search = make(journal=tmp_path / "p.jsonl")
+    run(search, 2)
+    search.steer(REGION)
+    before, study = (tmp_path / "p.jsonl").read_text(), search.study
+    search.steer(list(REGION))
+    assert ((tmp_path / "p.jsonl").read_text(), search.study) == (before, study)
+
+
+def test_a_trial_that_failed_stays_failed_under_a_region():
+    search = make()
+    search.finish(search.ask(), failed=True)
+    search.steer(REGION)
+    assert [trial.state for trial in search.study.trials] == [TrialState.FAIL]

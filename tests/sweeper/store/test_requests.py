@@ -9,12 +9,12 @@ import pytest
 
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.cli.main import main
-from sweeper.errors import RecordError, SpecError
+from sweeper.errors import RecordError, SpecError, SweeperError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.paid_scores import PaidScores
 from sweeper.results.trial_log import trial_log
 from sweeper.store.lock import driver_lock
-from sweeper.store.requests import News, Requests, ask_to_stop, enqueue
+from sweeper.store.requests import News, Requests, ask_to_stop, enqueue, steer, steered
 from sweeper.store.sweep_folder import SweepFolder
 
 
@@ -48,6 +48,41 @@ def test_a_later_run_tries_what_waits_and_has_not_to_stop(folder):
     later = Requests(folder)
     assert later.earlier == [{"training.learning_rate": 0.05}]
     assert later.look() == News()
+
+
+def test_a_region_is_asked_for_and_the_last_one_counts(folder):
+    requests = Requests(folder)
+    assert requests.region == () == steered(folder)
+    steer(folder, ["epsilon <= 3", "accuracy >= 0.8"])
+    assert requests.look() == News(region=("epsilon <= 3", "accuracy >= 0.8"))
+    assert requests.look() == News()
+    assert Requests(folder).region == steered(folder) == ("epsilon <= 3", "accuracy >= 0.8")
+    steer(folder, [])
+    assert requests.look() == News(region=())
+    assert Requests(folder).region == () == steered(folder)
+
+
+@pytest.mark.parametrize("bound", ["train-accuracy >= 0.5", "epsilon < 3", "epsilon <= nan", "delta <= 1", ""])
+def test_a_region_bounds_objectives(bound, folder):
+    with pytest.raises(SpecError, match="Expected a "):
+        steer(folder, ["epsilon <= 3", bound])
+    assert not (folder / "requests.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("search", "said"),
+    [
+        ({"sampler": "random"}, "a sampler that learns from outcomes, or stages"),
+        ({"selection": "private"}, "selects priv"),
+    ],
+)
+def test_what_nothing_steers_is_not_steered(search, said, folder):
+    manifest = json.loads((folder / "sweep.json").read_text())
+    manifest["spec"]["search"] |= search
+    (folder / "sweep.json").write_text(json.dumps(manifest))
+    with pytest.raises(SweeperError, match=said):
+        steer(folder, ["epsilon <= 3"])
+    assert not (folder / "requests.jsonl").exists()
 
 
 def ask_many(folder, who):
