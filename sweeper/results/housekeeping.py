@@ -102,15 +102,23 @@ def delete_sweep(folder: Path, *, runs: bool = False, forget: bool = False) -> D
                 shutil.rmtree(kept)
             raise
         last = folder / MANIFEST_NAME  # so that what could not be deleted is still a sweep, and can be deleted again
-        try:
+        with _told(folder):
             for path in [*(path for path in folder.iterdir() if path != last), last]:
                 _remove(path)
             folder.rmdir()
-        except OSError as error:
-            raise RecordError(
-                f"Cannot delete {error.filename or folder}: {error.strerror or error}; check permissions and repeat"
-            ) from error
     return Deleted(folder, kept, deleted)
+
+
+def delete_unstarted(folder: Path) -> None:
+    """Delete the folder of a sweep that was submitted and never started.
+
+    Raises:
+        RecordError: it has started, or something was spent in it, or it cannot be deleted.
+    """
+    if folder.is_symlink() or any((folder / name).exists() for name in (MANIFEST_NAME, "ledger.jsonl", DRIVER_NAME)):
+        raise RecordError(f"Expected a sweep that never started, but {folder} has; look at it first")
+    with _told(folder):
+        shutil.rmtree(folder)
 
 
 def garbage(out: Path) -> list[Removable]:
@@ -141,6 +149,17 @@ def remove(found: list[Removable]) -> int:
             raise RecordError(f"Cannot remove {one.path}: {error.strerror or error}; check permissions") from error
         freed += one.size
     return freed
+
+
+@contextlib.contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """Raise a `RecordError` where something cannot be deleted."""
+    try:
+        yield
+    except OSError as error:
+        raise RecordError(
+            f"Cannot delete {error.filename or folder}: {error.strerror or error}; check permissions and repeat"
+        ) from error
 
 
 @contextlib.contextmanager

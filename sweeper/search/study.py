@@ -76,7 +76,7 @@ class Study:
                 open_[trial.number] = study.propose_given(trial.params)[0]
                 continue
             kept = {key: value for key, value in trial.system_attrs.items() if not key.startswith(_CONSTRAINTS)}
-            told = {"params": trial.params, "distributions": trial.distributions, "system_attrs": kept}
+            told: dict[str, Any] = {"params": trial.params, "distributions": trial.distributions, "system_attrs": kept}
             if trial.state is TrialState.COMPLETE:
                 violations = dict(judge(trial.constraints, trial.values))
                 told |= {"values": trial.values, "constraints": violations or None}

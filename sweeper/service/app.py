@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from sweeper.service.catalog import Catalog
 from sweeper.service.problems import add_handlers
 from sweeper.service.responses.events import Feeds
-from sweeper.service.routes import public, read, write
+from sweeper.service.routes import public, read, steering, write
 from sweeper.service.routes.dependencies import Dependencies
 from sweeper.service.security.access import API, LOGIN, AccessMiddleware
 from sweeper.service.security.body_limit import BodyLimitMiddleware
@@ -60,6 +60,7 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
     app.state.parts = parts
     app.include_router(read.routes(parts, Feeds(parts.told)))  # first what is asked for most
     app.include_router(write.routes(parts))
+    app.include_router(steering.routes(parts))
     app.include_router(public.routes(parts))
     add_handlers(app, parts.redact)
     mount_pages(app, parts.catalog, settings.tracking_page)

@@ -1,6 +1,7 @@
 """What stands outside the API: health, metrics, and the form by which a browser shows a token once."""
 
 import os
+from dataclasses import replace
 from urllib.parse import parse_qs
 
 from anyio import CapacityLimiter, to_thread
@@ -10,6 +11,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from sweeper.service.routes.dependencies import Dependencies
 from sweeper.service.security.access import COOKIE, COOKIE_SECONDS, LOGIN, make_cookie
+from sweeper.service.security.tokens import Role
 
 MAX_FORM_BYTES = 2000
 _MAX_FIELDS = 5
@@ -22,7 +24,7 @@ form{{display:grid;gap:.75rem;width:min(24rem,100%)}}input,button{{font:inherit;
 <body><form method="post" action="/login"><h1>Sweeper</h1>
 <label for="token">Token, as <code>sweeper token</code> printed it</label>
 <input id="token" name="token" type="password" autocomplete="off" required autofocus>
-<button>Sign in to read</button>{note}</form></body></html>"""
+<button>Sign in</button><button name="read" value="1">Sign in to read only</button>{note}</form></body></html>"""
 _WRONG = '<p role="alert">Expected a token that is known and has not expired.</p>'
 
 
@@ -50,14 +52,14 @@ def routes(parts: Dependencies) -> APIRouter:
 
     @router.post(LOGIN, include_in_schema=False)
     async def login(request: Request) -> Response:
-        token = _token(await request.body())
+        token, only_reads = _asked(await request.body())
         holder = None if parts.tokens is None else parts.tokens.find(token)
         if holder is None or parts.tokens is None:
             return _form(_WRONG, 401)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(
             COOKIE,
-            make_cookie(parts.tokens, holder),
+            make_cookie(parts.tokens, replace(holder, role=Role.READ) if only_reads else holder),
             max_age=COOKIE_SECONDS,
             httponly=True,
             samesite="strict",
@@ -74,13 +76,13 @@ def routes(parts: Dependencies) -> APIRouter:
     return router
 
 
-def _token(body: bytes) -> str:
-    """Return the token of a form; empty if there is none, or if it is another form."""
+def _asked(body: bytes) -> tuple[str, bool]:
+    """Return the token of a form, and whether to read only; no token if there is none, or if it is another form."""
     try:
         fields = parse_qs(body.decode(errors="replace"), max_num_fields=_MAX_FIELDS)
     except ValueError:
-        return ""
-    return fields.get("token", [""])[0].strip()
+        return "", True
+    return fields.get("token", [""])[0].strip(), "read" in fields
 
 
 def _form(note: str, status: int = 200) -> Response:

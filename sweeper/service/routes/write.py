@@ -17,7 +17,7 @@ TrialId = Annotated[str, Path(max_length=50, pattern="^[A-Za-z0-9]+$", descripti
 Key = Annotated[
     str | None, Header(min_length=1, max_length=200, description="The client's own name for this submission.")
 ]
-_SPEC_BODY = {
+SPEC_BODY = {
     "requestBody": {
         "required": True,
         "content": {
@@ -41,7 +41,7 @@ def routes(parts: Dependencies) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["write"])
     supervisor = parts.supervisor
 
-    @router.post("/sweeps", status_code=201, openapi_extra=_SPEC_BODY)
+    @router.post("/sweeps", status_code=201, openapi_extra=SPEC_BODY)
     async def submit_sweep(request: Request, idempotency_key: Key = None) -> Response:
         """Submit a spec, as YAML or JSON, to be run; the same Idempotency-Key again gives the same sweep."""
         body = await request.body()
@@ -51,7 +51,10 @@ def routes(parts: Dependencies) -> APIRouter:
             spec = read_spec(body, kind, parts.settings, parts.catalog)
             key = None if idempotency_key is None else hashed(parts.client(request), idempotency_key)
             submitted = supervisor.submit(spec, key, hashed(kind.partition(";")[0], body))
-            return _said(parts, submitted.name, 201 if submitted.is_new else 200)
+            answer = said(parts, submitted.name, 201 if submitted.is_new else 200)
+            if submitted.is_new:
+                answer.headers["Location"] = f"/api/v1/sweeps/{submitted.name}"
+            return answer
 
         return await to_thread.run_sync(submit)
 
@@ -59,25 +62,25 @@ def routes(parts: Dependencies) -> APIRouter:
     def stop_sweep(sweep: SweepId) -> Response:
         """Stop a sweep that waits or runs; its front stays."""
         supervisor.stop(sweep)
-        return _said(parts, sweep)
+        return said(parts, sweep)
 
     @router.post("/sweeps/{sweep}/trials/{trial}/stop", status_code=202)
     def stop_trial(sweep: SweepId, trial: TrialId) -> Response:
         """Stop one running trial after its epoch."""
         supervisor.stop(sweep, trial)
-        return _said(parts, sweep)
+        return said(parts, sweep)
 
     @router.post("/sweeps/{sweep}/resume", status_code=202)
     def resume_sweep(sweep: SweepId) -> Response:
         """Resume a sweep that was stopped, interrupted or has failed."""
         supervisor.resume(sweep)
-        return _said(parts, sweep)
+        return said(parts, sweep)
 
     @router.post("/sweeps/{sweep}/extend", status_code=202)
     def extend_sweep(sweep: SweepId, extension: Extension) -> Response:
         """Run more trials of a sweep that does not run."""
         supervisor.resume(sweep, trials=extension.trials)
-        return _said(parts, sweep)
+        return said(parts, sweep)
 
     @router.get("/schema", tags=["read"])
     def show_schema() -> dict[str, Any]:
@@ -87,8 +90,9 @@ def routes(parts: Dependencies) -> APIRouter:
     return router
 
 
-def _said(parts: Dependencies, name: str, status: int = 202) -> Response:
+def said(parts: Dependencies, name: str, status: int = 202, **more: Any) -> Response:
+    """Answer with how a sweep stands after a request, and more."""
     where = f"/api/v1/sweeps/{name}"
     parts.states.forget(name)
     content = {"id": name, "state": parts.supervisor.status(name).state.value, "url": where}
-    return JSONResponse(content, status, {"Location": where} if status == 201 else None)
+    return JSONResponse(content | more, status)

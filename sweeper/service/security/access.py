@@ -1,11 +1,14 @@
 """Who may do what: a check that every request passes through and that refuses by default.
 
-A client shows a token; a browser exchanges one for a signed cookie, which only reads. Where no tokens are kept, which
+A client shows a token; a browser exchanges one for a signed cookie, which by itself only reads. To change something a
+page of the service sends, beside a cookie of somebody who may write, the session's own `form_key`, which no page from
+elsewhere can read or guess. Where no tokens are kept, which
 only a service of this machine alone may do, every user of it may do everything, and a request must name this machine as
 its host: a page from elsewhere whose name was made to lead here (DNS rebinding) is turned away. A request that changes
 something, or opens a web socket, and comes from a page of another origin is refused everywhere.
 """
 
+import hmac
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -23,12 +26,14 @@ from sweeper.service.settings import ServiceSettings, is_loopback
 
 LOCAL = Holder("local", Role.WRITE)
 COOKIE = "sweeper_session"
+FORM_KEY = "X-Sweeper-Form"  # the header by which a page shows that it is one of the service
 COOKIE_SECONDS = 12 * 3600
 LOGIN = "/login"
 API = "/api/"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 OPEN = ("/healthz", LOGIN)  # without a token
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="sweeper"'}
+_NO_KEY = "Expected a request from a form of this service; load the page again"
 _NOT_ALLOWED = "Expected a token that permits to write; ask for one made with --role write"
 
 
@@ -69,7 +74,7 @@ class AccessMiddleware:
         if holder is None:
             raise RefusalError("Expected a token: Authorization: Bearer TOKEN", 401, _CHALLENGE)
         if path.startswith(API) and changes and holder.role is not Role.WRITE:
-            raise RefusalError(_NOT_ALLOWED, 403)
+            raise RefusalError(_NO_KEY if holder.form_key else _NOT_ALLOWED, 403)
         return holder
 
     def _holder(self, asked: HTTPConnection) -> Holder | None:
@@ -110,22 +115,39 @@ def holder_of(tokens: Tokens, headers: Headers) -> Holder | None:
         scheme, _, token = given[0].partition(" ")
         return tokens.find(token.strip()) if len(given) == 1 and scheme.lower() == "bearer" else None
     cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
-    return None if cookie is None else read_cookie(tokens, cookie)
+    found = None if cookie is None else read_cookie(tokens, cookie)
+    keys = headers.getlist(FORM_KEY)
+    if found is None or not found.form_key or len(keys) != 1:
+        return found
+    is_own = hmac.compare_digest(keys[0].encode(), found.form_key.encode())
+    return Holder(found.id, Role.WRITE, found.form_key) if is_own else found
 
 
 def make_cookie(tokens: Tokens, holder: Holder) -> str:
-    """Return the value of a cookie that lets a browser read as long as the token and 12 hours last."""
-    return TimestampSigner(tokens.cookie_key).sign(holder.id).decode()
+    """Return the value of a cookie for a browser, which lasts as long as the token, and no more than 12 hours.
+
+    The role of ``holder`` is what the browser may do with it at most.
+    """
+    return TimestampSigner(tokens.cookie_key).sign(f"{holder.id}:{holder.role.value}").decode()
 
 
 def read_cookie(tokens: Tokens, value: str) -> Holder | None:
-    """Return whose cookie it is, with the role of a reader; None if unknown or expired."""
+    """Return whose cookie it is; None if unknown or expired.
+
+    Guarantees:
+        The holder has the role of a reader, and a `form_key` only if both the token and the cookie permit to write.
+    """
     try:
-        id_ = TimestampSigner(tokens.cookie_key).unsign(value, max_age=COOKIE_SECONDS).decode()
+        said = TimestampSigner(tokens.cookie_key).unsign(value, max_age=COOKIE_SECONDS).decode()
     except (BadSignature, UnicodeError):
         return None
+    id_, _, role = said.partition(":")
     holder = tokens.holder(id_)
-    return None if holder is None else Holder(f"{id_}.browser", Role.READ)
+    if holder is None:
+        return None
+    may_write = holder.role is Role.WRITE and role == Role.WRITE.value
+    key = hmac.digest(tokens.cookie_key.encode(), f"form:{value}".encode(), "sha256").hex() if may_write else ""
+    return Holder(f"{id_}.browser", Role.READ, key)
 
 
 def host_of(text: str) -> str:

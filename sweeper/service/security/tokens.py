@@ -41,6 +41,7 @@ class Holder:
 
     id: str  # of the token; ``local`` where none is needed
     role: Role  # what they may do
+    form_key: str = ""  # of a browser's session that may write: what its forms send to do so
 
 
 class _Token(BaseModel):

@@ -44,7 +44,13 @@ class SubmissionQueue:
     @property
     def waiting(self) -> int:
         """How many wait for a driver."""
-        return sum(one.wish is Intent.RUN and one.job is None for one in self._known.values())
+        return sum(map(_waits, self._known.values()))
+
+    def place(self, name: str) -> int | None:
+        """Return the place of a sweep in the line for a driver, 1 the next; None if it does not wait; for threads."""
+        waiting = [(one.submitted, key) for key, one in tuple(self._known.items()) if _waits(one)]
+        places = {key: place for place, (_, key) in enumerate(sorted(waiting), start=1)}
+        return places.get(name)
 
     def due(self) -> list[str]:
         """Return the names of those that a driver may be started for now, the earliest first."""
@@ -52,7 +58,7 @@ class SubmissionQueue:
         due = [
             (one.submitted, name)
             for name, one in self._known.items()
-            if one.wish is Intent.RUN and one.job is None and one.not_before <= now and not self.delays.hold(name)
+            if _waits(one) and one.not_before <= now and not self.delays.hold(name)
         ]
         return [name for _, name in sorted(due)]
 
@@ -113,3 +119,7 @@ class SubmissionQueue:
         del self._known[name]
         self._unwritten.discard(name)
         self.delays.forget(name)
+
+
+def _waits(one: Submission) -> bool:
+    return one.wish is Intent.RUN and one.job is None

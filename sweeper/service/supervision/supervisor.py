@@ -14,6 +14,7 @@ from pathlib import Path
 from sweeper.driver import failure
 from sweeper.driver.selection.unfinished import has_final_left
 from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweepError
+from sweeper.results.housekeeping import delete_sweep, delete_unstarted
 from sweeper.service.catalog import Catalog
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision import submissions
@@ -39,6 +40,7 @@ class SupervisedStatus:
     state: State  # in a word
     submission: Submission | None  # what the service was asked about it, None if nothing
     has_started: bool  # whether its driver has written ``sweep.json``
+    place: int | None = None  # in the line for a driver, 1 the next; None if it does not wait
 
     @property
     def trouble(self) -> str:
@@ -157,6 +159,32 @@ class Supervisor:
                 name, before.but(wish=Intent.RUN, trials=trials, job=None, deaths=0, not_before=0.0, trouble="")
             )
 
+    def delete(self, name: str) -> Path | None:
+        """Delete a sweep that does not run, and return where its ledger is kept, None if nothing was spent.
+
+        Raises:
+            UnknownSweepError: no such sweep.
+            RecordError: it runs or waits, or is a private selection that has not ended; or it cannot be deleted.
+
+        Guarantees:
+            A ledger is whole in ``spent`` before the first file is deleted.
+        """
+        with self._lock:
+            folder, submission, facts = self._seen(name)
+            state = state_of(submission, facts)
+            if facts.runs or state in (State.QUEUED, State.STARTING, State.STOPPING):
+                raise RecordError(f"Expected a sweep that does not run, but {name} is {state.value}; stop it first")
+            if is_waiting(folder):
+                raise RecordError(f"Expected a sweep that has ended, but {name} selects privately and has not")
+            kept = None
+            if self._queue.has_started(name):
+                kept = delete_sweep(folder).kept
+            else:
+                delete_unstarted(folder)
+            if submission is not None:
+                self._queue.forget(name)
+            return kept
+
     def names(self) -> tuple[str, ...]:
         """Return the names of submissions whose sweep has not begun."""
         return tuple(name for name in self._queue.names() if not self._queue.has_started(name))  # as `status`
@@ -168,7 +196,8 @@ class Supervisor:
             UnknownSweepError: no such sweep.
         """
         _, submission, facts = self._seen(name)  # without the lock: a reader does not wait for a start
-        return SupervisedStatus(state_of(submission, facts), submission, self._queue.has_started(name))
+        state, place = state_of(submission, facts), self._queue.place(name)
+        return SupervisedStatus(state, submission, self._queue.has_started(name), place)
 
     def tick(self) -> None:
         """Check every submission once, and start the drivers that may be started."""

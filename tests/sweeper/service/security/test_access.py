@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 
 from sweeper.errors import SweeperError
 from sweeper.service import app as app_module
-from sweeper.service.security.access import COOKIE, COOKIE_SECONDS, host_of
-from sweeper.service.security.tokens import Role, make_token, revoke_token
+from sweeper.service.security.access import COOKIE, COOKIE_SECONDS, FORM_KEY, host_of, make_cookie, read_cookie
+from sweeper.service.security.tokens import Role, Tokens, make_token, revoke_token
 from sweeper.service.settings import Limits, ServiceSettings, is_loopback
 
 from ..conftest import DONE, SPEC, YAML, bearer, is_problem
@@ -106,8 +106,57 @@ def test_a_browser_exchanges_a_token_for_a_cookie_that_only_reads(guarded, token
     assert f"Max-Age={COOKIE_SECONDS}" in cookie
     assert tokens[1]["write"].split("_", 2)[2] not in cookie
     assert guarded.get(f"/api/v1/sweeps/{DONE}").status_code == 200
-    assert is_problem(guarded.post(f"/api/v1/sweeps/{DONE}/resume"), 403), "although the token may write"
+    assert is_problem(guarded.post(f"/api/v1/sweeps/{DONE}/resume"), 403, "a form of this service")
     assert is_problem(guarded.post("/live/_dash-update-component"), 404), "the page's callbacks only read"
+
+
+def form_key(client, tokens):
+    """What a page of the service sends with its forms; empty for a reader."""
+    return read_cookie(Tokens(tokens[0]), client.cookies[COOKIE]).form_key
+
+
+def test_a_form_of_the_service_writes_as_its_token_permits(guarded, tokens):
+    log_in(guarded, tokens[1]["write"])
+    key = form_key(guarded, tokens)
+    note = f"/api/v1/sweeps/{DONE}/trials/t0001/note"
+
+    def noted(*keys, **headers):
+        given = [*headers.items(), *((FORM_KEY, one) for one in keys)]
+        return guarded.post(note, json={"text": "seen"}, headers=given)
+
+    assert noted(key).status_code == 201
+    for wrong in ((), ("",), (key[:-1],), (key, key), (key.upper(),), ("é".encode("latin-1"),)):
+        assert is_problem(noted(*wrong), 403, "a form of this service"), wrong
+    assert is_problem(noted(key, Origin="https://evil.example"), 403, "another origin")
+    cookie = guarded.cookies[COOKIE]
+    guarded.cookies.clear()
+    assert is_problem(noted(key), 401), "the key alone opens nothing"
+    later = make_cookie(Tokens(tokens[0]), Tokens(tokens[0]).holder(tokens[1]["read"].split("_")[1]))
+    assert is_problem(noted(key, Cookie=f"{COOKIE}={later}"), 403), "nor does it in another session"
+    assert noted(key, Cookie=f"{COOKIE}={cookie}").status_code == 201
+    revoke_token(tokens[0], tokens[1]["write"].split("_")[1])
+    assert is_problem(noted(key, Cookie=f"{COOKIE}={cookie}"), 401)
+
+
+@pytest.mark.parametrize(("role", "more"), [("read", {}), ("write", {"read": "1"})])
+def test_a_session_that_only_reads_has_no_key(role, more, guarded, tokens):
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    guarded.post("/login", content=urlencode({"token": tokens[1][role]} | more), headers=form, follow_redirects=False)
+    assert guarded.get(f"/api/v1/sweeps/{DONE}").status_code == 200
+    assert form_key(guarded, tokens) == ""
+    for key in ("", "0" * 64):
+        answer = guarded.post(f"/api/v1/sweeps/{DONE}/resume", headers={FORM_KEY: key})
+        assert is_problem(answer, 403, "--role write")
+
+
+def test_the_keys_of_two_sessions_differ(guarded, tokens, monkeypatch):
+    keys = set()
+    for later in (0, 5):
+        now = time.time() + later
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        log_in(guarded, tokens[1]["write"])
+        keys.add(form_key(guarded, tokens))
+    assert len(keys) == 2
 
 
 def test_a_cookie_is_sent_over_https_only_where_that_is_said(serve, tokens):

@@ -1,0 +1,116 @@
+"""Routes by which a team works on a sweep: other configurations, another region, notes, tags, and its end.
+
+They need a token that permits to write.
+"""
+
+from typing import Annotated, Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse, Response
+
+from sweeper.errors import SpecError
+from sweeper.results.notes import MAX_LENGTH, add_note, add_tag
+from sweeper.service.responses.prices import price_of_spec
+from sweeper.service.routes.dependencies import Dependencies, SweepId
+from sweeper.service.routes.write import SPEC_BODY, TrialId, said
+from sweeper.service.security.spec_policy import read_spec
+from sweeper.spec.fields.ranges import Scalar
+from sweeper.spec.objectives import MOST
+from sweeper.store.requests import enqueue, steer
+
+MAX_VALUES = 200
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+class Configuration(BaseModel):
+    """A configuration to try next."""
+
+    model_config = _STRICT
+
+    values: Annotated[
+        dict[str, Scalar],
+        Field(max_length=MAX_VALUES, description="Open hyperparameters by dotted name; those left out are sampled."),
+    ]
+
+
+class Region(BaseModel):
+    """A region of the front to search in."""
+
+    model_config = _STRICT
+
+    region: Annotated[
+        list[Annotated[str, Field(max_length=200)]],
+        Field(max_length=MOST, description="Bounds on objectives, epsilon <= 3; none to search everywhere."),
+    ]
+
+
+class Note(BaseModel):
+    """What somebody says about a trial."""
+
+    model_config = _STRICT
+
+    text: Annotated[str, Field(min_length=1, max_length=MAX_LENGTH)]
+
+
+class Tag(BaseModel):
+    """A tag of a trial; the last value of a key counts."""
+
+    model_config = _STRICT
+
+    key: Annotated[str, Field(min_length=1, max_length=100)]
+    value: Annotated[str, Field(max_length=MAX_LENGTH)]
+
+
+def routes(parts: Dependencies) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter(prefix="/api/v1", tags=["write"])
+
+    @router.post("/check", openapi_extra=SPEC_BODY)
+    async def check_spec(request: Request) -> dict[str, Any]:
+        """Check a spec as submitting it would, and say what it costs; nothing is kept, and no data are read."""
+        body, kind = await request.body(), request.headers.get("content-type", "")
+
+        def check() -> dict[str, Any]:
+            spec = read_spec(body, kind, parts.settings, parts.catalog)
+            return {"name": spec.name, "trials": spec.trials, "price": price_of_spec(spec)}
+
+        return await to_thread.run_sync(check)
+
+    @router.post("/sweeps/{sweep}/enqueue", status_code=202)
+    def enqueue_configuration(sweep: SweepId, configuration: Configuration) -> Response:
+        """Try a configuration next, now or when the sweep is resumed or extended."""
+        try:
+            chosen = enqueue(parts.catalog.folder(sweep).path, configuration.values)
+        except ArithmeticError:
+            raise SpecError("Expected numbers within the range of a computer (values)") from None
+        return said(parts, sweep, values=chosen)
+
+    @router.post("/sweeps/{sweep}/steer", status_code=202)
+    def steer_sweep(sweep: SweepId, region: Region) -> Response:
+        """Search within a region of the front from now on, or everywhere again; recorded with the sweep."""
+        bounds = steer(parts.catalog.folder(sweep).path, region.region)
+        return said(parts, sweep, region=[str(bound) for bound in bounds])
+
+    @router.post("/sweeps/{sweep}/trials/{trial}/note", status_code=201)
+    def note_trial(sweep: SweepId, trial: TrialId, note: Note) -> Response:
+        """Add a note to a trial, and to its MLflow run if that can be reached."""
+        trouble = add_note(parts.catalog.folder(sweep).path, trial, note.text)
+        return said(parts, sweep, 201, trial=trial, tracked=trouble is None)
+
+    @router.post("/sweeps/{sweep}/trials/{trial}/tag", status_code=201)
+    def tag_trial(sweep: SweepId, trial: TrialId, tag: Tag) -> Response:
+        """Set a tag of a trial, and of its MLflow run if that can be reached."""
+        trouble = add_tag(parts.catalog.folder(sweep).path, trial, tag.key, tag.value)
+        return said(parts, sweep, 201, trial=trial, tracked=trouble is None)
+
+    @router.delete("/sweeps/{sweep}")
+    def delete_sweep(sweep: SweepId) -> Response:
+        """Delete a sweep that does not run; what it spent is kept under ``spent``."""
+        kept = parts.supervisor.delete(sweep)
+        parts.states.forget(sweep)
+        where = None if kept is None else f"{kept.parent.name}/{kept.name}"
+        return JSONResponse({"id": sweep, "state": "deleted", "kept": where})
+
+    return router
