@@ -94,6 +94,8 @@
   };
   const painted = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
   const config = { ...sweeperFigures.config, responsive: false }; // sized by their places, not by the window
+  const kept = config.modeBarButtonsToRemove.filter((name) => name !== "select2d");
+  const boxable = { ...config, modeBarButtonsToRemove: kept };
   const sizes = new ResizeObserver((entries) => {
     for (const { target, contentRect } of entries) {
       const width = target._fullLayout?.width;
@@ -146,10 +148,26 @@
     const place = byId(id).firstElementChild;
     const isFirst = !place.data;
     if (isFirst) place.replaceChildren();
-    await window.Plotly.react(place, made.data, made.layout, config);
+    await window.Plotly.react(place, made.data, made.layout, id === "figure-front" ? boxable : config);
     if (!isFirst) return;
     sizes.observe(place);
-    if (id === "figure-front") place.on("plotly_click", clicked);
+    place.on("plotly_click", (event) => (id === "figure-front" && picks(event) ? clicked(event) : follow(event)));
+    if (id === "figure-front") place.on("plotly_selected", boxed);
+  };
+  const picks = ({ points }) => typeof points[0]?.customdata === "string" && /\.\d+(\.|$)/.test(points[0].customdata);
+  // Other points and lines lead to the page of their trial.
+  const follow = ({ points }) => {
+    const { text, customdata } = points[0] ?? {};
+    const found = /^<b>(t\d+)<\/b>/.exec(text ?? "") ?? /^(t\d+)\b/.exec(customdata ?? "");
+    const sweep = new URLSearchParams(location.search).get("sweep");
+    if (found && sweep) go(`/?${new URLSearchParams({ sweep, trial: found[1] })}`);
+  };
+  // A box on the front is what can be afforded and what is needed: the filters are set to it.
+  const boxed = (event) => {
+    if (!event?.range?.x) return;
+    const { x, y } = event.range;
+    setProps("click", { data: { region: { epsilon: Math.max(...x), value: Math.min(...y) }, time: Date.now() } });
+    window.Plotly.relayout(document.querySelector("#figure-front .js-plotly-plot"), { selections: [] });
   };
   const clicked = ({ points }) => setProps("click", { data: { point: points[0]?.customdata, time: Date.now() } });
 
@@ -267,11 +285,14 @@
       if (place.matches(".late")) drawings.then(() => latest === shown && fill());
       else fill();
     }
+    const filters = new URLSearchParams(shown.search);
+    for (const name of ["view", "axis", "tab", "point", "radius"]) filters.delete(name);
+    byId("steer").setAttribute("href", `/?${filters}&do=steer`);
     byId("control-radius").hidden = shown.radii.length < 2;
     document.querySelectorAll("[id^=control-minimum-]").forEach((one, i) => (one.hidden = i >= shown.names.length));
     const pulse = byId("pulse");
-    pulse.textContent = !shown.tab ? "" : shown.running ? "live" : "ended";
-    pulse.classList.toggle("on", Boolean(shown.tab && shown.running));
+    pulse.textContent = !shown.state ? "" : shown.state === "running" ? "live" : shown.tab && !shown.running ? "ended" : shown.state;
+    pulse.classList.toggle("on", shown.state === "running");
     nameSwitch();
     nameThumbs();
     return "";

@@ -7,12 +7,13 @@ the browser fetches. While nothing changes nothing is sent.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import log10
+from math import isfinite, log10
 from typing import Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, no_update
 
 from dashboards.figures import comparison_figures
+from dashboards.live._header import TITLES as TITLES_OF_ACTIONS
 from dashboards.live._layout import (
     FRONT,
     FRONT_3D,
@@ -21,10 +22,13 @@ from dashboards.live._layout import (
     PARTS_OF,
     SMALLEST_EPSILON,
     TITLES,
+    TRIAL,
     figures_of,
 )
+from dashboards.live._parts import Parts
 from dashboards.live._snapshots import Snapshot, Snapshots
-from dashboards.live._view import PREFIX, Tab, View
+from dashboards.live._trial import known_trial
+from dashboards.live._view import PREFIX, Action, Tab, View
 from dashboards.text import number, radius_of, show
 from sweeper.errors import SweeperError
 from sweeper.records import PointKey
@@ -43,6 +47,7 @@ class PageState:
     tab: str = ""  # of the sweep, empty on other pages
     tabs: Mapping[str, str] = field(default_factory=dict)  # by tab, the address that leads there
     running: bool = False  # whether more may come
+    state: str = ""  # of the sweep, in a word; empty on other pages
     notice: str = ""  # why something is missing, in a sentence
     names: Sequence[str] = ()  # of the objectives that have a slider
     radii: Sequence[str] = ()  # names of the certificates on the radius slider, the utility first
@@ -63,23 +68,53 @@ class PageState:
         return cls(**known) if fits and len(known["names"]) <= MINIMUMS else None
 
 
-def show_view(snapshots: Snapshots, view: View) -> PageState:
+def show_view(snapshots: Snapshots, parts: Parts, view: View) -> PageState:
     """Return what a view shows of the sweeps as they are."""
     try:
+        if view.action is not None:
+            return _form(view)
         if view.sweep:
-            return _sweep(snapshots.get(view.sweep), view)
+            return _standing(snapshots, parts, view)
         if view.compared:
             return _comparison([snapshots.get(name) for name in view.compared], view)
+        return PageState(resources={"part-sweeps": _address("part", "sweeps", View(), parts.token())}, running=True)
     except SweeperError as error:
         return PageState(notice=str(error), title="Not found")
-    return PageState(resources={"part-sweeps": _address("part", "sweeps", View(), snapshots.token())}, running=True)
 
 
-def _sweep(snapshot: Snapshot, view: View) -> PageState:
+def _form(view: View) -> PageState:
+    """A form stays as it is while it is filled in."""
+    action = view.action or Action.SUBMIT
+    return PageState(
+        resources={"part-action": _address("part", "action", view, "form")}, title=TITLES_OF_ACTIONS[action]
+    )
+
+
+def _standing(snapshots: Snapshots, parts: Parts, view: View) -> PageState:
+    standing = parts.standing(view.sweep)
+    if standing.started:
+        snapshot = snapshots.get(view.sweep)
+        token = f"{snapshot.token[:8]}{parts.token(view.sweep)[:8]}"
+        shown = _trial(snapshot, view, token) if view.trial else _sweep(snapshot, view, token)
+    else:
+        head = {"part-head": _address("part", "head", View(sweep=view.sweep), parts.token(view.sweep))}
+        shown = PageState(resources=head, title=view.sweep)
+    return replace(shown, running=standing.runs, state=standing.state.value)
+
+
+def _trial(snapshot: Snapshot, view: View, token: str) -> PageState:
+    known_trial(snapshot.sweep(), view.trial)
+    asked = View(sweep=view.sweep, trial=view.trial)
+    resources = {"part-trial": _address("part", "trial", asked, token)}
+    resources[f"figure-{TRIAL}"] = _address("figure", TRIAL, replace(asked, linear=view.linear), snapshot.token)
+    return PageState(resources=resources, title=f"{snapshot.name}: {view.trial}")
+
+
+def _sweep(snapshot: Snapshot, view: View, token: str) -> PageState:
     plain = View(sweep=view.sweep)
-    head = {"part-head": _address("part", "head", plain, snapshot.token)}
+    head = {"part-head": _address("part", "head", plain, token)}
     if snapshot.data is None:
-        return PageState(resources=head, title=snapshot.name, running=True)
+        return PageState(resources=head, title=snapshot.name)
     filters = replace(plain, max_epsilon=view.max_epsilon, minimum=view.minimum, point=view.point)
     resources = head
     for name in figures_of(view.tab):
@@ -97,7 +132,6 @@ def _sweep(snapshot: Snapshot, view: View) -> PageState:
         title=f"{snapshot.data.name}: {TITLES[view.tab].lower()}",
         tab=view.tab.value,
         tabs={tab.value: f"/{replace(view, tab=tab).query()}" for tab in Tab},
-        running=snapshot.running,
         names=objectives(snapshot),
         radii=radii(snapshot),
     )
@@ -182,7 +216,7 @@ def marks_of(shown: PageState) -> dict[int, str]:
     return {i: (radius_of(name) or "0") if i else "0" for i, name in enumerate(shown.radii or ("",))}
 
 
-def register(page: Dash, snapshots: Snapshots) -> None:
+def register(page: Dash, snapshots: Snapshots, parts: Parts) -> None:
     """Let the page answer."""
     outputs = [
         Output("url", "search"),
@@ -199,13 +233,15 @@ def register(page: Dash, snapshots: Snapshots) -> None:
         *values, known = rest
         asked = {name: value if _is_value(name, value) else None for name, value in zip(CONTROLS, values, strict=True)}
         text = search if isinstance(search, str) else ""
-        return await asyncio.to_thread(update, snapshots, text, click, asked, known)
+        return await asyncio.to_thread(update, snapshots, parts, text, click, asked, known)
 
     draw = ClientsideFunction("live", "page")
     page.clientside_callback(draw, Output("done", "children"), Input("shown", "data"), Input("theme", "data"))
 
 
-def update(snapshots: Snapshots, search: str, click: Any, values: Mapping[str, Any], known: Any) -> list[Any]:
+def update(
+    snapshots: Snapshots, parts: Parts, search: str, click: Any, values: Mapping[str, Any], known: Any
+) -> list[Any]:
     """Return every output of the page, `dash.no_update` for what stays.
 
     What was moved or clicked is seen from what the page showed before, not from what Dash says has triggered: a tick
@@ -216,9 +252,10 @@ def update(snapshots: Snapshots, search: str, click: Any, values: Mapping[str, A
     if shown_before is not None and shown_before.search == search:  # otherwise the reader followed a link
         view = controlled(view, shown_before, values)
         if stamp_of(click) != shown_before.click:
+            view = boxed(view, shown_before, click)
             view = replace(view, point=clicked(click) or view.point)
     query = search if view == View.parse(search) else view.query()
-    shown = replace(show_view(snapshots, view), search=query, click=stamp_of(click))
+    shown = replace(show_view(snapshots, parts, view), search=query, click=stamp_of(click))
     fresh = shown.to_json() != known
     wanted = values_of(view, shown)
     labels = labels_of(view, shown)
@@ -243,6 +280,17 @@ def stamp_of(click: Any) -> int:
     """Return when a click was, 0 without one."""
     time = click.get("time") if isinstance(click, Mapping) else None
     return time if isinstance(time, int) else 0
+
+
+def boxed(view: View, shown: PageState, click: Any) -> View:
+    """Return the view with its filters at a box that was drawn on the front; the same one without a box."""
+    match click:
+        case {"region": {"epsilon": int() | float() as epsilon, "value": int() | float() as value}}:
+            name = view.radius or next(iter(shown.radii), "")
+            if name and isfinite(epsilon) and epsilon > 0 and isfinite(value):
+                floors = {**view.minimum, name: float(f"{value:.3g}")}
+                return replace(view, max_epsilon=float(f"{epsilon:.3g}"), minimum=floors, point=None)
+    return view
 
 
 def clicked(click: Any) -> PointKey | None:

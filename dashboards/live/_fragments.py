@@ -3,17 +3,16 @@
 Addresses of the service are relative to its root; texts reach the page only through `dashboards.pages._html`.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from urllib.parse import quote, urlsplit
 
 from dashboards.data import SweepData
-from dashboards.live._snapshots import Snapshot, SweepSummary
+from dashboards.live._snapshots import Snapshot
 from dashboards.live._view import PREFIX, View
-from dashboards.pages._html import Child, Html, each, join, tag
-from dashboards.pages._sections import head, nearly_constant
+from dashboards.pages._html import Html, each, tag
+from dashboards.pages._sections import nearly_constant
 from dashboards.summary import AFTER_THE_SWEEP
 from dashboards.text import MISSING, number, setting, show
 from sweeper.errors import PickError, RecordError, SweeperError
@@ -36,44 +35,6 @@ _EXPORTS = (
 _STARTED = "%Y%m%d-%H%M%S"
 
 
-def sweeps(rows: Sequence[SweepSummary], now: datetime) -> Html:
-    """The list of sweeps, with boxes to choose some for a comparison."""
-    title = tag("header", tag("h1", "Sweeps"))
-    if not rows:
-        submit = tag("code", "sweeper submit SPEC")
-        words = ("No sweep yet. Submit one with ", submit, ", or run one into the folder that is served.")
-        return join([title, tag("p", *words, class_="none")])
-    heads = ("compare", "sweep", "status", "trials", "points", "hypervolume", "age")
-    numeric = ("trials", "points", "hypervolume")
-    top = tag("tr", *(tag("th", h, scope="col", class_="number" if h in numeric else None) for h in heads))
-    table = tag("table", tag("thead", top), tag("tbody", *(_listed(row, now) for row in rows)))
-    form = tag(
-        "form",
-        tag("div", table, class_="scroll tall", tabindex=0, role="region", aria_label="Sweeps"),
-        tag("p", tag("button", "Compare the chosen sweeps", type="submit", class_="button"), class_="actions"),
-        action="/",
-        method="get",
-        data_local=True,
-    )
-    return join([title, form])
-
-
-def _listed(row: SweepSummary, now: datetime) -> Html:
-    box = tag("input", type="checkbox", name="compare", value=row.name, aria_label=f"Compare {row.name}")
-    link = tag("a", row.name, href=f"/{View(sweep=row.name).query()}", data_local=True)
-    numbers: list[Child] = [MISSING if value is None else str(value) for value in (row.trials, row.points)]
-    numbers.append(MISSING if row.hypervolume is None else f"{row.hypervolume:.3f}")
-    mark = tag("small", "exploratory", class_="mark") if row.exploratory else None
-    return tag(
-        "tr",
-        tag("td", tag("label", box, class_="box")),
-        tag("td", link, mark),
-        tag("td", status(row.status)),
-        *(tag("td", value, class_="number") for value in numbers),
-        tag("td", age(row.started, now)),
-    )
-
-
 def status(text: str) -> Html:
     """How a sweep or trial stands, as a word with a mark beside it."""
     return tag("span", text or "unknown", class_=f"status {text}" if text.isalpha() else "status")
@@ -94,15 +55,6 @@ def age(started: str, now: datetime) -> str:
         if seconds >= size:
             return f"{int(seconds // size)} {unit} ago"
     return "just now"
-
-
-def sweep_head(snapshot: Snapshot) -> Html:
-    """Name, status and terms of a sweep."""
-    if snapshot.data is None:
-        return tag("header", tag("p", "Sweep", class_="eyebrow"), tag("h1", snapshot.name), tag("p", snapshot.trouble))
-    reason = "" if snapshot.data.manifest is None else snapshot.data.manifest.reason
-    folder = tag("span", snapshot.name, class_="folder")
-    return head(snapshot.data, join([status(snapshot.status), f": {reason}" if reason else None, folder]))
 
 
 def chosen(data: SweepData, view: View) -> Point:

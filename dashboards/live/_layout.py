@@ -3,6 +3,7 @@
 A figure stands in its place once, whichever tab it belongs to; the page hides what its tab does not have.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from dash import dcc, html
@@ -14,6 +15,8 @@ TICK_MILLISECONDS = 2000
 MINIMUMS = 3  # sliders for objectives beside epsilon
 LARGEST_EPSILON = 2.0  # in its logarithm; the slider's right end is no limit
 SMALLEST_EPSILON = -2.0
+TRIAL = "trial"  # the figure of a trial's page
+_CURVE = "One point per epoch, beside the front of all trials; a ring where the trial was compared with others."
 FRONT, FRONT_3D = "front", "front-3d"  # which share one place, above the others
 PARTS_OF: dict[Tab, tuple[str, ...]] = {
     Tab.FRONT: ("picked", "headline", "points"),
@@ -46,7 +49,10 @@ def layout() -> html.Div:
                 [
                     html.P(id="notice", role="status", hidden=True, className="banner"),
                     html.Div(id="part-sweeps"),
+                    html.Div(id="part-action"),
                     html.Div(id="part-head"),
+                    html.Div(id="part-trial"),
+                    _panel(replace(sweep_figures()["trajectories"], name=TRIAL, heading="Curve", caption=_CURVE)),
                     _tabs(),
                     _front(),
                     *map(_panel, _others()),
@@ -82,6 +88,7 @@ def _bar() -> html.Div:
         [
             html.A("Sweeper", href="/", className="brand", **_LOCAL),
             html.Span(id="pulse", role="status", className="pulse"),
+            html.A("Sign out", id="sign-out", href="/?do=sign-out", className="button session", **_LOCAL),
             html.Button("Theme", id="switch", type="button", className="button", title="Dark or light"),
         ],
         className="bar",
@@ -99,7 +106,7 @@ def _front() -> html.Section:
     return html.Section(
         [
             html.Div([html.H2(front.heading), _controls(), _figure(front, _graph(front))]),
-            html.Aside([html.H2("Pick a point"), *_filters(), html.Div(id="part-picked")], className="pick"),
+            html.Aside([html.H2("Pick a point"), *_filters(), _steer(), html.Div(id="part-picked")], className="pick"),
         ],
         id="section-front",
         className="split",
@@ -141,6 +148,12 @@ def _filters() -> list[Any]:
         _filter("max-epsilon", "epsilon ≤ any", marks=_MARKS, included=True, **epsilon),
         *(_filter(f"minimum-{i}", "", marks=_SHARES, included=False, **share) for i in range(MINIMUMS)),
     ]
+
+
+def _steer() -> html.P:
+    """A link to the form that steers the search to where the filters are; shown to those who may."""
+    link = html.A("Steer the search here", id="steer", href="/?do=steer", className="button", **_LOCAL)
+    return html.P(link, className="actions steer")
 
 
 def _filter(name: str, words: str, **options: Any) -> html.Div:

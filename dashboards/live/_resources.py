@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -18,6 +17,7 @@ from dashboards.figures import FigureKind, as_json, comparison_figures, is_empty
 from dashboards.figures._common import point_name
 from dashboards.live import _fragments as fragments
 from dashboards.live._snapshots import Snapshot, Snapshots
+from dashboards.live._trial import one_trial
 from dashboards.live._view import View
 from dashboards.pages import _sections as sections
 from dashboards.pages import _tables as tables
@@ -47,10 +47,8 @@ class Resource:
 class Resources:
     """What browsers fetch of the sweeps."""
 
-    def __init__(
-        self, snapshots: Snapshots, tracking: str | None = None, now: Callable[[], datetime] = datetime.now
-    ) -> None:
-        self._snapshots, self._tracking, self._now = snapshots, tracking, now
+    def __init__(self, snapshots: Snapshots, tracking: str | None = None) -> None:
+        self._snapshots, self._tracking = snapshots, tracking
         self._compared: SharedCache[SharedCache[Any]] = SharedCache(KEPT_COMPARISONS)
 
     def get(self, kind: str, name: str, view: View) -> Resource:
@@ -59,12 +57,12 @@ class Resources:
         Raises:
             SweeperError: no such sweep or resource, or a sweep without data.
         """
-        if (kind, name) == ("part", "sweeps"):
-            return _html(fragments.sweeps(self._snapshots.summaries(), self._now()))
         if view.compares:
             return self._of_comparison(kind, name, view)
         snapshot = self._snapshots.get(view.sweep)
         match kind, name:
+            case "figure", "trial":
+                return snapshot.once((kind, view.trial, view.linear), partial(_of_trial, snapshot, view))
             case "figure", _ if figure := sweep_figures().get(name):
                 radius, linear = _options(snapshot, figure, view)
                 make = partial(_figure, figure, snapshot, radius, linear)
@@ -135,7 +133,6 @@ def _growing(snapshot: Snapshot) -> Html | None:
 
 
 _PARTS: dict[str, Callable[[Snapshot], Html]] = {
-    "head": fragments.sweep_head,
     "headline": lambda snapshot: sections.headline(snapshot.sweep()),
     "points": lambda sweep: join([tables.front_table(sweep.sweep()), sections.by_class(sweep.sweep())]),
     "cost": lambda sweep: join([_growing(sweep), sections.cost(sweep.sweep()), sections.claim(sweep.sweep())]),
@@ -152,6 +149,10 @@ def _options(snapshot: Snapshot, kind: FigureKind[Any, Any], view: View) -> tupl
 
 def _figure(kind: FigureKind[SweepData, Any], snapshot: Snapshot, radius: str, linear: bool) -> Resource:
     return _json(_drawn(kind, snapshot.sweep(), radius, linear=linear))
+
+
+def _of_trial(snapshot: Snapshot, view: View) -> Resource:
+    return _json(_drawn(sweep_figures()["trajectories"], one_trial(snapshot.sweep(), view.trial), linear=view.linear))
 
 
 def _drawn(kind: FigureKind[T, Any], data: T, radius: str = "", *, linear: bool) -> dict[str, Any] | None:

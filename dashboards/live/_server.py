@@ -19,16 +19,18 @@ from dashboards.figures import DARK, LIGHT, exchange, plotly_js
 from dashboards.live._backend import Backend, PassThrough
 from dashboards.live._callbacks import register
 from dashboards.live._layout import layout
+from dashboards.live._parts import PARTS, Parts, Rights
 from dashboards.live._resources import KINDS, Resources
 from dashboards.live._snapshots import Snapshots
 from dashboards.live._view import PREFIX, View
 from dashboards.pages._page import variables
 from sweeper.service.catalog import Catalog
+from sweeper.service.standings import RecordedStandings, Standings
 
 _PLOTLY = "plotly.js"
 _ASSETS = {
-    "page.css": ("text/css", ("report.css", "live.css")),
-    "page.js": ("text/javascript", ("figures.js", "sketch.js", "tables.js", "boxes.js", "live.js")),
+    "page.css": ("text/css", ("report.css", "live.css", "actions.css")),
+    "page.js": ("text/javascript", ("figures.js", "sketch.js", "tables.js", "boxes.js", "live.js", "actions.js")),
     "icon.svg": ("image/svg+xml", ("icon.svg",)),
     _PLOTLY: ("text/javascript", ()),
 }
@@ -69,24 +71,29 @@ class _LivePage(Dash):
         return f'<script id="_dash-renderer" src="{PREFIX}{_RENDERER}"></script>'
 
 
-def mount(app: FastAPI, catalog: Catalog, *, tracking: str | None = None) -> None:
+def mount(app: FastAPI, catalog: Catalog, *, tracking: str | None = None, standings: Standings | None = None) -> None:
     """Add the live page to an application, which answers errors itself.
+
+    The page offers what the REST API of the service does to those whom the service has found to be allowed to write.
 
     Args:
         app: gets the routes ``/`` and everything under ``/live/``, all of them for reading only.
         catalog: of the sweeps that may be seen.
         tracking: where browsers find the tracking server, if not under the address that sweeps report to.
+        standings: says how sweeps stand; by default as their records and locks do.
     """
     inner = FastAPI(openapi_url=None)
     snapshots = Snapshots(catalog)
     for name, (kind, _) in _ASSETS.items():
         inner.add_api_route(PREFIX + name, _asset_route(name, kind))
     inner.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=4)
-    register(_page(inner), snapshots)
+    parts = Parts(snapshots, catalog, standings or RecordedStandings(catalog), tracking)
+    register(_page(inner), snapshots, parts)
     app.router.routes.append(Route("/", PassThrough(inner, PREFIX), name="live", include_in_schema=False))
     resources = Resources(snapshots, tracking)
     for kind in KINDS:
-        app.add_api_route(f"{PREFIX}{kind}/{{name}}", _resource_route(resources, kind), include_in_schema=False)
+        route = _resource_route(resources, parts, kind)
+        app.add_api_route(f"{PREFIX}{kind}/{{name}}", route, include_in_schema=False)
     app.router.routes.append(Route(f"{PREFIX}{{path:path}}", PassThrough(inner), name="live", include_in_schema=False))
 
 
@@ -145,9 +152,14 @@ def _version() -> str:
     return sha256("".join(map(_asset, sorted(_ASSETS))).encode()).hexdigest()[:12]
 
 
-def _resource_route(resources: Resources, kind: str) -> Callable[[Request, str], Awaitable[Response]]:
+def _resource_route(resources: Resources, parts: Parts, kind: str) -> Callable[[Request, str], Awaitable[Response]]:
     async def resource(request: Request, name: str) -> Response:
-        made = await run_in_threadpool(resources.get, kind, name, View.parse(request.url.query))
+        view = View.parse(request.url.query)
+        if kind == "part" and name in PARTS:
+            rights = Rights.of(request.scope.get("state", {}).get("holder"))
+            made = await run_in_threadpool(parts.get, name, view, rights)
+        else:
+            made = await run_in_threadpool(resources.get, kind, name, view)
         headers = {"Cache-Control": "private, no-store"}
         if made.filename:
             headers["Content-Disposition"] = f'attachment; filename="{made.filename}"'

@@ -20,6 +20,22 @@ _POINT = re.compile(
 )  # trial, epoch, what it was made from
 
 
+class Action(enum.Enum):
+    """What a page offers those who may write; the value is what addresses have."""
+
+    SUBMIT = "submit"
+    STOP = "stop"
+    STOP_TRIAL = "stop-trial"
+    RESUME = "resume"
+    EXTEND = "extend"
+    ENQUEUE = "enqueue"
+    STEER = "steer"
+    NOTE = "note"
+    TAG = "tag"
+    DELETE = "delete"
+    SIGN_OUT = "sign-out"
+
+
 class Tab(enum.Enum):
     """Which part of a sweep is shown; the value is what addresses have."""
 
@@ -46,6 +62,8 @@ class View:
     point: PointKey | None = None  # key of a point that was chosen by hand
     compared: tuple[str, ...] = ()  # folder names of sweeps to compare
     anyway: bool = False  # whether to compare what is not comparable
+    trial: str = ""  # id of the trial whose page is shown
+    action: Action | None = None  # what is about to be done, and waits to be confirmed
 
     @classmethod
     def parse(cls, query: str) -> "View":
@@ -73,6 +91,8 @@ class View:
             point=_point(said.get("point", "")),
             compared=tuple(dict.fromkeys(value for key, value in pairs if key == "compare"))[:MOST_COMPARED],
             anyway=said.get("anyway") == "1",
+            trial=said.get("trial", ""),
+            action=Action(action) if (action := said.get("do", "")) in {known.value for known in Action} else None,
         )
 
     def query(self) -> str:
@@ -87,6 +107,8 @@ class View:
         pairs += [("point", ".".join(map(str, filter(None, self.point))))] if self.point else []
         pairs += [("compare", name) for name in self.compared]
         pairs += [("anyway", "1")] if self.anyway else []
+        pairs += [("trial", self.trial)] if self.trial else []
+        pairs += [("do", self.action.value)] if self.action else []
         return f"?{urlencode(pairs)}" if pairs else ""
 
     @property

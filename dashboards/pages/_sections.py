@@ -17,8 +17,8 @@ from sweeper.records import Point
 _ANSWERS = {"winner": "The winner leaves", "front": "The front leaves", "everything": "Everything leaves"}
 
 
-def head(data: SweepData, eyebrow: Html | str = "Sweep report") -> Html:
-    """Name, data, and the terms under which every epsilon of the page is stated."""
+def head(data: SweepData, eyebrow: Html | str = "Sweep report", answers: Html | None = None) -> Html:
+    """Name, data, and the terms under which every epsilon of the page is stated; ``answers`` come before these."""
     claim = data.result.claim
     facts: dict[str, tuple[str, str | None]] = {
         "data": (claim.data, f"{claim.population} training rows"),
@@ -31,7 +31,7 @@ def head(data: SweepData, eyebrow: Html | str = "Sweep report") -> Html:
     }
     facts |= _constant_fact(data)
     banner = exploratory(" The conditions below say what.") if claim.exploratory else None
-    return header(eyebrow, data.name, banner, facts)
+    return header(eyebrow, data.name, join([banner, answers]), facts)
 
 
 def _constant_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:

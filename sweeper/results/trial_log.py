@@ -14,8 +14,13 @@ from sweeper.store.sweep_folder import SweepFolder
 _PLAN = ("method", "noise_multiplier", "sampling_rate", "batch_size", "steps_per_epoch", "epochs", "delta", "relation")
 
 
-def trial_log(folder: Path, trial: str) -> str:
+def trial_log(folder: Path, trial: str, *, whole: bool = True) -> str:
     """Return the log of a trial, running or ended.
+
+    Args:
+        folder: of the sweep.
+        trial: its id.
+        whole: with the texts of errors, which may quote rows: for the owner of the data alone.
 
     Raises:
         RecordError: not the folder of a sweep, or no such trial.
@@ -34,6 +39,8 @@ def trial_log(folder: Path, trial: str) -> str:
     lines += [_epoch(point, None if point.made_from else decisions.get(point.epoch)) for point in points]
     status = trials[trial].status.value
     lines.append(f"{status}: {trials[trial].reason}" if trials[trial].reason else status)
+    if not whole:
+        return "\n".join(lines)
     lines += [str(row["error"]) for row in sweep.failures() if row["trial"] == trial]
     error = folder / "ray" / trial / "error.txt"
     lines += [error.read_text(encoding="utf-8").rstrip()] if error.is_file() else []

@@ -17,6 +17,7 @@ from sweeper.service.security.access import API, LOGIN, AccessMiddleware
 from sweeper.service.security.body_limit import BodyLimitMiddleware
 from sweeper.service.security.spec_policy import MAX_SPEC_BYTES
 from sweeper.service.settings import ServiceSettings
+from sweeper.service.standings import ServiceStandings, Standings
 from sweeper.service.supervision.launcher import Launcher, ProcessLauncher
 from sweeper.service.telemetry import TelemetryMiddleware
 
@@ -63,7 +64,8 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
     app.include_router(steering.routes(parts))
     app.include_router(public.routes(parts))
     add_handlers(app, parts.redact)
-    mount_pages(app, parts.catalog, settings.tracking_page)
+    standings = ServiceStandings(parts.catalog, parts.supervisor, parts.redact)
+    mount_pages(app, parts.catalog, settings.tracking_page, standings)
     least = {API: MAX_SPEC_BYTES, LOGIN: public.MAX_FORM_BYTES}
     app.add_middleware(BodyLimitMiddleware, most=settings.limits.body_bytes, most_below=least)
     app.add_middleware(AccessMiddleware, settings=settings, tokens=parts.tokens, rates=parts.rates)
@@ -71,7 +73,9 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
     return app
 
 
-def mount_pages(app: FastAPI, catalog: Catalog, tracking: str | None = None) -> None:
+def mount_pages(
+    app: FastAPI, catalog: Catalog, tracking: str | None = None, standings: Standings | None = None
+) -> None:
     """Let the installed live page, if there is one, add itself at ``/``."""
     for entry in entry_points(group=PAGES, name=LIVE):
-        entry.load()(app, catalog, tracking=tracking)
+        entry.load()(app, catalog, tracking=tracking, standings=standings)

@@ -26,6 +26,7 @@ from sweeper.service.settings import ServiceSettings, is_loopback
 
 LOCAL = Holder("local", Role.WRITE)
 COOKIE = "sweeper_session"
+BROWSER = ".browser"  # behind the id of a token, where its holder shows a cookie
 FORM_KEY = "X-Sweeper-Form"  # the header by which a page shows that it is one of the service
 COOKIE_SECONDS = 12 * 3600
 LOGIN = "/login"
@@ -147,7 +148,7 @@ def read_cookie(tokens: Tokens, value: str) -> Holder | None:
         return None
     may_write = holder.role is Role.WRITE and role == Role.WRITE.value
     key = hmac.digest(tokens.cookie_key.encode(), f"form:{value}".encode(), "sha256").hex() if may_write else ""
-    return Holder(f"{id_}.browser", Role.READ, key)
+    return Holder(id_ + BROWSER, Role.READ, key)
 
 
 def host_of(text: str) -> str:

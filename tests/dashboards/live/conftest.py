@@ -1,15 +1,22 @@
 """Sweeps on disk as a service would have them: an ended one, and one that grows row by row."""
 
+import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from clipless.privacy.events import PoissonGaussian, Relation
+from dashboards.live._parts import PARTS, Parts, Rights
+from dashboards.live._resources import Resources
 from dashboards.live._snapshots import Snapshots
+from dashboards.live._view import View
 from sweeper.records import Point, Trial, TrialPlan, TrialStatus
 from sweeper.service.catalog import Catalog
+from sweeper.service.standings import RecordedStandings
+from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -86,9 +93,11 @@ def out(tmp_path: Path, write_sweep: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture
-def growing(out: Path, make_front: Callable[..., dict]) -> Growing:
+def growing(out: Path, make_front: Callable[..., dict]) -> Iterator[Growing]:
     """A second sweep, which runs."""
-    return Growing(out / RUNNING, make_front())
+    growing = Growing(out / RUNNING, make_front())
+    with driver_lock(growing.folder.path):
+        yield growing
 
 
 @pytest.fixture
@@ -114,3 +123,28 @@ def clock() -> Clock:
 @pytest.fixture
 def snapshots(catalog: Catalog, clock: Clock) -> Snapshots:
     return Snapshots(catalog, clock)
+
+
+@pytest.fixture
+def parts(snapshots: Snapshots, catalog: Catalog, clock: Clock) -> Parts:
+    """What depends on who asks, as it is without a service."""
+    standings = RecordedStandings(catalog, clock)
+    return Parts(snapshots, catalog, standings, now=lambda: datetime(2026, 1, 1, 15, 30))
+
+
+@pytest.fixture
+def resources(snapshots: Snapshots) -> Resources:
+    return Resources(snapshots)
+
+
+@pytest.fixture
+def show(resources: Resources, parts: Parts) -> Callable[..., object]:
+    """The content of a resource: JSON as values, markup as text."""
+
+    def get(kind: str, name: str, view: View = View(sweep=ENDED), rights: Rights = Rights()) -> object:  # noqa: B008
+        own = kind == "part" and name in PARTS
+        made = parts.get(name, view, rights) if own else resources.get(kind, name, view)
+        text = gzip.decompress(made.content).decode()
+        return json.loads(text) if made.media_type == "application/json" else text
+
+    return get

@@ -13,7 +13,7 @@ START = values_of(View(), PageState())
 
 
 @pytest.fixture
-def page(snapshots):
+def page(snapshots, parts):
     """A browser without a screen: it keeps what it is told, as Dash does."""
 
     class Page:
@@ -22,7 +22,9 @@ def page(snapshots):
             self.click = None
 
         def turn(self):
-            found = dict(zip(OUTPUTS, update(snapshots, self.search, self.click, self.values, self.shown), strict=True))
+            found = dict(
+                zip(OUTPUTS, update(snapshots, parts, self.search, self.click, self.values, self.shown), strict=True)
+            )
             said = {name: value for name, value in found.items() if value is not no_update}
             self.search = said.get("search", self.search)
             self.shown = said.get("shown", self.shown)

@@ -23,23 +23,6 @@ EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 HERE = View(sweep=ENDED)
 
 
-@pytest.fixture
-def resources(snapshots):
-    return Resources(snapshots, now=lambda: datetime(2026, 1, 1, 15, 30))
-
-
-@pytest.fixture
-def show(resources):
-    """The content of a resource: JSON as values, markup as text."""
-
-    def get(kind, name, view=HERE):
-        made = resources.get(kind, name, view)
-        text = gzip.decompress(made.content).decode()
-        return json.loads(text) if made.media_type == "application/json" else text
-
-    return get
-
-
 def trace(figure, name):
     return next(trace for trace in figure["data"] if trace.get("name") == name)
 
@@ -95,16 +78,14 @@ def test_what_does_not_change_is_made_once(resources, monkeypatch):
     assert resources.get("part", "cost", HERE) is resources.get("part", "cost", HERE)
 
 
-def test_exploratory_sweeps_carry_the_watermark_everywhere(snapshots, out, write_sweep):
+def test_exploratory_sweeps_carry_the_watermark_everywhere(resources, show, out, write_sweep):
     write_sweep(out / "e-20260105-120000", exploratory=True)
-    resources = Resources(snapshots)
     view = View(sweep="e-20260105-120000")
     for name in ("front", "front-3d", "trajectories", "hypervolume", "importances", "configurations", "robustness"):
         text = gzip.decompress(resources.get("figure", name, view).content).decode()
         assert "exploratory: no guarantee" in text, name
-    head = gzip.decompress(resources.get("part", "head", view).content).decode()
-    assert "Exploratory: no guarantee." in head
-    assert "exploratory" in gzip.decompress(resources.get("part", "sweeps", View()).content).decode()
+    assert "Exploratory: no guarantee." in show("part", "head", view)
+    assert "exploratory" in show("part", "sweeps", View())
 
 
 def test_the_parts_say_what_the_report_says(show):
@@ -132,9 +113,9 @@ def test_the_list_leads_to_each_sweep_and_says_its_age(show):
     assert "No sweep yet" not in page
 
 
-def test_without_sweeps_the_list_says_how_to_begin(snapshots, resources):
-    snapshots._catalog.names = lambda: ()
-    assert "No sweep yet" in gzip.decompress(resources.get("part", "sweeps", View()).content).decode()
+def test_without_sweeps_the_list_says_how_to_begin(catalog, show):
+    catalog.names = lambda: ()
+    assert "No sweep yet" in show("part", "sweeps", View())
 
 
 @pytest.mark.parametrize(
@@ -280,14 +261,14 @@ def test_what_is_not_served_is_refused(resources, kind, name):
         resources.get(kind, name, View(sweep="nobody"))
 
 
-def test_text_of_users_is_shown_and_never_run(snapshots, out, write_sweep, make_front):
+def test_text_of_users_is_shown_and_never_run(snapshots, show, out, write_sweep, make_front):
     name = "evil-20260105-120000"
     write_sweep(out / name)
     text = json.dumps(make_front(name=EVIL)).replace("patch-net", EVIL).replace("rung 8: rank", EVIL)
     (out / name / "front.json").write_text(text.replace("t0003", EVIL).replace("certified@0.5", f"x{EVIL}"))
     resources, view = Resources(snapshots), View(sweep=name)
     for part in ("head", "headline", "points", "picked", "records", "cost", "exports"):
-        page = gzip.decompress(resources.get("part", part, view).content).decode()
+        page = show("part", part, view)
         assert "<script" not in page
         assert "<img" not in page
     for figure in FIGURES:

@@ -1,0 +1,125 @@
+"use strict";
+// Forms that change something: they are sent to the REST API, which decides, and say what it answers.
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const TYPES = { json: "application/json", yaml: "application/yaml" };
+  const unique = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const headers = (form) => {
+    const given = { "Content-Type": TYPES[form.dataset.kind] };
+    if (form.dataset.key) given["X-Sweeper-Form"] = form.dataset.key; // a form of this session
+    if (form.dataset.kind === "yaml") given["Idempotency-Key"] = form.dataset.once ??= unique(); // pressed twice, sent once
+    return given;
+  };
+
+  const valueOf = (field) => {
+    if (field.tagName === "SELECT") return JSON.parse(field.value);
+    return field.type === "number" ? field.valueAsNumber : field.value;
+  };
+  const body = (form) => {
+    if (form.dataset.kind === "yaml") return form.elements.spec.value;
+    const content = {};
+    for (const field of form.elements) {
+      if (field.dataset.bound !== undefined) {
+        content.region ??= [];
+        if (field.value !== "") content.region.push(`${field.dataset.bound} ${field.value}`);
+      } else if (field.dataset.in) {
+        content[field.dataset.in] ??= {};
+        if (field.value !== "") content[field.dataset.in][field.name] = valueOf(field);
+      } else if (field.name) {
+        content[field.name] = valueOf(field);
+      }
+    }
+    return Object.keys(content).length ? JSON.stringify(content) : undefined;
+  };
+
+  const ask = async (method, url, given, content) => {
+    const response = await fetch(url, { method, headers: given, body: content, credentials: "same-origin" });
+    const text = await response.text();
+    let answer;
+    try {
+      answer = JSON.parse(text);
+    } catch {
+      throw new Error(`The service answered ${response.status}.`);
+    }
+    if (!response.ok) throw new Error(answer.detail ?? `The service answered ${response.status}.`);
+    return answer;
+  };
+
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (!form.matches("form.act")) return;
+    event.preventDefault();
+    const button = form.querySelector("button[type=submit]");
+    const refused = form.querySelector(".refused");
+    button.disabled = true;
+    refused.hidden = true;
+    try {
+      const answer = await ask(form.dataset.send, form.dataset.to, headers(form), body(form));
+      const then = form.dataset.then.replace("{id}", encodeURIComponent(answer.id));
+      history.pushState(null, "", then);
+      dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+      scrollTo({ top: 0 });
+      byId("content").focus();
+    } catch (error) {
+      refused.textContent = error.message;
+      refused.hidden = false;
+      button.disabled = false;
+    }
+  });
+
+  // A spec is checked as it is typed: the last text counts.
+  let timer, latest;
+  const check = async (area) => {
+    const form = area.form;
+    const text = area.value;
+    const place = byId("checked");
+    const button = form.querySelector("button[type=submit]");
+    const given = { "Content-Type": TYPES.yaml };
+    if (form.dataset.key) given["X-Sweeper-Form"] = form.dataset.key;
+    latest = text;
+    try {
+      const found = await ask("POST", area.dataset.check, given, text);
+      if (latest !== text) return;
+      place.textContent = `${found.name} can be run. Price: ${found.price}`;
+      place.classList.remove("wrong");
+      area.removeAttribute("aria-invalid");
+      button.disabled = false;
+      delete form.dataset.once; // another text is another sweep
+    } catch (error) {
+      if (latest !== text) return;
+      place.textContent = error.message;
+      place.classList.add("wrong");
+      area.setAttribute("aria-invalid", "true");
+      button.disabled = true;
+    }
+  };
+  const soon = (area, delay) => {
+    area.form.querySelector("button[type=submit]").disabled = true;
+    latest = undefined;
+    clearTimeout(timer);
+    timer = setTimeout(() => check(area), delay);
+  };
+  document.addEventListener("input", (event) => {
+    if (event.target.dataset?.check) soon(event.target, 400);
+  });
+  document.addEventListener("change", async (event) => {
+    const area = byId(event.target.dataset?.into ?? "");
+    const file = event.target.files?.[0];
+    if (!area || !file) return;
+    area.value = await file.text();
+    soon(area, 0);
+  });
+  new MutationObserver(() => {
+    const area = document.querySelector("[data-check]:not([data-seen])");
+    if (!area) return;
+    area.dataset.seen = "";
+    soon(area, 0);
+  }).observe(document.documentElement, { childList: true, subtree: true });
+
+  // A row leads where its own link leads.
+  document.addEventListener("click", (event) => {
+    const row = event.target.closest?.("tr");
+    if (!row || event.target.closest("a, button, input, label, summary") || String(getSelection())) return;
+    row.querySelector("a[data-row]")?.click();
+  });
+})();

@@ -1,0 +1,284 @@
+"""Forms of what can be done to a sweep: each says what it costs, and nothing happens before its button is pressed.
+
+A form is sent by ``actions.js`` to the REST API, which decides; ``data-`` attributes say where and how. Its key proves
+that it is a form of the session, see `sweeper.service.security.access`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+
+from dashboards.data import SweepData
+from dashboards.live._fragments import API
+from dashboards.live._header import TITLES, total_price
+from dashboards.live._view import Action, View
+from dashboards.pages._html import Child, Html, join, tag
+from dashboards.text import number, setting
+from sweeper.records import Direction, TrialStatus
+from sweeper.spec.dimensions import Dimension
+from sweeper.spec.fields.ranges import Choices, Range
+from sweeper.spec.spec import Spec
+from sweeper.store.jsonl import to_text
+
+EXAMPLE = """\
+name: first
+data: {name: digits}
+model: {architecture: mlp, width: [64, 128]}
+training: {epochs: 10, batch_size: 256, learning_rate: {log: [0.01, 0.1]}}
+privacy: {sweep_epsilon: 3, delta: 1e-4}
+search: {objectives: [epsilon, accuracy]}
+"""
+_DANGER = (Action.DELETE, Action.STOP, Action.STOP_TRIAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a form is made from; data and spec are None where the sweep has no records yet."""
+
+    view: View
+    data: SweepData | None = None
+    spec: Spec | None = None
+    region: Sequence[str] = ()
+    key: str = ""
+
+
+def form(asked: Asked) -> Html:
+    """The page of one action."""
+    action = asked.view.action or Action.SUBMIT
+    if action is Action.SIGN_OUT:
+        return _page(action, asked, _sign_out())
+    fields = {
+        Action.SUBMIT: _spec_fields,
+        Action.EXTEND: _trials_field,
+        Action.ENQUEUE: _hyperparameters,
+        Action.STEER: _bounds,
+        Action.NOTE: _note_field,
+        Action.TAG: _tag_fields,
+    }
+    inner = fields[action](asked) if action in fields else None
+    price = (
+        None if action is Action.SUBMIT else tag("p", tag("strong", "Price: "), price_of(action, asked), class_="price")
+    )
+    label = TITLES[action] + (f" {asked.view.trial}" if action is Action.STOP_TRIAL else "")
+    button = tag(
+        "button",
+        label if action is not Action.SUBMIT else "Submit",
+        type="submit",
+        class_="button danger" if action in _DANGER else "button main",
+        disabled=action is Action.SUBMIT,
+    )
+    back = tag("a", "Back", href=_back(asked.view), class_="button", data_local=True)
+    method, where, then = _target(action, asked.view)
+    sent = tag(
+        "form",
+        inner,
+        price,
+        tag("p", role="alert", class_="refused", hidden=True),
+        tag("p", button, back, class_="actions"),
+        class_="act",
+        data_send=method,
+        data_to=where,
+        data_then=then,
+        data_key=asked.key,
+        data_kind="yaml" if action is Action.SUBMIT else "json",
+        autocomplete="off",
+    )
+    return _page(action, asked, sent)
+
+
+def price_of(action: Action, asked: Asked) -> str:
+    """Return what an action costs, in a sentence."""
+    spent = _spent(asked.data)
+    match action:
+        case Action.STOP | Action.STOP_TRIAL:
+            return f"nothing more. What was drawn stays spent{spent}."
+        case Action.RESUME:
+            return _price_of_trials(asked, "the trials that are left")
+        case Action.EXTEND:
+            return _price_of_trials(asked, "each further trial")
+        case Action.ENQUEUE:
+            return f"nothing more: the configuration takes the place of the next of the planned trials{spent}."
+        case Action.STEER:
+            return f"nothing more: what is tried changes, not how many trials there are{spent}. The region is recorded."
+        case Action.DELETE:
+            return f"nothing, and nothing comes back: what was spent stays spent{spent}. The ledger is kept, in spent."
+        case _:
+            return "nothing. Who may read the sweep sees it."
+
+
+def _spent(data: SweepData | None) -> str:
+    price = None if data is None else total_price(data)
+    if data is None or price is None:
+        return ""
+    if data.result.claim.exploratory:
+        return "; the sweep is exploratory and has no guarantee"
+    fixed = "was fixed at" if price.fixed else "is so far"
+    return f"; the price of everything {fixed} epsilon {number(price.epsilon, 4, up=True)} at delta {price.delta:g}"
+
+
+def _price_of_trials(asked: Asked, which: str) -> str:
+    price = None if asked.data is None else total_price(asked.data)
+    if price is not None and price.fixed:
+        return f"nothing beyond the price that was fixed{_spent(asked.data)}."
+    privacy = None if asked.spec is None else asked.spec.to_plain()["privacy"]
+    each = (
+        ""
+        if privacy is None or "epsilon" not in privacy
+        else f", for epsilon {setting(_largest(privacy['epsilon']))} at most"
+    )
+    return f"{which} adds to it{each}{_spent(asked.data)}."
+
+
+def _largest(value: Any) -> Any:
+    ends = next(iter(value.values())) if isinstance(value, Mapping) else value
+    return max(ends) if isinstance(ends, list) else ends
+
+
+def _target(action: Action, view: View) -> tuple[str, str, str]:
+    """Return how and where a form is sent, and which page comes then."""
+    sweep = f"{API}/{quote(view.sweep, safe='')}"
+    trial = f"{sweep}/trials/{quote(view.trial, safe='')}"
+    here, of_trial = f"/{View(sweep=view.sweep).query()}", f"/{View(sweep=view.sweep, trial=view.trial).query()}"
+    match action:
+        case Action.SUBMIT:
+            return "POST", API, "/?sweep={id}"
+        case Action.DELETE:
+            return "DELETE", sweep, "/"
+        case Action.STOP_TRIAL:
+            return "POST", f"{trial}/stop", of_trial
+        case Action.NOTE | Action.TAG:
+            return "POST", f"{trial}/{action.value}", of_trial
+        case _:
+            return "POST", f"{sweep}/{action.value}", here
+
+
+def _back(view: View) -> str:
+    return f"/{View(sweep=view.sweep, trial=view.trial).query()}"
+
+
+def _page(action: Action, asked: Asked, *parts: Child) -> Html:
+    of = asked.view.trial or asked.view.sweep
+    eyebrow = tag("p", of, class_="eyebrow") if of else None
+    return tag("div", tag("header", eyebrow, tag("h1", TITLES[action])), *parts, class_="action")
+
+
+def _sign_out() -> Html:
+    button = tag("button", "Sign out", type="submit", class_="button main")
+    back = tag("a", "Back", href="/", class_="button", data_local=True)
+    words = tag("p", "This browser forgets its session; sweeps run on.")
+    return tag("form", words, tag("p", button, back, class_="actions"), method="post", action="/logout")
+
+
+def _field(id_: str, label: Child, control: Html, hint: Child = None) -> Html:
+    said = None if hint is None else tag("small", hint, id=f"hint-{id_}")
+    return tag("div", tag("label", label, for_=f"field-{id_}"), control, said, class_="field")
+
+
+def _input(id_: str, **more: Any) -> Html:
+    return tag("input", id=f"field-{id_}", class_="text", **more)
+
+
+def _spec_fields(asked: Asked) -> Html:
+    text = _example(asked.spec)
+    area = tag(
+        "textarea",
+        text,
+        id="field-spec",
+        name="spec",
+        rows=18,
+        spellcheck="false",
+        required=True,
+        data_check="/api/v1/check",
+        aria_describedby="checked",
+    )
+    file = tag("input", id="field-file", type="file", accept=".yaml,.yml,.json", data_into="field-spec")
+    return join(
+        [
+            _field("spec", "Spec, as YAML", area),
+            _field("file", "Or a file", file),
+            tag("p", "It is checked as you type.", id="checked", role="status", class_="price"),
+        ]
+    )
+
+
+def _example(spec: Spec | None) -> str:
+    """Return what the form begins with: the spec of a sweep, unless it names files, which are not told."""
+    if spec is None or spec.data.path is not None or spec.search.warm_start is not None:
+        return EXAMPLE
+    return yaml.safe_dump(spec.to_plain(), sort_keys=False, allow_unicode=True)
+
+
+def _trials_field(asked: Asked) -> Html:
+    least = 1 if asked.spec is None else asked.spec.trials
+    control = _input("trials", name="trials", type="number", min=least, max=1_000_000, value=least + 1, required=True)
+    return _field("trials", "Trials in all, those that ran included", control, f"{least} so far")
+
+
+def _hyperparameters(asked: Asked) -> Html:
+    dimensions = [] if asked.spec is None else [one for one in asked.spec.dimensions if one.space is not None]
+    given = {} if asked.data is None else asked.data.settings.get(asked.view.trial, {})
+    words = tag("p", "What you leave empty is sampled.", class_="test")
+    return join([words, *(_hyperparameter(one, given.get(one.key)) for one in dimensions)])
+
+
+def _hyperparameter(dimension: Dimension, given: Any) -> Html:
+    space, name = dimension.space, dimension.name
+    if isinstance(space, Choices):
+        options = [tag("option", "sampled", value="")]
+        options += [
+            tag("option", setting(value), value=to_text(value), selected=value == given) for value in space.values
+        ]
+        control = tag("select", *options, id=f"field-{name}", name=name, data_in="values", class_="text")
+        return _field(name, name, control)
+    known = space if isinstance(space, Range) else None
+    ends = {} if known is None else {"min": known.low, "max": known.high}
+    step = "any" if known is None or not known.integer else known.step or 1
+    control = _input(name, name=name, type="number", step=step, value=given, data_in="values", **ends)
+    return _field(name, name, control, None if known is None else f"from {number(known.low)} to {number(known.high)}")
+
+
+def _bounds(asked: Asked) -> Html:
+    objectives = [] if asked.spec is None else asked.spec.objectives
+    wanted = _wanted(asked)
+    fields = []
+    for objective in objectives:
+        sign = "<=" if objective.direction is Direction.MINIMIZE else ">="
+        bound = f"{objective.name} {sign}"
+        control = _input(
+            objective.name, type="number", step="any", data_bound=bound, value=wanted.get(bound), aria_label=bound
+        )
+        fields.append(_field(objective.name, bound.replace("<=", "≤").replace(">=", "≥"), control))
+    words = (
+        "The search looks for points within these bounds from its next proposals on; those of fractions, such as "
+        "accuracy, are between 0 and 1. Leave all of them empty to search everywhere."
+    )
+    return join([tag("p", words, class_="test"), *fields])
+
+
+def _wanted(asked: Asked) -> dict[str, str]:
+    """Return the bounds that the form begins with: those of the filters, else where the search is now."""
+    view = asked.view
+    found = [(f"{name} >=", f"{value:g}") for name, value in view.minimum.items()]
+    found += [("epsilon <=", f"{view.max_epsilon:g}")] if view.max_epsilon is not None else []
+    return dict(found or (text.rsplit(" ", 1) for text in asked.region))
+
+
+def _note_field(_: Asked) -> Html:
+    area = tag("textarea", id="field-text", name="text", rows=4, maxlength=5000, required=True)
+    return _field("text", "Note", area, "It is kept in the sweep's folder and sent to the trial's MLflow run.")
+
+
+def _tag_fields(_: Asked) -> Html:
+    fields: Iterable[Html] = (
+        _field("key", "Tag", _input("key", name="key", type="text", maxlength=100, required=True)),
+        _field("value", "Value", _input("value", name="value", type="text", maxlength=5000)),
+    )
+    return join(fields)
+
+
+def running_trial(data: SweepData | None, trial: str) -> bool:
+    """Whether a trial runs."""
+    return data is not None and trial in data.trials and data.trials[trial].status == TrialStatus.RUNNING.value

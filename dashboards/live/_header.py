@@ -1,0 +1,247 @@
+"""The top of a sweep's page: what it achieves, what it costs in total, whether it still runs, what can be done now."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+import yaml
+
+from dashboards.data import SweepData
+from dashboards.live._list import state
+from dashboards.live._snapshots import Snapshot
+from dashboards.live._view import Action, Tab, View
+from dashboards.pages._html import Child, Html, join, tag
+from dashboards.pages._sections import head
+from dashboards.summary import best_within
+from dashboards.text import delta_text, number, show
+from sweeper.privacy.pricing import Price
+from sweeper.records import Point, TrialStatus
+from sweeper.service.standings import Standing
+from sweeper.service.supervision.states import State
+from sweeper.spec.spec import Spec
+
+TITLES = {
+    Action.SUBMIT: "Submit a sweep",
+    Action.STOP: "Stop",
+    Action.STOP_TRIAL: "Stop this trial",
+    Action.RESUME: "Resume",
+    Action.EXTEND: "Extend",
+    Action.ENQUEUE: "Enqueue a configuration",
+    Action.STEER: "Steer the search",
+    Action.NOTE: "Add a note",
+    Action.TAG: "Set a tag",
+    Action.DELETE: "Delete",
+    Action.SIGN_OUT: "Sign out",
+}
+_MORE = (Action.ENQUEUE, Action.STEER)
+_BY_STATE: Mapping[State, tuple[Action, ...]] = {
+    State.QUEUED: (Action.STOP,),
+    State.STARTING: (Action.STOP,),
+    State.RUNNING: (Action.STOP, *_MORE),
+    State.STOPPING: (),
+    State.COMPLETED: (Action.EXTEND, *_MORE, Action.DELETE),
+    **dict.fromkeys(
+        (State.STOPPED, State.FAILED, State.INTERRUPTED, State.LOST),
+        (Action.RESUME, Action.EXTEND, *_MORE, Action.DELETE),
+    ),
+}
+_LEAST_SECONDS = 5.0  # of a run before its end is guessed
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a sweep is; ``total`` and ``seconds_left`` are None where they are not known."""
+
+    ended: int
+    total: int | None = None
+    counts: Mapping[str, int] | None = None
+    seconds_left: float | None = None
+
+
+class Pace:
+    """How fast sweeps go, as seen here: from the share that was done when each was first looked at."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._first: dict[str, tuple[float, float]] = {}
+
+    def seconds_left(self, name: str, done: float) -> float | None:
+        """Return how long the rest takes at the pace so far, None before anything was seen of it."""
+        now = self._clock()
+        began, before = self._first.setdefault(name, (now, done))
+        if done <= before or now - began < _LEAST_SECONDS:
+            return None
+        return (1.0 - done) * (now - began) / (done - before)
+
+
+def sweep_header(
+    snapshot: Snapshot, standing: Standing, progress: Progress, region: Sequence[str], *, offers: Html
+) -> Html:
+    """Name, state and terms of a sweep that has started, and the answers to four questions."""
+    folder = tag("span", snapshot.name, class_="folder")
+    reason = f": {standing.reason}" if standing.reason else None
+    eyebrow = join([state(standing), reason, folder])
+    data = snapshot.data
+    if data is None:
+        said = tag("p", snapshot.trouble) if standing.runs else None
+        running = _answer("Is it still running?", _running(standing, progress), said)
+        return tag("header", tag("p", eyebrow, class_="eyebrow"), tag("h1", snapshot.name), _answers(running, offers))
+    steered = tag("p", "Steered to: ", ", ".join(region), class_="test") if region else None
+    answers = _answers(
+        _answer("What does it achieve?", *_achieves(data)),
+        _answer("What does it cost in total?", *_costs(data, standing)),
+        _answer("Is it still running?", _running(standing, progress), _detail(progress), steered),
+        offers,
+    )
+    return head(data, eyebrow, answers)
+
+
+def waiting_header(standing: Standing, spec: Mapping[str, Any] | None, *, offers: Html) -> Html:
+    """Name and state of a sweep that was submitted and has no records yet, and its spec."""
+    reason = f": {standing.reason}" if standing.reason else None
+    folder = tag("span", standing.name, class_="folder")
+    known = spec or {}
+    text = tag("pre", yaml.safe_dump(dict(known), sort_keys=False, allow_unicode=True), tabindex=0)
+    return tag(
+        "header",
+        tag("p", state(standing), reason, folder, class_="eyebrow"),
+        tag("h1", str(known.get("name", standing.name))),
+        _answers(_answer("Is it still running?", _running(standing, Progress(0)), _waits(standing)), offers),
+        tag("details", tag("summary", "Spec"), text) if spec else None,
+    )
+
+
+def progress_of(data: SweepData, spec: Spec | None, name: str, pace: Pace) -> Progress:
+    """Return how far a sweep is, and about how long the rest will take."""
+    counts = Counter(trial.status for trial in data.trials.values())
+    ended = sum(counts.values()) - counts[TrialStatus.RUNNING.value]
+    if spec is None or spec.search.repetitions is not None:  # how many candidates there are is not told
+        return Progress(ended)
+    done = ended + sum(_shares(data).values())
+    left = pace.seconds_left(name, min(done / max(spec.trials, 1), 1.0))
+    return Progress(ended, spec.trials, counts, left)
+
+
+def offered(standing: Standing, spec: Spec | None) -> tuple[Action, ...]:
+    """Return what can be done with a sweep as it stands, by those who may write."""
+    actions = _BY_STATE[standing.state]
+    if spec is None:
+        kept = (Action.STOP, Action.DELETE, Action.RESUME)
+        return tuple(action for action in actions if action in kept)
+    if spec.search.repetitions is not None:
+        lost = (Action.EXTEND, *_MORE)
+    else:
+        steerable = spec.search.learns or spec.stages or spec.rehearsals
+        lost = (*((Action.EXTEND,) if spec.stages else ()), *(() if steerable else (Action.STEER,)))
+    return tuple(action for action in actions if action not in lost)
+
+
+def offers(view: View, actions: Sequence[Action], *, may_write: bool, readable: bool) -> Html:
+    """What can be done now: links that lead to it."""
+    links: list[Child] = []
+    if readable:
+        links.append(_link("Pick a point", replace(View(sweep=view.sweep), tab=Tab.FRONT)))
+        links.append(_link("Take files", replace(View(sweep=view.sweep), tab=Tab.EXPORT)))
+    if may_write:
+        links += [_link(TITLES[action], replace(View(sweep=view.sweep), action=action)) for action in actions]
+    said = None if may_write else tag("p", "Signed in to read: stopping, extending and steering need another token.")
+    return _answer("What can I do now?", tag("div", *links, class_="links") if links else None, said)
+
+
+def _link(words: str, view: View) -> Html:
+    return tag("a", words, href=f"/{view.query()}", data_local=True)
+
+
+def _answers(*found: Html) -> Html:
+    return tag("div", *found, class_="answers")
+
+
+def _answer(question: str, *parts: Child) -> Html:
+    return tag("section", tag("h2", question), *parts, class_="answer")
+
+
+def _big(value: str, unit: str) -> Html:
+    return tag("p", value, " ", tag("small", unit), class_="big")
+
+
+def _achieves(data: SweepData) -> list[Child]:
+    best = best_within(data, data.utility, inf)
+    if best is None:
+        return [tag("p", "No point yet; the first comes with the first epoch.")]
+    knee = data.result.knee
+    epsilon, knee = show("epsilon", best.values["epsilon"]), data.result.knee
+    others = f"; knee: {_said(data, knee)}" if knee is not None and knee.key != best.key else ""
+    words = f"{best.label}, at its own epsilon {epsilon}; {len(data.result.on_front)} points on the front{others}."
+    return [_big(show(data.utility, best.values[data.utility]), data.utility), tag("p", words)]
+
+
+def _said(data: SweepData, point: Point) -> str:
+    values = {name: point.values[name] for name in (data.utility, "epsilon") if name in point.values}
+    return ", ".join(f"{name} {show(name, value)}" for name, value in values.items())
+
+
+def _costs(data: SweepData, standing: Standing) -> list[Child]:
+    price = total_price(data)
+    if data.result.claim.exploratory:
+        return [_big("no guarantee", "exploratory"), tag("p", "Something was used that was not paid for.")]
+    if price is None:
+        return [tag("p", "Nothing was spent yet.")]
+    grows = "It was fixed before the first result." if price.fixed else "Every training so far, composed."
+    more = " It grows with every further trial." if standing.runs and not price.fixed else ""
+    words = f"at {delta_text(data)}, for any model chosen after a look. {grows}{more}"
+    return [_big(number(price.epsilon, 4, up=True), "epsilon"), tag("p", words)]
+
+
+def total_price(data: SweepData) -> Price | None:
+    """Return what everything costs that the sweep releases; what its winner costs where nothing else may leave."""
+    everything = data.result.ledger.get("everything")
+    return everything if everything is not None and everything.released else data.result.price
+
+
+def _running(standing: Standing, progress: Progress) -> Html:
+    word = {True: "yes", False: "no"}[standing.runs] if standing.state is State.RUNNING else standing.state.value
+    if progress.total is None:
+        return _big(word, "")
+    return _big(f"{progress.ended} of {progress.total}", f"trials, {standing.state.value}")
+
+
+def _detail(progress: Progress) -> Html | None:
+    counts = dict(progress.counts or {})
+    said = [f"{count} {word}" for word, count in counts.items()]
+    if progress.seconds_left is not None and progress.total != progress.ended:
+        said.append(f"about {duration(progress.seconds_left)} left")
+    return tag("p", "; ".join(said)) if said else None
+
+
+def _waits(standing: Standing) -> Html:
+    if standing.place is not None:
+        ahead = standing.place - 1
+        before = "1 sweep is" if ahead == 1 else f"{ahead} sweeps are"
+        words = f"{before} before it." if ahead else "It is the next one."
+        return tag("p", f"It waits for a driver. {words}")
+    return tag("p", "It has no records yet." if standing.runs else "It never began; nothing was spent.")
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> duration(40), duration(400), duration(9000)
+    ('1 min', '7 min', '2.5 h')
+    """
+    if seconds < 5400:
+        return f"{max(1, round(seconds / 60))} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _shares(data: SweepData) -> dict[str, float]:
+    """Return how much of each running trial is done."""
+    running = {id_ for id_, trial in data.trials.items() if trial.status == TrialStatus.RUNNING.value}
+    last: dict[str, int] = {}
+    for point in data.points:
+        if point.trial in running:
+            last[point.trial] = max(last.get(point.trial, 0), point.epoch)
+    planned = {id_: int((data.trials[id_].sampling or {}).get("epochs") or 0) for id_ in last}
+    return {id_: min(epoch / planned[id_], 1.0) for id_, epoch in last.items() if planned[id_]}

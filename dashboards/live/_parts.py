@@ -1,0 +1,149 @@
+"""Parts of the page that depend on who asks, or on more than a sweep's records: made anew at each request.
+
+They are the list, the head of a sweep, the page of a trial, and the forms. A reader's answers offer no form.
+"""
+
+import gzip
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+
+from dashboards.live import _actions as actions
+from dashboards.live import _fragments as fragments
+from dashboards.live import _header as header
+from dashboards.live import _trial as trials
+from dashboards.live._list import sweeps
+from dashboards.live._resources import Resource
+from dashboards.live._snapshots import Snapshot, Snapshots
+from dashboards.live._view import Action, View
+from dashboards.pages._html import Html, join, tag
+from sweeper.errors import RecordError, RefusalError, SweeperError
+from sweeper.service.catalog import Catalog
+from sweeper.service.security.access import BROWSER
+from sweeper.service.security.tokens import Holder, Role
+from sweeper.service.standings import Standing, Standings, submitted_spec
+from sweeper.spec.spec import Spec
+from sweeper.store.requests import steered
+
+PARTS = ("sweeps", "head", "trial", "action")
+_OF_TRIALS = (Action.STOP_TRIAL, Action.NOTE, Action.TAG)
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What the one who asks may do."""
+
+    may_write: bool = False
+    key: str = ""  # what forms send to prove where they come from
+    session: bool = False  # whether a cookie says who it is, so that signing out means something
+
+    @classmethod
+    def of(cls, holder: Holder | None) -> "Rights":
+        """Return those of a holder as the service has found it, none without one."""
+        if holder is None:
+            return cls()
+        is_browser = holder.id.endswith(BROWSER)
+        return cls(holder.role is Role.WRITE or bool(holder.form_key), holder.form_key, is_browser)
+
+
+class Parts:
+    """Makes these parts."""
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        catalog: Catalog,
+        standings: Standings,
+        tracking: str | None = None,
+        now: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        self._snapshots, self._catalog, self._standings = snapshots, catalog, standings
+        self._tracking, self._now, self._pace = tracking, now, header.Pace()
+
+    def standing(self, name: str) -> Standing:
+        """Return how a sweep stands.
+
+        Raises:
+            UnknownSweepError: no such sweep.
+        """
+        return self._standings.one(name)
+
+    def token(self, name: str = "") -> str:
+        """Return a text that changes when the list does, or how one sweep stands."""
+        found = self._standings.one(name) if name else (self._snapshots.token(), self._standings.all())
+        return sha256(repr(found).encode()).hexdigest()[:16]
+
+    def get(self, name: str, view: View, rights: Rights) -> Resource:
+        """Return one of `PARTS`.
+
+        Raises:
+            SweeperError: no such sweep or trial, or one that cannot be read.
+            RefusalError: a form, for one who may not write.
+        """
+        mark = tag("span", hidden=True, data_session=True) if rights.session else None
+        markup = str(join([self._made(name, view, rights), mark]))
+        return Resource(gzip.compress(markup.encode(), 4), "text/html; charset=utf-8")
+
+    def _made(self, name: str, view: View, rights: Rights) -> Html:
+        if name == "sweeps":
+            rows = self._snapshots.summaries()
+            return sweeps(self._standings.all(), rows, self._now(), may_write=rights.may_write)
+        if name == "action":
+            return self._form(view, rights)
+        standing = self._standings.one(view.sweep)
+        if name == "trial":
+            return self._trial(view, standing, rights)
+        return self._head(view, standing, rights)
+
+    def _head(self, view: View, standing: Standing, rights: Rights) -> Html:
+        if not standing.started:
+            offers = header.offers(view, header.offered(standing, None), may_write=rights.may_write, readable=False)
+            spec = submitted_spec(self._catalog.out, view.sweep)
+            return header.waiting_header(standing, spec, offers=offers)
+        snapshot = self._snapshots.get(view.sweep)
+        spec_ = self._spec(snapshot)
+        readable = snapshot.data is not None
+        offers = header.offers(view, header.offered(standing, spec_), may_write=rights.may_write, readable=readable)
+        progress = header.Progress(0)
+        if snapshot.data is not None:
+            progress = header.progress_of(snapshot.data, spec_, view.sweep, self._pace)
+        region = _region(snapshot)
+        return header.sweep_header(snapshot, standing, progress, region, offers=offers)
+
+    def _trial(self, view: View, standing: Standing, rights: Rights) -> Html:
+        snapshot = self._snapshots.get(view.sweep)
+        address = fragments.tracking_address(snapshot.sweep(), self._tracking)
+        return trials.trial_page(snapshot, view.trial, address, runs=standing.runs, may_write=rights.may_write)
+
+    def _form(self, view: View, rights: Rights) -> Html:
+        if not rights.may_write and view.action is not Action.SIGN_OUT:
+            raise RefusalError("Expected a session that may write; sign in with a token made with --role write", 403)
+        if not view.sweep:
+            return actions.form(actions.Asked(view=view, key=rights.key))
+        standing = self._standings.one(view.sweep)
+        if not standing.started:
+            return actions.form(actions.Asked(view=view, key=rights.key))
+        snapshot = self._snapshots.get(view.sweep)
+        if view.action in _OF_TRIALS:
+            trials.known_trial(snapshot.sweep(), view.trial)
+        spec, region = self._spec(snapshot), _region(snapshot)
+        return actions.form(actions.Asked(view=view, data=snapshot.data, spec=spec, region=region, key=rights.key))
+
+    def _spec(self, snapshot: Snapshot) -> Spec | None:
+        """Return the spec of a sweep, None where it cannot be read."""
+
+        def read() -> Spec | None:
+            try:
+                return self._catalog.folder(snapshot.name).read_manifest().read_spec()
+            except SweeperError:
+                return None
+
+        return snapshot.once("spec", read)
+
+
+def _region(snapshot: Snapshot) -> Sequence[str]:
+    try:
+        return steered(snapshot.ledger.parent)
+    except RecordError:
+        return ()

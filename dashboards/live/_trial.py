@@ -1,0 +1,139 @@
+"""The page of one trial: how it ended, what it reached, its configuration, its log, and what people said about it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import quote
+
+from dashboards.data import SweepData
+from dashboards.live._fragments import API, run_link, status
+from dashboards.live._header import TITLES
+from dashboards.live._snapshots import Snapshot
+from dashboards.live._view import Action, View
+from dashboards.pages._html import Child, Html, each, join, tag
+from dashboards.pages._page import scrolling_table, section
+from dashboards.text import MISSING, setting, show
+from sweeper.errors import SweeperError, UnknownSweepError
+from sweeper.records import Point, TrialStatus
+from sweeper.results.front import FrontTrial
+from sweeper.results.notes import Notes, read_notes
+from sweeper.results.trial_log import trial_log
+
+
+def trial_page(snapshot: Snapshot, id_: str, run_address: str | None, *, runs: bool, may_write: bool) -> Html:
+    """Everything about a trial beside its curve.
+
+    Raises:
+        UnknownSweepError: no such trial.
+    """
+    data = snapshot.sweep()
+    trial = known_trial(data, id_)
+    ended = trial.status if runs or trial.status != TrialStatus.RUNNING.value else "lost"
+    reason = f": {trial.reason}" if trial.reason else None
+    back = tag("a", data.name, href=f"/{View(sweep=snapshot.name).query()}", data_local=True)
+    header = tag(
+        "header",
+        tag("p", back, class_="eyebrow"),
+        tag("h1", id_),
+        tag("p", status(ended), reason),
+        tag("div", *_links(snapshot, id_, run_address, may_write=may_write), class_="links"),
+    )
+    notes = _notes(snapshot, id_)
+    return join([header, _scores(data, id_), _said(notes), _configuration(data, id_), _log(snapshot, id_)])
+
+
+def known_trial(data: SweepData, id_: str) -> FrontTrial:
+    """Return a trial.
+
+    Raises:
+        UnknownSweepError: no such trial.
+    """
+    if id_ not in data.trials:
+        raise UnknownSweepError("Expected a trial of this sweep, as the table of trials has it; got another one")
+    return data.trials[id_]
+
+
+def one_trial(data: SweepData, id_: str) -> SweepData:
+    """Return a sweep as if this were its only trial, with the front of all of them."""
+    known_trial(data, id_)
+    points = tuple(p for p in data.points if p.trial == id_ or p.key in data.result.on_front)
+    return replace(data, result=replace(data.result, trials={id_: data.trials[id_]}, points=points))
+
+
+def _links(snapshot: Snapshot, id_: str, run_address: str | None, *, may_write: bool) -> list[Child]:
+    data = snapshot.sweep()
+    view, run = View(sweep=snapshot.name, trial=id_), data.trials[id_].run_id
+    found: list[Child] = [run_link(run_address, run)] if run and run_address else []
+    if may_write:
+        running = data.trials[id_].status == TrialStatus.RUNNING.value
+        actions = [Action.STOP_TRIAL] if running and snapshot.running else []
+        for action in (*actions, Action.NOTE, Action.TAG, Action.ENQUEUE):
+            words = "Enqueue one like it" if action is Action.ENQUEUE else TITLES[action]
+            found.append(tag("a", words, href=f"/{replace(view, action=action).query()}", data_local=True))
+    return found
+
+
+def _scores(data: SweepData, id_: str) -> Html:
+    points = [point for point in data.points if point.trial == id_]
+    names = list(dict.fromkeys(name for point in points for name in point.values))
+    if not points:
+        return section("scores", "Scores", tag("p", "No point yet; the first comes with the first epoch."))
+    heads = each("th", ["epoch", *names, "test", "front", "model"], scope="col")
+    rows = [_row(data, point, names) for point in points]
+    return section("scores", "Scores", scrolling_table(heads, rows))
+
+
+def _row(data: SweepData, point: Point, names: Sequence[str]) -> Html:
+    values = [MISSING if name not in point.values else show(name, point.values[name]) for name in names]
+    tested = (point.test or {}).get(data.utility)
+    on_front = point.key in data.result.on_front
+    pick = f"/{View(sweep=data.directory, point=point.key).query()}"
+    front = tag("a", "pick it", href=pick, data_local=True) if on_front else MISSING
+    cells: list[Child] = [*values, MISSING if tested is None else show(data.utility, tested)]
+    numbers = join(tag("td", value, class_="number") for value in cells)
+    return tag("tr", tag("td", point.moment), numbers, tag("td", front), tag("td", _model(data, point)))
+
+
+def _model(data: SweepData, point: Point) -> Child:
+    if not point.model:
+        return MISSING
+    address = f"{API}/{quote(data.directory, safe='')}/models/{quote(point.trial, safe='')}/{point.epoch}"
+    address += f"?made_from={quote(point.made_from)}" if point.made_from else ""
+    return tag("a", "model", href=address, download=True)
+
+
+def _configuration(data: SweepData, id_: str) -> Html:
+    varying = set(data.varying)
+    rows = []
+    for name, value in data.settings[id_].items():
+        searched = tag("td", "searched" if name in varying else None)
+        rows.append(tag("tr", tag("th", name, scope="row"), tag("td", setting(value)), searched))
+    heads = each("th", ["hyperparameter", "value", ""], scope="col")
+    return section("configuration", "Configuration", scrolling_table(heads, rows))
+
+
+def _notes(snapshot: Snapshot, id_: str) -> Notes:
+    try:
+        return read_notes(snapshot.ledger.parent).get(id_, Notes())
+    except SweeperError:
+        return Notes()
+
+
+def _said(notes: Notes) -> Html:
+    if not notes.texts and not notes.tags:
+        return section("notes", "Notes", tag("p", "None yet."))
+    texts = tag("ul", each("li", notes.texts), class_="plain") if notes.texts else None
+    pairs = [f"{key} = {value}" for key, value in notes.tags]
+    tags = tag("ul", each("li", pairs), class_="plain") if pairs else None
+    return section("notes", "Notes", texts, tags)
+
+
+def _log(snapshot: Snapshot, id_: str) -> Html | None:
+    """What happened, in order; none of a private selection, and no error, which the owner alone may read."""
+    manifest = snapshot.sweep().manifest
+    if manifest is None or manifest.selects_privately:
+        return None
+    try:
+        text = trial_log(snapshot.ledger.parent, id_, whole=False)
+    except SweeperError:
+        return None
+    return section("log", "Log", tag("pre", text, tabindex=0))

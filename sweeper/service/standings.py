@@ -1,0 +1,146 @@
+"""How every sweep stands, for pages: those that wait, run, have ended, and those whose driver is gone."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from sweeper.errors import RecordError, SweeperError, UnknownSweepError
+from sweeper.service.cache import SharedCache
+from sweeper.service.catalog import Catalog, by_age
+from sweeper.service.problems import Redactor
+from sweeper.service.supervision.states import Facts, State, state_of
+from sweeper.service.supervision.supervisor import SupervisedStatus, Supervisor
+from sweeper.spec.spec import Spec
+from sweeper.store.lock import is_driven
+from sweeper.store.sweep_folder import SweepFolder
+
+KEPT_SECONDS = 1.0  # for which what was seen is not looked up again
+LOST = "its driver was killed, or runs on another machine"
+_RUNNING = (State.QUEUED, State.STARTING, State.RUNNING, State.STOPPING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How one sweep stands.
+
+    Attributes:
+        name: of its folder.
+        state: in a word.
+        reason: why, in a sentence; empty where there is nothing to say.
+        place: in the line for a driver, 1 the next; None if it does not wait.
+        started: whether it has records.
+    """
+
+    name: str
+    state: State
+    reason: str = ""
+    place: int | None = None
+    started: bool = True
+
+    @property
+    def runs(self) -> bool:
+        """Whether more may come without a request."""
+        return self.state in _RUNNING
+
+
+class Standings(Protocol):
+    """Says how sweeps stand; safe to use from several threads."""
+
+    def all(self) -> tuple[Standing, ...]:
+        """Return how every sweep stands, newest first."""
+
+    def one(self, name: str) -> Standing:
+        """Return how one sweep stands.
+
+        Raises:
+            UnknownSweepError: no such sweep.
+        """
+
+
+class RecordedStandings:
+    """What the records of sweeps say, and whether a driver holds their locks."""
+
+    def __init__(self, catalog: Catalog, clock: Callable[[], float] = time.monotonic) -> None:
+        self._catalog = catalog
+        self._kept: SharedCache[tuple[Standing, ...]] = SharedCache(clock=clock)
+
+    def all(self) -> tuple[Standing, ...]:
+        """As `Standings.all`."""
+        return self._kept.get("all", self._all, max_age_seconds=KEPT_SECONDS)
+
+    def one(self, name: str) -> Standing:
+        """As `Standings.one`."""
+        path = self._catalog.folder(name).path
+        status, reason = _recorded(path)
+        facts = Facts(driven=is_driven(path), alive=False, status=status, mark=0)
+        return standing(name, state_of(None, facts), reason)
+
+    def _all(self) -> tuple[Standing, ...]:
+        return tuple(found for name in self._catalog.names() if (found := _if_known(self, name)))
+
+
+class ServiceStandings:
+    """What the service knows of its sweeps, those that wait among them."""
+
+    def __init__(self, catalog: Catalog, supervisor: Supervisor, redact: Redactor) -> None:
+        self._catalog, self._supervisor, self._redact = catalog, supervisor, redact
+        self._kept: SharedCache[tuple[Standing, ...]] = SharedCache()
+        self._ones: SharedCache[Standing] = SharedCache(1000)
+
+    def all(self) -> tuple[Standing, ...]:
+        """As `Standings.all`."""
+        return self._kept.get("all", self._all, max_age_seconds=KEPT_SECONDS)
+
+    def one(self, name: str) -> Standing:
+        """As `Standings.one`."""
+        return self._ones.get(name, lambda: self._look(name), max_age_seconds=KEPT_SECONDS)
+
+    def _look(self, name: str) -> Standing:
+        known: SupervisedStatus = self._supervisor.status(name)
+        reason = known.trouble or (_recorded(self._catalog.out / name)[1] if known.has_started else "")
+        return standing(name, known.state, self._redact(reason), known.place, started=known.has_started)
+
+    def _all(self) -> tuple[Standing, ...]:
+        names = by_age([*self._catalog.names(), *self._supervisor.names()])
+        return tuple(found for name in names if (found := _if_known(self, name)))
+
+
+def standing(name: str, state: State, reason: str, place: int | None = None, *, started: bool = True) -> Standing:
+    """Return how a sweep stands, with a reason where its own says nothing of the state."""
+    if state is State.LOST:
+        reason = LOST
+    if state in _RUNNING and state is not State.QUEUED:
+        reason = ""  # that of its last end
+    return Standing(name=name, state=state, reason=reason, place=place, started=started)
+
+
+def submitted_spec(out: Path, name: str) -> Mapping[str, Any] | None:
+    """Return the spec of a sweep that was submitted and has not started, as JSON values; None if it cannot be read.
+
+    Of files that it names only the last part of the path is told.
+    """
+    try:
+        content = Spec.from_yaml(SweepFolder(out / name).spec).to_plain()
+    except (SweeperError, OSError, ValueError):
+        return None
+    for section, key in (("data", "path"), ("data", "ranges"), ("search", "warm_start")):
+        if key in content[section]:
+            content[section][key] = Path(content[section][key]).name
+    return content
+
+
+def _if_known(standings: Standings, name: str) -> Standing | None:
+    try:
+        return standings.one(name)
+    except UnknownSweepError:  # deleted meanwhile
+        return None
+
+
+def _recorded(folder: Path) -> tuple[str | None, str]:
+    try:
+        manifest = SweepFolder(folder).read_manifest()
+    except RecordError:
+        return None, ""
+    return manifest.status.value, manifest.reason
