@@ -15,8 +15,8 @@ from dashboards.text import MISSING, setting, show
 from sweeper.errors import SweeperError, UnknownSweepError
 from sweeper.records import Point, TrialStatus
 from sweeper.results.front import FrontTrial
-from sweeper.results.notes import Notes, read_notes
 from sweeper.results.trial_log import trial_log
+from sweeper.store.notes import Notes, read_notes
 
 
 def trial_page(snapshot: Snapshot, id_: str, run_address: str | None, *, runs: bool, may_write: bool) -> Html:

@@ -14,8 +14,8 @@ from sweeper.privacy.pricing import fixed_point, round_up
 from sweeper.records import TrialStatus
 from sweeper.results.comparison import PRICE, Comparison
 from sweeper.results.front import Front, FrontTrial
-from sweeper.results.notes import read_notes
 from sweeper.results.sweep import Sweep
+from sweeper.store.notes import read_notes
 from sweeper.store.sweep_folder import SweepFolder
 
 SHOWN_POINTS = 20

@@ -1,56 +1,19 @@
-"""Notes and tags that people give to trials, kept in the sweep's folder while it runs and after.
-
-``notes.jsonl`` grows by one row for each; nothing is taken back. The driver does not write to it; several people may at
-once, one after another.
-"""
+"""Notes and tags that people give to trials: written to the sweep's folder and sent to MLflow."""
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sweeper.errors import RecordError, SweeperError
-from sweeper.store.jsonl import JsonlFile, append_alone
+from sweeper.store.jsonl import append_alone
 from sweeper.store.manifest import Manifest
+from sweeper.store.notes import NOTES_NAME, read_notes
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import NOTE_TAG, destination_of, set_tags
 
-NOTES_NAME = "notes.jsonl"
 MAX_LENGTH = 5000
 _KEY = re.compile(r"[\w.-][\w. /-]{0,99}")
 _RESERVED = ("mlflow.", "sweeper.")
-
-
-@dataclass(frozen=True, slots=True)
-class Notes:
-    """What people said about one trial: notes, oldest first, and the last value of each tag."""
-
-    texts: tuple[str, ...] = ()
-    tags: tuple[tuple[str, str], ...] = ()
-
-    def __str__(self) -> str:
-        """In one line."""
-        return "; ".join([*self.texts, *(f"{key}={value}" for key, value in self.tags)])
-
-
-def read_notes(folder: Path) -> dict[str, Notes]:
-    """Return the notes and tags of a sweep by trial.
-
-    Raises:
-        RecordError: the file is broken.
-    """
-    texts: dict[str, list[str]] = {}
-    tags: dict[str, dict[str, str]] = {}
-    for row in JsonlFile(folder / NOTES_NAME).read():
-        trial = str(row.get("trial"))
-        if "note" in row:
-            texts.setdefault(trial, []).append(str(row["note"]))
-        if "key" in row:
-            tags.setdefault(trial, {})[str(row["key"])] = str(row.get("value"))
-    return {
-        trial: Notes(tuple(texts.get(trial, ())), tuple(tags.get(trial, {}).items()))
-        for trial in dict.fromkeys([*texts, *tags])
-    }
 
 
 def add_note(folder: Path, trial: str, text: str) -> str | None:

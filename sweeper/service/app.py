@@ -11,13 +11,14 @@ from fastapi import FastAPI
 from sweeper.service.catalog import Catalog
 from sweeper.service.problems import add_handlers
 from sweeper.service.responses.events import Feeds
+from sweeper.service.responses.standings import ServiceStandings
 from sweeper.service.routes import public, read, steering, write
 from sweeper.service.routes.dependencies import Dependencies
 from sweeper.service.security.access import API, LOGIN, AccessMiddleware
 from sweeper.service.security.body_limit import BodyLimitMiddleware
 from sweeper.service.security.spec_policy import MAX_SPEC_BYTES
 from sweeper.service.settings import ServiceSettings
-from sweeper.service.standings import ServiceStandings, Standings
+from sweeper.service.standings import Standings
 from sweeper.service.supervision.launcher import Launcher, ProcessLauncher
 from sweeper.service.telemetry import TelemetryMiddleware
 

@@ -8,10 +8,8 @@ from typing import Any, Protocol
 
 from sweeper.errors import RecordError, SweeperError, UnknownSweepError
 from sweeper.service.cache import SharedCache
-from sweeper.service.catalog import Catalog, by_age
-from sweeper.service.problems import Redactor
+from sweeper.service.catalog import Catalog
 from sweeper.service.supervision.states import Facts, State, state_of
-from sweeper.service.supervision.supervisor import SupervisedStatus, Supervisor
 from sweeper.spec.spec import Spec
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
@@ -73,38 +71,12 @@ class RecordedStandings:
     def one(self, name: str) -> Standing:
         """As `Standings.one`."""
         path = self._catalog.folder(name).path
-        status, reason = _recorded(path)
+        status, reason = recorded(path)
         facts = Facts(driven=is_driven(path), alive=False, status=status, mark=0)
         return standing(name, state_of(None, facts), reason)
 
     def _all(self) -> tuple[Standing, ...]:
-        return tuple(found for name in self._catalog.names() if (found := _if_known(self, name)))
-
-
-class ServiceStandings:
-    """What the service knows of its sweeps, those that wait among them."""
-
-    def __init__(self, catalog: Catalog, supervisor: Supervisor, redact: Redactor) -> None:
-        self._catalog, self._supervisor, self._redact = catalog, supervisor, redact
-        self._kept: SharedCache[tuple[Standing, ...]] = SharedCache()
-        self._ones: SharedCache[Standing] = SharedCache(1000)
-
-    def all(self) -> tuple[Standing, ...]:
-        """As `Standings.all`."""
-        return self._kept.get("all", self._all, max_age_seconds=KEPT_SECONDS)
-
-    def one(self, name: str) -> Standing:
-        """As `Standings.one`."""
-        return self._ones.get(name, lambda: self._look(name), max_age_seconds=KEPT_SECONDS)
-
-    def _look(self, name: str) -> Standing:
-        known: SupervisedStatus = self._supervisor.status(name)
-        reason = known.trouble or (_recorded(self._catalog.out / name)[1] if known.has_started else "")
-        return standing(name, known.state, self._redact(reason), known.place, started=known.has_started)
-
-    def _all(self) -> tuple[Standing, ...]:
-        names = by_age([*self._catalog.names(), *self._supervisor.names()])
-        return tuple(found for name in names if (found := _if_known(self, name)))
+        return tuple(found for name in self._catalog.names() if (found := if_known(self, name)))
 
 
 def standing(name: str, state: State, reason: str, place: int | None = None, *, started: bool = True) -> Standing:
@@ -131,14 +103,16 @@ def submitted_spec(out: Path, name: str) -> Mapping[str, Any] | None:
     return content
 
 
-def _if_known(standings: Standings, name: str) -> Standing | None:
+def if_known(standings: Standings, name: str) -> Standing | None:
+    """Return how a sweep stands, None if there is none of that name any more."""
     try:
         return standings.one(name)
     except UnknownSweepError:  # deleted meanwhile
         return None
 
 
-def _recorded(folder: Path) -> tuple[str | None, str]:
+def recorded(folder: Path) -> tuple[str | None, str]:
+    """Return the status that the records of a sweep say, and the reason; no status where they cannot be read."""
     try:
         manifest = SweepFolder(folder).read_manifest()
     except RecordError:

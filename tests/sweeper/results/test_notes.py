@@ -9,8 +9,9 @@ import pytest
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import Trial, TrialStatus
 from sweeper.results import notes
-from sweeper.results.notes import NOTES_NAME, Notes, add_note, add_tag, read_notes
+from sweeper.results.notes import add_note, add_tag
 from sweeper.store.manifest import Manifest
+from sweeper.store.notes import NOTES_NAME, Notes, read_notes
 from sweeper.store.sweep_folder import SweepFolder
 
 

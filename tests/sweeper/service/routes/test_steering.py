@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from sweeper.results.notes import read_notes
 from sweeper.store.lock import driver_lock
+from sweeper.store.notes import read_notes
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import HIDDEN
 
