@@ -8,13 +8,22 @@ import gzip
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from dashboards.data import SweepData, finite
-from dashboards.figures import FigureKind, as_json, comparison_figures, is_empty, linear_epsilon, sweep_figures
-from dashboards.figures._common import point_name
+from dashboards.figures import (
+    LIGHT,
+    Figure,
+    FigureKind,
+    as_json,
+    comparison_figures,
+    is_empty,
+    linear_epsilon,
+    sweep_figures,
+)
+from dashboards.figures._common import point_name, staircase
 from dashboards.live import _fragments as fragments
 from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._trial import one_trial
@@ -152,11 +161,18 @@ def _figure(kind: FigureKind[SweepData, Any], snapshot: Snapshot, radius: str, l
 
 
 def _of_trial(snapshot: Snapshot, view: View) -> Resource:
-    return _json(_drawn(sweep_figures()["trajectories"], one_trial(snapshot.sweep(), view.trial), linear=view.linear))
+    """Return the curve of one trial beside the front of all."""
+    kind, data = sweep_figures()["trajectories"], snapshot.sweep()
+    info = kind.info(one_trial(data, view.trial))
+    steps = staircase(data.front_points, data.utility, data.direction(data.utility))
+    return _json(_ready(kind, kind.plot(replace(info, steps=steps), LIGHT), linear=view.linear))
 
 
 def _drawn(kind: FigureKind[T, Any], data: T, radius: str = "", *, linear: bool) -> dict[str, Any] | None:
-    figure = kind.draw(data, certificate=radius)
+    return _ready(kind, kind.draw(data, certificate=radius), linear=linear)
+
+
+def _ready(kind: FigureKind[Any, Any], figure: Figure, *, linear: bool) -> dict[str, Any] | None:
     if is_empty(figure) and not kind.awaits:
         return None
     return untitled(as_json(linear_epsilon(figure) if linear else figure))

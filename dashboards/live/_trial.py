@@ -53,9 +53,9 @@ def known_trial(data: SweepData, id_: str) -> FrontTrial:
 
 
 def one_trial(data: SweepData, id_: str) -> SweepData:
-    """Return a sweep as if this were its only trial, with the front of all of them."""
+    """Return a sweep as if this were its only trial."""
     known_trial(data, id_)
-    points = tuple(p for p in data.points if p.trial == id_ or p.key in data.result.on_front)
+    points = tuple(point for point in data.points if point.trial == id_)
     return replace(data, result=replace(data.result, trials={id_: data.trials[id_]}, points=points))
 
 
