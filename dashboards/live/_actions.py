@@ -100,9 +100,10 @@ def price_of(action: Action, asked: Asked) -> str:
         case Action.EXTEND:
             return _price_of_trials(asked, "each further trial")
         case Action.ENQUEUE:
-            return f"nothing more: the configuration takes the place of the next of the planned trials{spent}."
+            return f"that of one trial, which was planned anyway: it takes the place of the next one{spent}."
         case Action.STEER:
-            return f"nothing more: what is tried changes, not how many trials there are{spent}. The region is recorded."
+            words = "nothing by itself: the number of trials stays, and none leaves the ranges of the spec"
+            return f"{words}{spent}. The region is recorded with the sweep."
         case Action.DELETE:
             return f"nothing, and nothing comes back: what was spent stays spent{spent}. The ledger is kept, in spent."
         case _:

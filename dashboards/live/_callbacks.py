@@ -105,7 +105,7 @@ def _standing(snapshots: Snapshots, parts: Parts, view: View) -> PageState:
 def _trial(snapshot: Snapshot, view: View, token: str) -> PageState:
     known_trial(snapshot.sweep(), view.trial)
     asked = View(sweep=view.sweep, trial=view.trial)
-    resources = {"part-trial": _address("part", "trial", asked, token)}
+    resources = {f"part-{name}": _address("part", name, asked, token) for name in ("trial", "trial-records")}
     resources[f"figure-{TRIAL}"] = _address("figure", TRIAL, replace(asked, linear=view.linear), snapshot.token)
     return PageState(resources=resources, title=f"{snapshot.name}: {view.trial}")
 

@@ -84,7 +84,7 @@ def picked(snapshot: Snapshot, view: View, run_address: str | None) -> Html:
     return tag(
         "div",
         tag("p", how, " ", back if by_hand else None, class_="test", role="status"),
-        tag("h3", point.label),
+        tag("h3", trial_link(snapshot.name, point.trial, row=False), f", epoch {point.moment}"),
         _warning(data, point),
         _values(data, point),
         tag("div", *_downloads(snapshot, point, run_address), class_="links"),
@@ -178,6 +178,11 @@ def run_link(address: str, run_id: str) -> Html:
     """A link to a run of a tracking server."""
     where = f"{address}/#/runs/{quote(run_id, safe='')}"
     return tag("a", "MLflow run", href=where, target="_blank", rel="noopener noreferrer")
+
+
+def trial_link(sweep: str, trial: str, *, row: bool = True) -> Html:
+    """A link to the page of a trial; with ``row``, its whole row of a table leads there."""
+    return tag("a", trial, href=f"/{View(sweep=sweep, trial=trial).query()}", data_local=True, data_row=row)
 
 
 def exports(name: str) -> Html:

@@ -53,6 +53,7 @@ def layout() -> html.Div:
                     html.Div(id="part-head"),
                     html.Div(id="part-trial"),
                     _panel(replace(sweep_figures()["trajectories"], name=TRIAL, heading="Curve", caption=_CURVE)),
+                    html.Div(id="part-trial-records"),
                     _tabs(),
                     _front(),
                     *map(_panel, _others()),

@@ -26,7 +26,7 @@ from sweeper.service.standings import Standing, Standings, submitted_spec
 from sweeper.spec.spec import Spec
 from sweeper.store.requests import steered
 
-PARTS = ("sweeps", "head", "trial", "action")
+PARTS = ("sweeps", "head", "trial", "trial-records", "action")
 _OF_TRIALS = (Action.STOP_TRIAL, Action.NOTE, Action.TAG)
 
 
@@ -94,6 +94,8 @@ class Parts:
         standing = self._standings.one(view.sweep)
         if name == "trial":
             return self._trial(view, standing, rights)
+        if name == "trial-records":
+            return trials.trial_records(self._snapshots.get(view.sweep), view.trial)
         return self._head(view, standing, rights)
 
     def _head(self, view: View, standing: Standing, rights: Rights) -> Html:

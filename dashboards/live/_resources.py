@@ -4,12 +4,14 @@ Figures are drawn in the light theme; the page repaints them. What an address as
 makes no second copy.
 """
 
+import contextlib
 import gzip
 import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from typing import Any, TypeVar, cast
 
 from dashboards.data import SweepData, finite
@@ -26,6 +28,7 @@ from dashboards.figures import (
 from dashboards.figures._common import point_name, staircase
 from dashboards.live import _fragments as fragments
 from dashboards.live._snapshots import Snapshot, Snapshots
+from dashboards.live._specs import spec_differences
 from dashboards.live._trial import one_trial
 from dashboards.live._view import View
 from dashboards.pages import _sections as sections
@@ -101,7 +104,9 @@ class Resources:
             return cast("Comparison", kept.get("comparison", lambda: _compare(snapshots, view)))
 
         def make() -> Resource:
-            return _html(_compared(comparison, view)) if kind == "part" else _overlaid(name, comparison, view)
+            if kind == "part":
+                return _html(join([_compared(comparison, view), spec_differences(snapshots)]))
+            return _overlaid(name, comparison, view)
 
         if name not in (("compared",) if kind == "part" else comparison_figures()):
             raise UnknownSweepError("Expected a figure or a part of a comparison; got another name")
@@ -131,9 +136,10 @@ def _compared(comparison: Callable[[], Comparison], view: View) -> Html:
 
 
 def _records(snapshot: Snapshot, address: str | None) -> Html:
+    named = partial(fragments.trial_link, snapshot.name)
     if address is None:
-        return tables.records(snapshot.sweep())
-    return tables.records(snapshot.sweep(), partial(fragments.run_link, address))
+        return tables.records(snapshot.sweep(), named=named)
+    return tables.records(snapshot.sweep(), partial(fragments.run_link, address), named)
 
 
 def _growing(snapshot: Snapshot) -> Html | None:
@@ -143,7 +149,12 @@ def _growing(snapshot: Snapshot) -> Html | None:
 
 _PARTS: dict[str, Callable[[Snapshot], Html]] = {
     "headline": lambda snapshot: sections.headline(snapshot.sweep()),
-    "points": lambda sweep: join([tables.front_table(sweep.sweep()), sections.by_class(sweep.sweep())]),
+    "points": lambda snapshot: join(
+        [
+            tables.front_table(snapshot.sweep(), partial(fragments.trial_link, snapshot.name)),
+            sections.by_class(snapshot.sweep()),
+        ]
+    ),
     "cost": lambda sweep: join([_growing(sweep), sections.cost(sweep.sweep()), sections.claim(sweep.sweep())]),
     "exports": lambda snapshot: join([fragments.exports(snapshot.name), sections.how_to_pick(snapshot.sweep())]),
 }
@@ -162,6 +173,7 @@ def _figure(kind: FigureKind[SweepData, Any], snapshot: Snapshot, radius: str, l
 
 def _of_trial(snapshot: Snapshot, view: View) -> Resource:
     """Return the curve of one trial beside the front of all."""
+    _load_pandas()
     kind, data = sweep_figures()["trajectories"], snapshot.sweep()
     info = kind.info(one_trial(data, view.trial))
     steps = staircase(data.front_points, data.utility, data.direction(data.utility))
@@ -169,7 +181,14 @@ def _of_trial(snapshot: Snapshot, view: View) -> Resource:
 
 
 def _drawn(kind: FigureKind[T, Any], data: T, radius: str = "", *, linear: bool) -> dict[str, Any] | None:
+    _load_pandas()
     return _ready(kind, kind.draw(data, certificate=radius), linear=linear)
+
+
+def _load_pandas() -> None:
+    """Wait until pandas is whole: Plotly looks at it as soon as any thread, such as that of importances, imports it."""
+    with contextlib.suppress(ImportError):
+        import_module("pandas")
 
 
 def _ready(kind: FigureKind[Any, Any], figure: Figure, *, linear: bool) -> dict[str, Any] | None:

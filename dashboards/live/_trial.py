@@ -20,7 +20,7 @@ from sweeper.store.notes import Notes, read_notes
 
 
 def trial_page(snapshot: Snapshot, id_: str, run_address: str | None, *, runs: bool, may_write: bool) -> Html:
-    """Everything about a trial beside its curve.
+    """The top of a trial's page: how it stands or ended, why, and what can be done.
 
     Raises:
         UnknownSweepError: no such trial.
@@ -30,15 +30,25 @@ def trial_page(snapshot: Snapshot, id_: str, run_address: str | None, *, runs: b
     ended = trial.status if runs or trial.status != TrialStatus.RUNNING.value else "lost"
     reason = f": {trial.reason}" if trial.reason else None
     back = tag("a", data.name, href=f"/{View(sweep=snapshot.name).query()}", data_local=True)
-    header = tag(
+    return tag(
         "header",
         tag("p", back, class_="eyebrow"),
         tag("h1", id_),
         tag("p", status(ended), reason),
         tag("div", *_links(snapshot, id_, run_address, may_write=may_write), class_="links"),
     )
-    notes = _notes(snapshot, id_)
-    return join([header, _scores(data, id_), _said(notes), _configuration(data, id_), _log(snapshot, id_)])
+
+
+def trial_records(snapshot: Snapshot, id_: str) -> Html:
+    """What stands below a trial's curve: its scores, what people said, its configuration, and its log.
+
+    Raises:
+        UnknownSweepError: no such trial.
+    """
+    data = snapshot.sweep()
+    known_trial(data, id_)
+    said = _said(_notes(snapshot, id_))
+    return join([_scores(data, id_), said, _configuration(data, id_), _log(snapshot, id_)])
 
 
 def known_trial(data: SweepData, id_: str) -> FrontTrial:
@@ -77,7 +87,8 @@ def _scores(data: SweepData, id_: str) -> Html:
     names = list(dict.fromkeys(name for point in points for name in point.values))
     if not points:
         return section("scores", "Scores", tag("p", "No point yet; the first comes with the first epoch."))
-    heads = each("th", ["epoch", *names, "test", "front", "model"], scope="col")
+    numbers = each("th", [*names, "test"], scope="col", class_="number")
+    heads = join([tag("th", "epoch", scope="col"), numbers, each("th", ["front", "model"], scope="col")])
     rows = [_row(data, point, names) for point in points]
     return section("scores", "Scores", scrolling_table(heads, rows))
 

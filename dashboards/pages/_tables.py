@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Sized
 from typing import Any
 
-from dashboards.data import SweepData, chosen_trials, evenly
-from dashboards.pages._html import Html, each, join, tag
+from dashboards.data import SweepData, chosen_trials, evenly, finite
+from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import scrolling_table, section
 from dashboards.summary import front_rows
 from dashboards.text import MISSING, setting, show
+from sweeper.records import Direction, Point
 
 SHOWN_POINTS = 300
 SHOWN_TRIALS = 300
@@ -16,8 +17,11 @@ OPEN_ROWS = 12
 _DECIDED = ("trial", "epoch", "rung", "reason")
 
 
-def front_table(data: SweepData) -> Html:
-    """The points of the front, evenly spread ones of very many; click a heading to sort."""
+def front_table(data: SweepData, named: Callable[[str], Child] = str) -> Html:
+    """The points of the front, evenly spread ones of very many; click a heading to sort.
+
+    ``named`` returns what stands for the id of a trial.
+    """
     found = front_rows(data)
     rows = evenly(found, SHOWN_POINTS)
     if not rows:
@@ -29,7 +33,9 @@ def front_table(data: SweepData) -> Html:
         tag("th", tag("button", _heading(n), type="button"), scope="col", class_="number" if n in numeric else None)
         for n in rows[0]
     ]
-    body = [tag("tr", *(_cell(name, value, name in numeric) for name, value in row.items())) for row in rows]
+    body = [
+        tag("tr", *(_front_cell(name, value, name in numeric, named) for name, value in row.items())) for row in rows
+    ]
     words = "Select a heading to sort by it. Values not marked test are measured on validation rows."
     cut = _cut(rows, found, "points of the front, evenly spread over epsilon")
     return section(
@@ -62,22 +68,35 @@ def _cell(name: str, value: Any, numeric: bool) -> Html:
     return tag("td", text, class_="number" if numeric else None, data_value=value if numeric else text)
 
 
-def trials_table(data: SweepData, run_link: Callable[[str], Html | None] = lambda _: None) -> Html:
-    """The trials and how they ended; of very many, those on the front and others, evenly spread.
+def _front_cell(name: str, value: Any, numeric: bool, named: Callable[[str], Child]) -> Html:
+    return tag("td", named(value), data_value=value) if name == "trial" else _cell(name, value, numeric)
 
-    ``run_link`` makes a link of the id of a trial's tracking run, if one can.
+
+def trials_table(
+    data: SweepData,
+    run_link: Callable[[str], Html | None] = lambda _: None,
+    named: Callable[[str], Child] = str,
+) -> Html:
+    """The trials, how they ended, and what their best epochs reached; of very many, those on the front and others.
+
+    ``run_link`` makes a link of the id of a trial's tracking run, if one can; ``named`` returns what stands for the id
+    of a trial.
     """
     epochs = Counter(point.trial for point in data.points if not point.made_from)
     shown = chosen_trials(data, list(data.trials), SHOWN_TRIALS)
-    rows = []
+    rows, best, objectives = [], _best(data), [objective.name for objective in data.result.objectives]
     for id_ in shown:
         trial, flat = data.trials[id_], data.settings[id_]
-        texts = [id_, trial.status, trial.reason, str(epochs[id_])]
+        values = best[id_].values if id_ in best else {}
+        texts: list[Child] = [named(id_), trial.status, trial.reason, str(epochs[id_])]
+        texts += [show(name, values[name]) if name in values else MISSING for name in objectives]
         texts += [setting(flat[name]) if flat.get(name) is not None else MISSING for name in data.varying]
         link = run_link(trial.run_id) if trial.run_id else None
         rows.append(tag("tr", each("td", [*texts, *([link] if link else [])])))
     linked = any(run_link(trial.run_id) for trial in data.trials.values() if trial.run_id)
-    heads = each("th", ["trial", "ended", "why", "epochs", *data.varying, *(["run"] if linked else [])], scope="col")
+    best_of = [f"{name}, best epoch" if name == data.utility else name for name in objectives]
+    columns = ["trial", "ended", "why", "epochs", *best_of, *data.varying, *(["run"] if linked else [])]
+    heads = each("th", columns, scope="col")
     return tag(
         "details",
         tag("summary", f"All {len(data.trials)} trials"),
@@ -86,9 +105,26 @@ def trials_table(data: SweepData, run_link: Callable[[str], Html | None] = lambd
     )
 
 
-def records(data: SweepData, run_link: Callable[[str], Html | None] = lambda _: None) -> Html:
+def _best(data: SweepData) -> dict[str, Point]:
+    """Return the point of each trial that is best in the utility."""
+    sign = 1.0 if data.direction(data.utility) is Direction.MAXIMIZE else -1.0
+    best: dict[str, Point] = {}
+    for point in data.points:
+        known = best.get(point.trial)
+        if finite(point, data.utility) and (
+            known is None or sign * point.values[data.utility] > sign * known.values[data.utility]
+        ):
+            best[point.trial] = point
+    return best
+
+
+def records(
+    data: SweepData,
+    run_link: Callable[[str], Html | None] = lambda _: None,
+    named: Callable[[str], Child] = str,
+) -> Html:
     """The section of both tables of trials; the arguments are those of `trials_table`."""
-    return section("records", "Records", decisions_table(data), trials_table(data, run_link))
+    return section("records", "Records", decisions_table(data), trials_table(data, run_link, named))
 
 
 def decisions_table(data: SweepData) -> Html | None:

@@ -94,7 +94,8 @@ def submit(
         read_mapping(spec)  # says what is wrong with the file
         raise
     made = submit_(url, text, os.environ.get(TOKEN) or None)
-    typer.echo(f"{made['id']}: {made['state']}\n{url.rstrip('/')}{made['url']}")
+    base = url.rstrip("/")
+    typer.echo(f"{made['id']}: {made['state']}\n{base}/?sweep={made['id']}\n{base}{made['url']}")
 
 
 @app.command()

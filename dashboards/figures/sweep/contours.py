@@ -1,0 +1,96 @@
+"""Contours: the utility over two hyperparameters at a time, filled in between trials by their distance."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData
+from dashboards.figures._base import FigureKind, Table, omitted
+from dashboards.figures._common import label, marks
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.sweep._pairs import LEAST_TRIALS, both, frame, objectives_of, pairs, panels, searched, texts
+from dashboards.figures.sweep.configurations import DRAWN_TRIALS, Axis, ConfigurationsInfo
+from dashboards.figures.sweep.configurations import info as configurations
+from dashboards.figures.sweep.front import color_bar
+
+MOST_PANELS = 2
+CELLS = 24  # of the grid, along each axis
+_SHARP = 3.0  # the power of the distance by which a trial counts
+_NEAR = 0.02  # within this share of an axis trials count alike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContoursInfo(ConfigurationsInfo):
+    """Numbers of the contours."""
+
+    shown: tuple[tuple[Axis, Axis], ...]  # the hyperparameters of each panel
+
+
+def info(data: SweepData) -> ContoursInfo:
+    """Compute the contours; none with too few trials or hyperparameters."""
+    base = configurations(data)
+    found = [pair for pair in pairs(searched(base, objectives_of(data))) if _spans(*pair)]
+    content = {name: getattr(base, name) for name in base.__dataclass_fields__}
+    return ContoursInfo(**content, shown=tuple(found[:MOST_PANELS]))
+
+
+def _spans(first: Axis, second: Axis) -> bool:
+    chosen = both(first, second)
+    spread = [len({axis.positions[i] for i in chosen}) > 1 for axis in (first, second)]
+    return len(chosen) >= LEAST_TRIALS and all(spread)
+
+
+def rows(info: ContoursInfo) -> Table:
+    """The numbers of the figure: one row per trial and panel."""
+    return [
+        {"trial": info.trials[i], "x": x.name, "y": y.name, "at x": x.values[i], "at y": y.values[i]}
+        | {info.color_name: info.colors[i]}
+        for x, y in info.shown
+        for i in both(x, y)
+    ]
+
+
+def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the contours on one scale of colours."""
+    figure = panels(info, theme, len(info.shown))
+    for column, (x, y) in enumerate(info.shown, start=1):
+        chosen = both(x, y)
+        at_x, at_y, values = ([one[i] for i in chosen] for one in (x.positions, y.positions, info.colors))
+        grid_x, grid_y, heights = filled(at_x, at_y, values)
+        bar = {"showscale": column == 1, "colorbar": color_bar(label(info.color_name))}
+        ends = {"zmin": min(info.colors), "zmax": max(info.colors)}
+        look = {"colorscale": theme.colorscale(), "line": {"width": 0.5}, "opacity": 0.75, "hoverinfo": "skip"}
+        figure.add_trace(go.Contour(x=grid_x, y=grid_y, z=heights, **look, **bar, **ends), row=1, col=column)
+        marker = {"size": 7, "color": theme.ink, "line": {"width": 1, "color": theme.paper}}
+        figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker), row=1, col=column)
+        frame(figure, column, x, y)
+    return figure
+
+
+def filled(x: list[float], y: list[float], values: list[float]) -> tuple[list[float], list[float], list[list[float]]]:
+    """Return a grid over the points and a height for each of its cells: the mean of values, nearer ones count more."""
+    grid_x, grid_y = (np.linspace(min(one), max(one), CELLS) for one in (x, y))
+    far_x = (grid_x[None, :, None] - np.asarray(x)) / np.ptp(x)
+    far_y = (grid_y[:, None, None] - np.asarray(y)) / np.ptp(y)
+    weights: Any = (np.hypot(far_x, far_y) + _NEAR) ** -_SHARP
+    heights = (weights * np.asarray(values)).sum(axis=2) / weights.sum(axis=2)
+    return grid_x.tolist(), grid_y.tolist(), heights.tolist()
+
+
+FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
+    name="contours",
+    heading="Two hyperparameters at a time",
+    summary="what trials reached over pairs of hyperparameters, filled in between",
+    caption=(
+        "One mark per trial over two hyperparameters; the colour between marks is a mean of what the trials around "
+        "reached at their last epochs, in which nearer ones count more. It is a guess, not a measurement."
+    ),
+    position=102,
+    info=info,
+    plot=plot,
+    rows=rows,
+    omitted=lambda data: omitted(DRAWN_TRIALS, len(data.trials), "trials"),
+    wide=True,
+)
