@@ -43,7 +43,7 @@ def explained(positions: Sequence[float], values: Sequence[float]) -> float:
     return float(between / np.sum((y - y.mean()) ** 2))
 
 
-def ranks(values: Sequence[float]) -> Any:
+def ranks(values: Any) -> Any:
     """Return the place of each value in ascending order, from 0; equal ones share theirs."""
     _, first, counts = np.unique(np.asarray(values, float), return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)

@@ -298,4 +298,9 @@ def check_resumable(folder: Path, state: State, trials: int | None) -> None:
         raise RecordError(f"Expected a sweep with trials to do, but {name} has completed all of them; extend it")
     if trials is not None and trials < spec.trials:
         raise RecordError(f"Expected at least the {spec.trials} trials of {name}, got trials={trials}")
+    if trials is not None and trials > spec.trials and spec.stages:
+        raise RecordError(
+            f"Expected no more than the {spec.trials} trials into which the budget of {name} was cut before its first "
+            f"result, got trials={trials}; submit another sweep"
+        )
     spec.with_search(trials=trials)

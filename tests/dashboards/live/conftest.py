@@ -1,5 +1,6 @@
 """Sweeps on disk as a service would have them: an ended one, and one that grows row by row."""
 
+import contextlib
 import gzip
 import json
 from collections.abc import Callable, Iterator
@@ -62,6 +63,7 @@ class Growing:
         self._front = front | {"sweep": "grows", "trials": {}, "points": []}
         self.describe("running")
         self.write_front()
+        self.stop_driving: Callable[[], None] = lambda: None
 
     def describe(self, status: str, **more: object) -> None:
         self.folder.write_manifest(
@@ -96,7 +98,9 @@ def out(tmp_path: Path, write_sweep: Callable[..., Path]) -> Path:
 def growing(out: Path, make_front: Callable[..., dict]) -> Iterator[Growing]:
     """A second sweep, which runs."""
     growing = Growing(out / RUNNING, make_front())
-    with driver_lock(growing.folder.path):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(driver_lock(growing.folder.path))
+        growing.stop_driving = stack.close
         yield growing
 
 

@@ -133,8 +133,9 @@ def test_a_service_with_tokens_takes_what_the_command_submits(run_service, tmp_p
     with pytest.raises(SystemExit) as ended:
         main(["submit", str(spec), "--url", url])
     assert not ended.value.code
-    first, second = capsys.readouterr().out.splitlines()
+    first, page, second = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"tiny-\d{8}-\d{6}: queued", first)
+    assert page == f"{url}/?sweep={first.partition(':')[0]}"
     assert second == f"{url}/api/v1/sweeps/{first.partition(':')[0]}"
 
 

@@ -1,0 +1,304 @@
+"""What depends on who asks: the list, the head of a sweep, the page of a trial, and the forms."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from starlette.testclient import TestClient
+
+from dashboards.live._actions import EXAMPLE
+from dashboards.live._header import Pace, offered
+from dashboards.live._parts import PARTS, Rights
+from dashboards.live._view import Action, View
+from sweeper.errors import RefusalError, UnknownSweepError
+from sweeper.records import Trial, TrialStatus
+from sweeper.service.app import create_app
+from sweeper.service.security.tokens import Holder, Role
+from sweeper.service.settings import Limits, ServiceSettings
+from sweeper.service.standings import Standing
+from sweeper.service.supervision.states import State
+from sweeper.spec.spec import Spec
+from sweeper.spec.yaml_file import parse_mapping
+from sweeper.store.manifest import Manifest
+from sweeper.store.requests import steer
+from sweeper.store.sweep_folder import SweepFolder
+
+from .conftest import ENDED, PLAN, RUNNING
+
+WRITER = Rights(may_write=True, key="k")
+HERE = View(sweep=ENDED)
+SPEC = """\
+name: grows
+data: {name: digits}
+model: {architecture: mlp, width: [64, 128]}
+training: {epochs: 10, batch_size: 256, learning_rate: {log: [0.001, 1.0]}}
+privacy: {epsilon: {log: [0.5, 10]}, delta: 1e-4}
+search: {trials: 16, objectives: [epsilon, accuracy, certified@0.25]}
+"""
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def spec_of(text=SPEC):
+    return Spec.from_mapping(parse_mapping(text, "s"), "s")
+
+
+def describe(folder, status="running", text=SPEC, **more):
+    spec = spec_of(text).to_plain()
+    folder.write_manifest(Manifest(name="grows", status=TrialStatus(status), spec=spec, source="s", **more))
+
+
+@pytest.fixture
+def ended(out):
+    """The ended sweep, with a spec and records of its trials."""
+    folder = SweepFolder(out / ENDED)
+    describe(folder, "completed")
+    for id_ in ("t0003", "t0005"):
+        folder.save_trial(Trial(id=id_, config={}, plan=PLAN, status=TrialStatus.COMPLETED))
+    return folder
+
+
+def links(page):
+    return set(re.findall(r"do=([a-z-]+)", page))
+
+
+@pytest.mark.usefixtures("ended")
+def test_a_reader_is_offered_nothing_and_gets_no_form(show, parts):
+    for name, view in (("sweeps", View()), ("head", HERE), ("trial", View(sweep=ENDED, trial="t0003"))):
+        assert links(show("part", name, view)) == set()
+        assert "<form" not in show("part", name, view) or name == "sweeps"
+    for action in set(Action) - {Action.SIGN_OUT}:
+        with pytest.raises(RefusalError, match="a session that may write"):
+            parts.get("action", View(sweep=ENDED, trial="t0003", action=action), Rights())
+
+
+@pytest.mark.usefixtures("ended")
+def test_a_writer_is_offered_what_the_state_allows(show, growing, clock):
+    describe(growing.folder)
+    assert links(show("part", "sweeps", View(), WRITER)) == {"submit"}
+    assert links(show("part", "head", HERE, WRITER)) == {"extend", "enqueue", "steer", "delete"}
+    assert links(show("part", "head", View(sweep=RUNNING), WRITER)) == {"stop", "enqueue", "steer"}
+    growing.start("t0001")
+    trial = View(sweep=RUNNING, trial="t0001")
+    growing.add("t0001", 1, 0.5, 0.5)
+    clock.now += 100
+    assert links(show("part", "trial", trial, WRITER)) == {"stop-trial", "note", "tag", "enqueue"}
+    assert links(show("part", "trial", View(sweep=ENDED, trial="t0003"), WRITER)) == {"note", "tag", "enqueue"}
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "left_out"),
+    [
+        ({"epochs: 10": "epochs: 10"}, State.STOPPED, set()),
+        ({"{epsilon: {log: [0.5, 10]}, delta: 1e-4}": "{sweep_epsilon: 3, delta: 1e-4}"}, State.COMPLETED, {"extend"}),
+        ({"{trials: 16,": "{trials: 16, sampler: random,"}, State.COMPLETED, {"steer"}),
+    ],
+)
+def test_what_would_be_refused_is_not_offered(change, state, left_out):
+    text = SPEC
+    for old, new in change.items():
+        text = text.replace(old, new)
+    plain = {action.value for action in offered(Standing(name="s", state=state), spec_of())}
+    found = {action.value for action in offered(Standing(name="s", state=state), spec_of(text))}
+    assert plain - found == left_out
+
+
+def test_of_a_private_selection_nothing_is_offered_that_looks_at_candidates():
+    text = SPEC.replace(
+        "{trials: 16, objectives: [epsilon, accuracy, certified@0.25]}", "{selection: private, sampler: random}"
+    )
+    text = text.replace("{epsilon: {log: [0.5, 10]}, delta: 1e-4}", "{epsilon: 3, delta: 1e-4}")
+    for state in State:
+        assert not {Action.STEER, Action.ENQUEUE, Action.EXTEND} & set(
+            offered(Standing(name="s", state=state), spec_of(text))
+        )
+
+
+def test_the_head_answers_four_questions(show, growing):
+    describe(growing.folder)
+    growing.start("t0001"), growing.start("t0002")
+    growing.add("t0001", 10, 0.5, 0.5)
+    growing.end("t0001")
+    page = show("part", "head", View(sweep=RUNNING), WRITER)
+    for said in ("What does it achieve?", "50.0 %", "What does it cost in total?", "13.61", "Is it still running?",
+                 "1 of 16", "1 completed; 1 running", "What can I do now?"):  # fmt: skip
+        assert said in page, said
+    assert "grows with every further trial" in page
+
+
+def test_the_time_that_is_left_is_told_from_the_pace_that_was_seen(clock):
+    pace = Pace(clock)
+    assert pace.seconds_left("s", 0.2) is None
+    clock.now = 60
+    assert pace.seconds_left("s", 0.2) is None
+    assert pace.seconds_left("s", 0.4) == pytest.approx(180)
+    assert pace.seconds_left("other", 0.9) is None
+
+
+def test_a_dead_driver_is_not_said_to_run(show, growing, parts, clock):
+    assert "running" in show("part", "head", View(sweep=RUNNING))
+    before = parts.token(RUNNING)
+    growing.stop_driving()
+    clock.now += 10
+    page = show("part", "head", View(sweep=RUNNING))
+    assert 'class="status lost"' in page
+    assert "its driver was killed" in page
+    assert parts.token(RUNNING) != before
+    assert "status lost" in show("part", "sweeps", View())
+
+
+def test_where_the_search_was_steered_is_said(show, growing):
+    describe(growing.folder)
+    growing.start("t0001")
+    growing.add("t0001", 1, 0.5, 0.5)
+    steer(growing.folder.path, ["epsilon <= 3"])
+    assert "Steered to: epsilon &lt;= 3" in show("part", "head", View(sweep=RUNNING))
+    form = show("part", "action", View(sweep=RUNNING, action=Action.STEER), WRITER)
+    assert 'data-bound="epsilon &lt;="' in form
+    assert 'value="3"' in form
+    filtered = View(sweep=RUNNING, action=Action.STEER, max_epsilon=2.0, minimum={"certified@0.25": 0.4})
+    assert {'value="2"', 'value="0.4"'} <= set(re.findall(r'value="[^"]*"', show("part", "action", filtered, WRITER)))
+
+
+@pytest.mark.parametrize("action", set(Action) - {Action.SUBMIT, Action.SIGN_OUT})
+def test_every_form_says_its_price_and_where_it_goes(show, growing, action):
+    describe(growing.folder)
+    growing.start("t0001")
+    growing.add("t0001", 1, 0.5, 0.5)
+    page = show("part", "action", View(sweep=RUNNING, trial="t0001", action=action), WRITER)
+    assert "<strong>Price: </strong>" in page
+    (where,) = re.findall(r'data-to="([^"]*)"', page)
+    assert where.startswith(f"/api/v1/sweeps/{RUNNING}")
+    assert 'data-key="k"' in page
+    assert len(re.findall("<button", page)) == 1
+
+
+@pytest.mark.usefixtures("ended")
+def test_the_form_of_submission_checks_before_it_sends(show):
+    page = show("part", "action", View(action=Action.SUBMIT), WRITER)
+    assert 'data-check="/api/v1/check"' in page
+    assert re.search(r"<button[^>]* disabled", page)
+    assert spec_of(EXAMPLE).name == "first"
+    assert "name: grows" in show("part", "action", View(sweep=ENDED, action=Action.SUBMIT), WRITER)
+
+
+@pytest.mark.usefixtures("ended")
+def test_a_configuration_begins_with_that_of_a_trial(show, sweep):
+    page = show("part", "action", View(sweep=ENDED, trial="t0003", action=Action.ENQUEUE), WRITER)
+    rate = sweep.settings["t0003"]["training.learning_rate"]
+    assert f'value="{rate}"' in page
+    assert 'name="model.width"' in page
+    assert 'name="training.batch_size"' not in page, "which the spec fixes"
+
+
+def test_a_trial_has_its_curve_scores_configuration_log_and_notes(show, ended, sweep):
+    view = View(sweep=ENDED, trial="t0003")
+    ended.save_failure("ValueError: row 17 says 'secret'", "t0003")
+    (ended.path / "notes.jsonl").write_text(
+        '{"trial": "t0003", "note": "<b>good"}\n{"trial": "t0003", "key": "k", "value": "v"}\n'
+    )
+    page = show("part", "trial-records", view)
+    points = [point for point in sweep.points if point.trial == "t0003"]
+    assert page.count("<tr>") >= len(points)
+    assert "&lt;b&gt;good" in page
+    assert "k = v" in page
+    assert "training.learning_rate" in page
+    assert "plan: method clipless" in page
+    assert "secret" not in page, "errors may quote rows"
+    figure = show("figure", "trial", view)
+    xs = [
+        value
+        for trace in figure["data"]
+        if trace.get("mode") == "lines" and trace["name"] == "completed"
+        for value in trace["x"]
+    ]
+    assert len([x for x in xs if x is not None]) == len(points)
+    assert any(trace.get("name") == "front" for trace in figure["data"])
+
+
+def test_a_private_selection_has_no_log(show, ended):
+    text = SPEC.replace(
+        "{trials: 16, objectives: [epsilon, accuracy, certified@0.25]}", "{selection: private, sampler: random}"
+    )
+    describe(ended, "completed", text.replace("{epsilon: {log: [0.5, 10]}, delta: 1e-4}", "{epsilon: 3, delta: 1e-4}"))
+    page = show("part", "trial-records", View(sweep=ENDED, trial="t0003"))
+    assert "Log" not in page
+    head = show("part", "head", HERE)
+    assert " of 16" not in head
+
+
+@pytest.mark.usefixtures("ended")
+@pytest.mark.parametrize("name", ["trial", "trial-records", "action"])
+def test_a_trial_that_there_is_not_is_missing(name, parts):
+    with pytest.raises(UnknownSweepError, match="Expected a trial of this sweep"):
+        parts.get(name, View(sweep=ENDED, trial=EVIL, action=Action.NOTE), WRITER)
+
+
+@pytest.mark.parametrize("name", sorted(set(PARTS) - {"sweeps"}))
+def test_a_sweep_that_there_is_not_is_missing(name, parts):
+    with pytest.raises(UnknownSweepError):
+        parts.get(name, View(sweep="nobody", action=Action.STOP), WRITER)
+
+
+def test_texts_of_users_are_shown_and_never_run(show, growing, clock):
+    describe(growing.folder, reason=EVIL)
+    growing.start(EVIL)
+    growing.add(EVIL, 1, 0.5, 0.5)
+    growing.end(EVIL, TrialStatus.FAILED, EVIL)
+    growing.stop_driving()
+    clock.now += 10
+    of_trial = View(sweep=RUNNING, trial=EVIL)
+    pages = [show("part", "sweeps", View(), WRITER), show("part", "head", View(sweep=RUNNING), WRITER)]
+    pages += [show("part", name, of_trial, WRITER) for name in ("trial", "trial-records")]
+    pages += [show("part", "action", replace(of_trial, action=action), WRITER) for action in Action]
+    for page in pages:
+        assert "<img" not in page
+
+
+@pytest.mark.parametrize(
+    ("holder", "rights"),
+    [
+        (None, Rights()),
+        (Holder("a", Role.READ), Rights()),
+        (Holder("a", Role.WRITE), Rights(may_write=True)),
+        (Holder("a.browser", Role.READ), Rights(session=True)),
+        (Holder("a.browser", Role.READ, "k"), Rights(may_write=True, key="k", session=True)),
+    ],
+)
+def test_rights_are_those_that_the_service_found(holder, rights):
+    assert Rights.of(holder) == rights
+
+
+class TestInTheService:
+    @pytest.fixture
+    def client(self, out):
+        class Idle:
+            def start(self, *_):
+                return "1"
+
+            def is_alive(self, _):
+                return True
+
+            def kill(self, _):
+                pass
+
+        settings = ServiceSettings(out=out, limits=Limits(requests_per_second=0))
+        with TestClient(create_app(settings, Idle()), base_url="http://127.0.0.1") as client:
+            yield client
+
+    def test_a_sweep_that_waits_has_a_page(self, client):
+        headers = {"Content-Type": "application/yaml"}
+        names = [client.post("/api/v1/sweeps", content=SPEC, headers=headers).json()["id"] for _ in range(3)]
+        client.app.state.parts.supervisor.tick()
+        page = client.get(f"/live/part/head?sweep={names[2]}").text
+        assert "number 2 in line" in page
+        assert "1 sweep is before it" in page
+        assert "learning_rate" in page
+        listed = client.get("/live/part/sweeps").text
+        assert "starting" in listed
+        assert listed.count("in line") == 2
+
+    def test_a_folder_that_is_hidden_has_no_page(self, client, out):
+        (out / ".selecting-x").mkdir()
+        for part in PARTS:
+            if part != "sweeps":
+                assert client.get(f"/live/part/{part}?sweep=.selecting-x&do=stop").status_code == 404

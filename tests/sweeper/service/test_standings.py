@@ -1,0 +1,93 @@
+"""How sweeps stand: what waits, runs, has ended, and whose driver is gone; with a service and without."""
+
+import json
+
+import pytest
+
+from sweeper.errors import UnknownSweepError
+from sweeper.service.catalog import Catalog
+from sweeper.service.responses.standings import ServiceStandings
+from sweeper.service.standings import LOST, RecordedStandings, submitted_spec
+from sweeper.service.supervision.states import State
+from sweeper.store.lock import driver_lock
+from sweeper.store.sweep_folder import HIDDEN
+
+from .conftest import DONE, SPEC, YAML
+
+LATER = "tiny-20990101-000000"
+
+
+@pytest.fixture
+def standings(client):
+    parts = client.app.state.parts
+    return ServiceStandings(parts.catalog, parts.supervisor, parts.redact)
+
+
+def submit(client, text=SPEC):
+    return client.post("/api/v1/sweeps", content=text, headers=YAML).json()["id"]
+
+
+def test_those_that_wait_have_a_place_in_line(client, standings, supervisor):
+    first, second = submit(client), submit(client)
+    assert [(one.name, one.state, one.place) for one in standings.all()] == [
+        (second, State.QUEUED, 2),
+        (first, State.QUEUED, 1),
+    ]
+    supervisor.tick()
+    standings = ServiceStandings(standings._catalog, supervisor, standings._redact)  # what was seen is kept a while
+    assert (standings.one(first).state, standings.one(first).place) == (State.STARTING, None)
+    assert standings.one(second).place == 1
+    assert not standings.one(second).started
+    assert standings.one(second).runs
+
+
+def test_a_sweep_that_failed_says_why_without_a_folder_of_this_machine(make_sweep, standings, out):
+    make_sweep(status="failed", reason=f"cannot read {out}/x")
+    found = standings.one(DONE)
+    assert (found.state, found.reason, found.runs) == (State.FAILED, "cannot read x", False)
+
+
+@pytest.mark.parametrize("kind", ["service", "records"])
+def test_a_dead_driver_does_not_run(kind, make_sweep, standings, out):
+    folder = make_sweep(status="running", reason="an earlier end")
+    known = standings if kind == "service" else RecordedStandings(Catalog(out))
+    with driver_lock(folder.path):
+        found = known.one(DONE)
+        assert (found.state, found.reason, found.runs) == (State.RUNNING, "", True)
+    again = RecordedStandings(Catalog(out)).one(DONE) if kind == "records" else None
+    found = again or ServiceStandings(standings._catalog, standings._supervisor, standings._redact).one(DONE)
+    assert (found.state, found.reason, found.runs) == (State.LOST, LOST, False)
+
+
+def test_records_alone_tell_all_states_newest_first(make_sweep, out):
+    make_sweep()
+    make_sweep(LATER, status="interrupted", reason="Ctrl-C")
+    found = RecordedStandings(Catalog(out)).all()
+    assert [(one.name, one.state.value, one.reason) for one in found] == [
+        (LATER, "interrupted", "Ctrl-C"),
+        (DONE, "completed", ""),
+    ]
+
+
+@pytest.mark.parametrize("name", ["none", "..", f"{HIDDEN}x"])
+def test_what_is_no_sweep_stands_nowhere(name, make_sweep, standings, out):
+    make_sweep(f"{HIDDEN}x")
+    for known in (standings, RecordedStandings(Catalog(out))):
+        assert known.all() == ()
+        with pytest.raises(UnknownSweepError):
+            known.one(name)
+
+
+def test_the_spec_of_one_that_waits_is_told_without_paths(client, out):
+    name = submit(client)
+    assert submitted_spec(out, name)["name"] == "tiny"
+    text = (
+        (out / name / "spec.yaml")
+        .read_text()
+        .replace("name: digits", "path: /secret/rows.csv\n  ranges: /secret/r.yaml")
+    )
+    (out / name / "spec.yaml").write_text(text)
+    told = submitted_spec(out, name)
+    assert "/secret" not in json.dumps(told)
+    (out / name / "spec.yaml").write_text("x: [")
+    assert submitted_spec(out, name) is None
