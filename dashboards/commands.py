@@ -1,13 +1,17 @@
 """What other packages call by entry point, so that they need not import this one.
 
 ``sweeper.exporters: front`` writes the front of a sweep folder, or one of its figures, to a file, in the format its
-suffix names; ``comparison`` does so for several sweeps; ``diagnostics`` writes the page of a recorded diagnosis.
+suffix names; ``comparison`` does so for several sweeps; ``diagnostics`` writes the page of a recorded diagnosis;
+``figures`` names the figures of a sweep, and ``figure`` draws one of them.
 """
 
 from pathlib import Path
 
-from dashboards.data import read
+from dashboards.data import SweepData, read
 from dashboards.export.files import export_comparison, export_front
+from dashboards.figures import Figure, sweep_figures
+from sweeper.errors import UnknownFigureError
+from sweeper.results.front import Front
 from sweeper.store.jsonl import replace_file
 
 export_compared = export_comparison
@@ -34,3 +38,22 @@ def export_diagnostics(record: Path, path: Path) -> Path:
 
     replace_file(path, build_page(read_diagnosis(record)))
     return path
+
+
+def figure_names() -> tuple[str, ...]:
+    """Return the names of the figures of a sweep, in the order of the report."""
+    return tuple(sweep_figures())
+
+
+def draw(source: Path | Front, figure: str = "front") -> Figure:
+    """Return one figure of a sweep folder, or of a front alone.
+
+    Raises:
+        RecordError: the folder holds no readable front.
+        UnknownFigureError: there is no such figure.
+    """
+    kinds = sweep_figures()
+    if figure not in kinds:
+        raise UnknownFigureError(f"Expected a figure out of {', '.join(kinds)}, got {figure!r}: name one of them")
+    data = SweepData(result=source) if isinstance(source, Front) else read(source)
+    return kinds[figure].draw(data)

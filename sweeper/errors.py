@@ -18,7 +18,17 @@ class SweeperError(Exception):
 
 
 class SpecError(SweeperError, ValueError):
-    """A sweep specification that cannot be run; names file, field, value and remedy."""
+    """A sweep specification that cannot be run; names file, field, value and remedy.
+
+    Attributes:
+        mistakes: one sentence each; the message numbers them where there are several.
+    """
+
+    def __init__(self, *mistakes: str) -> None:
+        numbered = [f"({number}) {mistake}" for number, mistake in enumerate(mistakes, start=1)]
+        several = [f"{len(mistakes)} mistakes:", *numbered]
+        super().__init__(mistakes[0] if len(mistakes) == 1 else "\n".join(several))
+        self.mistakes = mistakes
 
 
 class RecordError(SweeperError, ValueError):

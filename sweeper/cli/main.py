@@ -1,47 +1,71 @@
 """The command line: puts the commands together, and turns every error into one sentence.
 
-An error ends as one sentence on standard error and exit code 2; ``--debug`` shows the traceback. The packages are
+An error ends as one sentence on standard error and exit code 2, several mistakes of a spec as one sentence each;
+``--debug`` shows the traceback. The packages are
 imported by the commands that use them: they take seconds.
 """
 
 import pkgutil
 import sys
 from collections.abc import Iterator
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import Annotated
 
 import typer
 
 from sweeper.backend.starting import leave
 from sweeper.cli import commands
-from sweeper.errors import SweeperError
+from sweeper.errors import SpecError, SweeperError
 
 EXIT_USER_ERROR = 2
 
-# In the order of the help text; other modules follow by name.
-_ORDER = ("running", "specs", "fronts", "models", "records", "data", "service")
+# The headings of the help text by module, in order; other modules follow by name.
+_PANELS = {
+    "running": "Run a sweep",
+    "specs": "Before a run",
+    "fronts": "Look at sweeps",
+    "models": "Use a model",
+    "records": "Keep house",
+    "data": "Data",
+    "service": "The service",
+}
 
 app = typer.Typer(
     name="sweeper",
     help="Privacy / utility / certified-robustness fronts of the models trainable on a data set.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sweeper {metadata.version('sweeper')}")
+        raise typer.Exit
 
 
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Hold what every command takes; `main` looks at it."""
 
 
 def groups() -> Iterator[typer.Typer]:
-    """Yield the commands of each module of ``sweeper.cli.commands``."""
+    """Yield the commands of each module of ``sweeper.cli.commands``, under the heading of their module."""
     found = {module.name for module in pkgutil.iter_modules(commands.__path__)}
-    for name in [*(one for one in _ORDER if one in found), *sorted(found - set(_ORDER))]:
-        yield import_module(f"{commands.__name__}.{name}").app
+    for name in [*(one for one in _PANELS if one in found), *sorted(found - set(_PANELS))]:
+        group: typer.Typer = import_module(f"{commands.__name__}.{name}").app
+        panel = _PANELS.get(name, "More")
+        if isinstance(group.info.name, str):
+            group.info.rich_help_panel = panel
+        else:
+            for command in group.registered_commands:
+                command.rich_help_panel = panel
+        yield group
 
 
 for _group in groups():
@@ -53,19 +77,24 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     try:
-        app(["--debug"] * debug + [argument for argument in arguments if argument != "--debug"])
+        given = ["--debug"] * debug + [argument for argument in arguments if argument != "--debug"]
+        app(given, prog_name="sweeper")
     except SystemExit as ended:
         leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
     except Exception as error:
         if debug:
             raise
-        typer.echo(f"sweeper: {_sentence(error)}", err=True)
+        typer.echo(f"sweeper: {_said(error)}", err=True)
         sys.exit(EXIT_USER_ERROR)
 
 
-def _sentence(error: Exception) -> str:
+def _said(error: Exception) -> str:
+    """Return an error as one sentence, several mistakes of a spec as a line each."""
     from clipless.errors import CliplessError
 
+    if isinstance(error, SpecError) and len(error.mistakes) > 1:
+        lines = (" ".join(mistake.split()) for mistake in error.mistakes)
+        return "\n  ".join([f"{len(error.mistakes)} mistakes:", *lines])
     if isinstance(error, SweeperError | CliplessError):
         return " ".join(str(error).split())
     what = " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,7 +1,8 @@
 """Arguments and options that several commands share, each declared once."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -9,21 +10,71 @@ from sweeper.errors import SweeperError
 
 DEFAULT_OUT = Path("sweeps-out")
 
+FORMATS = ("html", "png", "svg", "pdf", "csv", "json")
+ALERT_FORMATS = ("auto", "json", "slack", "teams")
+
+ELSEWHERE, ALERTS, CONSENT = "Where it runs and is tracked", "Alerts", "Private selection"  # headings in the help
+
+
+def choices(names: tuple[str, ...]) -> dict[str, Any]:
+    """Return what makes an option show its choices and complete them; a wrong one is refused where it is used."""
+    return {"metavar": f"[{'|'.join(names)}]", "autocompletion": lambda incomplete: _beginning(names, incomplete)}
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _trials(ctx: typer.Context, incomplete: str) -> list[str]:
+    from sweeper.store import sweep_folder
+
+    try:
+        return sorted(_beginning(sweep_folder.SweepFolder(ctx.params["sweep"]).trials(), incomplete))
+    except (KeyError, TypeError, SweeperError):
+        return []
+
+
+def _figures(incomplete: str) -> list[str]:
+    from sweeper.results.exporters import figure_names
+
+    return _beginning(figure_names(), incomplete)
+
+
 SpecFile = Annotated[Path, typer.Argument(help="The spec, a YAML file.", show_default=False)]
 SweepFolder = Annotated[Path, typer.Argument(help="The folder of a sweep.", show_default=False)]
-TrialId = Annotated[str, typer.Argument(help="A trial, such as t0007.", show_default=False)]
+TrialId = Annotated[str, typer.Argument(help="A trial, such as t0007.", show_default=False, autocompletion=_trials)]
 
 Out = Annotated[Path, typer.Option(help="Where sweeps live.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with local copies of data sets.")]
-Webhook = Annotated[str | None, typer.Option(help="http(s) address to notify when the sweep has ended.")]
-OtherTracking = Annotated[str | None, typer.Option(help="MLflow tracking URI; by default that of the sweep.")]
-OtherCluster = Annotated[str | None, typer.Option(help="Address of a Ray cluster; by default that of the sweep.")]
+Webhook = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SWEEPER_WEBHOOK",
+        help="http(s) address to tell of start, first front, a budget that is nearly spent, and end.",
+        rich_help_panel=ALERTS,
+    ),
+]
+WebhookFormat = Annotated[
+    str,
+    typer.Option(
+        help="What the address understands; auto: told by its host.", rich_help_panel=ALERTS, **choices(ALERT_FORMATS)
+    ),
+]
+OtherTracking = Annotated[
+    str | None, typer.Option(help="MLflow tracking URI; by default that of the sweep.", rich_help_panel=ELSEWHERE)
+]
+OtherCluster = Annotated[
+    str | None, typer.Option(help="Address of a Ray cluster; by default that of the sweep.", rich_help_panel=ELSEWHERE)
+]
 MaxEpsilon = Annotated[float | None, typer.Option(help="Largest epsilon to accept.")]
 Minimum = Annotated[
     list[str] | None,
     typer.Option("--min", help='Smallest value to accept, "certified@36/255=0.3"; repeatable.'),
 ]
-Figure = Annotated[str | None, typer.Option(help="One figure of the report instead of all of it.", show_default=False)]
+Figure = Annotated[
+    str | None,
+    typer.Option(help="One figure of the report instead of all of it.", show_default=False, autocompletion=_figures),
+]
 
 
 def read_numbers(texts: list[str] | None, example: str, option: str) -> dict[str, float]:

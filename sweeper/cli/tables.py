@@ -14,6 +14,7 @@ from sweeper.privacy.pricing import fixed_point, round_up
 from sweeper.records import TrialStatus
 from sweeper.results.comparison import PRICE, Comparison
 from sweeper.results.front import Front, FrontTrial
+from sweeper.results.highlights import highlights
 from sweeper.results.sweep import Sweep
 from sweeper.store.notes import read_notes
 from sweeper.store.sweep_folder import SweepFolder
@@ -46,7 +47,7 @@ def sweep_view(sweep: Sweep) -> RenderableType:
         parts.append(Text("exploratory: no guarantee", style="bold red"))
     ends = Counter(trial.status for trial in front.trials.values())
     parts.append(Text("trials: " + (", ".join(f"{n} {status}" for status, n in ends.items()) or "none yet")))
-    parts += [_points_table(front), *_prices(front), *_knee(front), Text("")]
+    parts += [*_points_table(front), *_prices(front), *_named(front), Text("")]
     parts += _reasons(front.trials)
     placed = Counter(" ".join(trial.placed.values()) for trial in sweep.folder.trials().values() if trial.placed)
     parts += [Text("trained on: " + "; ".join(f"{place}: {n}" for place, n in placed.items()))] if placed else []
@@ -77,12 +78,13 @@ def print_view(what: RenderableType) -> None:
     Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(what)
 
 
-def _knee(front: Front) -> list[Text]:
-    point = front.knee
-    if point is None:
-        return []
-    values = ", ".join(f"{o.name} {_number(point.values, o.name)}" for o in front.objectives)
-    return [Text(f"knee: {point.label}: {values}")]
+def _named(front: Front) -> list[Text]:
+    """Return the best of each objective, the knee, and the point that ``pick`` takes."""
+    lines = []
+    for one in highlights(front):
+        values = ", ".join(f"{o.name} {_number(one.point.values, o.name)}" for o in front.objectives)
+        lines.append(Text(f"{one.title}: {one.point.label}: {values}"))
+    return lines
 
 
 def _reasons(trials: Mapping[str, FrontTrial]) -> list[Text]:
@@ -93,14 +95,12 @@ def _reasons(trials: Mapping[str, FrontTrial]) -> list[Text]:
     return [*lines, Text(f"and {more} more; all of them are in the report")] if more else lines
 
 
-def _points_table(front: Front) -> Table:
+def _points_table(front: Front) -> list[RenderableType]:
     names = [objective.name for objective in front.objectives]
-    points = spread(list(front.front_points), SHOWN_POINTS)
-    table = Table(
-        box=None,
-        title=f"front: {len(front.on_front)} points, hypervolume {front.hypervolume:.3f}",
-        title_justify="left",
-    )
+    points = spread(front.front_points, SHOWN_POINTS, [one.point for one in highlights(front)])
+    part = f"; {len(points)} of them shown, all are in front.csv" if len(points) < len(front.on_front) else ""
+    title = f"front: {len(front.on_front)} of {len(front.points)} points, hypervolume {front.hypervolume:.3f}{part}"
+    table = Table(box=None)
     price = [] if front.price is None else [round_up(front.price.epsilon)]
     tested = [name for name in names if name != "epsilon"]
     heads = ("trial", "epoch", *(["after the sweep"] if price else []), *names, *(f"test {name}" for name in tested))
@@ -109,7 +109,7 @@ def _points_table(front: Front) -> Table:
     for point in points:
         values = [_number(point.values, name) for name in names]
         table.add_row(point.trial, point.moment, *price, *values, *(_number(point.test or {}, n) for n in tested))
-    return table
+    return [Text(title), table]
 
 
 def _prices(front: Front) -> list[Text]:

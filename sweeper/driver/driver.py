@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -329,7 +330,8 @@ class SweepRun:
             return Progress(name=self._spec.name, total=self._spec.trials, note=note, elapsed_seconds=elapsed)
         selected = None if self._selection is not None else self._selected
         total = TRIALS if self._selection is not None else self._spec.trials
-        return progress_of(self._spec, self._recorder.records, elapsed, selected, total)
+        made = progress_of(self._spec, self._recorder.records, elapsed, selected, total)
+        return replace(made, spent=self._recorder.spending.share)
 
 
 def progress_of(

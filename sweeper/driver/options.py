@@ -61,6 +61,7 @@ def manifest_of(
         status=status,
         reason=reason,
         spec=spec.to_plain(),
+        overrides=dict(spec.overrides),
         spec_hash=spec.digest(),
         source=str(Path(spec.source).resolve()),
         versions=version_tags(),

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from sweeper.privacy.pricing import Price, fixed_point, round_up
 from sweeper.records import Direction, Objective, Point
+from sweeper.results.highlights import Highlight
 from sweeper.tracking.outbox import Undelivered
 
 MAX_ROWS = 8
@@ -50,6 +51,7 @@ class Progress:
 
     Attributes:
         done: trials that completed or were stopped.
+        spent: share of the budget of the sweep that is spent or promised to trials that run; None without a budget.
         note: shown instead of all this: a private selection says nothing of its trials.
     """
 
@@ -63,6 +65,7 @@ class Progress:
     hypervolume: float | None = None
     elapsed_seconds: float = 0.0
     limit_seconds: float | None = None
+    spent: float | None = None
     note: str = ""
 
     @property
@@ -182,6 +185,7 @@ def closing_summary(
     folder: Path,
     *,
     price: Price | None = None,
+    named: Sequence[Highlight] = (),
     look: str | None = None,
     reason: str = "",
     failures: Mapping[str, str] | None = None,
@@ -192,8 +196,9 @@ def closing_summary(
 ) -> str:
     """Return what to say when a sweep has ended: how it went and where to look.
 
-    ``price`` is what releasing a point costs that was chosen after a look, ``look`` says how to see its runs,
-    ``failures`` why each failed trial did, ``goes_on`` whether a sweep that ended early can be resumed.
+    ``price`` is what releasing a point costs that was chosen after a look, ``named`` has the points that are shown
+    whatever else is, ``look`` says how to see its runs, ``failures`` why each failed trial did, ``goes_on`` whether a
+    sweep that ended early can be resumed.
     """
     ended = f" (ended early: {reason})" if reason else ""
     went = f"{_counts(progress)} in {clock(progress.elapsed_seconds)}"
@@ -203,7 +208,10 @@ def closing_summary(
         volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
         said = "" if price is None else f", {EITHER_PRICE}"
         lines.append(f"The front has {size} point{'s' if size > 1 else ''}{volume}{said}:")
-        lines += [f"  {_point(point, progress.objectives, price)}" for point in spread(progress.front)]
+        titles = {one.point.key: f": {one.title}" for one in named}
+        shown = spread(progress.front, always=[one.point for one in named])
+        lines += [f"  {_point(point, progress.objectives, price)}{titles.get(point.key, '')}" for point in shown]
+        lines += [f"  and {size - len(shown)} more: {folder / 'front.csv'}"] if size > len(shown) else []
     lines += [f"  {trial} failed: {why}" for trial, why in list((failures or {}).items())[:MAX_FAILURES]]
     hidden = len(failures or {}) - MAX_FAILURES
     lines += [f"  and {hidden} more failed"] if hidden > 0 else []
@@ -220,12 +228,14 @@ def closing_summary(
     return "\n".join(lines)
 
 
-def spread(front: Sequence[Point], rows: int = MAX_ROWS) -> list[Point]:
-    """Return at most ``rows`` points, ordered by epsilon and evenly picked, both ends among them."""
+def spread(front: Sequence[Point], rows: int = MAX_ROWS, always: Sequence[Point] = ()) -> list[Point]:
+    """Return at most ``rows`` points, ordered by epsilon and evenly picked, both ends among them, and ``always``."""
     ordered = sorted(front, key=lambda point: point.values["epsilon"])
     if len(ordered) <= rows:
         return ordered
-    return [ordered[round(i * (len(ordered) - 1) / (rows - 1))] for i in range(rows)]
+    kept = {ordered[round(i * (len(ordered) - 1) / (rows - 1))].key for i in range(rows)}
+    kept |= {point.key for point in always}
+    return [point for point in ordered if point.key in kept]
 
 
 def clock(seconds: float) -> str:
@@ -259,14 +269,16 @@ def _running(running: RunningTrial) -> str:
     return f"{running.trial} (epoch {running.epoch} of {running.epochs})" if running.epochs else running.trial
 
 
-def _table(progress: Progress) -> Table:
+def _table(progress: Progress) -> RenderableType:
     volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
-    table = Table(title=f"front: {len(progress.front)} points{volume}", title_justify="left", box=None)
+    shown = spread(progress.front, always=[progress.best] if progress.best else [])
+    part = f", {len(shown)} of them shown" if len(shown) < len(progress.front) else ""
+    table = Table(box=None)
     for name in ("trial", "epoch", *(objective.name for objective in progress.objectives)):
         table.add_column(name, justify="right")
-    for point in spread(progress.front):
+    for point in shown:
         table.add_row(point.trial, point.moment, *(_number(point, one) for one in progress.objectives))
-    return table
+    return Group(Text(f"front: {len(progress.front)} points{volume}{part}"), table)
 
 
 def _point(point: Point, objectives: Sequence[Objective], price: Price | None = None) -> str:

@@ -44,6 +44,19 @@ class Spending:
         """The number of rows of the ledger."""
         return self._ledger.rows
 
+    @property
+    def share(self) -> float | None:
+        """The share of the budget that is spent or promised to trials that run, ``None`` without a budget.
+
+        Of slots those count that trials have begun to fill, each with its stage's share of the signal.
+        """
+        budget, entries = self.budget, self._ledger.entries()
+        if isinstance(budget, Budget):
+            begun = {entry.trial: entry.stage for entry in entries if entry.stage is not None}
+            shares = [share / stage.trials for share, stage in zip(budget.shares, budget.stages, strict=True)]
+            return sum(shares[stage] for stage in begun.values())
+        return None if budget is None else budget.spent(entry.spent for entry in entries) / budget.budget
+
     def prices(self, *, tight: bool = False) -> dict[str, Price]:
         """Return what releasing the winner, the front, or everything costs; see `Ledger.answers`."""
         return self._ledger.answers(self._delta, tight=tight)

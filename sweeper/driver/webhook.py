@@ -1,11 +1,12 @@
-"""Telling an address of the user's that a sweep has ended.
+"""What an address of the user's is told of a sweep, and how: one small JSON by POST, in words that a chat understands.
 
-One small JSON by POST. It holds how the sweep ended and counts: no data, no configuration, no score of a trial; of a
-sweep without a guarantee not even the hypervolume, and of one that may publish its winner only not even the counts: the
-price of private selection holds while nobody learns how many trials there were. The address may hold a secret, so
-messages name its host alone. Nothing that happens here can fail a sweep.
+It holds how the sweep stands and counts: no data, no configuration, no score of a trial; of a sweep without a
+guarantee not even the hypervolume, and of one that may publish its winner only not even the counts: the price of
+private selection holds while nobody learns how many trials there were. The address may hold a secret, so messages name
+its host alone. Nothing that happens here can fail a sweep. When something is told, `sweeper.driver.alerts` says.
 """
 
+import enum
 import json
 import time
 import urllib.error
@@ -25,40 +26,134 @@ from sweeper.spec.addresses import NoRedirection, check_url
 TIMEOUT_SECONDS = 10.0
 TRIES = 3
 PAUSE_SECONDS = 1.0  # before the second try; twice that before the third
-CONTENT_VERSION = 1
+CONTENT_VERSION = 2
+_COUNTS = ("trials", "points", "front_points", "hypervolume")
+_HOSTS = {
+    "slack": ("hooks.slack.com", "hooks.slack-gov.com"),
+    "teams": ("webhook.office.com", "logic.azure.com", "api.powerplatform.com", "powerautomate.com"),
+}
 _TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
 
 
+class Event(enum.Enum):
+    """What is told."""
+
+    START = "start"
+    FIRST_FRONT = "first-front"
+    BUDGET = "budget-nearly-spent"
+    END = "end"
+    FAILURE = "failure"
+
+
+class Form(enum.Enum):
+    """What an address understands."""
+
+    JSON = "json"
+    SLACK = "slack"
+    TEAMS = "teams"
+
+    @classmethod
+    def of(cls, url: str, wanted: str = "auto") -> "Form":
+        """Return the form that is wanted; ``auto``: that of the address's host, plain JSON for an unknown one.
+
+        Raises:
+            SweeperError: no such form.
+        """
+        known = [form.value for form in cls]
+        if wanted not in ("auto", *known):
+            raise SweeperError(f"Expected auto, {', '.join(known)}, got {wanted!r} (--webhook-format)")
+        if wanted != "auto":
+            return cls(wanted)
+        host = urlsplit(url).hostname or ""
+        found = (form for form, ends in _HOSTS.items() if any(host == end or host.endswith(f".{end}") for end in ends))
+        return cls(next(found, "json"))
+
+
+def news(event: Event, sweep: str, folder: Path | None, said: str) -> dict[str, Any]:
+    """Return what is told while a sweep runs: that something has happened, ``said`` in one sentence, and no number."""
+    return {
+        "webhook_version": CONTENT_VERSION,
+        "event": event.value,
+        "sweep": sweep,
+        "folder": None if folder is None else folder.name,
+        "status": TrialStatus.RUNNING.value,
+        "reason": "",
+        **dict.fromkeys(_COUNTS),
+        "text": f"{sweep} {said}",
+    }
+
+
 def summary(front: Front, *, status: str, reason: str, folder: Path, winner_only: bool = False) -> dict[str, Any]:
-    """Return what is told.
+    """Return what is told of a sweep that has ended.
 
     Of a failure the reason is only the kind of the error, because its text may quote data; of the folder the name is
     told. ``winner_only``: only the winner may be published, as in private selection.
     """
     silent = front.claim.exploratory or winner_only
-    return {
+    failed = status == TrialStatus.FAILED.value
+    content = {
         "webhook_version": CONTENT_VERSION,
+        "event": (Event.FAILURE if failed else Event.END).value,
         "sweep": front.sweep,
         "folder": folder.name,
         "status": status,
-        "reason": reason.partition(":")[0] if status == TrialStatus.FAILED.value else reason,
+        "reason": reason.partition(":")[0] if failed else reason,
         "trials": None if winner_only else dict(Counter(trial.status for trial in front.trials.values())),
         "points": None if winner_only else len(front.points),
         "front_points": None if silent else len(front.on_front),
         "hypervolume": None if silent else front.hypervolume,
     }
+    return content | {"text": _in_words(content)}
 
 
 def failure(sweep: str, error: BaseException) -> dict[str, Any]:
     """Return what is told of a sweep that ended with an error: as `summary`, with no number in it."""
-    reason = type(error).__name__  # its text may quote data
-    nothing = dict.fromkeys(("folder", "trials", "points", "front_points", "hypervolume"))
-    told = {"webhook_version": CONTENT_VERSION, "sweep": sweep, "status": TrialStatus.FAILED.value, "reason": reason}
-    return told | nothing
+    content = {
+        "webhook_version": CONTENT_VERSION,
+        "event": Event.FAILURE.value,
+        "sweep": sweep,
+        "folder": None,
+        "status": TrialStatus.FAILED.value,
+        "reason": type(error).__name__,  # its text may quote data
+        **dict.fromkeys(_COUNTS),
+    }
+    return content | {"text": _in_words(content)}
 
 
-def announce(url: str, content: Mapping[str, Any]) -> str | None:
-    """POST ``content`` as JSON, three times at most, ten seconds each.
+def _in_words(content: Mapping[str, Any]) -> str:
+    reason = f": {content['reason']}" if content["reason"] else ""
+    said = [f"{content['sweep']} {content['status']}{reason}."]
+    if content["trials"]:
+        said.append("Trials: " + ", ".join(f"{count} {status}" for status, count in content["trials"].items()) + ".")
+    if content["hypervolume"] is not None:
+        said.append(f"The front has {content['front_points']} points, hypervolume {content['hypervolume']:.3f}.")
+    return " ".join(said)
+
+
+def payload(content: Mapping[str, Any], form: Form) -> dict[str, Any]:
+    """Return what is sent: the content itself, or its words as a chat takes them.
+
+    Slack's incoming webhooks take ``text``, in which ``&``, ``<`` and ``>`` are escaped; those of Teams' workflows an
+    adaptive card, in which a text block would read Markdown, so that its runs of text are used, which do not.
+    """
+    text = str(content.get("text", ""))
+    if form is Form.SLACK:
+        return {"text": text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")}
+    if form is Form.TEAMS:
+        block = {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": text}]}
+        card = {
+            "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+            "type": "AdaptiveCard",
+            "version": "1.2",
+            "body": [block],
+        }
+        attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
+        return {"type": "message", "attachments": [attachment]}
+    return dict(content)
+
+
+def announce(url: str, content: Mapping[str, Any], form: Form = Form.JSON) -> str | None:
+    """POST ``content`` as JSON in a form, three times at most, ten seconds each.
 
     Redirections are not followed: they could lead to another host.
 
@@ -68,7 +163,7 @@ def announce(url: str, content: Mapping[str, Any]) -> str | None:
     try:
         request = urllib.request.Request(
             check_url(url),
-            data=json.dumps(content, allow_nan=False).encode(),
+            data=json.dumps(payload(content, form), allow_nan=False).encode(),
             headers={"Content-Type": "application/json", "User-Agent": "sweeper"},
             method="POST",
         )

@@ -3,7 +3,7 @@
 Every mistake is one sentence that names file, field, value and remedy. Mistakes that only the data can show
 are found by ``Spec.validate_against`` once the number of training rows is known.
 
-`Spec` has more than fifteen methods, each of a few lines: a validator that hands over to ``rules``, or a view of the
+`Spec` has more than fifteen methods, each of a few lines: validators that hand over to ``rules``, or a view of the
 sections.
 """
 
@@ -23,7 +23,8 @@ from sweeper.records import Objective
 from sweeper.spec.data import DataSettings
 from sweeper.spec.dimensions import Dimension, grid_size, list_dimensions, proposal
 from sweeper.spec.fields._section import Section, SweepName
-from sweeper.spec.fields.messages import bad_value, locate, sentence, show
+from sweeper.spec.fields.messages import bad_value, locate, sentences, show, together
+from sweeper.spec.fields.nested import with_values
 from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.objectives import radii
 from sweeper.spec.rules._base import BrokenRule
@@ -52,56 +53,61 @@ class Spec(Section):
     resources: ResourceSettings = ResourceSettings()
 
     _source: str = PrivateAttr("the spec")
+    _overrides: Mapping[str, Any] = PrivateAttr(default_factory=dict)
 
     @classmethod
-    def from_yaml(cls, path: str | Path) -> "Spec":
+    def from_yaml(cls, path: str | Path, overrides: Mapping[str, Any] | None = None) -> "Spec":
         """Read a spec from a YAML file.
 
+        Args:
+            path: of the file.
+            overrides: values by dotted name instead of the file's, ``{"training.epochs": 5}``; ``None`` leaves a key
+                out.
+
         Raises:
-            SpecError: unreadable, or any mistake in it, in one sentence.
+            SpecError: unreadable, or mistakes in it, each in one sentence.
         """
-        return cls.from_mapping(read_mapping(Path(path)), source=str(path))
+        content = with_values(read_mapping(Path(path)), overrides or {})
+        return cls.from_mapping(content, str(path), overrides)
 
     @classmethod
-    def from_mapping(cls, content: Mapping[str, Any], source: str = "the spec") -> "Spec":
+    def from_mapping(
+        cls, content: Mapping[str, Any], source: str = "the spec", overrides: Mapping[str, Any] | None = None
+    ) -> "Spec":
         """Validate a spec given as a nested mapping; ``source`` names it in messages.
 
+        ``overrides`` are the values in it, by dotted name, that the source does not have.
+
         Raises:
-            SpecError: any mistake in it, in one sentence.
+            SpecError: mistakes in it, each in one sentence.
         """
         try:
             spec = cls.model_validate(dict(content))
         except ValidationError as error:
-            raise SpecError(sentence(error, source, cls)) from None
+            raise SpecError(*sentences(error, source, cls)) from None
         spec._source = source
+        spec._overrides = dict(overrides or {})
         return spec
 
     @model_validator(mode="after")
-    def _conditions_of_private_selection(self) -> Self:
-        return self._refused(broken_selection_rules(self.search, self.privacy, self.data, self.dimensions))
-
-    @model_validator(mode="after")
-    def _budget(self) -> Self:
-        self._refused(broken_stage_rules(self.search, self.training, self.privacy, self.data.evaluation))
-        return self._refused(broken_budget_rules(self.training, self.privacy))
-
-    @model_validator(mode="after")
-    def _scores_that_can_be_paid(self) -> Self:
-        if self.data.evaluation is None:  # left out, the data set says it
-            return self
-        return self._refused(broken_score_rules(self.search, self.privacy, self.data.evaluation))
-
-    @model_validator(mode="after")
-    def _enough_to_try(self) -> Self:
+    def _sections_that_agree(self) -> Self:
+        self._refused(broken_selection_rules(self.search, self.privacy, self.data, self.dimensions))
+        budget = broken_stage_rules(self.search, self.training, self.privacy, self.data.evaluation)
+        self._refused((*budget, *broken_budget_rules(self.training, self.privacy), *self._scores_that_cannot_be_paid()))
         explorers = self.rehearsals or (self.stages[0].trials if self.stages else self.trials)
         self._refused(broken_space_rules(self.search, self.dimensions, explorers))
         locate(lambda _: self.first, None, "search.first")
         return self
 
-    def _refused(self, broken: Iterable[BrokenRule]) -> Self:
-        for rule in broken:
-            raise bad_value(rule.expected, path=rule.field, got=rule.got, remedy=rule.remedy)
-        return self
+    def _scores_that_cannot_be_paid(self) -> Iterable[BrokenRule]:
+        known = self.data.evaluation  # left out, the data set says it
+        return () if known is None else broken_score_rules(self.search, self.privacy, known)
+
+    def _refused(self, broken: Iterable[BrokenRule]) -> None:
+        """Raise every broken rule at once; those that come later are not looked at, for these may explain them."""
+        found = [bad_value(rule.expected, path=rule.field, got=rule.got, remedy=rule.remedy) for rule in broken]
+        if found:
+            raise together(found)
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:
@@ -121,6 +127,11 @@ class Spec(Section):
     def source(self) -> str:
         """Where the spec came from, for messages and to resolve relative paths."""
         return self._source
+
+    @property
+    def overrides(self) -> Mapping[str, Any]:
+        """The values that were set beside the source, by dotted name; ``None`` where one was left out."""
+        return self._overrides
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -204,9 +215,8 @@ class Spec(Section):
         Raises:
             SpecError: the changed spec is not valid.
         """
-        content = self.to_plain()
-        content["search"] |= {key: value for key, value in changes.items() if value is not None}
-        return Spec.from_mapping(content, self._source)
+        given = {f"search.{key}": value for key, value in changes.items() if value is not None}
+        return Spec.from_mapping(with_values(self.to_plain(), given), self._source, {**self._overrides, **given})
 
     def to_plain(self) -> dict[str, Any]:
         """Return the spec as JSON values, defaults filled in; ``from_mapping`` reads it back."""
@@ -234,8 +244,10 @@ class Spec(Section):
             SpecError: delta >= 1/N without ``accept_large_delta``, a batch larger than N, auroc or a loss on
                 the wrong number of classes, class weights or priors for another number of classes.
         """
-        for rule in broken_data_rules(self.search, self.training, self.privacy, population, classes):
-            raise self.mistaken(rule.expected, rule.field, rule.got, rule.remedy)
+        broken = broken_data_rules(self.search, self.training, self.privacy, population, classes)
+        found = [self.mistaken(rule.expected, rule.field, rule.got, rule.remedy) for rule in broken]
+        if found:
+            raise SpecError(*(str(one) for one in found))
 
 
 def schema() -> dict[str, Any]:

@@ -19,7 +19,7 @@ from sweeper.errors import SpecError
 from sweeper.spec.fields._section import ONE_COUNT
 from sweeper.spec.fields.choices import COUNT, POSITIVE
 from sweeper.spec.fields.fields import Flag, Name, Number
-from sweeper.spec.fields.messages import sentence
+from sweeper.spec.fields.messages import sentences
 from sweeper.spec.fields.options import REQUIRED, Condition, Option
 
 
@@ -134,4 +134,4 @@ class TrialConfig(_Part):
         try:
             return cls.model_validate(dict(content))
         except ValidationError as error:
-            raise SpecError(sentence(error, "the trial's configuration", cls)) from None
+            raise SpecError(*sentences(error, "the trial's configuration", cls)) from None

@@ -31,10 +31,11 @@ class Manifest:
     Attributes:
         status: how it stands or ended, and ``reason`` in one sentence.
         spec: the resolved spec, as JSON values; `read_spec` returns it as a `Spec`.
+        overrides: the values in it that the file of the spec does not have, by dotted name.
         started: time in the name of the folder, ``YYYYmmdd-HHMMSS``.
         population: N, number of training rows; public.
         claim: what holds for every point, as JSON values; ``sweeper.driver.resume`` reads it.
-        tracking: MLflow tracking URI, ``None`` for the SQLite file in the folder.
+        tracking: MLflow tracking URI, ``None`` for the SQLite file beside the folder, or in it.
         storage: URL through which its nodes exchanged files.
         selecting: where the folder of a private selection that has not ended was made, ``None`` for all others.
     """
@@ -43,6 +44,7 @@ class Manifest:
     status: TrialStatus
     reason: str = ""
     spec: Mapping[str, Any]
+    overrides: Mapping[str, Any] = field(default_factory=dict)
     spec_hash: str = ""
     source: str
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +73,7 @@ class Manifest:
         """
         from sweeper.spec.spec import Spec  # likewise
 
-        return Spec.from_mapping(self.spec, self.source if source is None else source)
+        return Spec.from_mapping(self.spec, self.source if source is None else source, self.overrides)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; the mark of a private selection is there only while it runs."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sweeper.cli.options import DEFAULT_OUT, Figure, Out, SweepFolder, read_numbers
+from sweeper.cli.options import DEFAULT_OUT, FORMATS, Figure, Out, SweepFolder, choices, read_numbers
 from sweeper.errors import ExportError
 
 app = typer.Typer()
@@ -43,7 +43,9 @@ def front(
     sweep: SweepFolder,
     format_: Annotated[
         str | None,
-        typer.Option("--format", help="html (the default), png, svg, pdf, csv or json.", show_default=False),
+        typer.Option(
+            "--format", help="By default what --output ends in, or html.", show_default=False, **choices(FORMATS)
+        ),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write.")] = None,
     figure: Figure = None,

@@ -1,5 +1,6 @@
 """Commands that run a sweep, and those for one that runs: stop it or one of its trials, try a configuration next."""
 
+import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,16 +9,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sweeper.backend.jobs import is_job_server
-from sweeper.cli.options import DEFAULT_OUT, DataDir, OtherCluster, OtherTracking, Out, SpecFile, SweepFolder, Webhook
-from sweeper.errors import SpecError
+from sweeper.cli.options import (
+    CONSENT,
+    DEFAULT_OUT,
+    ELSEWHERE,
+    DataDir,
+    OtherCluster,
+    OtherTracking,
+    Out,
+    SpecFile,
+    SweepFolder,
+    Webhook,
+    WebhookFormat,
+)
+from sweeper.errors import RecordError, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sweeper.driver.alerts import Alerts
     from sweeper.driver.finished import FinishedSweep
     from sweeper.driver.options import Options
+    from sweeper.driver.progress import Progress
     from sweeper.spec.spec import Spec
 
+_FILES = ("data", "data.path", "data.ranges", "search", "search.warm_start")
 EXIT_FAILED_JOB = 2
 EXIT_INTERRUPTED = 130
 
@@ -29,17 +45,39 @@ def run(
     spec: SpecFile,
     out: Out = DEFAULT_OUT,
     data_dir: DataDir = None,
+    values: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help='Instead of the spec\'s value, "training.epochs=5"; YAML, null leaves NAME out; repeatable.',
+        ),
+    ] = None,
     trials: Annotated[int | None, typer.Option(help="Number of trials, instead of the spec's.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed, instead of the spec's.")] = None,
-    tracking: Annotated[str | None, typer.Option(help="MLflow tracking URI; a SQLite file by default.")] = None,
+    tracking: Annotated[
+        str | None,
+        typer.Option(
+            envvar="MLFLOW_TRACKING_URI",
+            help="MLflow tracking URI; by default one SQLite file for all sweeps of --out.",
+            rich_help_panel=ELSEWHERE,
+        ),
+    ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(help="Address of a Ray cluster, or http://HOST:8265 to run as its job; a local Ray by default."),
+        typer.Option(
+            help="Address of a Ray cluster, or http://HOST:8265 to run as its job; a local Ray by default.",
+            rich_help_panel=ELSEWHERE,
+        ),
     ] = None,
     storage: Annotated[
-        str | None, typer.Option(help="URL for checkpoints and models, for nodes that do not share --out.")
+        str | None,
+        typer.Option(
+            help="URL for checkpoints and models, for nodes that do not share --out.", rich_help_panel=ELSEWHERE
+        ),
     ] = None,
     webhook: Webhook = None,
+    webhook_format: WebhookFormat = "auto",
     into: Annotated[
         Path | None, typer.Option(help="A folder made for this sweep beforehand, instead of a new one in --out.")
     ] = None,
@@ -49,6 +87,7 @@ def run(
             "--duration-is-seen",
             help="Consent that others see how long a private selection takes, which --into, --cluster and --storage "
             "need; whoever may run code on the cluster can read what trains there.",
+            rich_help_panel=CONSENT,
         ),
     ] = False,
 ) -> None:
@@ -59,13 +98,16 @@ def run(
     from sweeper.spec.spec import Spec
 
     with noting(into):
-        read = Spec.from_yaml(spec).with_search(trials=trials, seed=seed)
+        read = Spec.from_yaml(spec, dict(map(_setting, values or []))).with_search(trials=trials, seed=seed)
     if is_job_server(cluster):
         given = {"--out": None if into else out, "--into": into, "--data-dir": data_dir}
         more = {name: str(path.resolve()) for name, path in given.items() if path is not None}
-        sent = {"--tracking": tracking, "--storage": storage, "--webhook": webhook}
+        sent = {"--tracking": tracking, "--storage": storage, "--webhook": webhook, "--webhook-format": webhook_format}
         more |= {name: text for name, text in sent.items() if text}
         consent = ["--duration-is-seen"] if duration_is_seen else []
+        # Set again there, so that its record says so; names of files are whole in the spec that is sent.
+        sent_values = [f"{name}={json.dumps(value)}" for name, value in read.overrides.items() if name not in _FILES]
+        consent += [part for text in sent_values for part in ("--set", text)]
         _run_as_job(read, str(cluster), [*consent, *(part for pair in more.items() for part in pair)])
         return
     home = out if into is None else into.parent
@@ -78,7 +120,8 @@ def run(
         storage=storage,
         duration_is_seen=duration_is_seen,
     )
-    _drive(options, lambda shown: run_sweep(read, shown), webhook, read.name, into)
+    alerts = _alerts(webhook, webhook_format, read.name, into, silent=read.search.repetitions is not None)
+    _drive(options, lambda shown: run_sweep(read, shown), alerts, read.name, into)
 
 
 @app.command()
@@ -88,10 +131,13 @@ def resume(
     tracking: OtherTracking = None,
     cluster: OtherCluster = None,
     webhook: Webhook = None,
+    webhook_format: WebhookFormat = "auto",
     give_up: Annotated[
         bool,
         typer.Option(
-            "--give-up", help="Make an ordinary sweep of a private selection, at the price of all its trials."
+            "--give-up",
+            help="Make an ordinary sweep of a private selection, at the price of all its trials.",
+            rich_help_panel=CONSENT,
         ),
     ] = False,
 ) -> None:
@@ -99,7 +145,8 @@ def resume(
 
     Options you omit keep the values the sweep was started with.
     """
-    _resume(sweep, None, data_dir, tracking, cluster, webhook, give_up=give_up)
+    alerts = _alerts(webhook, webhook_format, sweep.name, sweep, silent=_selects_privately(sweep))
+    _resume(sweep, None, data_dir, tracking, cluster, alerts, give_up=give_up)
 
 
 @app.command()
@@ -110,12 +157,14 @@ def extend(
     tracking: OtherTracking = None,
     cluster: OtherCluster = None,
     webhook: Webhook = None,
+    webhook_format: WebhookFormat = "auto",
 ) -> None:
     """Run more trials of a sweep, whether it has ended or not.
 
     Options you omit keep the values the sweep was started with.
     """
-    _resume(sweep, trials, data_dir, tracking, cluster, webhook)
+    alerts = _alerts(webhook, webhook_format, sweep.name, sweep, silent=_selects_privately(sweep))
+    _resume(sweep, trials, data_dir, tracking, cluster, alerts)
 
 
 @app.command()
@@ -150,7 +199,7 @@ def _resume(
     data_dir: Path | None,
     tracking: str | None,
     cluster: str | None,
-    webhook: str | None,
+    alerts: "Alerts",
     *,
     give_up: bool = False,
 ) -> None:
@@ -159,13 +208,13 @@ def _resume(
 
     options = Options(data_dir=data_dir, tracking=tracking, cluster=cluster)
     resumed = partial(resume_sweep, sweep, trials=trials, give_up=give_up)
-    _drive(options, resumed, webhook, sweep.name, sweep)
+    _drive(options, resumed, alerts, sweep.name, sweep)
 
 
 def _drive(
     options: "Options",
     drive: "Callable[[Options], FinishedSweep]",
-    webhook: str | None,
+    alerts: "Alerts",
     name: str,
     folder: Path | None,
 ) -> None:
@@ -173,20 +222,26 @@ def _drive(
     from sweeper.driver.progress import Display, closing_summary
     from sweeper.driver.selection.private_run import SelectionWaitsError
     from sweeper.driver.selection.unfinished import has_final_left
-    from sweeper.driver.webhook import announce, failure, summary
-    from sweeper.spec.addresses import check_url
+    from sweeper.driver.webhook import failure, summary
+    from sweeper.results.highlights import highlights
 
-    if webhook is not None:
-        check_url(webhook)
     waits: SelectionWaitsError | None = None
     with Display() as display, noting(folder):
+
+        def tell(line: str) -> None:
+            display.tell(line)
+            alerts.start(line.removeprefix(f"{name}: "))
+
+        def show(progress: "Progress") -> None:
+            display.update(progress)
+            alerts.look(progress)
+
         try:
-            ended = drive(replace(options, tell=display.tell, show=display.update))
+            ended = drive(replace(options, tell=tell, show=show))
         except SelectionWaitsError as error:
             waits = error
         except BaseException as error:
-            if webhook is not None:
-                announce(webhook, failure(name, error))
+            alerts.end(failure(name, error))
             raise
     if waits is not None:
         typer.echo(str(waits), err=True)
@@ -200,20 +255,16 @@ def _drive(
     selects = manifest.selects_privately
     if front.claim.exploratory:
         notes.insert(0, "Exploratory: no guarantee. See the claim's conditions in the report.")
-    if webhook is not None:
-        told = summary(
-            front,
-            status=manifest.status.value,
-            reason=manifest.reason,
-            folder=ended.sweep.directory,
-            winner_only=selects,
-        )
-        notes += filter(None, [announce(webhook, told)])
+    told = summary(
+        front, status=manifest.status.value, reason=manifest.reason, folder=ended.sweep.directory, winner_only=selects
+    )
+    notes += filter(None, [alerts.end(told)])
     typer.echo(
         closing_summary(
             ended.progress,
             ended.sweep.directory,
             price=front.price,
+            named=highlights(front),
             look=ended.look,
             reason=ended.outcome.reason,
             failures=failures,
@@ -225,6 +276,26 @@ def _drive(
     )
     if ended.outcome.interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _alerts(url: str | None, form: str, name: str, folder: Path | None, *, silent: bool) -> "Alerts":
+    from sweeper.driver.alerts import Alerts
+    from sweeper.driver.webhook import Form
+    from sweeper.spec.addresses import check_url
+
+    if url is None:
+        return Alerts(None, name)
+    return Alerts(check_url(url), name, form=Form.of(url, form), folder=folder, silent=silent)
+
+
+def _selects_privately(sweep: Path) -> bool:
+    """Whether a sweep selects privately; so does one that cannot be read, of which nothing is told on the way."""
+    from sweeper.store.manifest import read_manifest
+
+    try:
+        return read_manifest(sweep).selects_privately
+    except RecordError:
+        return True
 
 
 def _run_as_job(spec: "Spec", address: str, arguments: list[str]) -> None:
@@ -244,5 +315,5 @@ def _setting(text: str) -> tuple[str, Any]:
 
     name, found, value = text.partition("=")
     if not (found and name):
-        raise SpecError(f"Expected HYPERPARAMETER=VALUE such as training.learning_rate=0.05, got {text!r} (--set)")
+        raise SpecError(f"Expected NAME=VALUE such as training.learning_rate=0.05, got {text!r} (--set)")
     return name, parse_mapping(f"{name}: {value}", "--set")[name]

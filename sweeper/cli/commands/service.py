@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sweeper.cli.options import DEFAULT_OUT, Out, SpecFile
+from sweeper.cli.options import DEFAULT_OUT, Out, SpecFile, choices
 from sweeper.errors import SweeperError
 
 TOKEN = "SWEEPER_TOKEN"
@@ -100,7 +100,7 @@ def submit(
 
 @app.command()
 def token(
-    role: Annotated[str, typer.Option(help="read or write.")] = "read",
+    role: Annotated[str, typer.Option(help="What it allows.", **choices(("read", "write")))] = "read",
     days: Annotated[int, typer.Option(help="Days until it expires.")] = 30,
     tokens: Annotated[Path, typer.Option(help="File of tokens, made if need be.")] = Path("tokens.json"),
     revoke: Annotated[

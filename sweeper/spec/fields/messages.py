@@ -1,14 +1,18 @@
-"""Turns a mistake in a spec into one sentence that names field, value, file and remedy."""
+"""Turns each mistake in a spec into one sentence that names field, value, file and remedy."""
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 _OURS = "sweeper"
 _KINDS = ("uniform", "log", "int", "log_int")
+MOST_MISTAKES = 20  # that are told at once
 R = TypeVar("R")
 
 
@@ -34,10 +38,34 @@ def locate(parse: Callable[[Any], R], value: Any, path: str) -> R:
         raise bad_value(path=below, **context) from None
 
 
-def sentence(error: ValidationError, source: str, model: type[BaseModel]) -> str:
-    """Return the first mistake in one sentence; a misspelled key explains the others, so it comes first."""
-    details = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")[0]
+def together(errors: Sequence[PydanticCustomError]) -> PydanticCustomError:
+    """Return the first of several errors, with the others in it: a validator can raise only one."""
+    first, *others = errors
+    context = dict(first.context or {})
+    return bad_value(**context, others=[other.context or {} for other in others]) if others else first
+
+
+def sentences(error: ValidationError, source: str, model: type[BaseModel]) -> tuple[str, ...]:
+    """Return every mistake as one sentence, `MOST_MISTAKES` of very many.
+
+    Misspelled keys come first; a key that is missing because it is misspelled is no mistake of its own.
+    """
+    details = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
+    meant = {_meant(e["loc"], model) for e in details if e["type"] == "extra_forbidden"}
+    found = [e for e in details if not (e["type"] == "missing" and ".".join(map(str, e["loc"])) in meant)]
+    texts = tuple(dict.fromkeys(text for one in found for text in _said(one, source, model)))
+    more = len(texts) - MOST_MISTAKES
+    return (*texts[:MOST_MISTAKES], f"and {more} more in {source}") if more > 0 else texts
+
+
+def _said(details: "ErrorDetails", source: str, model: type[BaseModel]) -> Iterator[str]:
     context = details.get("ctx", {}) if details["type"] == _OURS else {}
+    yield _sentence(details, context, source, model)
+    for other in context.get("others", ()):
+        yield _sentence(details, other, source, model)
+
+
+def _sentence(details: "ErrorDetails", context: Mapping[str, Any], source: str, model: type[BaseModel]) -> str:
     field = _printable(".".join([*map(str, details["loc"]), *filter(None, [context.get("path")])]))
     name = _subject(field)
     match details["type"]:
@@ -51,6 +79,14 @@ def sentence(error: ValidationError, source: str, model: type[BaseModel]) -> str
     remedy = f"; {context['remedy']}" if context.get("remedy") else ""
     shown = "" if got is None and "got" in context else f", got {name or 'value'}={show(got)}"
     return f"Expected {expected.replace('{name}', name)}{shown} ({where}){remedy}"
+
+
+def _meant(loc: tuple[int | str, ...], model: type[BaseModel]) -> str:
+    """Return the key that a misspelled one was meant to be, as far as that can be told, empty if it cannot."""
+    near = _nearest(_printable(".".join(map(str, loc))), model)
+    _, quote, rest = near.partition("did you mean '")
+    name = rest.partition("'")[0]
+    return (name if "." in name else ".".join([*map(str, loc[:-1]), name])) if quote else ""
 
 
 def show(value: Any) -> str:

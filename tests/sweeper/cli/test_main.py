@@ -4,11 +4,13 @@ import csv
 import json
 import resource
 import sqlite3
+from importlib import metadata
 
 import pytest
 import yaml
 
 import clipless
+from sweeper.cli import main as main_module
 from sweeper.cli.main import main
 from sweeper.errors import SpecError
 from sweeper.results.front import read_front
@@ -328,6 +330,58 @@ def test_a_mistake_in_usage_ends_with_the_same_code(call, arguments):
     code, _, err = call(*arguments)
     assert code == 2
     assert "Traceback" not in err
+
+
+def test_the_version_is_printed(call):
+    code, out, _ = call("--version")
+    assert (code, out) == (0, f"sweeper {metadata.version('sweeper')}\n")
+
+
+def test_commands_stand_under_headings_and_options_under_theirs(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    code, out, _ = call("--help")
+    assert code == 0
+    found = [out.index(panel) for panel in main_module._PANELS.values()]
+    assert found == sorted(found)
+    assert out.index("Run a sweep") < out.index(" extend ") < out.index("Before a run") < out.index(" check ")
+    assert "Completion" in out or "--install-completion" in out
+    run = call("run", "--help")[1]
+    assert run.index("Alerts") < run.index("--webhook")
+    assert "json|slack|teams" in run
+    assert "html|png|svg|pdf|csv|json" in call("front", "--help")[1]
+    assert "read|write" in call("token", "--help")[1]
+
+
+def test_commands_choices_and_trials_are_completed(ran, monkeypatch, capfd):
+    def completions(words):
+        monkeypatch.setenv("_SWEEPER_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+        with pytest.raises(SystemExit):
+            main([])
+        return capfd.readouterr().out.split()
+
+    assert completions("sweeper re") == ["resume", "register", "replay"]
+    assert completions("sweeper front x --format p") == ["png", "pdf"]
+    assert "robustness" in completions("sweeper front x --figure r")
+    assert completions(f"sweeper log {ran.folder} t000") == ["t0001", "t0002", "t0003"]
+
+
+def test_several_mistakes_are_a_line_each(call, spec_file):
+    path = spec_file(training={"epochs": "many", "batch_size": -1}, search={"trails": 3})
+    code, out, err = call("check", path)
+    assert (code, out) == (2, "")
+    first, *lines = err.splitlines()
+    assert first == "sweeper: 3 mistakes:"
+    assert len(lines) == 3
+    assert lines[0].startswith("  Unknown key 'trails'")
+
+
+def test_what_is_set_on_the_command_line_is_checked_like_the_spec(refusal, spec_file):
+    path = spec_file()
+    assert "did you mean 'epochs'?" in refusal("run", path, "--set", "training.epoch=3")
+    assert "Expected NAME=VALUE" in refusal("run", path, "--set", "training.epochs")
+    assert "Expected batch_size <= N = 1276" in refusal("run", path, "--set", "training.batch_size=5000")
 
 
 @pytest.mark.parametrize("trials", ["0", "-3"])

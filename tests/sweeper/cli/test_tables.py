@@ -94,7 +94,7 @@ def test_a_sweep_shows_state_front_failures_and_cost(make):
     shown = text(sweep_view(Sweep(folder.path)))
     assert shown.startswith("digits: stopped the 2 hours are used up\n")
     assert "trials: 1 completed, 1 failed" in shown
-    assert "front: 2 points, hypervolume 0." in shown
+    assert "front: 2 of 4 points, hypervolume 0." in shown
     assert "t0002: failed: ValueError: it broke" in shown
     assert "Releasing one model: epsilon 3." in shown
     assert "exploratory" not in shown
@@ -127,8 +127,22 @@ def test_the_two_epsilons_of_a_point_are_named(make):
 
 def test_a_long_front_is_shown_in_part(make):
     shown = text(sweep_view(Sweep(make(count=100).path)), width=200)
-    assert "front: 50 points" in shown
+    assert "front: 50 of 100 points" in shown
+    assert f"; {SHOWN_POINTS} of them shown, all are in front.csv" in shown
     assert sum(line.strip().startswith("t0001 ") for line in shown.splitlines()) == SHOWN_POINTS
+
+
+def test_the_most_accurate_point_is_shown_wherever_it_lies_on_the_front(make, objectives, claim, trial, make_point):
+    folder = make()
+    points = [make_point("t0001", n + 1, 1.0 + n, 0.2 + n / 1000, 0.5 - n / 1000) for n in range(100)]
+    points[50] = make_point("t0001", 51, 51.0, 0.99, 0.3)
+    front = build_front(sweep="digits", objectives=objectives, trials=[trial], points=points, ledger={}, claim=claim)
+    front.write(folder.front)
+    lines = text(sweep_view(Sweep(folder.path)), width=200).splitlines()
+    assert any(line.split()[:2] == ["t0001", "51"] for line in lines)
+    assert any(line.startswith("best accuracy, ") and "t0001, epoch 51:" in line for line in lines)
+    assert [line.partition(":")[0] for line in lines if "best epsilon" in line] == ["best epsilon, best certified@1/4"]
+    assert sum("picked" in line for line in lines) == 1
 
 
 def test_an_exploratory_sweep_is_marked(make):

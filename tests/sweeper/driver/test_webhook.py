@@ -11,11 +11,13 @@ import pytest
 
 from sweeper.cli.commands import running
 from sweeper.driver import webhook
+from sweeper.driver.alerts import Alerts
 from sweeper.driver.options import Options
-from sweeper.driver.webhook import announce, check_url, summary
+from sweeper.driver.progress import Progress
+from sweeper.driver.webhook import Form, announce, check_url, summary
 from sweeper.errors import SweeperError
 from sweeper.pareto.dominance import Box
-from sweeper.records import TrialStatus
+from sweeper.records import Point, TrialStatus
 from sweeper.results.front import Front, FrontTrial
 from sweeper.store.manifest import Manifest
 
@@ -83,7 +85,8 @@ def test_a_delivery_is_one_post_of_json(server, front):
     ((path, kind, content),) = server.seen
     assert (path, kind) == ("/hooks/secret?key=k", "application/json")
     assert content == {
-        "webhook_version": 1,
+        "webhook_version": 2,
+        "event": "end",
         "sweep": "digits",
         "folder": "digits-1",
         "status": "completed",
@@ -92,6 +95,7 @@ def test_a_delivery_is_one_post_of_json(server, front):
         "points": 2,
         "front_points": 1,
         "hypervolume": 0.25,
+        "text": "digits completed. Trials: 1 completed, 1 failed. The front has 1 points, hypervolume 0.250.",
     }
 
 
@@ -185,6 +189,115 @@ def test_an_address_with_a_password_is_refused_without_repeating_it():
     assert check_url("https://host:8443/x?y=z") == "https://host:8443/x?y=z"
 
 
+# What chats understand
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted", "form"),
+    [
+        ("https://hooks.slack.com/services/T0/B0/x", "auto", Form.SLACK),
+        ("https://ada.webhook.office.com/webhookb2/x", "auto", Form.TEAMS),
+        ("https://prod-1.westeurope.logic.azure.com:443/workflows/x", "auto", Form.TEAMS),
+        ("https://hooks.slack.com.evil.example/x", "auto", Form.JSON),
+        ("https://nothooks.slack.com/x", "auto", Form.JSON),
+        ("https://chat.example/hooks/x", "slack", Form.SLACK),
+        ("https://chat.example/hooks/x", "auto", Form.JSON),
+    ],
+)
+def test_the_form_is_that_of_the_host_or_the_one_that_is_wanted(url, wanted, form):
+    assert Form.of(url, wanted) is form
+
+
+def test_an_unknown_form_is_refused():
+    with pytest.raises(SweeperError, match="Expected auto, json, slack, teams, got 'email'"):
+        Form.of("https://host/x", "email")
+
+
+def test_slack_is_sent_text_and_nothing_else(server, front):
+    assert announce(server.url, told(replace(front, sweep="a<b>&c")), Form.SLACK) is None
+    ((_, kind, content),) = server.seen
+    assert kind == "application/json"
+    assert list(content) == ["text"]
+    assert content["text"].startswith("a&lt;b&gt;&amp;c completed. Trials: 1 completed, 1 failed.")
+
+
+def test_teams_is_sent_an_adaptive_card_whose_text_is_read_as_it_stands(server, front):
+    assert announce(server.url, told(front), Form.TEAMS) is None
+    ((_, _, content),) = server.seen
+    assert content["type"] == "message"
+    (attachment,) = content["attachments"]
+    assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+    card = attachment["content"]
+    assert (card["type"], card["version"]) == ("AdaptiveCard", "1.2")
+    ((run,),) = (block["inlines"] for block in card["body"])
+    assert run == {"type": "TextRun", "text": told(front)["text"]}
+
+
+# When it is told
+
+
+def progress(**more):
+    return Progress(**({"name": "digits", "total": 4} | more))
+
+
+POINT = Point(trial="t0001", epoch=1, values={"epsilon": 1.0, "accuracy": 0.98765})
+
+
+def events(server):
+    return [content["event"] for *_, content in server.seen]
+
+
+def test_start_first_front_budget_and_end_are_told_once_each_and_in_order(server, front):
+    alerts = Alerts(server.url, "digits")
+    alerts.start("everything will cost epsilon 3.")
+    for state in (
+        progress(),
+        progress(front=(POINT,), done=1, spent=0.5),
+        progress(front=(POINT,), done=2, spent=0.5),
+        progress(front=(POINT,), done=3, spent=0.95),
+        progress(front=(POINT,), done=4, spent=1.0),
+    ):
+        alerts.look(state)
+    assert alerts.end(told(front)) is None
+    assert events(server) == ["start", "first-front", "budget-nearly-spent", "end"]
+    assert server.seen[0][2]["text"] == "digits has started: everything will cost epsilon 3."
+    assert "98765" not in str(server.seen)
+
+
+def test_hours_that_are_nearly_over_are_told(server, front):
+    alerts = Alerts(server.url, "digits")
+    alerts.look(progress(elapsed_seconds=89.0, limit_seconds=100.0))
+    alerts.look(progress(elapsed_seconds=91.0, limit_seconds=100.0))
+    alerts.end(told(front))
+    assert events(server) == ["budget-nearly-spent", "end"]
+
+
+def test_of_a_private_selection_the_end_alone_is_told(server, front):
+    alerts = Alerts(server.url, "digits", silent=True)
+    alerts.start("it selects privately")
+    alerts.look(progress(front=(POINT,), spent=0.99, elapsed_seconds=99.0, limit_seconds=100.0))
+    assert alerts.end(told(front, winner_only=True)) is None
+    assert events(server) == ["end"]
+
+
+def test_an_address_that_does_not_answer_delays_nothing(server, front, monkeypatch):
+    monkeypatch.setattr("sweeper.driver.alerts.CLOSE_SECONDS", 0.1)
+    held = threading.Event()
+    monkeypatch.setattr("sweeper.driver.alerts.announce", lambda *_: held.wait())
+    alerts = Alerts(server.url, "digits")
+    alerts.start("x")
+    alerts.look(progress(front=(POINT,)))
+    assert alerts.end(told(front)) == "The webhook was not delivered: no answer in time"
+    held.set()
+
+
+def test_without_an_address_nobody_is_told(front):
+    alerts = Alerts(None, "digits")
+    alerts.start("x")
+    alerts.look(progress(front=(POINT,)))
+    assert alerts.end(told(front)) is None
+
+
 # The command
 
 
@@ -211,7 +324,8 @@ def drive(monkeypatch, front, tmp_path):
             lambda *_, notes, failures, **__: "\n".join([*notes, *failures.values()]),
         )
         driven = []
-        running._drive(Options(), lambda _: driven.append(1) or ended, url, "digits", None)
+        alerts = running._alerts(url, "auto", "digits", None, silent=False)
+        running._drive(Options(), lambda _: driven.append(1) or ended, alerts, "digits", None)
         return driven
 
     return drive
@@ -239,7 +353,9 @@ def test_an_error_is_told_without_its_text(server, front):
         raise SweeperError("row 17 says: secret")
 
     with pytest.raises(SweeperError, match="row 17"):
-        running._drive(Options(), fails, server.url, "digits", None)
+        running._drive(
+            Options(), fails, running._alerts(server.url, "auto", "digits", None, silent=False), "digits", None
+        )
     (told,) = (told for *_, told in server.seen)
     assert {"sweep": "digits", "status": "failed", "reason": "SweeperError", "points": None}.items() <= told.items()
     assert "secret" not in str(told)

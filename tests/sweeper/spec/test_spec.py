@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from sweeper.errors import SpecError
 from sweeper.records import Direction
 from sweeper.spec.fields.choices import ARCHITECTURE_OPTIONS, LOSS_DEFAULTS, LOSS_OPTIONS, field_of
 from sweeper.spec.fields.fields import Name, Number
+from sweeper.spec.fields.messages import MOST_MISTAKES
 from sweeper.spec.fields.ranges import Choices, Range
 from sweeper.spec.plugins import built_in_schedulers
 from sweeper.spec.search import Sampler
@@ -434,13 +436,91 @@ def test_no_value_anywhere_escapes_the_one_sentence(path, value):
         "privacy": {"epsilon": 1.0, "delta": 1e-5},
     }
     set_key(content, path, value)
-    said = FILE
+    said = (FILE,)
     try:
         Spec.from_mapping(content, FILE)
     except SpecError as error:
-        said = str(error)
-    assert "\n" not in said
-    assert FILE in said
+        said = error.mistakes
+    assert 1 <= len(said) <= MOST_MISTAKES + 1
+    for mistake in said[:MOST_MISTAKES]:
+        assert "\n" not in mistake
+        assert FILE in mistake
+
+
+def mistakes_of(content):
+    with pytest.raises(SpecError) as caught:
+        Spec.from_mapping(content, FILE)
+    return caught.value.mistakes
+
+
+def test_all_mistakes_of_the_sections_are_told_at_once(content):
+    content["training"] |= {"learnign_rate": 0.1, "batch_size": "many"}
+    content["privacy"] |= {"epsilon": -1.0}
+    content["model"] = {"achitecture": "mlp"}
+    said = mistakes_of(content)
+    assert len(said) == 4  # a missing key that is there, misspelled, is no mistake of its own
+    assert said[0].startswith("Unknown key 'achitecture'")
+    assert said[1].startswith("Unknown key 'learnign_rate'")
+    assert any("got batch_size='many'" in one for one in said)
+    assert any("got epsilon=-1.0" in one for one in said)
+    content["model"] = {}
+    assert any("Expected a value for architecture, got none" in one for one in mistakes_of(content))
+
+
+def test_sections_that_disagree_in_several_ways_are_told_so_at_once(content):
+    content["privacy"] = {"delta": 1e-4, "sweep_epsilon": 3.0, "epsilon": 1.0, "noise_multiplier": 1.0}
+    content["training"] = {}
+    said = mistakes_of(content)
+    assert [one.partition(" with")[0] for one in said] == [
+        "Expected no epsilon",
+        "Expected no noise_multiplier",
+        "Expected epochs",
+    ]
+    with pytest.raises(SpecError, match=r"^3 mistakes:\n\(1\) Expected no epsilon .*\n\(2\) "):
+        Spec.from_mapping(content, FILE)
+
+
+def test_mistakes_that_the_data_show_are_told_at_once(content):
+    content["training"] |= {"batch_size": 5000}
+    content["privacy"] |= {"delta": 0.5}
+    with pytest.raises(SpecError) as caught:
+        Spec.from_mapping(content, FILE).validate_against(1000)
+    assert [one.partition(" <")[0] for one in caught.value.mistakes] == ["Expected delta", "Expected batch_size"]
+
+
+def test_of_very_many_mistakes_the_rest_is_counted(content):
+    content["search"] = {"first": [None] * 50}
+    said = mistakes_of(content)
+    assert len(said) == MOST_MISTAKES + 1
+    assert said[-1] == f"and {50 - MOST_MISTAKES} more in {FILE}"
+
+
+def test_values_are_set_by_dotted_names_over_those_of_the_file(content, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(content | {"search": {"repeats": 4}}), encoding="utf-8")
+    given = {"training.epochs": 5, "search.seed": 3, "search.repeats": None, "resources.cpus": 2}
+    made = Spec.from_yaml(path, given)
+    assert (made.training.epochs, made.search.seed, made.search.repeats, made.resources.cpus) == (5, 3, 1, 2)
+    assert dict(made.overrides) == given
+    assert dict(made.with_search(seed=7).overrides) == given | {"search.seed": 7}
+    assert dict(Spec.from_yaml(path).overrides) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("training.epoch", 3, "Unknown key 'epoch' (training.epoch in FILE); did you mean 'epochs'?"),
+        ("training.epochs", "x", "got epochs='x' (training.epochs in FILE)"),
+        ("model.architecture.name", "mlp", "Expected a section at model.architecture to set model.architecture.name"),
+        ("training..epochs", 3, "Expected a dotted name such as training.epochs, got 'training..epochs' (--set)"),
+    ],
+)
+def test_what_is_set_is_checked_as_the_file_is(content, tmp_path, name, value, sentence):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    with pytest.raises(SpecError) as caught:
+        Spec.from_yaml(path, {name: value})
+    assert sentence.replace("FILE", str(path)) in str(caught.value)
 
 
 def test_dotted_yaml_text_reaches_the_sentence():

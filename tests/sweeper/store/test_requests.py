@@ -135,7 +135,7 @@ def test_the_commands_ask(folder, capsys):
         assert ended.value.code in (0, None)
         assert said in capsys.readouterr().out
     for arguments, said in (
-        (["enqueue", str(folder), "--set", "training.learning_rate"], "Expected HYPERPARAMETER=VALUE such as"),
+        (["enqueue", str(folder), "--set", "training.learning_rate"], "Expected NAME=VALUE such as"),
         (["stop", str(folder)], "no process drives"),
     ):
         with pytest.raises(SystemExit) as ended:

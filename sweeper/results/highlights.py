@@ -1,0 +1,51 @@
+"""The points of a front that every summary names: the best of each objective, the knee, and what ``pick`` takes."""
+
+import contextlib
+from dataclasses import dataclass
+from math import inf, isnan
+
+from sweeper.errors import PickError
+from sweeper.records import Direction, Objective, Point
+from sweeper.results.front import Front
+from sweeper.results.pick import pick
+
+KNEE = "knee"
+PICKED = "picked"
+
+
+@dataclass(frozen=True, slots=True)
+class Highlight:
+    """A point, and why it is named: ``("best accuracy", "picked")``."""
+
+    point: Point
+    titles: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """Why it is named, in words."""
+        return ", ".join(self.titles)
+
+
+def highlights(front: Front) -> tuple[Highlight, ...]:
+    """Return the named points of a front, each once, smallest epsilon first; none of an empty front."""
+    named: dict[tuple[str, int, str], list[str]] = {}
+    for title, point in _named(front):
+        named.setdefault(point.key, []).append(title)
+    return tuple(Highlight(point, tuple(named[point.key])) for point in front.front_points if point.key in named)
+
+
+def best(points: tuple[Point, ...], objective: Objective) -> Point | None:
+    """Return the point that is best in an objective, of equals the one of the smallest epsilon; None of no points."""
+    sign = 1.0 if objective.direction is Direction.MAXIMIZE else -1.0
+    known = [point for point in points if not isnan(point.values.get(objective.name, float("nan")))]
+    return max(
+        known, key=lambda point: (sign * point.values[objective.name], -point.values.get("epsilon", inf)), default=None
+    )
+
+
+def _named(front: Front) -> list[tuple[str, Point]]:
+    found = [(f"best {one.name}", best(front.front_points, one)) for one in front.objectives]
+    found.append((KNEE, front.knee))
+    with contextlib.suppress(PickError):
+        found.append((PICKED, pick(front)))
+    return [(title, point) for title, point in found if point is not None]
