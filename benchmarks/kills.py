@@ -112,7 +112,7 @@ class Campaign:
     @property
     def tracking(self) -> str:
         """The store that is looked into at the end."""
-        return f"sqlite:///{self.folder if self.served else self.sweep}/mlflow.db"
+        return f"sqlite:///{self.folder if self.served else self.folder / 'out'}/mlflow.db"
 
     @property
     def sweep(self) -> Path | None:

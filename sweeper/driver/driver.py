@@ -27,6 +27,7 @@ from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.selection.candidates import STOPPED_BY_REQUEST
 from sweeper.driver.selection.final import TRIALS, FinalSearch
 from sweeper.driver.stages import StagedSearch
+from sweeper.driver.tracked import Watch, conclude, introduce, track_model
 from sweeper.driver.trial_records import TrialRecords
 from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
@@ -45,7 +46,7 @@ from sweeper.store.input_format import DATA_NAME, describe, write_input
 from sweeper.store.jsonl import replace_file
 from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking.names import price_metrics, version_tags
+from sweeper.tracking.names import version_tags
 from sweeper.tracking.outbox import Undelivered
 from sweeper.tracking.tracker import Tracker, how_to_look
 from sweeper.trials.budget_plan import plan_budget
@@ -140,6 +141,8 @@ class SweepRun:
             tags=tags | {"sweeper.spec_hash": self._spec.digest()},
             waits=True,
         )
+        introduce(self._tracker, self._data, self._spec.name)
+        self._watch = Watch(self._tracker)
         settings, self._requests = self._spec.search, Requests(self._folder.path)
         self._search = Search(
             self._propose,
@@ -273,7 +276,9 @@ class SweepRun:
             return None
         self._shown_at = now
         self._recorder.write_front_now_and_then()
-        self._options.show(self._progress())
+        progress = self._progress()
+        self._options.show(progress)
+        self._watch.look(progress)
         news = self._requests.look()
         for configuration in news.configurations:
             self._search.enqueue(configuration)
@@ -302,12 +307,14 @@ class SweepRun:
             for name in ("front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"):
                 if (folder.path / name).exists():
                     self._tracker.artifact(folder.path / name)
-            self._tracker.log(None, 0, {"hypervolume": front.hypervolume} | price_metrics(front.ledger))
+            conclude(self._tracker, front, status=status.value, page=self._options.page)
         finally:
             patience = 10.0 if cut and self._options.tracking else 30.0  # a store of one's own always answers
             if not self._left_early:
                 self._tracker.deliver()
             left = self._tracker.close(status, reason, timeout_seconds=patience)
+        if not (left.rows or self._left_early):
+            self._troubles += track_model(self._tracker, folder.path)
         if recorder.records.note_runs():  # runs that the store made only now
             front = recorder.front(tight=not cut)
             self._troubles += troubles_of(lambda: front.write(folder.front))

@@ -1,16 +1,21 @@
 """How a sweep is run, as opposed to what it is, and what ``sweep.json`` says of both."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from sweeper.driver.progress import Progress
+from sweeper.errors import SweeperError
 from sweeper.privacy.claims import Claim
 from sweeper.records import TrialStatus
 from sweeper.spec.spec import Spec
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
+
+TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +26,9 @@ class Options:
         out: where the sweep's folder is made.
         into: the folder itself, if it was made beforehand for a new sweep.
         data_dir: local copies of data sets.
-        tracking: MLflow tracking URI; by default a SQLite file in the sweep's folder.
+        tracking: MLflow tracking URI; by default that of the environment, ``MLFLOW_TRACKING_URI``, for a sweep that
+            begins, and without one a SQLite file in ``out`` for all sweeps there.
+        page: address of the sweep's live page, which its run at the tracking store links to.
         cluster: address of a Ray cluster; by default one is started on this machine.
         storage: URL through which nodes that do not share ``out`` exchange checkpoints and models.
         duration_is_seen: consents that others see how long a private selection takes, and may read what trains on a
@@ -36,9 +43,27 @@ class Options:
     tracking: str | None = None
     cluster: str | None = None
     storage: str | None = None
+    page: str | None = None
     duration_is_seen: bool = False
     tell: Callable[[str], None] = lambda _: None
     show: Callable[[Progress], None] = lambda _: None
+
+
+def with_environment(options: Options) -> Options:
+    """Give a sweep that begins the store that the environment names, if the user names none.
+
+    Raises:
+        SweeperError: the environment names it with a password, which would be recorded.
+    """
+    named = os.environ.get(TRACKING_VARIABLE) or None
+    if named is None or options.tracking not in (None, named):
+        return options
+    if urlsplit(named).password:
+        raise SweeperError(
+            f"Expected {TRACKING_VARIABLE} without a password, which the sweep would record; set "
+            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or name another store with --tracking"
+        )
+    return replace(options, tracking=named)
 
 
 def with_recorded(options: Options, manifest: Manifest) -> Options:

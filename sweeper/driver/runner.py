@@ -9,7 +9,7 @@ import clipless
 from sweeper.backend.interruption import Interruption
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
-from sweeper.driver.options import Options, with_recorded
+from sweeper.driver.options import Options, with_environment, with_recorded
 from sweeper.driver.resume import claim_at_start, claimed
 from sweeper.driver.selection.private_run import recover_all
 from sweeper.driver.selection.selection_run import resume_selection, run_selection
@@ -48,7 +48,7 @@ def run_sweep(spec: Spec, options: Options | None = None) -> FinishedSweep:
     Guarantees:
         Every trial's event is in the ledger, on the disk, before the trial draws its first noise.
     """
-    options = options or Options()
+    options = with_environment(options or Options())
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
     check_plans(spec, data)
     _check_devices(spec, options)

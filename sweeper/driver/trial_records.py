@@ -4,7 +4,7 @@ A folder that holds records is taken up: its trials and points are there from th
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +12,10 @@ from sweeper.errors import TrialError
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Claim
 from sweeper.records import ClassCounts, Objective, Point, PointKey, Trial, TrialPlan, TrialStatus
+from sweeper.results.highlights import best
 from sweeper.spec.settings import PrivacySettings
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking.names import metric_names
+from sweeper.tracking.names import NAME_TAG, metric_names, trial_name
 from sweeper.tracking.trial_tracker import TrialTracker
 from sweeper.trials.stream import EpochRow
 
@@ -44,6 +45,7 @@ class TrialRecords:
         self.points: dict[PointKey, Point] = folder.points()
         self.archive = FrontArchive(objectives)
         self.archive.add(self.points.values())
+        self._objectives, self._best = tuple(objectives), _best_points(self.points.values(), objectives)
         self._last_epoch: dict[str, int] = {}
         for name, epoch, _ in self.points:
             self._last_epoch[name] = max(epoch, self.last_epoch(name))
@@ -54,7 +56,7 @@ class TrialRecords:
 
     def start(self, trial: str, config: Mapping[str, Any]) -> None:
         """Record a trial that starts."""
-        self._tracker.start_trial(trial, config, self._tags)
+        self._tracker.start_trial(trial, config, {**self._tags, NAME_TAG: trial_name(trial, config)})
         self.save(Trial(id=trial, config=config))
 
     def start_again(self, trial: str) -> None:
@@ -65,7 +67,9 @@ class TrialRecords:
     def plan(self, trial: str, plan: TrialPlan, placed: Mapping[str, str]) -> None:
         """Record the plan of a trial, and the node and device that train it."""
         self._track_plan(trial, plan)
-        self._tracker.tag(trial, {f"sweeper.{name}": text for name, text in placed.items()})
+        name = trial_name(trial, self.trials[trial].config, plan.epsilon_curve[-1] if plan.epsilon_curve else None)
+        where = {f"sweeper.{key}": text for key, text in placed.items()}
+        self._tracker.tag(trial, {NAME_TAG: name, **where})
         self.save(replace(self.trials[trial], plan=plan, placed=placed))
 
     def restart(self, trial: str) -> None:
@@ -85,6 +89,7 @@ class TrialRecords:
         drop = not self._keep_every_model
         self._save_point(self._without_model(point) if drop and point.key not in kept else point)
         self._tracker.log(point.trial, point.epoch, _metrics(point))
+        self._track_best(point)
         for key in (one.key for one in left if drop and one.key not in kept):
             self._save_point(self._without_model(self.points[key]))
 
@@ -101,13 +106,24 @@ class TrialRecords:
     def track_ended(self) -> None:
         """Tell the tracker of trials that ran and ended without it."""
         for trial in self.trials.values():
-            self._tracker.start_trial(trial.id, trial.config, self._tags)
+            name = trial_name(trial.id, trial.config)  # the price of one training holds for no winner
+            self._tracker.start_trial(trial.id, trial.config, {**self._tags, NAME_TAG: name})
             if trial.plan is not None:
                 self._track_plan(trial.id, trial.plan)
         for point in self.points.values():
             self._tracker.log(point.trial, point.epoch, _metrics(point))
         for trial in self.trials.values():
             self._tracker.end_trial(trial.id, trial.status, trial.reason)
+
+    def _track_best(self, point: Point) -> None:
+        """Tell the tracker of the best point of a trial so far, beside its last one."""
+        judged = next((one for one in self._objectives if one.name != "epsilon"), None)
+        known = None if judged is None else self._best.get(point.trial)
+        if judged is None or best(tuple(filter(None, (known, point))), judged) is not point:
+            return
+        self._best[point.trial] = point
+        values = {"epoch": float(point.epoch), **metric_names(point.values)}
+        self._tracker.log(point.trial, point.epoch, {f"best/{name}": value for name, value in values.items()})
 
     def note_runs(self) -> bool:
         """Record which tracking run is which trial's, and return whether there was a new one."""
@@ -148,6 +164,17 @@ class TrialRecords:
         if plan.scores is not None:
             std = {f"sweeper.score_std.{split}": f"{value:.3g}" for split, value in plan.scores.std.items()}
             self._tracker.tag(trial, {"sweeper.privacy.score_noise": f"{plan.scores.noise_multiplier:g}", **std})
+
+
+def _best_points(points: Iterable[Point], objectives: Sequence[Objective]) -> dict[str, Point]:
+    """Return the best point of each trial in the first objective that is not epsilon."""
+    judged = next((one for one in objectives if one.name != "epsilon"), None)
+    found: dict[str, Point] = {}
+    if judged is None:
+        return found
+    for point in points:
+        found[point.trial] = best(tuple(filter(None, (found.get(point.trial), point))), judged) or point
+    return found
 
 
 def points_of(trial: str, row: EpochRow, plan: TrialPlan | None) -> tuple[Point, ...]:

@@ -24,6 +24,7 @@ from sweeper.store.lock import is_driven
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, list_sweeps
 from sweeper.tracking.client import delete_runs, destination_of
+from sweeper.tracking.tracker import own_store
 
 SPENT_NAME = "spent"
 STATEMENT_NAME = "statement.json"
@@ -96,7 +97,7 @@ def delete_sweep(folder: Path, *, runs: bool = False, forget: bool = False) -> D
     with _unlocked(folder):
         kept = None if forget else _keep(folder)
         try:
-            deleted = delete_runs(destination_of(folder, manifest)) if runs and manifest.tracking else 0
+            deleted = delete_runs(destination_of(folder, manifest)) if runs and _has_store(folder, manifest) else 0
         except SweeperError:
             if kept is not None:
                 shutil.rmtree(kept)
@@ -238,6 +239,12 @@ def _front(folder: Path) -> Front | None:
         return read_front(folder / "front.json")
     except RecordError:
         return None
+
+
+def _has_store(folder: Path, manifest: Manifest) -> bool:
+    """Whether the runs of a sweep are in a store that outlives its folder."""
+    own = own_store(folder)
+    return bool(manifest.tracking) or (own.is_file() and own.parent != folder)
 
 
 def _keep(folder: Path) -> Path | None:

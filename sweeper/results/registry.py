@@ -62,17 +62,71 @@ def register(picked: Picked, name: str, *, tracking: str | None = None, data_dir
     wanted = destination_of(picked.sweep.directory, replace(manifest, tracking=tracking or manifest.tracking))
     form = picked.sweep.input_format(data_dir)
     with tempfile.TemporaryDirectory() as folder:
-        files, code = Path(folder) / ARTIFACT, Path(folder) / CODE_NAME
-        code.write_text(CODE, encoding="utf-8")
-        trouble = picked.write(files, data_dir)
-        if trouble is not None:
-            raise SweeperError(trouble)
+        files, code = _written(picked, Path(folder), data_dir)
         try:
             return _log(picked, name, wanted, files, code, form)
         except SweeperError:
             raise
         except Exception as error:
             raise SweeperError(f"Cannot register {name} in {wanted.uri}: {one_line(error)}") from error
+
+
+def log_model(picked: Picked, wanted: Destination, run: str, *, data_dir: Path | None = None) -> str:
+    """Log a picked model as a model of MLflow's, of the run of its trial, and return its id.
+
+    It is not registered: `register` makes a version of it. Nothing of MLflow's own state in this process is changed.
+
+    Raises:
+        SweeperError: nothing to encode rows by, or the store does not take the model.
+    """
+    form = picked.sweep.input_format(data_dir)
+    with tempfile.TemporaryDirectory() as folder:
+        files, code = _written(picked, Path(folder), data_dir)
+        try:
+            return _logged(picked, wanted, run, files, code, form)
+        except SweeperError:
+            raise
+        except Exception as error:
+            raise SweeperError(f"Cannot log the model in {wanted.uri}: {one_line(error)}") from error
+
+
+def _written(picked: Picked, folder: Path, data_dir: Path | None) -> tuple[Path, Path]:
+    """Write what ``pick`` writes, and the code that loads it, and return where."""
+    files, code = folder / ARTIFACT, folder / CODE_NAME
+    code.write_text(CODE, encoding="utf-8")
+    trouble = picked.write(files, data_dir)
+    if trouble is not None:
+        raise SweeperError(trouble)
+    return files, code
+
+
+def _logged(picked: Picked, wanted: Destination, run: str, files: Path, code: Path, form: InputFormat) -> str:
+    prepare_mlflow()
+    import mlflow
+    from mlflow import MlflowClient
+    from mlflow.entities import LoggedModelOutput
+
+    client = MlflowClient(tracking_uri=wanted.uri)
+    made = client.create_logged_model(
+        client.get_run(run).info.experiment_id,
+        name=f"{wanted.sweep}-{picked.point.name}",
+        source_run_id=run,
+        tags=tags_of(picked),
+        model_type="clipless",
+    )
+    with tempfile.TemporaryDirectory() as folder, _without_advice():
+        saved = Path(folder) / "model"
+        mlflow.pyfunc.save_model(
+            saved,
+            python_model=str(code),
+            artifacts={ARTIFACT: str(files)},
+            signature=_signature(form),
+            pip_requirements=_requirements(),
+        )
+        client.log_model_artifacts(made.model_id, str(saved))
+    client.finalize_logged_model(made.model_id, "READY")
+    client.log_outputs(run, [LoggedModelOutput(made.model_id, step=picked.point.epoch)])
+    return str(made.model_id)
 
 
 def tags_of(picked: Picked) -> dict[str, str]:

@@ -61,8 +61,26 @@ class ArtifactRow(_Row):
     path: str
 
 
-TrackingRow = RunRow | MetricsRow | TagsRow | EndRow | ArtifactRow
-_KINDS: dict[str, type[TrackingRow]] = {kind.OP: kind for kind in (RunRow, MetricsRow, TagsRow, EndRow, ArtifactRow)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetRow(_Row):
+    """A run learns from a data set, of which only what is declared of it is told.
+
+    Attributes:
+        digest: of the declarations, at most 36 characters; no row enters it.
+        facts: public facts, as JSON values.
+    """
+
+    OP: ClassVar[str] = "dataset"
+
+    name: str
+    digest: str
+    facts: Mapping[str, Any]
+
+
+TrackingRow = RunRow | MetricsRow | TagsRow | EndRow | ArtifactRow | DatasetRow
+_KINDS: dict[str, type[TrackingRow]] = {
+    kind.OP: kind for kind in (RunRow, MetricsRow, TagsRow, EndRow, ArtifactRow, DatasetRow)
+}
 
 
 def row_to_json(row: TrackingRow) -> dict[str, Any]:

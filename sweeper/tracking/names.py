@@ -4,14 +4,17 @@ import json
 import re
 from collections.abc import Mapping
 from importlib import metadata
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from sweeper.privacy.pricing import round_up
 from sweeper.records import TrialStatus
 from sweeper.spec.fields.nested import leaves
 
 if TYPE_CHECKING:
     from sweeper.privacy.pricing import Price
 
+_SIZES = ("width", "channels", "depth")  # of a model, what its name shows first
 MAX_KEY_LENGTH = 250
 MAX_PARAM_LENGTH = 6000
 MAX_TAG_LENGTH = 8000
@@ -23,6 +26,9 @@ RUN_STATUS = {
     TrialStatus.FAILED: "FAILED",
     TrialStatus.INTERRUPTED: "KILLED",
 }
+
+NAME_TAG = "mlflow.runName"
+NOTE_TAG = "mlflow.note.content"  # a run's description, in Markdown
 
 PACKAGES = ("torch", "numpy", "optuna", "ray", "mlflow", "moocore", "autodp", "dp-accounting")
 
@@ -44,6 +50,20 @@ def metric_names(
         named[f"{prefix}{kind}" + (f"/{radius.replace('/', '_')}" if radius else "")] = value
     named |= {f"epsilon/{name}": value for name, value in (accountants or {}).items()}
     return named | {f"sensitivity/{name}": value for name, value in (sensitivities or {}).items()}
+
+
+def trial_name(trial: str, config: Mapping[str, Any], epsilon: float | None = None) -> str:
+    """Return the name of a trial's run: its id, what it trains, and the epsilon that it plans, rounded up.
+
+    >>> trial_name("t0021", {"model": {"architecture": "mlp", "width": 64}}, 2.8412)
+    't0021 mlp-64 eps 2.9'
+    """
+    model = config.get("model", {})
+    size = next((model[key] for key in _SIZES if isinstance(model.get(key), int)), None)
+    parts = [trial, *([str(model["architecture"]) + (f"-{size}" if size else "")] if "architecture" in model else [])]
+    if epsilon is not None:
+        parts.append(f"eps {round_up(epsilon, 2)}" if isfinite(epsilon) else "non-private")
+    return " ".join(parts)
 
 
 def price_metrics(prices: Mapping[str, "Price"]) -> dict[str, float]:

@@ -6,6 +6,9 @@ is slow, out of reach or broken neither fails nor delays a trial. MLflow is impo
 made, in the outbox's thread: together they take four seconds of one processor.
 """
 
+import contextlib
+import fcntl
+import json
 import logging
 import os
 import time
@@ -21,6 +24,7 @@ from sweeper.records import TrialStatus
 from sweeper.store.jsonl import JsonlFile
 from sweeper.tracking.entries import (
     ArtifactRow,
+    DatasetRow,
     EndRow,
     MetricsRow,
     RunRow,
@@ -29,16 +33,18 @@ from sweeper.tracking.entries import (
     row_from_json,
     row_to_json,
 )
-from sweeper.tracking.names import MAX_TAG_LENGTH, RUN_STATUS, clean, mlflow_params
+from sweeper.tracking.names import MAX_TAG_LENGTH, NAME_TAG, RUN_STATUS, clean, mlflow_params
 from sweeper.tracking.outbox import JsonRows, Outbox, Undelivered
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric
+    from mlflow.entities import DatasetInput, Metric
 
 STORE_NAME = "mlflow.db"
 ARTIFACTS_NAME = "mlflow-artifacts"
 SPOOL_NAME = "tracking-spool.jsonl"
+
+DEFAULT_EXPERIMENT = "0"  # which MLflow makes in every store, and nothing here uses
 
 SWEEP_TAG = "sweeper.sweep"
 TRIAL_TAG = "sweeper.trial"
@@ -73,10 +79,16 @@ class Destination:
 
     @classmethod
     def of(cls, folder: Path, experiment: str, uri: str | None = None) -> "Destination":
-        """Return the destination of a sweep folder: the given URI, or a SQLite store inside the folder."""
+        """Return the destination of a sweep folder: the given URI, or the SQLite store of all sweeps beside it."""
         folder = folder.resolve()
-        uri = uri or f"sqlite:///{folder / STORE_NAME}"
+        uri = uri or f"sqlite:///{own_store(folder)}"
         return cls(uri=uri, experiment=experiment, sweep=folder.name, artifacts=artifacts_beside(uri))
+
+
+def own_store(folder: Path) -> Path:
+    """Return the SQLite store of a sweep folder: beside it, or in it, where earlier versions had one for each sweep."""
+    inside = folder / STORE_NAME
+    return inside if inside.is_file() else folder.parent / STORE_NAME
 
 
 def artifacts_beside(uri: str) -> str | None:
@@ -89,7 +101,7 @@ class Tracker:
     """Tells MLflow about one sweep. No method fails, and only ``close`` waits.
 
     Args:
-        uri: of the store; a SQLite file in the folder if ``None``.
+        uri: of the store; the SQLite file beside the folder if ``None``.
         waits: whether the store is not asked before ``deliver``.
     """
 
@@ -137,6 +149,10 @@ class Tracker:
     def artifact(self, path: Path) -> None:
         """Attach a file, as it is when the store takes it, to the sweep's run."""
         self._put(ArtifactRow(trial=None, at=_now(), path=str(path.resolve())))
+
+    def dataset(self, name: str, digest: str, facts: Mapping[str, Any]) -> None:
+        """Tell what the sweep learns from: public facts alone, and a digest of them."""
+        self._put(DatasetRow(trial=None, at=_now(), name=name, digest=digest, facts=dict(facts)))
 
     def run_id(self, trial: str | None = None) -> str | None:
         """Return the MLflow run of a trial, or of the sweep, once there is one."""
@@ -189,6 +205,8 @@ class Store:
                     self._start(client, row)
                 elif isinstance(row, EndRow):
                     client.set_terminated(self._run(client, row.trial, row.at), row.status, row.at)
+                elif isinstance(row, DatasetRow):
+                    client.log_inputs(self._run(client, row.trial, row.at), [_dataset(row)])
                 if not isinstance(row, ArtifactRow):
                     told[row.trial].append(row)
             for about in told.values():
@@ -205,13 +223,16 @@ class Store:
         from mlflow import MlflowClient
 
         wanted = self._destination
-        client = MlflowClient(tracking_uri=wanted.uri)
-        experiment = client.get_experiment_by_name(wanted.experiment)
-        self._experiment = (
-            experiment.experiment_id
-            if experiment
-            else client.create_experiment(wanted.experiment, artifact_location=wanted.artifacts)
-        )
+        with _alone(wanted.uri) as is_new:
+            client = MlflowClient(tracking_uri=wanted.uri)
+            experiment = client.get_experiment_by_name(wanted.experiment)
+            self._experiment = (
+                experiment.experiment_id
+                if experiment
+                else client.create_experiment(wanted.experiment, artifact_location=wanted.artifacts)
+            )
+            if is_new:
+                client.delete_experiment(DEFAULT_EXPERIMENT)
         self.run_ids |= self._known_runs(client)
         self._client = client
         return client
@@ -245,8 +266,11 @@ class Store:
         metrics = [metric for row in rows if isinstance(row, MetricsRow) for metric in _metrics(row)]
         tagged = [row.tags for row in rows if isinstance(row, RunRow | TagsRow | EndRow)]
         last = {clean(key): str(value) for tags in tagged for key, value in tags.items()}
-        tags = [RunTag(key, value[:MAX_TAG_LENGTH]) for key, value in last.items()]
         run = self._run(client, rows[0].trial, rows[0].at)
+        name = last.pop(NAME_TAG, None)
+        if name is not None:
+            client.update_run(run, name=name)
+        tags = [RunTag(key, value[:MAX_TAG_LENGTH]) for key, value in last.items()]
         for part in _chunks(metrics, METRICS_PER_BATCH) if metrics else [[]]:
             self._log(client, run, metrics=part, tags=tags)
             tags = []
@@ -332,6 +356,30 @@ def _not_from_an_outbox(record: logging.LogRecord) -> bool:
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
+
+
+@contextlib.contextmanager
+def _alone(uri: str) -> Iterator[bool]:
+    """Let one process at a time make or look into a SQLite store, and say whether there was none.
+
+    Two that make the tables of one file at once break it. Of a server nothing is known, and it is never new.
+    """
+    scheme, _, path = uri.partition(":///")
+    if scheme != "sqlite" or not path:
+        yield False
+        return
+    store = Path(path)
+    store.parent.mkdir(parents=True, exist_ok=True)
+    with store.with_name(f".{store.name}.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield not store.is_file()
+
+
+def _dataset(row: DatasetRow) -> "DatasetInput":
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    told = Dataset(row.name, row.digest, "sweeper", json.dumps({"name": row.name}), profile=json.dumps(row.facts))
+    return DatasetInput(told, [InputTag("mlflow.data.context", "training")])
 
 
 def _metrics(row: MetricsRow) -> "list[Metric]":

@@ -158,8 +158,8 @@ def ran(tmp_path_factory):
             )
             done.write_text(json.dumps([result.returncode, result.stdout + result.stderr]), encoding="utf-8")
         code, said = json.loads(done.read_text(encoding="utf-8"))
-    (folder,) = (root / "ran").iterdir()
-    return Ran(folder, code, said)
+    (manifest,) = (root / "ran").glob("*/sweep.json")
+    return Ran(manifest.parent, code, said)
 
 
 _RAY = contextlib.ExitStack()

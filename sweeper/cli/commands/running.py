@@ -76,6 +76,10 @@ def run(
             help="URL for checkpoints and models, for nodes that do not share --out.", rich_help_panel=ELSEWHERE
         ),
     ] = None,
+    page: Annotated[
+        str | None,
+        typer.Option(help="Address of the sweep's live page, for links at the store.", rich_help_panel=ELSEWHERE),
+    ] = None,
     webhook: Webhook = None,
     webhook_format: WebhookFormat = "auto",
     into: Annotated[
@@ -95,6 +99,7 @@ def run(
     from sweeper.driver.failure import noting
     from sweeper.driver.options import Options
     from sweeper.driver.runner import run_sweep
+    from sweeper.spec.addresses import check_url
     from sweeper.spec.spec import Spec
 
     with noting(into):
@@ -118,6 +123,7 @@ def run(
         tracking=tracking,
         cluster=cluster,
         storage=storage,
+        page=None if page is None else check_url(page, "an address of a page", "--page"),
         duration_is_seen=duration_is_seen,
     )
     alerts = _alerts(webhook, webhook_format, read.name, into, silent=read.search.repetitions is not None)

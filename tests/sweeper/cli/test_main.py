@@ -78,7 +78,7 @@ def test_a_run_ends_well_and_says_where_to_look(ran):
     assert "tiny: 3 of 3 trials done" in ran.said
     assert "Releasing every model of every epoch: epsilon " in ran.said
     assert f"Report: {ran.folder / 'front.html'}" in ran.said
-    assert f"Runs: mlflow ui --backend-store-uri sqlite:///{ran.folder / 'mlflow.db'}" in ran.said
+    assert f"Runs: mlflow ui --backend-store-uri sqlite:///{ran.folder.parent / 'mlflow.db'}" in ran.said
     assert f"A model: sweeper pick {ran.folder} --max-epsilon " in ran.said
     assert "xploratory" not in ran.said
     assert "Tracking:" not in ran.said
@@ -430,5 +430,5 @@ def test_help_describes_every_command(call):
 
 def test_the_store_can_be_read_without_mlflow(ran):
     """The tracking store is an SQLite file beside the artifacts; every run in it has ended."""
-    with sqlite3.connect(ran.folder / "mlflow.db") as store:
+    with sqlite3.connect(ran.folder.parent / "mlflow.db") as store:
         assert store.execute("select distinct status from runs").fetchall() == [("FINISHED",)]

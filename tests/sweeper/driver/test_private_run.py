@@ -1217,16 +1217,19 @@ def test_a_real_sweep_selects_privately(tmp_path):
     """Trials on processes of its own, models and the tracking store, with whatever number is drawn."""
     content = SPEC | {"search": SPEC["search"] | {"selection_mean": 2}}
     ended = run_sweep(Spec.from_mapping(content), Options(out=tmp_path))
-    (path,) = tmp_path.iterdir()
+    path = ended.sweep.directory
+    assert {one.name for one in tmp_path.iterdir()} == {path.name, ".mlflow.db.lock", "mlflow.db", "mlflow-artifacts"}
     folder = SweepFolder(path)
     assert "its conditions held" in said(folder)
     assert list(folder.trials()) == ["t0001"]
     for point in ended.front.front_points:
         clipless.load(path / point.model)
-    with contextlib.closing(sqlite3.connect(path / "mlflow.db")) as store:
+    with contextlib.closing(sqlite3.connect(path.parent / "mlflow.db")) as store:
         runs = store.execute("select name, status from runs").fetchall()
         steps = store.execute("select step from metrics where key = 'val/accuracy'").fetchall()
-    assert sorted(runs) == sorted([(path.name, "FINISHED"), ("t0001", "FINISHED")])
+        keys = [key for (key,) in store.execute("select distinct key from metrics").fetchall()]
+    assert sorted(runs) == sorted([(path.name, "FINISHED"), ("t0001 mlp-16", "FINISHED")])
+    assert not any(key.startswith(("system/", "best/")) and "eps" in key for key in keys)
     assert sorted(steps) == [(1,), (2,)]
     assert len(folder.ledger.read_text().splitlines()) == 1
     assert not list(path.rglob("t0002*"))

@@ -36,6 +36,7 @@ from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import MADE_FROM, TrialStatus
 from sweeper.results.front import read_front
+from sweeper.results.registry import tags_of
 from sweeper.results.sweep import Sweep
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import suggest
@@ -72,8 +73,8 @@ def small(**changes):
 
 
 def runs(folder):
-    """The runs of a sweep's store: name -> (status, tags, metrics by key)."""
-    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as store:
+    """The runs of a sweep's store: trial, or name of the sweep -> (name, status, tags, metrics by key)."""
+    with contextlib.closing(sqlite3.connect(folder.parent / "mlflow.db")) as store:
         found = {}
         for run_id, name, status in store.execute("select run_uuid, name, status from runs").fetchall():
             tags = dict(store.execute("select key, value from tags where run_uuid = ?", [run_id]))
@@ -81,8 +82,15 @@ def runs(folder):
             for key, step, value in store.execute("select key, step, value from metrics where run_uuid = ?", [run_id]):
                 metrics.setdefault(key, {})[step] = value
             params = dict(store.execute("select key, value from params where run_uuid = ?", [run_id]))
-            found[name] = SimpleNamespace(id=run_id, status=status, tags=tags, metrics=metrics, params=params)
+            found[tags.get("sweeper.trial", name)] = SimpleNamespace(
+                id=run_id, name=name, status=status, tags=tags, metrics=metrics, params=params
+            )
     return found
+
+
+def only_sweep(out):
+    (manifest,) = out.glob("*/sweep.json")
+    return manifest.parent
 
 
 def check_ended(folder, status):
@@ -102,7 +110,7 @@ def check_ended(folder, status):
     assert not (left_early and (trained or front.trials))
     assert left_early or "<html" in (folder / "front.html").read_text(encoding="utf-8")
     assert not [p for p in folder.rglob("*") if p.suffix in (".tmp", ".partial")]
-    if (folder / "mlflow.db").exists():
+    if (folder.parent / "mlflow.db").exists():
         assert "RUNNING" not in {run.status for run in runs(folder).values()}
     return front, ledger
 
@@ -115,8 +123,6 @@ def test_a_sweep_leaves_what_it_promises(ran):
         "front.html",
         "front.json",
         "ledger.jsonl",
-        "mlflow-artifacts",
-        "mlflow.db",
         "models",
         "points.jsonl",
         "proposals.jsonl",
@@ -184,7 +190,7 @@ def test_the_store_holds_a_parent_and_a_child_per_trial_all_finished(ran):
     assert parent.tags["sweeper.exploratory"] == "false"
     assert parent.tags["sweeper.spec_hash"] == Sweep(ran.folder).manifest().spec_hash
     assert parent.params["training.batch_size"] == "256"
-    assert parent.metrics["hypervolume"] == {0: pytest.approx(front.hypervolume)}
+    assert parent.metrics["hypervolume"][max(parent.metrics["hypervolume"])] == pytest.approx(front.hypervolume)
     assert set(found) == set(front.trials)
     for id_, child in found.items():
         assert (child.status, child.id) == ("FINISHED", front.trials[id_].run_id)
@@ -200,11 +206,42 @@ def test_the_store_holds_a_parent_and_a_child_per_trial_all_finished(ran):
                 expected[f"{before}val/certified/0.25"] = point.values["certified@0.25"]
                 expected["epsilon"] = point.values["epsilon"]
                 expected |= {f"epsilon/{name}": bound for name, bound in point.accountants.items()}
-            assert {key: steps[epoch] for key, steps in child.metrics.items() if epoch in steps} == expected
+            told = {key: steps[epoch] for key, steps in child.metrics.items() if epoch in steps}
+            assert {key: value for key, value in told.items() if not key.startswith("best/")} == expected
+        best = max((p for p in front.points if p.trial == id_), key=lambda p: p.values["accuracy"])
+        assert child.metrics["best/val/accuracy"][best.epoch] == best.values["accuracy"]
+        assert max(child.metrics["best/val/accuracy"]) == child.metrics["best/epoch"][best.epoch] == best.epoch
+        assert child.name == f"{id_} mlp-16 eps 3"
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
+def test_the_store_tells_who_sees_nothing_else_what_was_found_and_what_it_costs(ran):
+    from mlflow import MlflowClient
+
+    front, found = read_front(ran.folder / "front.json"), runs(ran.folder)
+    parent = found[ran.folder.name]
+    note = parent.tags["mlflow.note.content"]
+    assert front.ledger["everything"].statement in note
+    assert "| epsilon at most | best accuracy | best certified@0.25 | its point |" in note
+    assert "`front.html`" in note
+    best = {key: steps[max(steps)] for key, steps in parent.metrics.items() if key.startswith("best/")}
+    assert best["best/accuracy"] == max(p.values["accuracy"] for p in front.front_points)
+    assert best["best/accuracy/eps3"] == best["best/accuracy"]
+    assert "system/system_memory_usage_percentage" in parent.metrics
+    client = MlflowClient(tracking_uri=f"sqlite:///{ran.folder.parent / 'mlflow.db'}")
+    assert [one.name for one in client.search_experiments()] == ["tiny"]
+    (data,) = client.get_run(parent.id).inputs.dataset_inputs
+    assert json.loads(data.dataset.profile)["training_rows"] == 1276
+    (model,) = client.search_logged_models([client.get_experiment_by_name("tiny").experiment_id])
+    picked = Sweep(ran.folder).pick()
+    assert (model.status.value, model.source_run_id) == ("READY", found[picked.point.trial].id)
+    assert model.tags == tags_of(picked)
+    assert [one.model_id for one in client.get_run(model.source_run_id).outputs.model_outputs] == [model.model_id]
 
 
 def test_front_ledger_and_spec_are_artifacts_of_the_parent(ran):
-    artifacts = {p.name: p for p in (ran.folder / "mlflow-artifacts").rglob("*") if p.is_file()}
+    home = ran.folder.parent / "mlflow-artifacts"
+    artifacts = {p.name: p for p in home.glob(f"{runs(ran.folder)[ran.folder.name].id}/**/*") if p.is_file()}
     assert set(artifacts) == {"front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"}
     assert runs(ran.folder)[ran.folder.name].id in str(artifacts["front.json"])
     assert read_front(artifacts["front.json"]).points == read_front(ran.folder / "front.json").points
@@ -275,9 +312,9 @@ def test_ctrl_c_leaves_a_readable_partial_front(moment, everybody, tmp_path):
     assert process.returncode == 130, said
     assert "(ended early: interrupted)" in said
     assert "Traceback" not in said
-    (folder,) = out.iterdir()
+    folder = only_sweep(out)
     front, ledger = check_ended(folder, "interrupted")
-    if (folder / "mlflow.db").exists():
+    if (folder.parent / "mlflow.db").exists():
         assert runs(folder)[folder.name].status == "KILLED"
     else:  # the store was not asked: it would have taken longer than who presses Ctrl-C waits
         assert moment == "while Ray starts"
@@ -332,7 +369,7 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
     assert ended.value.code in (0, None)
     # Ray's own library tells of locks that two of its threads wanted at once, whoever runs it.
     assert [line for line in said.err.splitlines() if "mutex.cc" not in line] == []
-    (folder,) = out.iterdir()
+    folder = only_sweep(out)
     front, _ = check_ended(folder, "stopped")
     reason = "the 1 hours are used up"
     assert Sweep(folder).manifest().reason == reason
@@ -350,14 +387,14 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
     spool = folder / "tracking-spool.jsonl"
     assert "rows were not taken" in said.out
     assert f"they wait in {spool}" in said.out
-    assert {row["op"] for row in stored_rows(spool)} == {"run", "metrics", "tags", "end", "artifact"}
-    assert not (folder / "mlflow.db").exists()
+    assert {row["op"] for row in stored_rows(spool)} == {"run", "metrics", "tags", "end", "artifact", "dataset"}
+    assert not (folder.parent / "mlflow.db").exists()
     jsonl = len(stored_rows(spool))
     with pytest.raises(SystemExit):
-        main(["replay", str(folder), "--tracking", f"sqlite:///{folder / 'mlflow.db'}"])
+        main(["replay", str(folder), "--tracking", f"sqlite:///{folder.parent / 'mlflow.db'}"])
     assert capsys.readouterr().out == f"{jsonl} rows delivered\n"
     assert not spool.exists()
-    with sqlite3.connect(folder / "mlflow.db") as store:
+    with sqlite3.connect(folder.parent / "mlflow.db") as store:
         statuses = store.execute("select status, count(*) from runs group by status").fetchall()
     assert sorted(statuses) == [("FAILED", 1), ("FINISHED", 2), ("KILLED", 1)]
 
@@ -416,7 +453,7 @@ def test_a_table_of_ones_own_is_swept_from_end_to_end(tmp_path, shared_data, cap
     with pytest.raises(SystemExit) as ended:
         main([*command, "--data-dir", str(shared_data / "tabular"), "--out", str(tmp_path / "out")])
     assert ended.value.code in (0, None), capsys.readouterr().err
-    (folder,) = (tmp_path / "out").iterdir()
+    folder = only_sweep(tmp_path / "out")
     front, _ = check_ended(folder, "completed")
     best = front.front_points[-1]
     assert best.values["auroc"] > 0.8
@@ -452,7 +489,7 @@ def test_an_error_in_the_middle_is_raised_once_everything_is_written(tmp_path, m
     monkeypatch.setattr(training, "run_locally", broken)
     with pytest.raises(Signalled, match="gone"):
         run(small(), Options(out=tmp_path))
-    (folder,) = tmp_path.iterdir()
+    folder = only_sweep(tmp_path)
     check_ended(folder, "failed")
     assert Sweep(folder).manifest().reason == f"Signalled: {FOR_THE_OWNER}"
     assert SweepFolder(folder).failures() == [{"trial": None, "error": "Signalled: gone"}]

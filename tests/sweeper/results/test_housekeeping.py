@@ -183,6 +183,16 @@ def test_runs_are_deleted_first_or_nothing_is(folder, monkeypatch):
     assert seen == ["http://store", folder.name]
 
 
+def test_runs_in_the_store_of_all_sweeps_are_deleted_if_that_is_asked_for(folder, monkeypatch):
+    seen = []
+    monkeypatch.setattr(housekeeping, "delete_runs", lambda where: seen.append(where.uri) or 4)
+    (folder.parent / "mlflow.db").touch()
+    copy = shutil.copytree(folder, folder.with_name("another"))
+    assert delete_sweep(copy, forget=True).runs == 0
+    assert delete_sweep(folder, runs=True).runs == 4
+    assert seen == [f"sqlite:///{folder.parent / 'mlflow.db'}"]
+
+
 # Garbage
 
 

@@ -23,7 +23,7 @@ from sweeper.results.sweep import load
 from sweeper.store.input_format import write_input
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import delete_runs, destination_of, find_runs, logged_trials, set_tags
-from sweeper.tracking.tracker import STORE_NAME
+from sweeper.tracking.tracker import STORE_NAME, own_store
 
 # What MLflow imports.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -34,6 +34,7 @@ def tracked(ran, tmp_path_factory):
     """A copy of a real sweep with its store, whose artifacts go into the copy."""
     folder = tmp_path_factory.mktemp("out") / ran.folder.name
     shutil.copytree(ran.folder, folder, ignore=shutil.ignore_patterns("ray", "mlflow-artifacts", "*.html"))
+    shutil.copy(own_store(ran.folder), folder)
     artifacts = (folder / "mlflow-artifacts").as_uri()
     with sqlite3.connect(folder / STORE_NAME) as store:
         store.execute("UPDATE experiments SET artifact_location = ?", (artifacts,))

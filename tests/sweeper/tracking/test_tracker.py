@@ -1,5 +1,6 @@
 import contextlib
 import io
+import json
 import math
 import os
 import shutil
@@ -15,8 +16,18 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import TrialStatus
 from sweeper.tracking import outbox
+from sweeper.tracking.names import NAME_TAG
 from sweeper.tracking.outbox import Undelivered, stored_rows
-from sweeper.tracking.tracker import SPOOL_NAME, STORE_NAME, Store, Tracker, how_to_look, replay_spool
+from sweeper.tracking.tracker import (
+    SPOOL_NAME,
+    STORE_NAME,
+    Destination,
+    Store,
+    Tracker,
+    how_to_look,
+    own_store,
+    replay_spool,
+)
 
 NOWHERE = "http://127.0.0.1:9"
 PATIENCE_SECONDS = 300.0  # ends a test that hangs; no test takes so long
@@ -87,12 +98,12 @@ def folder(first_sweep, tmp_path):
     """The folder of a new sweep, whose store has its tables already."""
     folder = tmp_path / "digits-20260202-120000"
     folder.mkdir()
-    shutil.copy(first_sweep[0] / STORE_NAME, folder)
+    shutil.copy(own_store(first_sweep[0]), folder)
     return folder
 
 
 def runs_of(folder, experiment="digits", sweep=None):
-    client = MlflowClient(tracking_uri=f"sqlite:///{folder / STORE_NAME}")
+    client = MlflowClient(tracking_uri=f"sqlite:///{own_store(folder)}")
     (found,) = client.search_experiments(filter_string=f"name = '{experiment}'")
     query = f"tags.`sweeper.sweep` = '{sweep or folder.name}'"
     runs = client.search_runs([found.experiment_id], query)
@@ -148,7 +159,7 @@ def test_numbers_that_are_not_finite_and_names_that_are_not_allowed_do_no_harm(f
 
 def test_artifacts_lie_beside_the_store_and_a_missing_one_is_named(first_sweep):
     folder, tracker, *_ = first_sweep
-    assert [path.name for path in (folder / "mlflow-artifacts").rglob("*.json")] == ["front.json"]
+    assert [path.name for path in (folder.parent / "mlflow-artifacts").rglob("*.json")] == ["front.json"]
     assert "missing.png does not exist" in tracker.refused[0]
 
 
@@ -329,3 +340,47 @@ def test_two_sweeps_of_one_name_share_an_experiment_and_no_runs(folder):
     mine, others = (runs_of(folder, sweep=Path(each).name)[1] for each in (folder, other))
     assert mine["t0001"].info.experiment_id == others["t0001"].info.experiment_id
     assert mine["t0001"].info.run_id != others["t0001"].info.run_id
+
+
+def test_all_sweeps_of_a_folder_share_a_store_and_older_ones_keep_theirs(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    for each in (old, new):
+        each.mkdir()
+    (old / STORE_NAME).touch()
+    assert own_store(old) == old / STORE_NAME
+    assert own_store(new) == tmp_path / STORE_NAME
+    assert Destination.of(new, "digits").uri == f"sqlite:///{tmp_path / STORE_NAME}"
+    assert Destination.of(new, "digits").artifacts == (tmp_path / "mlflow-artifacts").as_uri()
+
+
+def test_a_new_store_has_no_empty_experiment(first_sweep):
+    client = MlflowClient(tracking_uri=f"sqlite:///{own_store(first_sweep[0])}")
+    assert [found.name for found in client.search_experiments()] == ["digits"]
+
+
+def test_the_experiments_of_a_store_that_was_there_are_left_alone(folder):
+    client = MlflowClient(tracking_uri=f"sqlite:///{folder / STORE_NAME}")
+    client.restore_experiment("0")
+    assert Tracker(folder, "other").close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
+    assert {found.name for found in client.search_experiments()} == {"Default", "digits", "other"}
+
+
+def test_a_data_set_is_an_input_of_the_run_whatever_comes_twice(folder):
+    for _ in range(2):
+        tracker = Tracker(folder, "digits")
+        tracker.dataset("patients", "0123456789abcdef", {"training_rows": 1000, "classes": ["no", "yes"]})
+        assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
+    (told,) = runs_of(folder)[1][None].inputs.dataset_inputs
+    assert (told.dataset.name, told.dataset.digest) == ("patients", "0123456789abcdef")
+    assert json.loads(told.dataset.profile) == {"training_rows": 1000, "classes": ["no", "yes"]}
+    assert [(tag.key, tag.value) for tag in told.tags] == [("mlflow.data.context", "training")]
+
+
+def test_a_run_is_renamed_and_stays_the_run_of_its_trial(folder):
+    for name in ("t0001 mlp-64", "t0001 mlp-64 eps 2.9"):
+        tracker = Tracker(folder, "digits")
+        tracker.start_trial("t0001", {}, {NAME_TAG: name})
+        assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
+    runs = runs_of(folder)[1]
+    assert runs["t0001"].info.run_name == "t0001 mlp-64 eps 2.9"
+    assert set(runs) == {None, "t0001"}

@@ -40,7 +40,7 @@ def test_metrics_reach_the_front_its_table_and_the_store(swept):
     assert [objective.name for objective in front.objectives] == ["epsilon", "accuracy"]
     assert all(set(NAMES) <= set(point.values) for point in front.front_points)
     assert set(NAMES) <= set(front.to_csv().splitlines()[0].split(","))
-    with contextlib.closing(sqlite3.connect(swept / "mlflow.db")) as store:
+    with contextlib.closing(sqlite3.connect(swept.parent / "mlflow.db")) as store:
         keys = {key for (key,) in store.execute("select distinct key from metrics")}
     assert {"val/attacked/0.25", "val/certified/0.25", "val/membership-auroc", "val/membership-advantage"} <= keys
     assert "membership-auroc" in (swept / "front.html").read_text(encoding="utf-8")

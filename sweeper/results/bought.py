@@ -1,0 +1,86 @@
+"""What budgets buy: the best values within some epsilons, as metrics and in words.
+
+The epsilon of a point is that of one training whose configuration and epoch were fixed in advance. Where the sweep
+releases its winner alone, as a private selection does, no such number is told: it holds for no winner.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
+
+from sweeper.privacy.pricing import Price, round_up
+from sweeper.records import Objective, Point
+from sweeper.results.front import Front
+from sweeper.results.highlights import best
+from sweeper.tracking.names import metric_names
+
+EPSILONS = (1.0, 2.0, 3.0, 5.0, 8.0)
+OWN = "if configuration and epoch had been fixed in advance"
+
+
+def tells_own_epsilons(front: Front) -> bool:
+    """Whether the epsilons of single trainings mean anything: they do where every point may leave at a price."""
+    return bool(front.ledger) and all(price.released for price in front.ledger.values())
+
+
+def best_within(points: Iterable[Point], objective: Objective, epsilon: float) -> Point | None:
+    """Return the point that is best in an objective at this epsilon or less, None if there is none."""
+    return best(tuple(point for point in points if point.values.get("epsilon", float("inf")) <= epsilon), objective)
+
+
+def best_values(points: Sequence[Point], objectives: Sequence[Objective]) -> dict[str, float]:
+    """Return the best value of each objective but epsilon, and the best within each of `EPSILONS`, by name.
+
+    Names are those of metrics: ``best/accuracy``, ``best/accuracy/eps3``.
+    """
+    found = {}
+    for one in objectives:
+        if one.name == "epsilon":
+            continue
+        name = f"best/{next(iter(metric_names({one.name: 0.0}))).removeprefix('val/')}"
+        limits = {name: float("inf")} | {f"{name}/eps{epsilon:g}": epsilon for epsilon in EPSILONS}
+        for key, epsilon in limits.items():
+            point = best_within(points, one, epsilon)
+            if point is not None and isfinite(point.values[one.name]):
+                found[key] = point.values[one.name]
+    return found
+
+
+def description(front: Front, *, status: str, page: str | None = None) -> str:
+    """Return what a sweep found and costs, as Markdown for those who see its run alone."""
+    counts = f"{len(front.trials)} trials, {len(front.on_front)} of {len(front.points)} points on the front"
+    blocks = [f"**{_plain(front.sweep)}**: {status}; {counts}."]
+    if front.claim.exploratory:
+        blocks.append("**Exploratory: no guarantee.** The numbers below are no privacy guarantee.")
+    blocks += ["## What it costs", *_costs(front.ledger)]
+    if tells_own_epsilons(front) and front.on_front:
+        blocks += ["## What each budget buys", _table(front), f"Epsilon of a point: of one training, {OWN}."]
+    blocks.append("## Where to look")
+    links = [f"[Live page]({page})"] if page else []
+    blocks.append("\n".join(f"- {one}" for one in [*links, "Report: `front.html` among the artifacts of this run"]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _costs(ledger: Mapping[str, Price]) -> Iterator[str]:
+    said = dict.fromkeys(price.statement for price in ledger.values() if price.statement)
+    yield from said or ["Nothing has been released yet."]
+
+
+def _table(front: Front) -> str:
+    names = [one for one in front.objectives if one.name != "epsilon"]
+    heads = ["epsilon at most", *(f"best {one.name}" for one in names), "its point"]
+    rows = [heads, ["---"] * len(heads)]
+    for epsilon in EPSILONS:
+        found = [best_within(front.front_points, one, epsilon) for one in names]
+        if found and found[0] is not None:
+            values = ["" if p is None else f"{p.values[o.name]:.3f}" for p, o in zip(found, names, strict=True)]
+            own = round_up(found[0].values["epsilon"])
+            rows.append([f"{epsilon:g}", *values, f"{found[0].label}, epsilon {own}"])
+    if front.price is not None:
+        rows.append(
+            [f"{round_up(front.price.epsilon)}, any of them after a look", *[""] * len(names), "the whole sweep"]
+        )
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _plain(text: str) -> str:
+    return "".join(f"\\{character}" if character in "*_[]<>`|\\" else character for character in text)
