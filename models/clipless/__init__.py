@@ -126,3 +126,8 @@ _HOME = {
 }
 
 __getattr__ = by_need(__name__, _HOME, _MODULES)
+
+
+def __dir__() -> list[str]:
+    """Return the names that are meant for use."""
+    return [*__all__, "__doc__"]

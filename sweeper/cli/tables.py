@@ -8,13 +8,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sweeper.driver.progress import spread
 from sweeper.errors import RecordError
 from sweeper.privacy.pricing import fixed_point, round_up
 from sweeper.records import TrialStatus
 from sweeper.results.comparison import PRICE, Comparison
 from sweeper.results.front import Front, FrontTrial
-from sweeper.results.highlights import highlights
+from sweeper.results.highlights import highlights, spread
 from sweeper.results.sweep import Sweep
 from sweeper.store.notes import read_notes
 from sweeper.store.sweep_folder import SweepFolder

@@ -18,6 +18,10 @@ from sweeper.tracking.names import version_tags
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 
 
+def _ignore(_: object) -> None:
+    """Show nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How a sweep is run, as opposed to what it is.
@@ -45,8 +49,8 @@ class Options:
     storage: str | None = None
     page: str | None = None
     duration_is_seen: bool = False
-    tell: Callable[[str], None] = lambda _: None
-    show: Callable[[Progress], None] = lambda _: None
+    tell: Callable[[str], None] = _ignore
+    show: Callable[[Progress], None] = _ignore
 
 
 def with_environment(options: Options) -> Options:

@@ -5,13 +5,14 @@ module that writes to the screen during a run.
 """
 
 import dataclasses
+import io
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -21,13 +22,13 @@ from rich.text import Text
 
 from sweeper.privacy.pricing import Price, fixed_point, round_up
 from sweeper.records import Direction, Objective, Point
-from sweeper.results.highlights import Highlight
+from sweeper.results.highlights import Highlight, spread
 from sweeper.tracking.outbox import Undelivered
 
-MAX_ROWS = 8
 MAX_FAILURES = 5
 LINE_EVERY_SECONDS = 30.0
 REFRESH_PER_SECOND = 2
+WIDTH = 100  # of what a notebook shows
 EITHER_PRICE = "each with its own epsilon, if fixed in advance, and what releasing it after this sweep costs"
 
 
@@ -151,6 +152,39 @@ class Display:
         return render(dataclasses.replace(self._progress, elapsed_seconds=ticking))
 
 
+class NotebookDisplay:
+    """Shows progress below the cell of a notebook, in one place that is replaced."""
+
+    def __init__(self) -> None:
+        from IPython.display import HTML, display
+
+        self._html = HTML
+        self._told: list[str] = []
+        self._handle = display(HTML(""), display_id=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the last state standing."""
+
+    def tell(self, text: str) -> None:
+        """Show a line that stays, above the progress."""
+        self._told.append(text)
+        self._show("")
+
+    def update(self, progress: Progress) -> None:
+        """Show a new state."""
+        self._show(line(progress) if progress.note else render(progress))
+
+    def _show(self, what: Any) -> None:
+        console = Console(record=True, file=io.StringIO(), width=WIDTH)
+        for text in self._told:
+            console.print(text, highlight=False, markup=False)
+        console.print(what)
+        self._handle.update(self._html(console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")))
+
+
 def render(progress: Progress) -> RenderableType:
     """Return the live display of a state."""
     if progress.note:
@@ -226,16 +260,6 @@ def closing_summary(
     if progress.best:
         lines.append(f"A model: sweeper pick {folder}{_limit(progress.best.values['epsilon'])}")
     return "\n".join(lines)
-
-
-def spread(front: Sequence[Point], rows: int = MAX_ROWS, always: Sequence[Point] = ()) -> list[Point]:
-    """Return at most ``rows`` points, ordered by epsilon and evenly picked, both ends among them, and ``always``."""
-    ordered = sorted(front, key=lambda point: point.values["epsilon"])
-    if len(ordered) <= rows:
-        return ordered
-    kept = {ordered[round(i * (len(ordered) - 1) / (rows - 1))].key for i in range(rows)}
-    kept |= {point.key for point in always}
-    return [point for point in ordered if point.key in kept]
 
 
 def clock(seconds: float) -> str:

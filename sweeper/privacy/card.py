@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from clipless.datasets import Evaluation
 from clipless.privacy.events import Composed, Event, PoissonGaussian
 from sweeper.errors import RecordError
+from sweeper.markup import rendered
 from sweeper.privacy.baselines import warning
 from sweeper.privacy.card_text import markdown, prices_in_words
 from sweeper.privacy.claims import Claim
@@ -39,6 +40,10 @@ class Card:
     def to_markdown(self) -> str:
         """Return the card in words."""
         return markdown(self.content)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the card in words."""
+        return rendered(self.to_markdown())
 
     def prices(self) -> str:
         """Return in one line what the model costs: alone and fixed in advance, and after the sweep."""

@@ -162,6 +162,26 @@ class Front:
                 **{f"config.{name}": value for name, value in flatten(trial.config).items()},
             }
 
+    def plot(self, figure: str = "front") -> Any:
+        """Return a figure of the front, by its name in `sweeper.results.exporters.figure_names`.
+
+        Returns:
+            A ``plotly.graph_objects.Figure``.
+
+        Raises:
+            UnknownFigureError: there is no such figure.
+            SweeperError: nothing that draws is installed.
+        """
+        from sweeper.results.exporters import draw
+
+        return draw(self, figure)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from sweeper.results.in_html import front_in_html
+
+        return front_in_html(self)
+
     def to_dataframe(self) -> "pd.DataFrame":
         """Return the rows as a table."""
         import pandas as pd

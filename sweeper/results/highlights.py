@@ -1,6 +1,7 @@
 """The points of a front that every summary names: the best of each objective, the knee, and what ``pick`` takes."""
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isnan
 
@@ -11,6 +12,7 @@ from sweeper.results.pick import pick
 
 KNEE = "knee"
 PICKED = "picked"
+MAX_ROWS = 8  # of a front, where the named points are not more
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,16 @@ def best(points: tuple[Point, ...], objective: Objective) -> Point | None:
     return max(
         known, key=lambda point: (sign * point.values[objective.name], -point.values.get("epsilon", inf)), default=None
     )
+
+
+def spread(front: Sequence[Point], rows: int = MAX_ROWS, always: Sequence[Point] = ()) -> list[Point]:
+    """Return at most ``rows`` points, ordered by epsilon and evenly picked, both ends among them, and ``always``."""
+    ordered = sorted(front, key=lambda point: point.values["epsilon"])
+    if len(ordered) <= rows:
+        return ordered
+    kept = {ordered[round(i * (len(ordered) - 1) / (rows - 1))].key for i in range(rows)}
+    kept |= {point.key for point in always}
+    return [point for point in ordered if point.key in kept]
 
 
 def _named(front: Front) -> list[tuple[str, Point]]:

@@ -1,4 +1,4 @@
-"""Predictions for new rows: class, a score for each class, and a certified radius, by a float64 forward pass.
+"""Predictions for new rows: class, scores, probabilities and a certified radius, by a float64 forward pass.
 
 The model is one that ``sweeper pick`` wrote, or the point that it would take. Rows are encoded exactly as in training,
 by declarations that travel with the model. Whatever is computed here from released weights and new rows costs the
@@ -10,7 +10,7 @@ Shape letters: N rows, K logits.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,30 +24,41 @@ from sweeper.store.jsonl import read_object
 from sweeper.store.manifest import MANIFEST_NAME
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
 MODEL_NAME = "model.safetensors"
 CARD_NAME = "card.json"
+CONFIG_NAME = "config.json"
+_CROSS_ENTROPIES = ("tau-cce", "tau-bce")
 
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """A model with what is needed to give it rows."""
+    """A model with what is needed to give it rows.
+
+    Attributes:
+        temperature: of the cross-entropy that the model was trained with, None for other losses.
+    """
 
     model: clipless.Network
     form: InputFormat
     exploratory: bool
+    temperature: float | None = None
 
     def __call__(self, rows: NewRows) -> "pd.DataFrame":
         """Predict rows.
 
         Returns:
-            One line per row: ``class``; ``score <class>``, the logit (for one logit z: 0 and z); ``certified_radius``,
-            within which no input changes the class, 0 if none is certified; ``radius_unit``. The class of a row whose
-            logits are not finite is missing.
+            One line per row: the columns that are kept; ``class``; ``score <class>``, the logit (for one logit z: 0
+            and z); where the loss was a cross-entropy, ``probability <class>``, the softmax of the scores at its
+            temperature, which training fitted and nothing has calibrated; ``certified_radius``, within which no input
+            changes the class, 0 if none is certified; ``radius_unit``. The class of a row whose logits are not finite
+            is missing.
 
         Raises:
-            RecordError: the rows have another shape than the model takes.
+            RecordError: the rows have another shape than the model takes, or a kept column has the name of another.
 
         Guarantees:
             Every input nearer than the radius, in the named unit, is given the same class by the float64 network (see
@@ -67,14 +78,23 @@ class Predictor:
         classes = self.form.classes
         scores = logits_NK.T if logits_NK.shape[1] > 1 else (torch.zeros_like(logits_NK[:, 0]), logits_NK[:, 0])
         named = [None if decided < 0 else classes[decided] for decided in decided_N.tolist()]
-        return pd.DataFrame(
-            {
-                "class": pd.Series(named, dtype=object),
-                **{f"score {name}": score.numpy() for name, score in zip(classes, scores, strict=True)},
-                "certified_radius": radii_N.numpy(),
-                "radius_unit": rows.radius_unit,
-            }
-        )
+        found = {
+            "class": pd.Series(named, dtype=object),
+            **{f"score {name}": score.numpy() for name, score in zip(classes, scores, strict=True)},
+            **self._probabilities(torch.stack(tuple(scores))),
+            "certified_radius": radii_N.numpy(),
+            "radius_unit": rows.radius_unit,
+        }
+        taken = next((name for name in rows.ids if name in found), None)
+        if taken is not None:
+            raise RecordError(f"Expected columns to keep that are none of the predictions', got {taken!r}; rename it")
+        return pd.DataFrame({**{name: pd.Series(cells) for name, cells in rows.ids.items()}, **found})
+
+    def _probabilities(self, scores_KN: torch.Tensor) -> "dict[str, NDArray[np.float64]]":
+        if self.temperature is None:
+            return {}
+        shares_KN = torch.softmax(scores_KN / self.temperature, dim=0)
+        return {f"probability {name}": row.numpy() for name, row in zip(self.form.classes, shares_KN, strict=True)}
 
 
 def load_predictor(
@@ -102,7 +122,7 @@ def load_predictor(
         sweep = load(path)
         picked = sweep.pick(max_epsilon, minimum)
         exploratory = bool(picked.card.to_json()["exploratory"])
-        return Predictor(picked.model(), sweep.input_format(data_dir), exploratory)
+        return Predictor(picked.model(), sweep.input_format(data_dir), exploratory, temperature_of(picked.trial.config))
     if max_epsilon is not None or minimum:
         raise RecordError(f"Expected no conditions for a model that is picked already, {path}; name the sweep instead")
     folder = path if path.is_dir() else path.parent
@@ -110,7 +130,23 @@ def load_predictor(
     if not model.is_file():
         raise RecordError(f"Expected the folder of a sweep, or one that sweeper pick wrote, got {path}")
     form = read_input(folder)
-    return Predictor(clipless.load(model), form, bool(read_object(folder / CARD_NAME).get("exploratory")))
+    exploratory = bool(read_object(folder / CARD_NAME).get("exploratory"))
+    config = read_object(folder / CONFIG_NAME) if (folder / CONFIG_NAME).is_file() else {}
+    return Predictor(clipless.load(model), form, exploratory, temperature_of(config))
+
+
+def temperature_of(config: Mapping[str, Any]) -> float | None:
+    """Return the temperature at which a configuration's loss is a cross-entropy of the logits, None for other losses.
+
+    >>> temperature_of({"training": {"loss": {"name": "tau-cce", "temperature": 0.5}}})
+    0.5
+    """
+    training = config.get("training")
+    loss = training.get("loss") if isinstance(training, Mapping) else None
+    if not isinstance(loss, Mapping) or loss.get("name") not in _CROSS_ENTROPIES:
+        return None
+    found = loss.get("temperature", 1.0)
+    return float(found) if isinstance(found, int | float) and found > 0 else None
 
 
 def write_predictions(frame: "pd.DataFrame", path: Path) -> None:

@@ -16,7 +16,7 @@ from clipless.datasets import Drop, InputFormat, Ranges
 from clipless.datasets.raw_rows import Pixels
 from sweeper.errors import SweeperError, one_line
 from sweeper.privacy.pricing import round_up
-from sweeper.results.predict import load_predictor
+from sweeper.results.predict import load_predictor, temperature_of
 from sweeper.results.sweep import Picked
 from sweeper.tracking.client import destination_of, find_runs
 from sweeper.tracking.names import version_tags
@@ -120,7 +120,7 @@ def _logged(picked: Picked, wanted: Destination, run: str, files: Path, code: Pa
             saved,
             python_model=str(code),
             artifacts={ARTIFACT: str(files)},
-            signature=_signature(form),
+            signature=_signature(form, probabilities=temperature_of(picked.trial.config) is not None),
             pip_requirements=_requirements(),
         )
         client.log_model_artifacts(made.model_id, str(saved))
@@ -198,7 +198,7 @@ def _log(picked: Picked, name: str, wanted: Destination, files: Path, code: Path
             name=name,
             python_model=str(code),
             artifacts={ARTIFACT: str(files)},
-            signature=_signature(form),
+            signature=_signature(form, probabilities=temperature_of(picked.trial.config) is not None),
             pip_requirements=_requirements(),
             registered_model_name=name,
             tags=tags,
@@ -250,7 +250,7 @@ def _requirements() -> list[str]:
     return [f"sweeper=={known['sweeper.version']}", f"torch=={known['version.torch'].partition('+')[0]}"]
 
 
-def _signature(form: InputFormat) -> "ModelSignature":
+def _signature(form: InputFormat, *, probabilities: bool = False) -> "ModelSignature":
     """Return what the model takes and gives.
 
     Cells may be of any type: a whole number is as good as a float, MLflow would refuse it, and every cell is checked
@@ -271,6 +271,7 @@ def _signature(form: InputFormat) -> "ModelSignature":
     outputs: list[Any] = [
         ColSpec(DataType.string, "class"),
         *(ColSpec(DataType.double, f"score {name}") for name in form.classes),
+        *(ColSpec(DataType.double, f"probability {name}") for name in form.classes if probabilities),
         ColSpec(DataType.double, "certified_radius"),
         ColSpec(DataType.string, "radius_unit"),
     ]

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clipless.errors import CliplessError
 from sweeper.errors import RecordError, SweeperError
@@ -30,6 +30,10 @@ class Picked:
     card: Card
     model_path: Path
     sweep: "Sweep"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the card."""
+        return self.card._repr_html_()
 
     def model(self) -> "Network":
         """Load the model.
@@ -109,6 +113,31 @@ class Sweep:
         from sweeper.store.input_format import input_of_sweep
 
         return input_of_sweep(self.directory, self.manifest(), data_dir)
+
+    def plot(self, figure: str = "front") -> Any:
+        """Return a figure of the sweep, by its name in `sweeper.results.exporters.figure_names`.
+
+        Returns:
+            A ``plotly.graph_objects.Figure``.
+
+        Raises:
+            RecordError: there is no front yet, or it cannot be read.
+            UnknownFigureError: there is no such figure.
+            SweeperError: nothing that draws is installed.
+        """
+        from sweeper.results.exporters import draw
+
+        return draw(self.directory, figure)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from sweeper.results.in_html import sweep_in_html
+
+        try:
+            front: Front | RecordError = self.front()
+        except RecordError as error:
+            front = error
+        return sweep_in_html(str(self.directory), self.manifest(), front)
 
     def front(self) -> Front:
         """Return the front.

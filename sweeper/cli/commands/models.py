@@ -60,15 +60,18 @@ def predict(
     max_epsilon: MaxEpsilon = None,
     minimum: Minimum = None,
     data_dir: DataDir = None,
+    ids: Annotated[
+        list[str] | None, typer.Option("--id", help="A column of the table to keep beside the predictions; repeatable.")
+    ] = None,
     allow_unknown: Annotated[
         bool, typer.Option("--allow-unknown", help="Encode unknown categories as zeros, as training did.")
     ] = False,
 ) -> None:
-    """Predict new rows: class, a score per class, and a certified radius."""
+    """Predict new rows: class, a score and a probability per class, and a certified radius."""
     from sweeper.results.predict import load_predictor, write_predictions
 
     predictor = load_predictor(model, max_epsilon=max_epsilon, minimum=_minimum(minimum), data_dir=data_dir)
-    frame = predictor(predictor.form.read(data, allow_unknown=allow_unknown))
+    frame = predictor(predictor.form.read(data, allow_unknown=allow_unknown, ids=ids or ()))
     if predictor.exploratory:
         typer.echo("Exploratory: no guarantee. See the model's card.", err=True)
     if output is None:

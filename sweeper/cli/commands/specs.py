@@ -15,17 +15,23 @@ def check(
     spec: SpecFile,
     data_dir: DataDir = None,
     configurations: Annotated[int, typer.Option(help="How many configurations to plan.", min=1)] = 1,
+    measure: Annotated[
+        bool, typer.Option("--estimate/--no-estimate", help="Measure time and memory on rows of zeros.")
+    ] = True,
 ) -> None:
-    """Validate a spec and show what it would do, without training."""
+    """Validate a spec and show what it would do, without training on any row."""
     import clipless
     from sweeper.cli.tables import print_view
     from sweeper.spec.spec import Spec
     from sweeper.trials import preview
+    from sweeper.trials.estimate import estimate, in_words
 
     read = Spec.from_yaml(spec)
     data = clipless.datasets.load(**read.data_options(data_dir))
     previews = preview.preview(read, data, configurations)
     print_view(preview.render(read, data, previews))
+    if measure:
+        typer.echo(f"\n{in_words(estimate(read, data, previews))}")
 
 
 @app.command()

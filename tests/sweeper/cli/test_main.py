@@ -171,7 +171,13 @@ def test_schema_is_json_with_every_section(call):
 
 
 def test_check_plans_and_trains_nothing(call, spec_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(clipless, "fit", lambda *_, **__: pytest.fail("trained"))
+    fit = clipless.fit
+
+    def on_zeros(model, loss, data, plan, **options):
+        assert not data.x.any(), "trained"
+        return fit(model, loss, data, plan, **options)
+
+    monkeypatch.setattr(clipless, "fit", on_zeros)
     path = spec_file(training={"epochs": 10}, search={"trials": 4})
     code, out, _ = call("check", path, "--configurations", 2)
     assert code == 0
@@ -181,6 +187,9 @@ def test_check_plans_and_trains_nothing(call, spec_file, tmp_path, monkeypatch):
     assert out.count("noise / gradient") == 2
     assert "on the way: epoch 1: " in out
     assert "Everything the sweep releases: about epsilon " in out
+    assert "Estimated on rows of zeros on this machine: " in out
+    monkeypatch.setattr(clipless, "fit", lambda *_, **__: pytest.fail("measured"))
+    assert "Estimated" not in call("check", path, "--no-estimate")[1]
     assert [p.name for p in tmp_path.iterdir()] == ["small.yaml"]
 
 

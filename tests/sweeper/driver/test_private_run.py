@@ -56,6 +56,7 @@ from sweeper.store.lock import driver_lock, is_driven
 from sweeper.store.manifest import MANIFEST_NAME, SELECTING, Manifest
 from sweeper.store.requests import NAME, ask_to_stop, enqueue
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps, is_waiting, list_sweeps
+from sweeper.tracking.outbox import Undelivered
 from sweeper.trials.build import build_loss, build_model
 from sweeper.trials.preview import first_plan
 from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow
@@ -913,6 +914,10 @@ class Calls:
     def run_id(self, _trial):
         return None
 
+    def close(self, *args, **_):
+        self._told.append(("close", *args))
+        return Undelivered()
+
 
 @pytest.fixture
 def whole(monkeypatch, plan, weights):
@@ -1228,7 +1233,7 @@ def test_a_real_sweep_selects_privately(tmp_path):
         runs = store.execute("select name, status from runs").fetchall()
         steps = store.execute("select step from metrics where key = 'val/accuracy'").fetchall()
         keys = [key for (key,) in store.execute("select distinct key from metrics").fetchall()]
-    assert sorted(runs) == sorted([(path.name, "FINISHED"), ("t0001 mlp-16", "FINISHED")])
+    assert sorted(runs) == sorted([(path.name, "FINISHED"), ("t0001 mlp-8", "FINISHED")])
     assert not any(key.startswith(("system/", "best/")) and "eps" in key for key in keys)
     assert sorted(steps) == [(1,), (2,)]
     assert len(folder.ledger.read_text().splitlines()) == 1

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sweeper.driver import progress as module
-from sweeper.driver.progress import Display, Progress, RunningTrial, clock, closing_summary, line, render, spread
+from sweeper.driver.progress import Display, Progress, RunningTrial, clock, closing_summary, line, render
 from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point
-from sweeper.results.highlights import Highlight
+from sweeper.results.highlights import MAX_ROWS, Highlight, spread
 from sweeper.tracking.outbox import Undelivered
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
@@ -72,7 +71,7 @@ def test_a_long_front_is_thinned_out_and_keeps_its_ends():
     front = [point(f"t{i:04d}", 100.0 - i, 0.5) for i in range(100)]
     shown = spread(front)
     assert [shown[0].values["epsilon"], shown[-1].values["epsilon"]] == [1.0, 100.0]
-    assert len(shown) == module.MAX_ROWS
+    assert len(shown) == MAX_ROWS
     assert spread(front[:3]) == sorted(front[:3], key=lambda each: each.values["epsilon"])
 
 
@@ -82,7 +81,7 @@ def test_the_closing_summary_always_has_the_named_points_and_counts_the_rest():
     lines = closing_summary(state(front=front), Path("out"), named=named).splitlines()
     assert "  epsilon 14.00, accuracy 0.500, certified@1/4 0.100 (t0013, epoch 7): best accuracy, picked" in lines
     assert "  epsilon 41.00, accuracy 0.500, certified@1/4 0.100 (t0040, epoch 7): knee" in lines
-    assert f"  and {100 - module.MAX_ROWS - 2} more: out/front.csv" in lines
+    assert f"  and {100 - MAX_ROWS - 2} more: out/front.csv" in lines
 
 
 def test_the_display_says_how_much_of_the_front_it_shows():

@@ -40,7 +40,14 @@ class FakeTracker:
         return self.runs.get(trial)
 
     def of(self, name):
-        return [call[1:] for call in self.calls if call[0] == name]
+        return [call[1:] for call in self.calls if call[0] == name and not _of_the_best(call)]
+
+    def best(self):
+        return [call[2:] for call in self.calls if _of_the_best(call)]
+
+
+def _of_the_best(call):
+    return call[0] == "log" and all(name.startswith("best/") for name in call[3])
 
 
 def make_search(spec, folder=None):
@@ -108,7 +115,11 @@ def test_where_a_trial_is_trained_is_recorded_and_tagged(kept, plan_row):
     begin(kept, replace(plan_row, placed={"node": "10.0.0.7", "device": "cpu"}))
     assert kept.folder.trials()["t0001"].placed == {"node": "10.0.0.7", "device": "cpu"}
     tags = [call for call in kept.tracker.calls if call[0] == "tag"]
-    assert ("tag", "t0001", {"sweeper.node": "10.0.0.7", "sweeper.device": "cpu"}) in tags
+    assert (
+        "tag",
+        "t0001",
+        {"mlflow.runName": "t0001 mlp eps 2.8", "sweeper.node": "10.0.0.7", "sweeper.device": "cpu"},
+    ) in tags
 
 
 def test_a_trial_whose_plan_cannot_be_written_down_never_trains(kept, plan_row, monkeypatch):
@@ -322,6 +333,14 @@ def test_points_made_from_iterates_are_tracked_under_names_of_their_own(kept, pl
         ("t0001", 1, {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9}),
         ("t0001", 1, {"slow/val/accuracy": 0.6}),
     ]
+
+
+def test_the_best_epoch_of_a_trial_is_tracked_beside_its_last_one(kept, plan_row):
+    begin(kept, plan_row)
+    for epoch, accuracy in enumerate((0.5, 0.7, 0.6), start=1):
+        kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", epoch, accuracy))
+    told = [(step, metrics["best/val/accuracy"], metrics["best/epoch"]) for step, metrics in kept.tracker.best()]
+    assert told == [(1, 0.5, 1.0), (2, 0.7, 2.0)]
 
 
 def test_only_models_of_the_front_are_kept(kept, plan_row):

@@ -15,7 +15,7 @@ from clipless.errors import CliplessError, DataError
 from sweeper.cli.main import main
 from sweeper.errors import PickError, RecordError
 from sweeper.results import predict
-from sweeper.results.predict import Predictor, load_predictor, write_predictions
+from sweeper.results.predict import Predictor, load_predictor, temperature_of, write_predictions
 from sweeper.results.sweep import load
 from sweeper.spec.spec import Spec
 from sweeper.store.input_format import DATA_NAME, describe, input_of_sweep, read_input, write_input
@@ -32,6 +32,15 @@ def picked(ran, tmp_path_factory):
 @pytest.fixture(scope="module")
 def digits():
     return clipless.datasets.load("digits")
+
+
+def table_format(folder, content):
+    """The format of a table with one column, which a spec describes."""
+    (folder / "mine.csv").write_text("age,left\n1,no\n2,yes\n", encoding="utf-8")
+    declared = 'source: s\ntarget: {column: left, classes: ["no", "yes"]}\nothers: {low: 0, high: 9}\n'
+    (folder / "r.yaml").write_text(declared, encoding="utf-8")
+    content["data"] = {"path": "mine.csv", "ranges": "r.yaml", "evaluation": "exploratory"}
+    return describe(Spec.from_mapping(content, source=str(folder / "spec.yaml")))
 
 
 def levels(split):
@@ -75,6 +84,39 @@ def test_radii_are_in_raw_units_and_one_logit_has_two_scores():
     decided = torch.tensor((narrow["class"] == "malignant").to_numpy(dtype=np.int64))
     expected = clipless.certify(model, x, decided)
     np.testing.assert_allclose(narrow["certified_radius"], expected)
+
+
+def test_probabilities_are_what_a_cross_entropy_fits_and_other_losses_have_none():
+    generator = torch.Generator().manual_seed(0)
+    form, x = input_format("breast_cancer"), torch.rand(9, 30, generator=generator)
+    model = clipless.zoo.build("mlp", (30,), 1, input_norm=6.0, width=8, generator=generator)
+    found = Predictor(model, form, True, 0.25)(NewRows(x, 1.0, "mm"))
+    expected = torch.sigmoid(torch.tensor(found["score malignant"].to_numpy()) / 0.25).numpy()
+    np.testing.assert_allclose(found["probability malignant"], expected, rtol=1e-12)
+    np.testing.assert_allclose(found["probability benign"] + found["probability malignant"], 1.0)
+    assert ((found["probability malignant"] > 0.5) == (found["class"] == "malignant")).all()
+    assert not any("probability" in name for name in Predictor(model, form, True)(NewRows(x, 1.0, "mm")))
+    assert temperature_of({"training": {"loss": {"name": "hinge", "temperature": 0.5}}}) is None
+    assert temperature_of({}) is None
+
+
+def test_columns_that_tell_rows_apart_are_kept(tmp_path, content):
+    form = table_format(tmp_path, content)
+    (tmp_path / "new.csv").write_text("patient,age\np7,1\np3,2\n", encoding="utf-8")
+    with pytest.raises(DataError, match="Expected only columns that the model was trained with, got 'patient'"):
+        form.read(tmp_path / "new.csv")
+    rows = form.read(tmp_path / "new.csv", ids=["patient", "age"])
+    assert {name: list(cells) for name, cells in rows.ids.items()} == {"patient": ["p7", "p3"], "age": ["1", "2"]}
+    torch.testing.assert_close(rows.x, form.read(tmp_path / "new.csv", ids=["patient"]).x)
+    model = clipless.zoo.build("mlp", tuple(rows.x.shape[1:]), 2, input_norm=6.0, width=8)
+    found = Predictor(model, form, True, 1.0)(rows)
+    assert list(found.columns)[:3] == ["patient", "age", "class"]
+    assert list(found["patient"]) == ["p7", "p3"]
+    with pytest.raises(DataError, match="Expected the column 'nobody' in new"):
+        form.read(tmp_path / "new.csv", ids=["nobody"])
+    (tmp_path / "new.csv").write_text("class,age\np7,1\n", encoding="utf-8")
+    with pytest.raises(RecordError, match="none of the predictions', got 'class'"):
+        Predictor(model, form, True)(form.read(tmp_path / "new.csv", ids=["class"]))
 
 
 def test_a_row_without_finite_scores_has_no_class_and_no_radius(picked, digits, monkeypatch):

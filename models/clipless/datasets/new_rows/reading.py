@@ -8,7 +8,7 @@ Shape letters: N rows, F coordinates, C channels, H height, W width.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -41,11 +41,13 @@ class NewRows:
         x: float32, (N, ...).
         input_gain: Lipschitz constant of the fixed maps from the units of radii to ``x``.
         radius_unit: the units in which radii are given.
+        ids: columns of the file that only tell rows apart, as they are there.
     """
 
     x: Tensor
     input_gain: float
     radius_unit: str
+    ids: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +65,22 @@ class InputFormat:
     raw: RawRows
     preparation: Preparation = field(default_factory=Preparation)
 
-    def read(self, path: str | Path, *, allow_unknown: bool = False) -> NewRows:
+    def read(self, path: str | Path, *, allow_unknown: bool = False, ids: Sequence[str] = ()) -> NewRows:
         """Read the rows of a file: a table; or for images an npz file, a picture or a folder of pictures.
 
         Args:
             path: csv, csv.gz, parquet or npz; png or jpg.
             allow_unknown: encode unknown categories as training did, as zeros, instead of refusing them.
+            ids: columns of a table to keep beside the rows; the model sees them only if it was trained with them.
 
         Raises:
             DataError: unreadable, or a column, cell or pixel that the declarations do not cover; names the row.
         """
         if isinstance(self.raw, Ranges):
-            return self._encoded_table(self.raw, read_table(path), allow_unknown=allow_unknown)
+            table, kept = _without_ids(read_table(path), self.raw, ids)
+            return replace(self._encoded_table(self.raw, table, allow_unknown=allow_unknown), ids=kept)
+        if ids:
+            raise DataError(f"Expected no column to keep, got {ids[0]!r}: {self.name} is no table; leave it out")
         return self.of_array(read_array(Path(path), self.raw), str(path))
 
     def of_columns(self, columns: Mapping[str, Any], *, allow_unknown: bool = False) -> NewRows:
@@ -190,6 +196,16 @@ def input_format(
     del evaluation
     name, classes, raw = raw_rows_of(source, **declared)
     return InputFormat(name=name, classes=classes, raw=raw, preparation=preparation or Preparation())
+
+
+def _without_ids(table: Table, ranges: Ranges, ids: Sequence[str]) -> tuple[Table, dict[str, list[Any]]]:
+    """Return the table without columns that the model does not know, and those that are to be kept."""
+    missing = next((name for name in ids if name not in table.columns), None)
+    if missing is not None:
+        raise DataError(f"Expected the column {missing!r} in {table.name}, found none; it has {listed(table.columns)}")
+    known = {*ranges.columns, ranges.target}
+    columns = {name: column for name, column in table.columns.items() if name in known or name not in ids}
+    return Table(table.name, columns), {name: table.columns[name].to_pylist() for name in ids}
 
 
 def _check_columns(table: Table, ranges: Ranges, used: Mapping[str, Column]) -> None:

@@ -1,0 +1,31 @@
+"""HTML for notebooks: Markdown rendered, tables, and everything that users wrote escaped."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def rendered(markdown: str) -> str:
+    r"""Return Markdown as HTML; HTML in it is shown, not obeyed.
+
+    >>> rendered("**3** < <b>4</b>")
+    '<p><strong>3</strong> &lt; &lt;b&gt;4&lt;/b&gt;</p>\n'
+    """
+    from markdown_it import MarkdownIt  # needed in notebooks only
+
+    return str(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))
+
+
+def paragraph(text: str, *, strong: bool = False) -> str:
+    """Return a text as a paragraph."""
+    return f"<p><b>{escape(text)}</b></p>" if strong else f"<p>{escape(text)}</p>"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return texts as a table.
+
+    >>> table(["a"], [["<1>"]])
+    '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;1&gt;</td></tr></tbody></table>'
+    """
+    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

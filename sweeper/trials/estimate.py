@@ -1,0 +1,160 @@
+"""How long a sweep would take and how much memory, measured on rows of zeros: nothing of the data enters.
+
+A few steps of each previewed configuration are trained, and its scores computed once, on rows of zeros of the shape and
+number of the real ones. The rest is multiplication: no attack, no plug-in and no lack of processors is in it.
+"""
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from statistics import fmean
+
+import torch
+
+import clipless
+from clipless.certificates.certify import float64_features
+from clipless.datasets import Dataset, Split
+from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.spec.spec import Spec
+from sweeper.spec.trial_config import TrialConfig
+from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
+from sweeper.trials.free_points import free_points
+from sweeper.trials.preview import Preview
+from sweeper.trials.scores import scorer
+
+BATCHES = 2  # steps of an epoch that is measured
+EPOCHS = 3  # of which the first warms up
+START_SECONDS = 8.0  # until Ray has started and the first trial trains
+_MEBIBYTE = 2**20
+_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a sweep would take on this machine.
+
+    Attributes:
+        step_seconds: of one training step.
+        score_seconds: of the scores of one epoch, of those that cost nothing too.
+        trial_seconds: of one trial, all its repeats.
+        places: trials at a time.
+        process_bytes: of the process of one trial, its libraries included.
+        data_bytes: of the rows, which all trials of a node share.
+    """
+
+    step_seconds: float
+    score_seconds: float
+    trial_seconds: float
+    trials: float
+    places: int
+    process_bytes: int
+    data_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole sweep, without a private selection's luck."""
+        return START_SECONDS + ceil(self.trials / self.places) * self.trial_seconds
+
+
+def estimate(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Estimate:
+    """Measure the previewed configurations on rows of zeros.
+
+    Guarantees:
+        Of the data only shapes, types, the number of rows and the declarations are looked at; nothing is released.
+    """
+    empty = _zeros(data)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, int(spec.resources.cpus)))
+    try:
+        measured = [(_step_seconds(one, empty), _score_seconds(spec, one.config, empty)) for one in previews]
+    finally:
+        torch.set_num_threads(threads)
+    trained = [
+        one.plan.epochs * (one.plan.steps_per_epoch * step + score)
+        for one, (step, score) in zip(previews, measured, strict=True)
+    ]
+    return Estimate(
+        step_seconds=fmean(step for step, _ in measured),
+        score_seconds=fmean(score for _, score in measured),
+        trial_seconds=spec.search.repeats * fmean(trained),
+        trials=spec.trials + spec.rehearsals * len(data.validation) / len(data.train),
+        places=_places(spec),
+        process_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT,
+        data_bytes=sum(split.x.nbytes + split.y.nbytes for split in (data.train, data.validation, data.test)),
+    )
+
+
+def in_words(found: Estimate) -> str:
+    """Return an estimate as a few sentences."""
+    return (
+        f"Estimated on rows of zeros on this machine: {found.step_seconds:.2g} s a step, {found.score_seconds:.2g} s "
+        f"to score an epoch, {_clock(found.trial_seconds)} a trial; the sweep takes about {_clock(found.seconds)} with "
+        f"{found.places} trial{'s' * (found.places != 1)} at a time, without attacks and plug-ins. Memory: about "
+        f"{found.process_bytes / _MEBIBYTE:.0f} MiB for the process of each trial, and "
+        f"{found.data_bytes / _MEBIBYTE:.1f} MiB for the rows, which they share."
+    )
+
+
+def _clock(seconds: float) -> str:
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _zeros(data: Dataset) -> Dataset:
+    return replace(data, train=_empty(data.train), validation=_empty(data.validation), test=_empty(data.test))
+
+
+def _empty(split: Split, rows: int | None = None) -> Split:
+    """Return rows of zeros of which one is kept in memory, all of the first class."""
+    count = len(split) if rows is None else rows
+    x = torch.zeros((1, *split.x.shape[1:]), dtype=split.x.dtype).expand(count, *split.x.shape[1:])
+    return replace(split, x=x, y=torch.zeros(count, dtype=split.y.dtype))
+
+
+def _step_seconds(one: Preview, empty: Dataset) -> float:
+    config, rows = one.config, max(1, min(len(empty.train), BATCHES * ceil(one.plan.batch_size)))
+    training = config.training.model_copy(update={"epochs": EPOCHS})
+    noise = {"epsilon": None, "noise_multiplier": one.plan.noise_multiplier, "accept_large_delta": True}
+    short = config.model_copy(update={"training": training, "privacy": config.privacy.model_copy(update=noise)})
+    loss = build_loss(short)
+    model = build_model(short, empty, loss, 0)
+    plan = build_plan(short, model, loss, rows)
+    epochs = clipless.fit(
+        model,
+        loss,
+        _empty(empty.train, rows),
+        plan,
+        optimizer=build_optimizer(short),
+        micro_batch_size=training.micro_batch_size,
+        ghost_clipping=bool(training.ghost_clipping),
+        exact_norms=bool(training.exact_norms),
+    )
+    next(epochs)
+    return min(_seconds(lambda: next(epochs)) for _ in range(EPOCHS - 1)) / plan.steps_per_epoch
+
+
+def _score_seconds(spec: Spec, config: TrialConfig, empty: Dataset) -> float:
+    loss, noise = build_loss(config), ScoreNoise.of(spec, empty)
+    model = build_model(config, empty, loss, 0)
+    names = [*(one.name for one in spec.objectives), *spec.search.metrics]
+    models = 1 + len(free_points(spec.search.free_points, empty.metadata, noise, names))
+    score, features = scorer(empty.metadata, spec.radii, noise), float64_features(model, empty.validation.x)
+    return models * _seconds(lambda: score(model, empty.validation, features))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def _places(spec: Spec) -> int:
+    fits = max(1, int((os.cpu_count() or 1) / spec.resources.cpus))
+    return max(1, min(spec.resources.concurrent or fits, fits, max(spec.trials, spec.rehearsals)))

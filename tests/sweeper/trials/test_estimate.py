@@ -1,0 +1,121 @@
+"""What a sweep would take, measured on rows of zeros."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import clipless
+from clipless.datasets import Split
+from sweeper.spec.spec import Spec
+from sweeper.trials import estimate as module
+from sweeper.trials.estimate import Estimate, estimate, in_words
+from sweeper.trials.preview import preview
+
+SPEC = {
+    "name": "small",
+    "data": {"name": "digits"},
+    "model": {"architecture": "mlp", "width": 16},
+    "training": {"epochs": 4, "batch_size": 128, "learning_rate": {"log": [0.01, 0.1]}},
+    "privacy": {"epsilon": 3.0, "delta": 1e-4},
+    "search": {"trials": 6, "repeats": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return clipless.datasets.load("digits")
+
+
+class Unreadable(torch.Tensor):
+    """Rows that nothing may be computed from."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        name = getattr(function, "__name__", "")
+        if name not in ("__get__", "dim", "size", "__len__", "numel", "element_size"):
+            raise AssertionError(f"{name} reads rows")
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def unreadable(split):
+    closed = Split(split.x, split.y)
+    object.__setattr__(closed, "x", split.x.as_subclass(Unreadable))
+    object.__setattr__(closed, "y", split.y.as_subclass(Unreadable))
+    return closed
+
+
+def test_it_is_measured_on_rows_of_zeros_and_no_row_is_read(digits, monkeypatch):
+    spec, fitted = Spec.from_mapping(SPEC), []
+    previews = preview(spec, digits, 2)
+    closed = replace(digits)
+    for name in ("train", "validation", "test"):
+        object.__setattr__(closed, name, unreadable(getattr(digits, name)))
+    with pytest.raises(AssertionError, match="reads rows"):
+        closed.train.x + 1
+    fit = clipless.fit
+
+    def watched(model, loss, data, plan, **options):
+        fitted.append(data)
+        return fit(model, loss, data, plan, **options)
+
+    monkeypatch.setattr(clipless, "fit", watched)
+    found = estimate(spec, closed, previews)
+    assert len(fitted) == 2
+    assert all(not data.x.any() and not data.y.any() for data in fitted)
+    assert all(len(data) == 256 for data in fitted)
+    assert found.step_seconds > 0
+    assert found.score_seconds > 0
+    assert found.data_bytes == sum(s.x.nbytes + s.y.nbytes for s in (digits.train, digits.validation, digits.test))
+
+
+def test_steps_epochs_repeats_and_trials_are_multiplied(digits, monkeypatch):
+    spec = Spec.from_mapping(SPEC)
+    monkeypatch.setattr(module, "_step_seconds", lambda *_: 0.5)
+    monkeypatch.setattr(module, "_score_seconds", lambda *_: 1.0)
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
+    (one,) = preview(spec, digits)
+    found = estimate(spec, digits, [one])
+    assert found.trial_seconds == 2 * 4 * (one.plan.steps_per_epoch * 0.5 + 1.0)
+    assert found.places == 4
+    assert found.seconds == module.START_SECONDS + 2 * found.trial_seconds  # six trials, four at a time
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"training": {"method": "dp-sgd", "clip_norm": 1.0}},
+        {"training": {"method": "non-private"}, "privacy": {"delta": 1e-4, "noise_multiplier": 1.0}},
+        {"privacy": {"delta": 1e-4, "sweep_epsilon": 3.0}, "search": {"trials": 3}},
+        {
+            "data": {"name": "digits", "evaluation": "private"},
+            "privacy": {"epsilon": 3.0, "delta": 1e-4, "score_noise": 9},
+        },
+        {"model": {"architecture": "mlp", "width": 16, "standardise": True}},
+    ],
+    ids=lambda changes: "-".join(changes),
+)
+def test_every_kind_of_training_is_measured(changes):
+    content = {
+        **SPEC,
+        **{k: {**(v if k in ("privacy", "data", "search") else SPEC[k] | v)} for k, v in changes.items()},
+    }
+    spec = Spec.from_mapping(content)
+    data = clipless.datasets.load(**spec.data_options())
+    assert estimate(spec, data, preview(spec, data)).seconds > 0
+
+
+def test_it_is_said_in_a_few_sentences():
+    found = Estimate(
+        step_seconds=0.0123,
+        score_seconds=0.05,
+        trial_seconds=75.0,
+        trials=16,
+        places=2,
+        process_bytes=450 * 2**20,
+        data_bytes=2**19,
+    )
+    said = in_words(found)
+    assert "0.012 s a step, 0.05 s to score an epoch, 1:15 a trial" in said
+    assert "about 10:08 with 2 trials at a time" in said
+    assert "450 MiB for the process of each trial, and 0.5 MiB for the rows" in said

@@ -1,0 +1,45 @@
+"""The page on Python and notebooks, run from top to bottom like one notebook."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "python.md"
+
+
+def cells():
+    return re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def run(cell, names):
+    """Run a cell as a notebook does, and return the value of its last line if that is an expression."""
+    body = ast.parse(cell)
+    last = body.body.pop() if isinstance(body.body[-1], ast.Expr) else None
+    exec(compile(body, str(PAGE), "exec"), names)
+    return None if last is None else eval(compile(ast.Expression(last.value), str(PAGE), "eval"), names)
+
+
+@pytest.mark.slow
+def test_every_cell_runs_and_shows_what_the_page_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names, shown = {}, []
+    for cell in cells():
+        shown.append(run(cell, names))
+    sweep, tail, figure, card, predictions, *_ = [value for value in shown if value is not None]
+    front = names["front"]
+    assert f"notebook: {len(front.on_front)} of {len(front.points)} points" in sweep._repr_html_()
+    assert len(tail) >= 1
+    assert figure.layout.width == 700
+    assert card._repr_html_().startswith("<h1>Privacy card: notebook")
+    assert list(predictions["class"]) == [
+        max(range(10), key=lambda k: row[f"score {k}"]).__str__() for _, row in predictions.iterrows()
+    ]
+    assert predictions[[f"probability {k}" for k in range(10)]].sum(axis=1).tolist() == pytest.approx([1.0] * 5)
+    assert re.search(r"epsilon [23]\.\d+, accuracy 0\.\d+, certified 0\.\d+", capsys.readouterr().out)
+    assert names["last"].epsilon <= 3.0
+    assert set(names["balanced"]) == {point.label for point in front.front_points}
+    assert shown[-1][0] == ("no", "yes")
+    assert (tmp_path / "picked" / "card.md").is_file()
+    assert (tmp_path / "sweeps-out" / "mlflow.db").is_file()
