@@ -1,0 +1,122 @@
+"""Mechanisms that hide one row in counts up to each threshold, by noise that neighbouring thresholds share.
+
+Shape letters: N thresholds.
+"""
+
+from dataclasses import dataclass
+from math import isfinite, sqrt
+
+import numpy as np
+
+from clipless.curves.toeplitz import SquareRoot
+from clipless.curves.tree import Change, Floats, Tree, best_tree
+from clipless.errors import AccountingError
+from clipless.privacy.discrete_noise import discrete_laplace, scale_at_least
+from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.privacy.randomness import RandomSource
+
+_STEP = 2.0**-20  # of Gaussian noise; counts are whole numbers of it
+_ROUNDING = 1.0 + 2.0**-40  # of normals and their sums in double precision
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace:
+    """Whole-numbered Laplace noise on a tree: epsilon-DP, without a delta.
+
+    Attributes:
+        epsilon: of the whole curve.
+        tree: of the noise; by default the best one for the number of thresholds.
+    """
+
+    epsilon: float
+    tree: Tree | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.epsilon < float("inf"):
+            raise AccountingError(f"Expected 0 < epsilon < inf, got epsilon={self.epsilon!r}")
+
+    def noise(self, leaves: int, change: Change, source: RandomSource) -> Floats:
+        """Draw the noise of each count, (N,)."""
+        tree = self.kind_for(leaves, change)
+        scale = scale_at_least(tree.laplace_change(change) / self.epsilon)
+        drawn = [discrete_laplace(size, scale, source).astype(np.float64) for size in tree.sizes()]
+        return tree.path_sums(drawn)
+
+    def deviation(self, leaves: int, change: Change) -> float:
+        """Standard deviation of the noise of a count, from above."""
+        tree = self.kind_for(leaves, change)
+        scale = float(scale_at_least(tree.laplace_change(change) / self.epsilon))
+        return sqrt(2.0 * (tree.height + 1)) * scale
+
+    def kind_for(self, leaves: int, change: Change) -> Tree:
+        """Return the tree for so many counts."""
+        if self.tree is None:
+            return best_tree(leaves, change, gaussian=False)
+        _check_leaves(self.tree, leaves)
+        return self.tree
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """Gaussian noise on a tree, or that of the square root of summation: composes with training in a ledger.
+
+    Attributes:
+        noise_multiplier: sigma; the release of the whole curve is one Gaussian mechanism with it.
+        kind: a tree or a `SquareRoot`; by default the one with less noise for the number of thresholds.
+    """
+
+    noise_multiplier: float
+    kind: Tree | SquareRoot | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.noise_multiplier > 0.0 and isfinite(self.noise_multiplier)):
+            raise AccountingError(f"Expected 0 < noise_multiplier < inf, got {self.noise_multiplier!r}")
+
+    def noise(self, leaves: int, change: Change, source: RandomSource) -> Floats:
+        """Draw the noise of each count, (N,), in whole numbers of a fixed step."""
+        kind = self.kind_for(leaves, change)
+        std = self.noise_multiplier * sqrt(kind.gaussian_change(change)) * _ROUNDING
+        if isinstance(kind, SquareRoot):
+            sums = kind.spread(source.normal(leaves).numpy())
+        else:
+            sums = kind.path_sums([source.normal(size).numpy() for size in kind.sizes()])
+        return np.round(sums * (std / _STEP)) * _STEP
+
+    def deviation(self, leaves: int, change: Change) -> float:
+        """Largest standard deviation of the noise of a count."""
+        return self.noise_multiplier * sqrt(self.kind_for(leaves, change).gaussian_variance(change))
+
+    def event(self, relation: Relation) -> PoissonGaussian:
+        """Return what the release of one curve spends, for a ledger.
+
+        Under replace-one an event's multiplier is relative to a row's contribution, half of what a replacement may
+        change; here it is relative to what a replacement changes, and counts twice.
+        """
+        factor = 2.0 if relation is Relation.REPLACE_ONE else 1.0
+        return PoissonGaussian(
+            noise_multiplier=factor * self.noise_multiplier, sampling_rate=1.0, steps=1, relation=relation
+        )
+
+    def kind_for(self, leaves: int, change: Change) -> Tree | SquareRoot:
+        """Return the kind of noise for so many counts."""
+        if self.kind is None:
+            return _quieter(best_tree(leaves, change, gaussian=True), SquareRoot(leaves), change)
+        _check_leaves(self.kind, leaves)
+        return self.kind
+
+
+Mechanism = Laplace | Gaussian
+
+
+def change_of(relation: Relation) -> Change:
+    """Return what one row changes in one curve between neighbouring data sets."""
+    return Change.MOVED if relation is Relation.REPLACE_ONE else Change.ADDED
+
+
+def _quieter(tree: Tree, root: SquareRoot, change: Change) -> Tree | SquareRoot:
+    return tree if tree.gaussian_variance(change) <= root.gaussian_variance(change) else root
+
+
+def _check_leaves(kind: Tree | SquareRoot, leaves: int) -> None:
+    if kind.leaves != leaves:
+        raise AccountingError(f"Expected noise for {leaves} counts, got {kind}")
