@@ -79,7 +79,8 @@ def alone(browser: Browser, out: Path) -> None:
     path = export_front(read(out / NAME), out / "front.html", figure="front")
     context = browser.new_context()
     print(
-        f"| that figure alone, a file, the browser empty | {first_figure(context, path.as_uri(), ALONE, ALONE)} |", flush=True
+        f"| that figure alone, a file, the browser empty | {first_figure(context, path.as_uri(), ALONE, ALONE)} |",
+        flush=True,
     )
     context.close()
 
