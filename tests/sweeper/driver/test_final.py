@@ -431,6 +431,48 @@ def test_killed_between_selection_and_final_the_winner_is_taken_further(whole, t
     assert kinds(ended.sweep.folder) == ["budget", "selection", "open", "draw", "close"]
 
 
+def test_killed_in_the_selection_its_cut_and_its_number_stay_and_the_final_follows(
+    whole, tmp_path, budget, monkeypatch
+):
+    """The third candidate is killed before its first noise; nothing is drawn, or cut, a second time."""
+
+    def kill(*_):
+        raise Killed
+
+    whole.candidates.does = {"t0003": kill}
+    with pytest.raises(Killed):
+        ran(whole, tmp_path)
+    (hidden,) = hidden_sweeps(tmp_path)
+    assert not has_final_left(hidden.path)
+    whole.candidates.does, whole.source = {}, lambda: Bytes(250)
+    monkeypatch.setattr(private_run, "plan_budget", lambda *_: pytest.fail("it was cut again"))
+    ended = resume_sweep(hidden.path)
+    assert [trial for trial, _ in whole.candidates.asked] == ["t0001", "t0002", "t0003", "t0003", "t0004"]
+    assert [trial for trial, _ in whole.final.asked] == ["t0002"]
+    assert Ledger(ended.sweep.folder.ledger).budget == budget
+    check_never_overspent(ended.sweep.folder, budget)
+
+
+@pytest.mark.parametrize("changed", ["lost", "another"])
+def test_a_selection_whose_cut_was_lost_goes_no_further(whole, tmp_path, changed):
+    def kill(*_):
+        raise Killed
+
+    whole.candidates.does = {"t0003": kill}
+    with pytest.raises(Killed):
+        ran(whole, tmp_path)
+    (hidden,) = hidden_sweeps(tmp_path)
+    first, *rows = hidden.ledger.read_text().splitlines(keepends=True)
+    cut = json.loads(first)
+    cut["selection"]["event"]["noise_multiplier"] *= 2
+    hidden.ledger.write_text("".join(rows if changed == "lost" else [json.dumps(cut) + "\n", *rows]))
+    asked = len(whole.candidates.asked)
+    said = "Expected the budget of the sweep" if changed == "lost" else "Expected the private selection in the budget"
+    with pytest.raises(RecordError, match=said):
+        resume_sweep(hidden.path)
+    assert len(whole.candidates.asked) == asked
+
+
 def test_killed_while_the_winner_is_written_it_is_chosen_again(whole, tmp_path, monkeypatch):
     class Nothing(BaseException):
         """Stands for a kill."""

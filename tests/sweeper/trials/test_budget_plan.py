@@ -131,6 +131,23 @@ def test_scores_of_private_rows_have_their_place_in_the_budget(content):
         plan_budget(spec_of(content, data={"evaluation": "private"}, privacy=replaced), data)
 
 
+def test_scores_of_candidates_and_their_final_have_their_place_in_the_budget(content):
+    data = clipless.datasets.load("digits", evaluation="private")
+    content["search"] = {"selection": "private", "selection_mean": 4, "selection_share": 0.5}
+    content["data"]["evaluation"] = "private"
+    content["training"] = {"epochs": 4, "batch_size": 256}
+    content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4, "score_noise": 40.0, "spare_epochs": 2}
+    budget = plan_budget(Spec.from_mapping(content), data)
+    assert budget.shares == pytest.approx((0.5, 0.5))
+    assert (budget.selection.scores.steps, budget.scores.event.steps, budget.tests.event.steps) == (4, 6, 10)
+    assert budget.stages[0].spare == 2 * budget.stages[0].slot.steps // 4
+    assert budget.selection.event.steps == budget.stages[0].slot.steps
+    assert budget.price <= 3.0
+    content["privacy"]["score_noise"] = 1.0
+    with pytest.raises(SpecError, match="Expected noise with which 6 releases of scores cost at most the budget"):
+        plan_budget(Spec.from_mapping(content), data)
+
+
 def test_check_shows_the_cut_of_the_budget(content, digits):
     spec, screen = spec_of(content), io.StringIO()
     previews = preview(spec, digits)
