@@ -390,3 +390,39 @@ def test_a_rehearsal_reads_validation_rows_alone(script, monkeypatch, tmp_path, 
         seen = torch.cat([half.train.x, half.validation.x])
         assert torch.equal(seen.sum(dim=0), data.validation.x.sum(dim=0))
         assert half.test is half.validation
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize("part", ["exact", "waiting", "noise", "steps", "layers", "stacks", "evaluation"])
+def test_the_script_for_a_gpu_measures_on_a_cpu(script, part, monkeypatch):
+    gpu = script("gpu")
+    monkeypatch.setattr(gpu, "CONTENDERS", {"private": (512,), "opacus": (64,)})
+    monkeypatch.setattr(gpu, "by_processes", lambda *_: 1.0)
+    monkeypatch.setattr(gpu, "ARCHITECTURES", ["mlp"])
+    text = gpu.report(gpu.PARTS[part], gpu.Place("cpu", gpu.SMALL))
+    assert "Failed" not in text
+    assert len([line for line in text.splitlines() if line.startswith("|")]) >= 3
+
+
+def test_a_part_that_fails_costs_the_others_nothing(script):
+    def broken(_):
+        """Breaks."""
+        yield "a", "b"
+        raise RuntimeError("no such kernel")
+
+    text = script("gpu").report(broken, None)
+    assert "| a | b |" in text
+    assert "no such kernel" in text
+
+
+def test_results_of_a_gpu_replace_those_of_an_earlier_run(script, tmp_path):
+    gpu, file = script("gpu"), tmp_path / "RESULTS.md"
+    file.write_text("# Results\n\nOthers.\n")
+    gpu.write(file, "first")
+    file.write_text(file.read_text() + "Behind.\n")
+    gpu.write(file, "second")
+    text = file.read_text()
+    assert text.startswith("# Results\n\nOthers.")
+    assert "second" in text
+    assert "first" not in text
+    assert text.rstrip().endswith("Behind.")

@@ -5,6 +5,7 @@ comparisons of whole tensors), and copies of tensors between host and device, ar
 """
 
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,10 +13,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import clipless
 from clipless import scalars, zoo
+from clipless.bounds import bound_network
 from clipless.datasets import Split
 from clipless.guards import exact_sums
 from clipless.layers import ClipGradient, Dense, InputBall, Residual, ScaleByQuantile, Standardise
+from clipless.losses import loss_lipschitz
 from clipless.network import Network
+from clipless.plans import worst_case
 from clipless.plans.clip_norm import AdaptiveClipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.method import Method
@@ -273,3 +277,17 @@ def test_weights_that_are_undefined_leave_the_planned_sensitivities(monkeypatch)
 @pytest.mark.parametrize("steps", [1.0, 1000.0, 2.0**40])
 def test_grids_of_numbers_of_a_device_are_those_of_the_host(value, steps):
     assert exact_sums.grid(torch.tensor(value, dtype=torch.float64), steps).item() == exact_sums.grid(value, steps)
+
+
+@pytest.mark.parametrize("loss", [clipless.TauCCE(2.0), clipless.MultilabelBCE(1.0)])
+@pytest.mark.parametrize("share", [1e-9, 0.004, 0.3, 0.7701, 0.95, 1.0])
+def test_the_constant_of_a_loss_is_one_of_a_ball_that_is_hardly_larger(loss, share, monkeypatch):
+    model = Network([InputBall(2.0), Dense(6, CLASSES)], (6,))
+    norm = share * bound_network(model).output.norm
+    monkeypatch.setattr(worst_case, "bound_network", lambda *_: bound_network(model))
+    bounds = Mock(output=Mock(norm=torch.tensor(norm, dtype=torch.float64), shape=(CLASSES,)))
+    monkeypatch.setattr(scalars, "_HOST", "elsewhere")
+    found = worst_case._loss_constant(model, loss, bounds).item()
+    least = 0.95**127 * bound_network(model).output.norm
+    exact, next_one = (loss_lipschitz(loss, CLASSES, logit_norm=n) for n in (norm, max(norm / 0.949, least)))
+    assert exact <= found <= next_one
