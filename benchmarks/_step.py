@@ -5,7 +5,7 @@ The network is an MNIST-sized convolutional one: two 3x3 blocks of 16 and 32 cha
 
 Contenders:
 
-* private: the guarded step of `clipless.fit`, with noise and projection
+* private: the guarded step of `clipless.fit`, with noise and projection; recorded: its passes as a CUDA graph
 * lipschitz: the same network without privacy (no guard, no noise), with and without its projection
 * relu: a plain ReLU / max-pool network of the same widths, without privacy
 * opacus: that plain network under Opacus' hooks (per-example gradients), flat clipping
@@ -32,6 +32,7 @@ from clipless.training.trainer import PrivateTrainer
 
 Step = Callable[[], None]
 ONLY = "--only"
+RECORDED = "private, recorded"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,10 @@ def private(case: Case, split: Split) -> Step:
     plan = clipless.make_plan(
         model, loss, population=len(split), batch_size=case.batch, delta=1e-5, noise_multiplier=1.0, epochs=1
     )
-    trainer = PrivateTrainer(model, loss, split, plan, clipless.Adam(1e-3), case.physical, SecureSource())
+    trainer = PrivateTrainer(
+        *(model, loss, split, plan, clipless.Adam(1e-3), case.physical, SecureSource()),
+        recorded=case.contender == RECORDED,
+    )
     rows = torch.arange(case.batch, device=case.device)
     return lambda: trainer.step(rows)
 
@@ -156,7 +160,7 @@ def opacus_ghost(case: Case, split: Split) -> Step:
 def build(case: Case, split: Split) -> Step:
     """Return the step of a contender."""
     match case.contender:
-        case "private":
+        case "private" | "private, recorded":
             return private(case, split)
         case "opacus":
             return opacus(case, split)

@@ -51,6 +51,7 @@ ARCHITECTURES = tuple(clipless.zoo.ARCHITECTURES)
 START = "<!-- gpu -->"
 CONTENDERS = {
     "private": (512, 2048, 8192),
+    "private, recorded": (512, 2048, 8192),
     "lipschitz + projection": (512, 2048, 8192),
     "relu": (512, 2048, 8192),
     "opacus": (64, 256, 1024),

@@ -17,7 +17,15 @@ from clipless.privacy.events import Composed
 from sweeper.search.space import sample
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
-STEP_CONTENDERS = ["private", "lipschitz", "lipschitz + projection", "relu", "opacus", "opacus ghost"]
+STEP_CONTENDERS = [
+    "private",
+    "private, recorded",
+    "lipschitz",
+    "lipschitz + projection",
+    "relu",
+    "opacus",
+    "opacus ghost",
+]
 
 
 @pytest.fixture

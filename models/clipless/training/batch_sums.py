@@ -1,7 +1,9 @@
 """The gradient of a batch's summed loss, bounded as the method of its plan says."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from clipless.guards.guard import guarded
@@ -12,9 +14,21 @@ from clipless.plans.plan import Plan
 from clipless.training.per_example import accumulate_clipped
 
 
+@dataclass(frozen=True, slots=True)
+class CountedLoss:
+    """A loss that is zero, and whose gradient is zero, for rows that do not count."""
+
+    loss: Loss
+    counts: Tensor
+
+    def __call__(self, logits_BK: Tensor, target_B: Tensor) -> Tensor:
+        """Return (B,) losses."""
+        return torch.where(self.counts, self.loss(logits_BK, target_B), 0.0)
+
+
 def sum_gradients(
     model: Network,
-    loss: Loss,
+    loss: Loss | CountedLoss,
     x: Tensor,
     y: Tensor,
     plan: Plan,

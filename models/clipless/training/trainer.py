@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.fixed_prefix import precompute, split_fixed_prefix
-from clipless.guards.exact_sums import check_rows, grid, padded
+from clipless.guards.exact_sums import check_rows, grid
 from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plans.clip_norm import ClipNorms
@@ -33,9 +33,9 @@ from clipless.privacy.sampling import PoissonSampler
 from clipless.scalars import entry, on_host
 from clipless.training.augmentation import Augmentation
 from clipless.training.averaging import Averaging, ExponentialAverage, RunningAverage
-from clipless.training.batch_sums import sum_gradients
 from clipless.training.checkpoint import TrainingState, load_state, save_state
 from clipless.training.optimizers import Adam, Descent, Optimizer
+from clipless.training.recording import Passes, recordable
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
 _MICRO_BATCHES = {"cpu": 512}
@@ -73,6 +73,7 @@ def fit(
     ghost_clipping: bool = False,
     exact_norms: bool = False,
     augmentation: Augmentation | None = None,
+    recorded: bool = False,
     source: RandomSource | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Iterator[Epoch]:
@@ -96,6 +97,8 @@ def fit(
             clips less where ``sensitivity_fraction`` is small and costs time. Does not change privacy.
         augmentation: random copies of each drawn row; does not change privacy. A fixed prefix is then applied at every
             step.
+        recorded: record the first pass as a CUDA graph and replay it, which saves what the host needs to start each
+            kernel; the sums are the same. Only where no sensitivity moves, and on a CUDA device.
         source: randomness of batches and noise; by default, and for any guarantee, a fresh `SecureSource`.
         checkpoint: a file that receives the state after each epoch, before the epoch is yielded. A training of the same
             plan that finds one there resumes from it, and first yields the epoch that it holds once more; a file that
@@ -127,6 +130,7 @@ def fit(
         ghost_clipping=ghost_clipping,
         exact_norms=exact_norms,
         augmentation=augmentation,
+        recorded=recorded,
         state=None if checkpoint is None else load_state(checkpoint, plan),
     )
     return trainer.epochs(checkpoint)
@@ -179,9 +183,9 @@ class PrivateTrainer:
         ghost_clipping: bool = False,
         exact_norms: bool = False,
         augmentation: Augmentation | None = None,
+        recorded: bool = False,
         state: TrainingState | None = None,
     ) -> None:
-        self._ghost_clipping, self._exact_norms = ghost_clipping, exact_norms
         self._model, self._loss, self._plan = model, loss, plan
         self._modules = list(model.modules())
         self._source = source
@@ -216,6 +220,16 @@ class PrivateTrainer:
         self._noise_stds_D, self._grids_D = torch.zeros_like(self._gradient_D), torch.ones_like(self._gradient_D)
         self._noise_stds = dict(zip(parameters, self._noise_stds_D.split(sizes), strict=True))
         self._grids = dict(zip(parameters, self._grids_D.split(sizes), strict=True))
+        self._passes = Passes(
+            model,
+            loss,
+            self._totals,
+            size=self._micro_batch_size * self._copies,
+            forward=self._trained,
+            ghost=ghost_clipping,
+            exact=exact_norms,
+            recorded=recorded and recordable(plan, data.x.device),
+        )
         self._prepared: tuple[Mapping[str, float], frozenset[str]] | None = None  # what the noise is scaled for
         self._optimizer = Descent(optimizer, parameters.values())
         self._steps, self._schedule, self._learning_rate = 0, schedule, optimizer.learning_rate
@@ -354,19 +368,7 @@ class PrivateTrainer:
     def _accumulate(self, x: Tensor, y: Tensor, plan: Plan) -> None:
         if self._augmentation is not None:
             x, y = self._augmentation.apply(x, self._source), y.repeat_interleave(self._copies, dim=0)
-        size = self._micro_batch_size * self._copies
-        sum_gradients(
-            self._model,
-            self._loss,
-            padded(x, size),
-            padded(y, size),
-            plan,
-            self._totals,
-            rows=len(x),
-            forward=self._trained,
-            ghost=self._ghost_clipping,
-            exact=self._exact_norms,
-        )
+        self._passes(x, y, plan)
         self._clip_norms.count(len(x))
 
 

@@ -1,0 +1,129 @@
+"""Passes of one shape, which can be recorded once and replayed.
+
+On a small network a host takes longer to ask for a pass than a GPU to answer. What is replayed are the kernels that the
+recorded pass started, on the same memory: guards and exact sums with it. Only what lies in the fixed tensors changes,
+which are rows, targets and which of them count.
+
+Shape letters: B rows of a pass.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from typing import final
+
+import torch
+from torch import Tensor
+
+from clipless.guards.exact_sums import padded
+from clipless.losses import Loss
+from clipless.network import Network
+from clipless.plans.plan import Plan
+from clipless.plans.schedule import Schedule
+from clipless.training.batch_sums import CountedLoss, sum_gradients
+
+Replay = Callable[[], None]
+_WARM = 3  # passes before one is recorded: what is made once and kept must not be made inside
+
+
+@final
+class RecordedPass:
+    """Replays a pass over rows, which are filled up to its size; recorded anew whenever its key changes.
+
+    Args:
+        run: takes (B, ...) rows, targets and (B,) whether each counts; it may look at no number. Rows that do not count
+            must add nothing.
+        size: B.
+        record: returns what replays the work that a function starts; a CUDA graph by default.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Tensor, Tensor, Tensor], None],
+        size: int,
+        record: Callable[[Replay], Replay] | None = None,
+    ) -> None:
+        self._run, self._size = run, size
+        self._record = record or as_cuda_graph
+        self._key: Hashable = None
+        self._made: tuple[Replay, Tensor, Tensor, Tensor] | None = None
+
+    def __call__(self, x: Tensor, y: Tensor, key: Hashable) -> None:
+        """Pass rows on; ``key`` stands for everything else that the recorded pass depends on."""
+        if self._made is None or key != self._key:
+            self._made = None  # a recording that fails must leave none for another key
+            self._made, self._key = self._begun(x, y), key
+        replay, held_x, held_y, counts_B = self._made
+        held_x.copy_(padded(x, self._size))
+        held_y.copy_(padded(y, self._size))
+        counts_B[: len(x)] = True
+        counts_B[len(x) :] = False
+        replay()
+
+    def _begun(self, x: Tensor, y: Tensor) -> tuple[Replay, Tensor, Tensor, Tensor]:
+        held_x, held_y = (t.new_zeros((self._size, *t.shape[1:])) for t in (x, y))
+        counts_B = torch.zeros(self._size, dtype=torch.bool, device=x.device)
+        return self._record(lambda: self._run(held_x, held_y, counts_B)), held_x, held_y, counts_B
+
+
+class Passes:
+    """The passes of a training: rows filled up to one size, their bounded gradients added to totals.
+
+    Args:
+        model: of the training.
+        loss: of the training.
+        totals: see `clipless.training.batch_sums.sum_gradients`.
+        size: rows of a pass.
+        forward: what is applied to rows, ``model`` or its layers behind a fixed prefix.
+        ghost: for ``dp-sgd``.
+        exact: norms of the guard.
+        recorded: record the first pass and replay it; see `recordable`.
+    """
+
+    def __init__(
+        self,
+        model: Network,
+        loss: Loss,
+        totals: Mapping[str, Tensor],
+        *,
+        size: int,
+        forward: Network,
+        ghost: bool,
+        exact: bool,
+        recorded: bool,
+    ) -> None:
+        self._loss, self._size = loss, size
+        self._sum = partial(sum_gradients, model, totals=totals, forward=forward, ghost=ghost, exact=exact)
+        self._recorded = RecordedPass(self._counted, size) if recorded else None
+        self._plan: Plan | None = None
+
+    def __call__(self, x: Tensor, y: Tensor, plan: Plan) -> None:
+        """Add the gradients of at most ``size`` rows."""
+        if self._recorded is None:
+            self._sum(self._loss, padded(x, self._size), padded(y, self._size), plan, rows=len(x))
+        else:
+            self._plan = plan
+            self._recorded(x, y, frozenset(plan.sensitivities.items()))
+
+    def _counted(self, x: Tensor, y: Tensor, counts_B: Tensor) -> None:
+        if self._plan is not None:
+            self._sum(CountedLoss(self._loss, counts_B), x, y, self._plan)
+
+
+def recordable(plan: Plan, device: torch.device) -> bool:
+    """Whether one pass is as good as another: on CUDA, where sensitivities change at most when layers come to rest."""
+    fixed = plan.clipping is Schedule.CONSTANT and not plan.follow_weights
+    return device.type == "cuda" and plan.method.bounded and fixed
+
+
+def as_cuda_graph(work: Replay) -> Replay:
+    """Record a CUDA graph, after some passes that find kernels and make what is kept."""
+    here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+    aside.wait_stream(here)
+    with torch.cuda.stream(aside):
+        for _ in range(_WARM):
+            work()
+    here.wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
