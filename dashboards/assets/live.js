@@ -281,8 +281,9 @@
       place.hidden = !(place.id in shown.resources);
       if (place.hidden) continue;
       const fill = () => put(place.id, shown.resources[place.id]);
-      // Long tables wait: a figure that is measured has everything above and below it laid out.
-      if (place.matches(".late")) drawings.then(() => latest === shown && fill());
+      // Long tables wait: a figure that is measured has everything above and below it laid out. At the first visit the
+      // point picked does too: the first card of a service takes it seconds, which are the picture's.
+      if (place.matches(".late") || (place.id === "part-picked" && !window.Plotly)) drawings.then(() => latest === shown && fill());
       else fill();
     }
     const filters = new URLSearchParams(shown.search);
