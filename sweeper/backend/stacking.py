@@ -7,8 +7,7 @@ their own, so that nothing is drawn before they are answered.
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
-from clipless import stacks
-from clipless.stacks import Member, Stack, fit_stack, shape_key
+from clipless.stacks import Member, Stack, fit_stack, shape_key, stack_size
 from clipless.training.trainer import Epoch
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.errors import TrialError
@@ -30,7 +29,7 @@ def stack_key(work: CliplessTrial) -> Hashable:
 def size_that_pays(work: CliplessTrial) -> int:
     """Return how many trials like this one are worth training as one, measured on rows of zeros."""
     member = work.member()
-    return 1 if member is None else stacks.stack_size(member, work.stack_rows[0], most=MOST)
+    return 1 if member is None else stack_size(member, work.stack_rows[0], most=MOST)
 
 
 @dataclass(slots=True)
