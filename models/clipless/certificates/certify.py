@@ -21,11 +21,12 @@ from math import inf, isfinite, nan, prod, sqrt
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import Signal, rounding
 from clipless.certificates.induced import Reach, propagate_reach
-from clipless.fixed_prefix import split_fixed_prefix
+from clipless.fixed_prefix import prefix_depth, split_fixed_prefix
 from clipless.layers import ClipGradient, Dense, InputBall
 from clipless.network import Network
 from clipless.norms import LEAST, lengths_upper
@@ -47,9 +48,21 @@ def float64_logits(model: Network, x: Tensor, *, features: Tensor | None = None)
 
     ``features``, the `float64_features` of these rows, save the prefix's part.
     """
-    _, rest = split_fixed_prefix(deepcopy(model).double())
     features = float64_features(model, x) if features is None else features
-    return torch.cat([rest(chunk) for chunk in features.split(_CHUNK)])
+    rest = [(layer, _doubled(layer)) for layer in list(model.layers)[prefix_depth(model) :]]
+    return torch.cat([_through(rest, chunk) for chunk in features.split(_CHUNK)])
+
+
+def _doubled(layer: nn.Module) -> dict[str, Tensor]:
+    """Return the weights and constants of a layer in float64; a copy of the whole network costs ten times as much."""
+    state = [*layer.named_parameters(), *layer.named_buffers()]
+    return {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in state}
+
+
+def _through(layers: Sequence[tuple[nn.Module, dict[str, Tensor]]], x: Tensor) -> Tensor:
+    for layer, state in layers:
+        x = functional_call(layer, state, (x,))
+    return x
 
 
 def measured_bounds(model: Network) -> NetworkBounds:
