@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch or numpy are imported; xdist uses the cores already
+os.environ.pop("MLFLOW_TRACKING_URI", None)  # whoever runs the tests has a store of their own
 os.environ.setdefault("RAY_worker_niceness", "0")  # else trials stand still beside busy processes
 
 import pytest

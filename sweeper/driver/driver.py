@@ -27,7 +27,7 @@ from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.selection.candidates import STOPPED_BY_REQUEST
 from sweeper.driver.selection.final import TRIALS, FinalSearch
 from sweeper.driver.stages import StagedSearch
-from sweeper.driver.tracked import Watch, conclude, introduce, track_model
+from sweeper.driver.sweep_tracking import Watch, conclude, introduce, track_model
 from sweeper.driver.trial_records import TrialRecords
 from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, SweeperError, one_line, public_line

@@ -16,6 +16,7 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import TrialStatus
 from sweeper.tracking import outbox
+from sweeper.tracking import tracker as tracker_module
 from sweeper.tracking.names import NAME_TAG
 from sweeper.tracking.outbox import Undelivered, stored_rows
 from sweeper.tracking.tracker import (
@@ -384,3 +385,25 @@ def test_a_run_is_renamed_and_stays_the_run_of_its_trial(folder):
     runs = runs_of(folder)[1]
     assert runs["t0001"].info.run_name == "t0001 mlp-64 eps 2.9"
     assert set(runs) == {None, "t0001"}
+
+
+def test_a_store_is_made_by_one_process_at_a_time(tmp_path):
+    entered, seen = threading.Event(), []
+
+    def second():
+        entered.wait(PATIENCE_SECONDS)
+        with tracker_module._alone(f"sqlite:///{tmp_path / STORE_NAME}") as is_new:
+            seen.append(is_new)
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    with tracker_module._alone(f"sqlite:///{tmp_path / STORE_NAME}") as is_new:
+        assert is_new
+        entered.set()
+        thread.join(0.3)
+        assert seen == []
+        (tmp_path / STORE_NAME).touch()
+    thread.join(PATIENCE_SECONDS)
+    assert seen == [False]
+    with tracker_module._alone("http://127.0.0.1:9") as is_new:
+        assert not is_new

@@ -15,7 +15,7 @@ from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from sweeper.driver.progress import Progress
 from sweeper.errors import PickError, SweeperError
-from sweeper.results.bought import best_values, description, tells_own_epsilons
+from sweeper.results.budgets import best_values, description, tells_own_epsilons
 from sweeper.results.front import Front
 from sweeper.results.sweep import Sweep
 from sweeper.tracking.names import NOTE_TAG, price_metrics

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from sweeper.privacy.pricing import Price
-from sweeper.results.bought import best_values, description, tells_own_epsilons
+from sweeper.results.budgets import best_values, description, tells_own_epsilons
 from sweeper.results.front import build_front
 
 

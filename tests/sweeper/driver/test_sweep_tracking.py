@@ -1,0 +1,159 @@
+"""What a tracking store is told of a whole sweep, and what it is not."""
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import clipless
+from clipless.datasets import Evaluation
+from sweeper.driver import sweep_tracking
+from sweeper.driver.options import Options, with_environment, with_recorded
+from sweeper.driver.progress import Progress
+from sweeper.driver.sweep_tracking import Watch, conclude, introduce, public_facts, track_model
+from sweeper.errors import SweeperError
+from sweeper.privacy.pricing import Price
+from sweeper.records import Point, TrialStatus
+from sweeper.results.front import build_front
+from sweeper.store.manifest import Manifest
+from sweeper.tracking.names import trial_name
+
+
+class Told:
+    """Stands for the tracker, and remembers what it is told."""
+
+    def __init__(self, runs=()):
+        self.calls, self._runs = [], dict(runs)
+        self.destination = SimpleNamespace(uri="nowhere", sweep="x")
+
+    def __getattr__(self, name):
+        return lambda *args: self.calls.append((name, *args))
+
+    def run_id(self, trial=None):
+        return self._runs.get(trial)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return clipless.datasets.load("digits")
+
+
+def test_of_the_data_only_declarations_are_told_and_no_row_enters_the_digest(digits):
+    told, changed = Told(), Told()
+    other = replace(digits, train=replace(digits.train, x=torch.rand_like(digits.train.x)))
+    for tracker, data in ((told, digits), (changed, other)):
+        introduce(tracker, data, "small")
+    assert told.calls == changed.calls
+    (_, name, digest, facts), _ = told.calls
+    assert (name, len(digest), facts["training_rows"]) == ("digits", 16, 1276)
+    more = replace(digits, train=replace(digits.train, x=digits.train.x[:100], y=digits.train.y[:100]))
+    assert public_facts(more) == public_facts(digits) | {"training_rows": 100}
+
+
+def test_how_many_rows_are_held_back_is_not_told_where_they_are_private(digits):
+    private = replace(digits, metadata=replace(digits.metadata, evaluation=Evaluation.PRIVATE))
+    fewer = replace(
+        private, validation=replace(digits.validation, x=digits.validation.x[:7], y=digits.validation.y[:7])
+    )
+    assert public_facts(private) == public_facts(fewer)
+
+
+POINT = Point(trial="t0001", epoch=1, values={"epsilon": 2.5, "accuracy": 0.75, "certified@1/4": 0.5})
+
+
+def test_a_sweep_that_runs_is_told_of_now_and_then_and_a_private_selection_is_not(objectives):
+    now, told = [100.0], Told()
+    watch = Watch(told, now=lambda: now[0])
+    state = Progress(name="x", total=4, done=1, front=(POINT,), objectives=objectives, hypervolume=0.5)
+    watch.look(replace(state, note="selecting privately"))
+    assert told.calls == []
+    for now[0] in (100.0, 101.0, 109.0, 111.0):
+        watch.look(state)
+    assert len(told.calls) == 2
+    _, trial, _, metrics = told.calls[0]
+    assert trial is None
+    assert metrics["best/accuracy"] == metrics["best/accuracy/eps3"] == 0.75
+    assert "best/accuracy/eps2" not in metrics
+    assert (metrics["hypervolume"], metrics["trials/done"]) == (0.5, 1.0)
+
+
+def price(epsilon, events=3):
+    return Price(epsilon=epsilon, delta=1e-4, events=events, statement=f"It costs {epsilon}.")
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_values_within_an_epsilon_are_told_only_where_every_point_may_leave(hidden, objectives, claim, trial):
+    other = Price(epsilon=math.inf, delta=1e-4, events=0) if hidden else price(9.0)
+    front = build_front(
+        sweep="x",
+        objectives=objectives,
+        trials=[trial],
+        points=[POINT],
+        ledger={"winner": price(5.0), "front": other, "everything": other},
+        claim=claim,
+    )
+    told = Told()
+    conclude(told, front, status="completed")
+    metrics, tags = told.calls[0][3], told.calls[1][2]
+    assert metrics["price/winner"] == 5.0
+    assert ("price/everything" in metrics) != hidden
+    assert any(name.startswith("best/") for name in metrics) != hidden
+    assert ("epsilon at most" in tags["mlflow.note.content"]) != hidden
+
+
+def test_a_store_without_the_run_of_the_trial_is_not_asked_for_a_model(monkeypatch):
+    picked = SimpleNamespace(point=POINT)
+    monkeypatch.setattr(sweep_tracking, "Sweep", lambda _: SimpleNamespace(pick=lambda: picked))
+    asked = []
+    monkeypatch.setattr("sweeper.results.registry.log_model", lambda *args: asked.append(args))
+    assert list(track_model(Told(), "x")) == []
+    assert asked == []
+    assert list(track_model(Told({"t0001": "abc"}), "x")) == []
+    assert asked[0][2] == "abc"
+
+    def fails(*_):
+        raise SweeperError("no room")
+
+    monkeypatch.setattr("sweeper.results.registry.log_model", fails)
+    assert list(track_model(Told({"t0001": "abc"}), "x")) == ["no room"]
+
+
+@pytest.mark.parametrize(
+    ("config", "epsilon", "name"),
+    [
+        ({"model": {"architecture": "mlp", "width": 64}}, 2.8412, "t0001 mlp-64 eps 2.9"),
+        ({"model": {"architecture": "mlp", "width": 64}}, None, "t0001 mlp-64"),
+        ({"model": {"architecture": "convnet"}}, math.inf, "t0001 convnet non-private"),
+        ({}, 0.668, "t0001 eps 0.67"),
+    ],
+)
+def test_a_trial_is_named_by_what_it_trains_and_an_epsilon_that_is_no_less(config, epsilon, name):
+    assert trial_name("t0001", config, epsilon) == name
+
+
+# The store that the environment names
+
+
+def test_the_store_of_the_environment_is_taken_where_none_is_named(monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert with_environment(Options()).tracking is None
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://m:5000")
+    assert with_environment(Options()).tracking == "http://m:5000"
+    assert with_environment(Options(tracking="http://other")).tracking == "http://other"
+
+
+def test_a_resumed_sweep_keeps_its_store_whatever_the_environment_says(monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://m:5000")
+    recorded = Manifest(name="x", status=TrialStatus.STOPPED, spec={}, source="x.yaml")
+    assert with_recorded(Options(), recorded).tracking is None
+    assert with_recorded(Options(), replace(recorded, tracking="http://own")).tracking == "http://own"
+
+
+@pytest.mark.parametrize("named", [None, "http://ada:hunter2@m:5000"])
+def test_a_password_in_the_environment_is_refused_and_not_repeated(monkeypatch, named):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ada:hunter2@m:5000")
+    with pytest.raises(SweeperError, match="without a password") as refused:
+        with_environment(Options(tracking=named))
+    assert "hunter2" not in str(refused.value)
