@@ -31,7 +31,7 @@ from sweeper.spec.plugins import (
 
 MLFLOW = "mlflow:"  # in front of the name of an experiment
 DEFAULT_MEAN = 10.0  # trials under private selection
-SELECTION_SHARE = 0.2  # of the budget's signal, for the candidates of a private selection in it
+SELECTION_SHARE = 0.35  # of the budget's signal, for the candidates of a private selection in it
 NO_SCHEDULER = "none"
 
 
