@@ -262,7 +262,11 @@ def _drive(
     if front.claim.exploratory:
         notes.insert(0, "Exploratory: no guarantee. See the claim's conditions in the report.")
     told = summary(
-        front, status=manifest.status.value, reason=manifest.reason, folder=ended.sweep.directory, winner_only=selects
+        front,
+        status=manifest.status.value,
+        reason=manifest.reason,
+        folder=ended.sweep.directory,
+        winner_only=selects and not front.ledger["everything"].fixed,
     )
     notes += filter(None, [alerts.end(told)])
     typer.echo(

@@ -42,6 +42,7 @@ from sweeper.driver.selection.private_run import (
 from sweeper.driver.selection.unfinished import UNFINISHED, has_final_left
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.claims import Claim
+from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
 from sweeper.records import TrialStatus
 from sweeper.results.front import Front, build_front
@@ -124,6 +125,9 @@ def resume_selection(
         raise RecordError(f"Expected a selection with a trial, but {folder.path} had begun none and is removed")
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
     claim = claim_at_start(left, spec, data, options.data_dir)
+    budget = Ledger(left.ledger).budget
+    if hidden is None and budget is not None and has_final_left(left.path):
+        options.tell(announcement(spec, data, budget))
     with Interruption() as interruption:
         if goes_on:
             with driver_lock(left.path):

@@ -17,7 +17,7 @@ from sweeper.backend import training
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.tune import RunResult
 from sweeper.cli.main import main
-from sweeper.driver import driver
+from sweeper.driver import alerts, driver
 from sweeper.driver.options import Options
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.driver.selection import private_run, selection_run
@@ -356,8 +356,9 @@ def test_killed_at_any_moment_of_the_final_it_goes_on_and_the_selection_is_not_r
 ):
     path = killed_in_final(whole, tmp_path, moment)
     check_resumable(path, State.INTERRUPTED, None)
-    candidates = len(whole.candidates.asked)
-    ended = resume_sweep(path)
+    candidates, told = len(whole.candidates.asked), []
+    ended = resume_sweep(path, Options(tell=told.append))
+    assert "Everything the sweep releases: epsilon 2.99" in " ".join(told)
     assert len(whole.candidates.asked) == candidates
     assert ended.sweep.directory == path
     assert {trial for trial, _ in whole.final.asked} == {"t0002"}
@@ -592,11 +593,15 @@ def test_on_a_cluster_candidates_train_unseen_and_the_final_as_any_trial(whole, 
 
 
 @pytest.mark.usefixtures("whole")
-def test_commands_say_what_it_costs_first_and_last(tmp_path, capsys):
+def test_commands_say_what_it_costs_first_and_last(tmp_path, capsys, monkeypatch):
     path = tmp_path / "small.yaml"
     path.write_text(Spec.from_mapping(SPEC).to_yaml(), encoding="utf-8")
+    announced = []
+    monkeypatch.setattr(alerts, "announce", lambda _url, content, _form: announced.append(content))
     with pytest.raises(SystemExit):
-        main(["run", str(path), "--out", str(tmp_path / "out")])
+        main(["run", str(path), "--out", str(tmp_path / "out"), "--webhook", "http://localhost/hook"])
+    (told,) = announced  # nothing before the end: between two alerts others could tell how long it selected
+    assert told["trials"] == {"completed": 2}
     out = capsys.readouterr().out
     first = out.splitlines()[0]
     assert "Everything the sweep releases: epsilon 2.99" in first
