@@ -41,12 +41,14 @@ def member(
     loss: Loss | None = None,
     front: list[nn.Module] | None = None,
     behind: nn.Module | None = None,
+    input_norm: float | None = None,
     **changes: Any,
 ) -> Member:
     """Every setting that may differ between members does; layers go in front of the network and before its last."""
     generator = torch.Generator().manual_seed(seed)
     options = ARCHITECTURES[architecture]
-    model = clipless.zoo.build(architecture, (1, 8, 8), 3, input_norm=4.0 + seed, generator=generator, **options)
+    input_norm = 4.0 + seed if input_norm is None else input_norm
+    model = clipless.zoo.build(architecture, (1, 8, 8), 3, input_norm=input_norm, generator=generator, **options)
     if front is not None:
         model = Network([*front, *model.layers], (1, 8, 8))
     if behind is not None:

@@ -87,6 +87,18 @@ def test_what_has_ended_stays_as_it_is_while_others_train() -> None:
     assert torch.equal(weights(members[0].model), held)
 
 
+def test_what_leaves_a_stack_takes_its_weights_along() -> None:
+    members = [member(0, epochs=1), member(1), member(2)]
+    stack = fit_stack(members, split())
+    for place, _ in stack:
+        if place == 1:
+            stack.stop(1)
+            break
+    held = {p.untyped_storage().data_ptr() for one in members[:2] for p in one.model.parameters()}
+    others = {p.untyped_storage().data_ptr() for p in members[2].model.parameters()}
+    assert not held & others
+
+
 def test_a_model_holds_its_average_while_it_is_shown_and_trains_on_from_its_weights() -> None:
     plain, averaged = [member(0), member(1)], [member(0, averaging=0.9), member(1)]
     shown = [weights(plain[0].model) for place, _ in fit_stack(plain, split()) if place == 0]
@@ -174,11 +186,11 @@ def test_nothing_follows_a_round_that_broke_off() -> None:
     class Failing(SeededSource):
         def random_bytes(self, count: int) -> bytearray:
             if count != 4 * ROWS:  # those of a batch
-                raise KeyboardInterrupt
+                raise RuntimeError("no noise today")
             return super().random_bytes(count)
 
     stack = fit_stack([member(0), member(1, source=Failing(0))], split())
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(RuntimeError, match="no noise"):
         next(iter(stack))
     with pytest.raises(PlanError, match="broke off"):
         next(iter(stack))

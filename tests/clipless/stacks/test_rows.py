@@ -28,9 +28,16 @@ def stacked(networks: Sequence[Network]) -> tuple[StackedNetwork, dict[str, Tens
     return StackedNetwork(networks, together), together
 
 
-def sums(architecture: str, x: Tensor, counted: Tensor, broken: int | None = None) -> dict[str, Tensor]:
-    """Return the guarded sums of one pass, (members, ...) by parameter; the weights of a member may be broken."""
+def sums(
+    architecture: str, x: Tensor, counted: Tensor, broken: int | None = None, factor: float = 1.0
+) -> dict[str, Tensor]:
+    """Return the guarded sums of one pass, (members, ...) by parameter.
+
+    The weights of one member may be ``broken``, and those of all be too large by a factor.
+    """
     members = [member(seed, architecture=architecture) for seed in range(3)]
+    for parameter in (p for one in members for p in one.model.parameters()):
+        parameter.data *= factor
     if broken is not None:
         for parameter in members[broken].model.parameters():
             parameter.data.fill_(float("nan"))
@@ -72,6 +79,23 @@ def test_rows_that_fill_up_contribute_exactly_nothing(architecture: str) -> None
     others = torch.where((counted == 1.0).view(-1, 1, 1, 1), x, 0.25)
     after = sums(architecture, others, counted)
     assert same(before, after, 2)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_one_row_moves_its_members_sums_by_at_most_the_members_sensitivity(architecture: str) -> None:
+    x = torch.rand((3 * ROWS, 1, 8, 8), generator=torch.Generator().manual_seed(0))
+    counted = torch.ones(len(x))
+    full, reached = sums(architecture, x, counted, factor=30.0), 0.0
+    for m in range(3):
+        fewer = counted.clone()
+        fewer[m * ROWS + 1] = 0.0
+        without = sums(architecture, x, fewer, factor=30.0)
+        deltas = member(m, architecture=architecture).plan.sensitivities
+        for name, delta in deltas.items():
+            moved = float((full[name][m] - without[name][m]).norm()) / delta
+            assert moved <= 1.0 + 1e-12
+            reached = max(reached, moved)
+    assert reached > 0.5
 
 
 class Mixing(torch.nn.Module):

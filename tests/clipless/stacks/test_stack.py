@@ -75,10 +75,15 @@ def test_members_may_be_told_different_things() -> None:
         assert apart(one.model, model) <= NEAR
 
 
-@pytest.mark.parametrize("clipping", [Schedule.LINEAR, AdaptiveClipping(quantile=0.5, share=0.1, rate=1.0)])
-def test_each_member_clips_to_its_own_norm(clipping: Any) -> None:
+@pytest.mark.parametrize(
+    "clipping",
+    [Schedule.LINEAR, AdaptiveClipping(quantile=0.5, share=0.1, rate=1.0)],
+    ids=["scheduled", "adaptive"],
+)
+@pytest.mark.parametrize("growth", [1.0, 4.0])
+def test_each_member_clips_to_its_own_norm(growth: float, clipping: Any) -> None:
     def one(seed: int) -> Member:
-        return member(seed, behind=ClipGradient(0.05 * 4.0**seed), clipping=clipping)
+        return member(seed, behind=ClipGradient(0.05 * growth**seed), clipping=clipping)
 
     alone = [trained_alone(one(seed), split()) for seed in range(3)]
     members = [one(seed) for seed in range(3)]
@@ -88,10 +93,14 @@ def test_each_member_clips_to_its_own_norm(clipping: Any) -> None:
         assert apart(found.model, model) <= NEAR
 
 
-@pytest.mark.parametrize("kind", [lambda: ScaleByQuantile(0.5, 20.0, releases=2), lambda: Standardise(1, 4.0, 0.1)])
+@pytest.mark.parametrize(
+    "kind",
+    [lambda: ScaleByQuantile(0.5, 20.0, releases=2), lambda: Standardise(1, 4.0, 0.1)],
+    ids=["quantile", "standardised"],
+)
 def test_each_member_has_private_statistics_of_its_own(kind: Any) -> None:
-    alone = [trained_alone(member(seed, front=[kind()]), split()) for seed in range(2)]
-    members = [member(seed, front=[kind()]) for seed in range(2)]
+    alone = [trained_alone(member(seed, front=[kind()], input_norm=4.0), split()) for seed in range(2)]
+    members = [member(seed, front=[kind()], input_norm=4.0) for seed in range(2)]
     for _ in fit_stack(members, split()):
         pass
     for one, model in zip(members, alone, strict=True):
