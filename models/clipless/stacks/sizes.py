@@ -7,8 +7,7 @@ nothing, and its activations leave the caches sooner.
 import copy
 from collections.abc import Hashable
 from dataclasses import replace
-from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 
 import torch
 
@@ -31,7 +30,7 @@ _known: dict[Hashable, int] = {}
 def stack_size(member: Member, data: Split, most: int = 16) -> int:
     """Return the number of members, at most ``most``, that train quickest as one; 1 where a stack gains nothing.
 
-    Powers of two are tried for as long as each is worth it and has room; the result is remembered for members of this
+    Powers of two are tried until two in a row gain nothing, or one has no room; the result is remembered for members of this
     shape. Of ``data`` only shape, types and device are looked at.
 
     Guarantees:
@@ -57,9 +56,11 @@ def _measured(member: Member, data: Split, most: int) -> int:
                 raise
             release_memory()
             break
-        if found * _WORTH > least:
+        if found * _WORTH <= least:
+            best, least = size, found
+        elif size > 2 * best:  # two sizes that gain nothing
             break
-        best, least, size = size, found, 2 * size
+        size *= 2
     return best
 
 
@@ -76,21 +77,24 @@ def step_time(member: Member, data: Split, members: int) -> float:
         for _ in range(members)
     ]
     running = RunningStack(trainees, rows)
-    times = [_timed(running)]
-    while len(times) < 4 or sum(times) < _SECONDS:
+    _timed(running)
+    times = [_timed(running) for _ in range(3)]
+    while sum(times) < _SECONDS:
         times.append(_timed(running))
-    return median(times[1:]) / members
+    return min(times) / members
 
 
 def _timed(running: RunningStack) -> float:
     device = running.device
+    # of one thread, processor time: what else the machine does would else decide
+    clock = process_time if device.type == "cpu" and torch.get_num_threads() == 1 else perf_counter
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    start = perf_counter()
+    start = clock()
     running.step()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return perf_counter() - start
+    return clock() - start
 
 
 class _Zeros:

@@ -240,11 +240,13 @@ class RunningStack:
         counted = torch.zeros(len(x), device=self.device)
         for m, (one, drawn) in enumerate(zip(self.trainees, draws, strict=True)):
             rows = slice(m * size, m * size + len(drawn) * self._copies)
-            own_x, own_y = one.data.x[drawn], one.data.y[drawn]
-            if one.member.augmentation is not None and len(drawn):
-                own_x = one.member.augmentation.apply(own_x, one.source)
-                own_y = own_y.repeat_interleave(self._copies, dim=0)
-            x[rows], y[rows], counted[rows] = own_x, own_y, 1.0
+            if one.member.augmentation is None:
+                torch.index_select(one.data.x, 0, drawn, out=x[rows])
+                torch.index_select(one.data.y, 0, drawn, out=y[rows])
+            elif len(drawn):
+                x[rows] = one.member.augmentation.apply(one.data.x[drawn], one.source)
+                y[rows] = one.data.y[drawn].repeat_interleave(self._copies, dim=0)
+            counted[rows] = 1.0
         return x, y, counted
 
     def _add_noise(self, now: list[tuple[Plan, frozenset[str]]]) -> None:

@@ -31,8 +31,9 @@ def measured(times: dict[int, float], monkeypatch: pytest.MonkeyPatch, most: int
     ("times", "size", "tried"),
     [
         ({1: 4.0, 2: 2.0, 4: 1.0, 8: 0.6, 16: 0.4}, 16, [1, 2, 4, 8, 16]),
-        ({1: 4.0, 2: 3.0, 4: 2.9}, 2, [1, 2, 4]),
-        ({1: 4.0, 2: 4.1}, 1, [1, 2]),
+        ({1: 4.0, 2: 3.0, 4: 2.9, 8: 2.9}, 2, [1, 2, 4, 8]),
+        ({1: 4.0, 2: 4.1, 4: 2.0, 8: 2.0, 16: 2.0}, 4, [1, 2, 4, 8, 16]),
+        ({1: 4.0, 2: 4.1, 4: 4.2}, 1, [1, 2, 4]),
     ],
 )
 def test_sizes_grow_for_as_long_as_they_are_worth_it(
@@ -57,7 +58,7 @@ def test_what_has_no_room_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_shape_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert measured({1: 1.0, 2: 2.0}, monkeypatch)[1] == [1, 2]
+    assert measured({1: 1.0, 2: 2.0, 4: 4.0}, monkeypatch)[1] == [1, 2, 4]
     assert measured({1: 1.0, 2: 2.0}, monkeypatch)[1] == []
 
 
