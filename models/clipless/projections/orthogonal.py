@@ -40,6 +40,8 @@ class Orthogonal:
 def orthogonal(weight_OI: "Tensor", iterations: int = 1) -> "Tensor":
     """Bjorck iterations on ``weight_OI``, started where they are certain to shrink what exceeds 1.
 
+    A matrix, or several of one shape, (N, O, I), each on its own.
+
     Guarantees:
         The spectral norm of the result is at most 1 up to rounding (3e-7 in float32), for every finite input:
         before the first iteration the matrix is divided by half of a certified bound of its norm (the largest
@@ -47,15 +49,17 @@ def orthogonal(weight_OI: "Tensor", iterations: int = 1) -> "Tensor":
     """
     import torch
 
-    wide = weight_OI.shape[0] <= weight_OI.shape[1]
+    wide = weight_OI.shape[-2] <= weight_OI.shape[-1]
     matrix = weight_OI if wide else weight_OI.mT
-    matrix = matrix * (2.0 / matrix.abs().amax()).clamp(max=1.0)  # squares of larger entries could overflow
+    # squares of larger entries could overflow
+    matrix = matrix * (2.0 / matrix.abs().amax(dim=(-2, -1), keepdim=True)).clamp(max=1.0)
     gram = matrix @ matrix.mT
-    norm_bound = gram.abs().sum(dim=1).amax().sqrt()
+    norm_bound = gram.abs().sum(dim=-1, keepdim=True).amax(dim=-2, keepdim=True).sqrt()
     shrink = (1.999 / norm_bound).clamp(max=1.0)
     gram, matrix = gram * shrink**2, matrix * shrink
+    add = torch.addmm if matrix.dim() == 2 else torch.baddbmm
     for iteration in range(iterations):
         if iteration:
             gram = matrix @ matrix.mT
-        matrix = torch.addmm(matrix, gram, matrix, beta=1.5, alpha=-0.5)
+        matrix = add(matrix, gram, matrix, beta=1.5, alpha=-0.5)
     return matrix if wide else matrix.mT

@@ -33,4 +33,4 @@ class Standardised:
 
     def project(self, weight_OI: "Tensor") -> "Tensor":
         """Return the projection of a matrix."""
-        return orthogonal(weight_OI - weight_OI.mean(dim=1, keepdim=True), self.iterations)
+        return orthogonal(weight_OI - weight_OI.mean(dim=-1, keepdim=True), self.iterations)

@@ -9,6 +9,9 @@ from torch import Tensor, nn
 from clipless.guards.guard import GuardedLayer
 from clipless.layers import Conv1d, Conv2d, Dense
 from clipless.network import Network
+from clipless.projections import Orthogonal, Standardised
+
+_OF_SEVERAL = (Orthogonal, Standardised)  # which project several matrices at once, quicker than by vmap
 
 
 class StackedProjection:
@@ -34,7 +37,8 @@ class StackedProjection:
     def __call__(self) -> None:
         """Project every member's weights, in place."""
         for constraint, weight in self._together:
-            projected = torch.vmap(constraint.project)(weight.flatten(2))
+            project = constraint.project if isinstance(constraint, _OF_SEVERAL) else torch.vmap(constraint.project)
+            projected = project(weight.flatten(2))
             weight.copy_(projected.view(weight.shape))
         for layer in self._apart:
             layer.project()

@@ -30,8 +30,8 @@ _known: dict[Hashable, int] = {}
 def stack_size(member: Member, data: Split, most: int = 16) -> int:
     """Return the number of members, at most ``most``, that train quickest as one; 1 where a stack gains nothing.
 
-    Powers of two are tried until two in a row gain nothing, or one has no room; the result is remembered for members of this
-    shape. Of ``data`` only shape, types and device are looked at.
+    Powers of two are tried until two in a row gain nothing, or one has no room; the result is remembered for members of
+    this shape. Of ``data`` only shape, types and device are looked at.
 
     Guarantees:
         No entry of ``data`` is read, and what is drawn is drawn for rows of zeros: the answer is no release.
@@ -68,7 +68,7 @@ def step_time(member: Member, data: Split, members: int) -> float:
     """Return the seconds that a step of each member takes in a stack of so many, on rows of zeros."""
     plan, device = member.plan, data.x.device
     most = max(1, default_micro_batch(device.type) // member.copies)
-    rows = rows_per_pass(plan.batch_size, plan.sampling_rate, members, most)
+    rows = rows_per_pass(plan.batch_size, plan.sampling_rate, most)
     zeros = _Zeros(data)
     trainees = [
         Trainee(

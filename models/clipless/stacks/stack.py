@@ -32,6 +32,8 @@ from clipless.stacks.projection import StackedProjection
 from clipless.stacks.trainee import FixedFeatures, Trainee
 from clipless.training.trainer import Epoch, check_micro_batch
 
+_USUAL_MEMBERS = 8
+
 
 def fit_stack(members: Sequence[Member], data: Split, *, micro_batch_size: int | None = None) -> "Stack":
     """Train members of one shape as one; private statistics are released at the call.
@@ -55,7 +57,7 @@ def fit_stack(members: Sequence[Member], data: Split, *, micro_batch_size: int |
     if not members:
         raise PlanError("Expected at least one member in a stack, got none")
     plan, most = members[0].plan, check_micro_batch(micro_batch_size, data) // members[0].copies
-    rows = rows_per_pass(plan.batch_size, plan.sampling_rate, len(members), max(1, most))
+    rows = rows_per_pass(plan.batch_size, plan.sampling_rate, max(1, most))
     stack = Stack(shape_key(members[0]), data, rows)
     for member in members:
         stack.add(member)
@@ -293,17 +295,17 @@ class RunningStack:
         return {name: piece.unflatten(1, parameter.shape) for (name, parameter), piece in named}
 
 
-def rows_per_pass(batch_size: float, sampling_rate: float, members: int, most: int) -> int:
+def rows_per_pass(batch_size: float, sampling_rate: float, most: int) -> int:
     """Return B, at most ``most``: passes of one size for every member.
 
-    A batch that is larger costs another pass of all members, so that more of them leave more room: the room with the
-    least expected cost.
+    A batch that is larger costs another pass of all members, so that more of them want more room: there is that with
+    the least expected cost for `_USUAL_MEMBERS`, however many there are, since kernels round by the shape of a batch.
     """
     deviation = sqrt(batch_size * (1.0 - sampling_rate))
 
     def cost(deviations: float) -> float:
         within = (1.0 + erf(deviations / sqrt(2.0))) / 2.0
-        return (batch_size + deviations * deviation) * (2.0 - within**members)
+        return (batch_size + deviations * deviation) * (2.0 - within**_USUAL_MEMBERS)
 
     usual = ceil(batch_size + min((i / 4.0 for i in range(21)), key=cost) * deviation)
     return ceil(usual / ceil(usual / most))

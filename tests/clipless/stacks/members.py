@@ -1,5 +1,6 @@
 """Members for the tests of stacks, and what they would be alone."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -42,13 +43,16 @@ def member(
     front: list[nn.Module] | None = None,
     behind: nn.Module | None = None,
     input_norm: float | None = None,
+    prepare: Callable[[nn.Module], None] = lambda _: None,
+    options: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Member:
     """Every setting that may differ between members does; layers go in front of the network and before its last."""
     generator = torch.Generator().manual_seed(seed)
-    options = ARCHITECTURES[architecture]
+    chosen = {**ARCHITECTURES[architecture], **(options or {})}
     input_norm = 4.0 + seed if input_norm is None else input_norm
-    model = clipless.zoo.build(architecture, (1, 8, 8), 3, input_norm=input_norm, generator=generator, **options)
+    model = clipless.zoo.build(architecture, (1, 8, 8), 3, input_norm=input_norm, generator=generator, **chosen)
+    model.apply(prepare)
     if front is not None:
         model = Network([*front, *model.layers], (1, 8, 8))
     if behind is not None:

@@ -107,6 +107,28 @@ def test_each_member_has_private_statistics_of_its_own(kind: Any) -> None:
         assert apart(one.model, model) <= NEAR
 
 
+@pytest.mark.parametrize("name", clipless.projections.CONSTRAINTS)
+@pytest.mark.parametrize("architecture", ["mlp", "lenet"])
+def test_weights_of_every_constraint_set_are_projected(name: str, architecture: str) -> None:
+    if name == "free":  # has no bounds
+        return
+    constraint = clipless.projections.CONSTRAINTS[name]()
+    alone = [trained_alone(constrained(seed, architecture, constraint), split()) for seed in range(3)]
+    members = [constrained(seed, architecture, constraint) for seed in range(3)]
+    for _ in fit_stack(members, split()):
+        pass
+    for one, model in zip(members, alone, strict=True):
+        assert apart(one.model, model) <= NEAR
+
+
+def constrained(seed: int, architecture: str, constraint: Any) -> Member:
+    def settle(layer: torch.nn.Module) -> None:
+        if hasattr(layer, "constraint"):
+            layer.constraint = constraint
+
+    return member(seed, architecture=architecture, epochs=2, prepare=settle, options={"bias": False})
+
+
 def test_batches_and_noise_are_bit_by_bit_those_of_the_training_alone() -> None:
     alone, stacked = ([RecordingSource(seed) for seed in range(3)] for _ in range(2))
     for seed, source in enumerate(alone):
