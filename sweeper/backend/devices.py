@@ -1,16 +1,35 @@
-"""The device of a trial's process: how much of it the process may take, and its name for the records."""
+"""The device of a trial's process: how much of it the process may take, its name for the records, and its loss."""
 
 import sys
 
 import torch
 
+from clipless.training.memory import is_out_of_memory
+
 THIS_MACHINE = "127.0.0.1"
+# Of each process, beside what it allocates: kernels and the libraries' own buffers.
+CONTEXT_BYTES = 700 * 2**20
+_LOST = ("CUDA error", "cuDNN error", "CUBLAS_STATUS", "CUDNN_STATUS", "NCCL error", "HIP error")
 
 
 def cap_memory(gpus: float) -> None:
-    """Keep a process that has a part of a GPU to that part of its memory; Ray itself does not enforce it."""
+    """Keep a process that has a part of a GPU to that part of its memory, its context included.
+
+    Ray itself does not enforce it, and the allocator counts no context.
+    """
     if 0 < gpus < 1:
-        torch.cuda.set_per_process_memory_fraction(gpus)
+        _, whole = torch.cuda.mem_get_info()
+        torch.cuda.set_per_process_memory_fraction(max(gpus - CONTEXT_BYTES / whole, gpus / 2))
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether an error says that the device, or this process's access to it, is gone.
+
+    After one, every later call of the process fails: it has to end, and the trial to be started in another one.
+    """
+    if is_out_of_memory(error):
+        return False
+    return isinstance(error, torch.AcceleratorError) or any(text in str(error) for text in _LOST)
 
 
 def placement(gpus: float) -> dict[str, str]:

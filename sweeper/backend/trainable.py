@@ -4,6 +4,8 @@ The driver puts the rows of the data set into memory that all workers of a node 
 without a name. Nothing may write to them. Ray is not imported here: a worker of a local sweep does without it.
 """
 
+import logging
+import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,7 +22,7 @@ from clipless.privacy.randomness import RandomSource
 from clipless.stacks import Member
 from clipless.training.memory import is_out_of_memory, release_memory
 from clipless.training.trainer import Epoch
-from sweeper.backend.devices import cap_memory, placement
+from sweeper.backend.devices import cap_memory, is_lost, placement
 from sweeper.backend.storage import SharedFolder
 from sweeper.errors import TrialError
 from sweeper.privacy.budget import Budget
@@ -94,6 +96,8 @@ class CliplessTrial:
         try:
             row: TrialRow = next(self._rows)
         except (MemoryError, RuntimeError) as error:
+            if is_lost(error):
+                _end_process(error)
             if not is_out_of_memory(error):
                 raise
             row = self._begin_smaller(self._run)
@@ -243,6 +247,12 @@ class Rehearsal(CliplessTrial):
             micro_batch_size=self._micro_batch_size,
             free=spec.search.free_points,
         )
+
+
+def _end_process(error: BaseException) -> None:
+    """End this process as a crash does: the driver starts the trial again in another one, from its last epoch."""
+    logging.getLogger(__name__).error("the device is lost, this process ends: %s", type(error).__name__)
+    os._exit(1)
 
 
 def _at_hand(placed: Any) -> Dataset:

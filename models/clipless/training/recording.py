@@ -7,8 +7,7 @@ which are rows, targets and which of them count.
 Shape letters: B rows of a pass.
 """
 
-from collections.abc import Callable, Hashable, Mapping
-from functools import partial
+from collections.abc import Callable, Hashable
 from typing import final
 
 import torch
@@ -16,10 +15,9 @@ from torch import Tensor
 
 from clipless.guards.exact_sums import padded
 from clipless.losses import Loss
-from clipless.network import Network
 from clipless.plans.plan import Plan
 from clipless.plans.schedule import Schedule
-from clipless.training.batch_sums import CountedLoss, sum_gradients
+from clipless.training.batch_sums import CountedLoss
 
 Replay = Callable[[], None]
 _WARM = 3  # passes before one is recorded: what is made once and kept must not be made inside
@@ -66,47 +64,30 @@ class RecordedPass:
 
 
 class Passes:
-    """The passes of a training: rows filled up to one size, their bounded gradients added to totals.
+    """The passes of a training over rows that are filled up to one size.
 
     Args:
-        model: of the training.
+        add: adds the gradients of rows and targets under a loss and a plan; of all rows, or of the first ``rows``.
         loss: of the training.
-        totals: see `clipless.training.batch_sums.sum_gradients`.
         size: rows of a pass.
-        forward: what is applied to rows, ``model`` or its layers behind a fixed prefix.
-        ghost: for ``dp-sgd``.
-        exact: norms of the guard.
         recorded: record the first pass and replay it; see `recordable`.
     """
 
-    def __init__(
-        self,
-        model: Network,
-        loss: Loss,
-        totals: Mapping[str, Tensor],
-        *,
-        size: int,
-        forward: Network,
-        ghost: bool,
-        exact: bool,
-        recorded: bool,
-    ) -> None:
-        self._loss, self._size = loss, size
-        self._sum = partial(sum_gradients, model, totals=totals, forward=forward, ghost=ghost, exact=exact)
+    def __init__(self, add: Callable[..., None], loss: Loss, size: int, *, recorded: bool) -> None:
+        self._add, self._loss, self._size = add, loss, size
         self._recorded = RecordedPass(self._counted, size) if recorded else None
         self._plan: Plan | None = None
 
     def __call__(self, x: Tensor, y: Tensor, plan: Plan) -> None:
         """Add the gradients of at most ``size`` rows."""
         if self._recorded is None:
-            self._sum(self._loss, padded(x, self._size), padded(y, self._size), plan, rows=len(x))
+            self._add(self._loss, padded(x, self._size), padded(y, self._size), plan, len(x))
         else:
             self._plan = plan
             self._recorded(x, y, frozenset(plan.sensitivities.items()))
 
     def _counted(self, x: Tensor, y: Tensor, counts_B: Tensor) -> None:
-        if self._plan is not None:
-            self._sum(CountedLoss(self._loss, counts_B), x, y, self._plan)
+        self._add(CountedLoss(self._loss, counts_B), x, y, self._plan)
 
 
 def recordable(plan: Plan, device: torch.device) -> bool:

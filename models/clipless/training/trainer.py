@@ -33,6 +33,7 @@ from clipless.privacy.sampling import PoissonSampler
 from clipless.scalars import entry, on_host
 from clipless.training.augmentation import Augmentation
 from clipless.training.averaging import Averaging, ExponentialAverage, RunningAverage
+from clipless.training.batch_sums import CountedLoss, sum_gradients
 from clipless.training.checkpoint import TrainingState, load_state, save_state
 from clipless.training.optimizers import Adam, Descent, Optimizer
 from clipless.training.recording import Passes, recordable
@@ -220,16 +221,9 @@ class PrivateTrainer:
         self._noise_stds_D, self._grids_D = torch.zeros_like(self._gradient_D), torch.ones_like(self._gradient_D)
         self._noise_stds = dict(zip(parameters, self._noise_stds_D.split(sizes), strict=True))
         self._grids = dict(zip(parameters, self._grids_D.split(sizes), strict=True))
-        self._passes = Passes(
-            model,
-            loss,
-            self._totals,
-            size=self._micro_batch_size * self._copies,
-            forward=self._trained,
-            ghost=ghost_clipping,
-            exact=exact_norms,
-            recorded=recorded and recordable(plan, data.x.device),
-        )
+        self._ghost_clipping, self._exact_norms = ghost_clipping, exact_norms
+        recorded = recorded and recordable(plan, data.x.device)
+        self._passes = Passes(self._sum, loss, self._micro_batch_size * self._copies, recorded=recorded)
         self._prepared: tuple[Mapping[str, float], frozenset[str]] | None = None  # what the noise is scaled for
         self._optimizer = Descent(optimizer, parameters.values())
         self._steps, self._schedule, self._learning_rate = 0, schedule, optimizer.learning_rate
@@ -370,6 +364,20 @@ class PrivateTrainer:
             x, y = self._augmentation.apply(x, self._source), y.repeat_interleave(self._copies, dim=0)
         self._passes(x, y, plan)
         self._clip_norms.count(len(x))
+
+    def _sum(self, loss: Loss | CountedLoss, x: Tensor, y: Tensor, plan: Plan, rows: int | None = None) -> None:
+        sum_gradients(
+            self._model,
+            loss,
+            x,
+            y,
+            plan,
+            self._totals,
+            rows=rows,
+            forward=self._trained,
+            ghost=self._ghost_clipping,
+            exact=self._exact_norms,
+        )
 
 
 def even_size(batch_size: float, sampling_rate: float, most: int) -> int:

@@ -87,7 +87,7 @@ def test_kernels_that_are_replayed_on_the_same_memory_train_the_same_network(nam
 
 def train(name, *, recorded, method=Method.CLIPLESS, undefined=True, **plan):
     generator = torch.Generator().manual_seed(0)
-    model = zoo.build(name, (1, 8, 8), 4, input_norm=2.0, generator=generator, **SMALL[name])
+    model = zoo.build(name, (1, 8, 8), 4, input_norm=2.0, generator=generator, bias=True, **SMALL[name])
     split = Split(torch.randn(ROWS, 1, 8, 8, generator=generator), torch.randint(4, (ROWS,), generator=generator))
     if undefined:
         split.x[3] = float("nan")
@@ -170,7 +170,7 @@ def test_a_recording_that_fails_leaves_none_behind():
     recorded(*rows, "a")
     with pytest.raises(RuntimeError, match="capturing"):
         recorded(*rows, "b")
-    recorded(*rows, "a")  # sensitivities of an earlier recording are not taken for those of now
+    recorded(*rows, "b")  # sensitivities of an earlier recording are not taken for those of now
     assert len(keys) == 3
     assert len(seen) == 2
 

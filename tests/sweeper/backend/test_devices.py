@@ -14,16 +14,46 @@ def gpu(monkeypatch):
     """A stand-in for a GPU, which remembers what it was asked for."""
     fractions = []
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", fractions.append)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 80 * 2**30))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
     monkeypatch.setattr(ray, "get_gpu_ids", lambda: [3])
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.7")
     return fractions
 
 
-@pytest.mark.parametrize(("gpus", "capped"), [(0.25, [0.25]), (0.99, [0.99]), (1.0, []), (0.0, [])])
+@pytest.mark.parametrize(("gpus", "capped"), [(0.25, True), (0.99, True), (1.0, False), (0.0, False)])
 def test_only_a_part_of_a_gpu_is_capped(gpu, gpus, capped):
     devices.cap_memory(gpus)
-    assert gpu == capped
+    assert len(gpu) == capped
+
+
+@pytest.mark.parametrize("gpus", [0.05, 0.1, 0.25, 0.5])
+def test_processes_with_their_contexts_fit_into_the_device(gpu, gpus):
+    devices.cap_memory(gpus)
+    assert round(1 / gpus) * (gpu[0] + devices.CONTEXT_BYTES / (80 * 2**30)) <= 1.0 + 1e-9
+
+
+def test_a_tiny_part_of_a_small_gpu_keeps_half_of_it(gpu, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 8 * 2**30))
+    devices.cap_memory(0.1)
+    assert gpu == [0.05]
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (torch.AcceleratorError("CUDA error: unspecified launch failure"), True),
+        (RuntimeError("CUDA error: device-side assert triggered"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), False),
+        (torch.AcceleratorError("CUDA error: out of memory"), False),
+        (RuntimeError("shapes do not match"), False),
+        (ValueError("Expected rows"), False),
+    ],
+)
+def test_a_lost_device_is_told_from_other_errors(error, lost):
+    assert devices.is_lost(error) is lost
 
 
 @pytest.mark.usefixtures("gpu")

@@ -284,6 +284,31 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(trial, monkeypatch):
         trial.step()
 
 
+def test_a_process_that_loses_its_device_ends_so_that_the_trial_goes_on_in_another(trial, built, config, monkeypatch):
+    real, ended = TrialRun.epoch_rows, []
+
+    def lose_the_device(run):
+        rows = real(run)
+        yield next(rows)
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    def end(code):
+        ended.append(code)
+        raise SystemExit(code)
+
+    monkeypatch.setattr(TrialRun, "epoch_rows", lose_the_device)
+    monkeypatch.setattr("sweeper.backend.trainable.os._exit", end)
+    assert [trial.step().KIND for _ in range(3)] == ["plan", "draw", "epoch"]
+    with pytest.raises(SystemExit):
+        trial.step()
+    assert ended == [1]
+    monkeypatch.setattr(TrialRun, "epoch_rows", real)
+    trial.reset_config(config | {"recorded": 1})  # as in the process that takes over
+    rows = [trial.step() for _ in range(3)]
+    assert [(row.KIND, getattr(row, "epoch", 0)) for row in rows] == [("plan", 0), ("draw", 0), ("epoch", 2)]
+    assert len(built) == 2
+
+
 def short_of_memory(monkeypatch, most):
     """Let no pass take more rows than that."""
     real, seen = sum_gradients, []
