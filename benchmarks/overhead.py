@@ -1,12 +1,15 @@
 """What does the machinery cost? A sweep of many short trials against the same trainings in a bare two-process loop.
 
     python benchmarks/overhead.py [--trials 64] [--epochs 20] [--width 64] [--rounds 2]
+    python benchmarks/overhead.py --quick [--rounds 2]                     # the quick start, from command to report
     python benchmarks/overhead.py --empty [--trials 64] [--epochs 20]      # what Ray Tune alone costs
 
-Both train the same configurations on scikit-learn's digits, one thread each, and score every epoch. The bare loop keeps
-nothing; the sweep proposes, decides, keeps models, states and records, prices by two accountants and tracks in MLflow.
-Prints the wall time of each in turn, from the first training to the end of the last, and apart from it what comes
-before and after: starting Ray, reading data, pricing, test scores, the report.
+All train the same configurations on scikit-learn's digits, one thread each, and score every epoch and what is made from
+its iterates. The bare loop trains one at a time in either process and keeps nothing; the sweep proposes, decides, keeps
+models, states and records, prices by two accountants and tracks in MLflow. It runs one trial at a time in either process,
+and in stacks, of a size that it measures itself. Prints the wall time of each in turn, from the first training to the end
+of the last, and apart from it what comes before and after: starting workers, reading data, pricing, test scores, the
+report. Only ratios of one round mean anything on a machine that others use.
 
 ``--empty`` runs as many trials, with as many results each, that do nothing, on Ray Tune without anything of this
 package, and prints the processor time of the whole machine meanwhile: less than that no sweep on it can add.
@@ -15,6 +18,8 @@ package, and prints the processor time of the whole machine meanwhile: less than
 import argparse
 import multiprocessing
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -26,19 +31,20 @@ from ray import tune
 import clipless
 from sweeper.backend.cluster import cluster
 from sweeper.backend.environment import environment
-from sweeper.backend.trainable import initial_seed
 from sweeper.backend.tune import TUNE_ENVIRONMENT
 from sweeper.driver.options import Options
 from sweeper.driver.recorder import Recorder
 from sweeper.driver.runner import run_sweep
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
+from sweeper.trials.build import initial_seed
 from sweeper.trials.trial import TrialRun
 
 PROCESSES = 2
+QUICK_START = Path(__file__).resolve().parents[1] / "sweeps" / "digits.yaml"
 
 
-def spec(trials: int, epochs: int, width: int) -> Spec:
+def spec(trials: int, epochs: int, width: int, stack: int | str = "auto") -> Spec:
     """Return a sweep of short trials."""
     return Spec.from_mapping(
         {
@@ -48,7 +54,7 @@ def spec(trials: int, epochs: int, width: int) -> Spec:
             "training": {"epochs": epochs, "batch_size": 128, "learning_rate": {"log": [0.005, 0.2]}},
             "privacy": {"epsilon": 3.0, "delta": 1e-4},
             "search": {"objectives": ["epsilon", "accuracy", "certified@0.25"], "trials": trials, "sampler": "tpe"},
-            "resources": {"concurrent": PROCESSES},
+            "resources": {"concurrent": PROCESSES, "stack": stack},
         }
     )
 
@@ -104,7 +110,14 @@ def train(settings: Spec, left: Any, ready: Any) -> None:
     ready.wait()
     for trial, config in iter(left.get, None):
         seed = initial_seed(settings.search.seed, trial)
-        run = TrialRun(trial=trial, config=config, data=data, objectives=settings.objectives, seed=seed)
+        run = TrialRun(
+            trial=trial,
+            config=config,
+            data=data,
+            objectives=settings.objectives,
+            seed=seed,
+            free=settings.search.free_points,
+        )
         for _ in run.epoch_rows():
             pass
 
@@ -176,19 +189,42 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--width", type=int, default=64, help="of the network: the wider, the longer an epoch takes")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--empty", action="store_true")
     options = parser.parse_args()
     if options.empty:
         empty(options.trials, options.epochs)
         return
-    settings, clock = spec(options.trials, options.epochs, options.width), Clock()
+    if options.quick:
+        quick(options.rounds)
+        return
+    clock = Clock()
+    alone, stacked = (spec(options.trials, options.epochs, options.width, stack) for stack in (1, "auto"))
     print(f"{options.trials} trials of {options.epochs} epochs, width {options.width}, {PROCESSES} at a time\n")
-    print("| round | sweep, trials (s) | bare loop (s) | ratio | sweep, before and after (s) |\n|---|---|---|---|---|")
+    print("| round | bare loop (s) | one at a time (s) | ratio | in stacks (s) | throughput | before and after (s) |")
+    print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for number in range(1, options.rounds + 1):
-            trials, rest, configs = swept(settings, Path(folder), clock)
-            loop = bare(settings, configs)
-            print(f"| {number} | {trials:.1f} | {loop:.1f} | {trials / loop:.2f} | {rest:.1f} |", flush=True)
+            trials, rest, configs = swept(alone, Path(folder), clock)
+            loop = bare(alone, configs)
+            together, other, _ = swept(stacked, Path(folder), clock)
+            print(
+                f"| {number} | {loop:.1f} | {trials:.1f} | {trials / loop:.2f} | {together:.1f} | "
+                f"{loop / together:.2f} | {rest:.1f}, {other:.1f} |",
+                flush=True,
+            )
+
+
+def quick(rounds: int) -> None:
+    """Print how long the quick start takes, and how much of the processors it uses meanwhile."""
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            start, busy = time.monotonic(), os.times()
+            command = [sys.executable, "-c", "from sweeper.cli.main import main; main()", "run", str(QUICK_START)]
+            subprocess.run([*command, "--out", folder], check=True, stdout=subprocess.DEVNULL)
+            now = os.times()
+            used = now.children_user + now.children_system - busy.children_user - busy.children_system
+            print(f"quick start: {time.monotonic() - start:.1f} s, processor {used:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

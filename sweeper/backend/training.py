@@ -1,7 +1,8 @@
 """Training the trials of a sweep with the resources that its spec asks for: on processes of our own, or on Ray.
 
 A sweep of this machine's processors needs no Ray, and begins at once on worker processes that the driver starts itself.
-Clusters and GPUs are Ray's, and so is a sweep in a process that has a Ray already. Ray is imported where it is used.
+Clusters and GPUs are Ray's, and so is a sweep in a process that has a Ray already, unless it is secret. Ray is imported
+where it is used.
 """
 
 import contextlib
@@ -60,7 +61,7 @@ def backend(
         SweeperError: it cannot be started or joined, or has not what one trial needs.
         InterruptedStartError: a request to stop has arrived, and Ray has not started for seconds.
     """
-    if address is None and not spec.resources.gpus and not _has_ray():
+    if address is None and not spec.resources.gpus and (secret or not _has_ray()):
         with local_workers(_processes(spec), data, threads_of(spec)) as workers:
             yield Backend(workers, secret, () if secret else about_ray_address())
         return

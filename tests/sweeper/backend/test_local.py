@@ -302,34 +302,36 @@ def test_a_worker_that_does_not_come_up_is_one_sentence(tmp_path, monkeypatch):
 
 
 DRIVER = """
-import sys, time
+import sys
 from pathlib import Path
+sys.path[:0] = [sys.argv[1]]
 import clipless
 from sweeper.backend.local import local_workers
+from tests.sweeper.backend.test_local import Driver, run
 
+folder = Path(sys.argv[2])
 with local_workers(1, clipless.datasets.load("digits"), 1) as workers:
-    (process,) = workers._processes.values()
-    (connection,) = workers.seats
-    connection.recv()
-    Path(sys.argv[1]).write_text(str(process.pid))
-    time.sleep(600)
+    run(workers, folder, ["hang"], Driver(folder).hooks())
 """
 
 
 def test_workers_end_with_a_driver_that_is_killed(tmp_path):
     """Even one that is in the middle of an epoch: nobody is left to charge what it would draw."""
-    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path / "worker")])
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(Path(__file__).parents[3]), str(tmp_path)])
     with contextlib.ExitStack() as stack:
         stack.callback(driver.wait)
         stack.callback(driver.kill)
-        wait_until(lambda: (tmp_path / "worker").exists() and (tmp_path / "worker").read_text())
-        worker = int((tmp_path / "worker").read_text())
-        os.kill(worker, signal.SIGSTOP)  # it neither reads nor writes
+        wait_until(lambda: list(tmp_path.glob("hangs-*")))
+        (worker,) = (int(path.name.removeprefix("hangs-")) for path in tmp_path.glob("hangs-*"))
+        stack.callback(_kill, worker)
         driver.kill()
         driver.wait()
-        assert is_alive(worker)
-        os.kill(worker, signal.SIGCONT)
-        wait_until(lambda: not is_alive(worker))
+        wait_until(lambda: not is_alive(worker), 20)
+
+
+def _kill(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
 
 
 def test_workers_read_the_rows_in_place_and_cannot_write_to_them():
@@ -373,8 +375,8 @@ def is_alive(pid):
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
-def wait_until(there):
+def wait_until(there, seconds=120):
     began = time.monotonic()
     while not there():
-        assert time.monotonic() - began < 120
+        assert time.monotonic() - began < seconds
         time.sleep(0.02)

@@ -60,7 +60,7 @@ def group(tmp_path):
     (tmp_path / "models").mkdir()
     placed = PlacedDataset.of(clipless.datasets.load("digits"))
 
-    def make(most=4, **changes):
+    def make(most=4, kind=Counted, **changes):
         content = {
             "name": "stacked",
             "data": {"name": "digits"},
@@ -83,7 +83,7 @@ def group(tmp_path):
             "data": placed,
             "storage": None,
         }
-        return TrialGroup(Counted, constants, most)
+        return TrialGroup(kind, constants, most)
 
     return make
 
@@ -125,6 +125,15 @@ def test_plans_and_draws_are_told_before_anything_is_drawn_and_rows_are_those_of
         assert CountedSource.drawn == {"t1": epoch * steps, "t2": epoch * steps}, "nothing runs ahead of its answer"
     assert all(row.done for _, row in told)
     assert made.follow(orders()) == []
+
+
+def test_every_trial_of_a_process_has_a_source_of_its_own(group):
+    made = group(kind=CliplessTrial)
+    made.follow(orders(config("t1"), config("t2")))
+    made.follow(orders())
+    sources = [trainee.source for trainee in made._stack._stack._places]
+    assert [type(source) for source in sources] == [SecureSource, SecureSource]
+    assert sources[0] is not sources[1]
 
 
 def test_a_stacked_trial_reports_what_its_own_model_reaches(group, tmp_path):
