@@ -157,6 +157,7 @@ class Front:
                 **after,
                 **{f"deviation.{name}": point.deviation(name) for name in point.repeats},
                 **{f"test.{name}": value for name, value in (point.test or {}).items()},
+                **({} if point.classes is None else {"test.balanced-accuracy": point.classes.balanced_accuracy}),
                 "model": point.model or "",
                 "status": trial.status,
                 **{f"config.{name}": value for name, value in flatten(trial.config).items()},
