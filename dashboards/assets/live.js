@@ -78,6 +78,10 @@
   // Figures.
   const drawn = new Map();
   // plotly.js takes seconds to compile where it is new: it comes when there is something to draw, after a picture of it.
+  const source = document.querySelector("meta[name=plotly]").content;
+  if (/[?&](sweep|compare)=/.test(location.search)) {
+    document.head.append(Object.assign(document.createElement("link"), { rel: "preload", as: "script", href: source }));
+  }
   let loading;
   const library = () => {
     loading ??= new Promise((resolve, reject) => {
@@ -87,7 +91,7 @@
         loading = undefined;
         reject(new Error("The figures cannot be loaded; load the page again."));
       };
-      script.src = byId("plotly").href;
+      script.src = source;
       document.head.append(script);
     });
     return loading;

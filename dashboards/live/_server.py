@@ -45,8 +45,8 @@ _INDEX = f"""<!DOCTYPE html>
 <link rel="icon" type="image/svg+xml" href="{PREFIX}icon.svg">
 {{%css%}}
 <link rel="stylesheet" href="{PREFIX}page.css?v=VERSION">
+<meta name="plotly" content="{PREFIX}{_PLOTLY}?v=VERSION">
 <script src="{PREFIX}page.js?v=VERSION"></script>
-<link rel="preload" as="script" id="plotly" href="{PREFIX}{_PLOTLY}?v=VERSION">
 </head>
 <body>
 <noscript>This page needs JavaScript; sweeper show and sweeper front do without.</noscript>

@@ -41,9 +41,7 @@ def _constant_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
     if reached is None:
         return {}
     counted = "validation" in baselines.majority
-    note = (
-        "the most frequent class of the validation rows" if counted else f"at least: {len(baselines.classes)} classes"
-    )
+    note = "always the most frequent class" if counted else f"at least: {len(baselines.classes)} classes"
     note = "chance" if data.utility == "auroc" else note
     return {"a constant answer": (f"{data.utility} {show(data.utility, reached)}", note)}
 

@@ -390,6 +390,8 @@ def test_the_list_of_sweeps_does_not_load_the_library(visit):
     page = visit()
     expect(page.locator("#part-sweeps td a")).to_have_count(1)
     assert page.evaluate("typeof window.Plotly") == "undefined"
+    asked = page.evaluate("performance.getEntriesByType('resource').map((one) => one.name)")
+    assert not [name for name in asked if "plotly" in name]
 
 
 def test_a_number_beside_a_slider_is_typed(visit):
