@@ -19,6 +19,7 @@ SHOWN_FILES = (
     "ledger.jsonl",
     "front.json",
     "notes.jsonl",
+    "requests.jsonl",
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
 _STARTED = re.compile(r"-(\d{8}-\d{6})(?:-(\d{1,3}))?$")

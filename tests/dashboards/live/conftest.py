@@ -3,23 +3,30 @@
 import contextlib
 import gzip
 import json
+import os
+import socket
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect, sync_playwright
 
 from clipless.privacy.events import PoissonGaussian, Relation
+from dashboards.export.pictures import find_browser
 from dashboards.live._parts import PARTS, Parts, Rights
 from dashboards.live._resources import Resources
 from dashboards.live._snapshots import Snapshots
 from dashboards.live._view import View
 from sweeper.records import Point, Trial, TrialPlan, TrialStatus
 from sweeper.service.catalog import Catalog
+from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.standings import RecordedStandings
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
+
+from .browsing import PATIENCE, is_foreign, serving
 
 ENDED = "digits-20260101-120000"
 RUNNING = "grows-20260102-120000"
@@ -152,3 +159,69 @@ def show(resources: Resources, parts: Parts) -> Callable[..., object]:
         return json.loads(text) if made.media_type == "application/json" else text
 
     return get
+
+
+@pytest.fixture(scope="module")
+def browsers():
+    """What starts a browser, and how."""
+    with sync_playwright() as playwright:
+        expect.set_options(timeout=PATIENCE)
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        options = {"executable_path": str(find_browser()), "args": [*arguments, "--enable-unsafe-swiftshader"]}
+        yield playwright.chromium, options
+
+
+@pytest.fixture(scope="module")
+def chromium(browsers):
+    kind, options = browsers
+    with contextlib.closing(kind.launch(timeout=300_000, **options)) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def context(browsers, tmp_path_factory):
+    """A browser that keeps from one page to the next what it has compiled, which costs more than all the rest."""
+    kind, options = browsers
+    with contextlib.closing(kind.launch_persistent_context(tmp_path_factory.mktemp("browser"), **options)) as context:
+        yield context
+
+
+@pytest.fixture(scope="module")
+def listening():
+    """One port for the services of all tests: a browser keeps scripts by address."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
+        yield listening
+
+
+@pytest.fixture
+def address(out, listening):
+    """Where a service of these sweeps listens."""
+    with serving(ServiceSettings(out=out, limits=Limits(requests_per_second=0)), listening) as address:
+        yield address
+
+
+@pytest.fixture
+def visit(request, context, address):
+    """Open the page; at the end nothing may have gone wrong in the browser, and nothing have been asked elsewhere.
+
+    A page with options of its own remembers nothing of others, nor they of it.
+    """
+    troubles, opened = [], []
+
+    def open_(search="", *, width=1300, height=900, **options):
+        own = request.getfixturevalue("chromium").new_context(**options) if options else context
+        page = own.new_page()
+        opened.append(own if options else page)
+        page.set_viewport_size({"width": width, "height": height})
+        page.set_default_timeout(PATIENCE)
+        page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: troubles.append(f"dialog {dialog.message}") or dialog.dismiss())
+        page.on("request", lambda asked: troubles.append(asked.url) if is_foreign(asked.url, address) else None)
+        page.goto(f"{address}/{search}")
+        return page
+
+    yield open_
+    for one in opened:
+        one.close()
+    assert troubles == []

@@ -2,133 +2,20 @@
 
 import contextlib
 import json
-import os
-import socket
-import threading
-from urllib.parse import urlsplit
 
 import pytest
-import uvicorn
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-from dashboards.export.pictures import find_browser
-from sweeper.service.app import create_app
 from sweeper.service.security.tokens import Role, make_token
-from sweeper.service.settings import Limits, ServiceSettings
+from sweeper.service.settings import ServiceSettings
 
+from .browsing import PATIENCE, drawn, query, serving
 from .conftest import ENDED, RUNNING
 
 pytestmark = [pytest.mark.chromium, pytest.mark.slow]
 
-POLICY = (
-    "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-    "connect-src 'self'; font-src 'self' data:; worker-src 'self' blob:; form-action 'self'; base-uri 'none'"
-)
-PATIENCE = 300_000
 EXPLORATORY = "expl-20260103-120000"
 EVIL = "<img src=x onerror=alert(1)>"
-POINTS = """() => document.querySelector('#figure-front .js-plotly-plot')?.data
-    ?.find((trace) => trace.name === 'points of the front')?.x.length ?? 0"""
-
-
-@pytest.fixture(scope="module")
-def browsers():
-    """What starts a browser, and how."""
-    with sync_playwright() as playwright:
-        expect.set_options(timeout=PATIENCE)
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        options = {"executable_path": str(find_browser()), "args": [*arguments, "--enable-unsafe-swiftshader"]}
-        yield playwright.chromium, options
-
-
-@pytest.fixture(scope="module")
-def chromium(browsers):
-    kind, options = browsers
-    with contextlib.closing(kind.launch(timeout=300_000, **options)) as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def context(browsers, tmp_path_factory):
-    """A browser that keeps from one page to the next what it has compiled, which costs more than all the rest."""
-    kind, options = browsers
-    with contextlib.closing(kind.launch_persistent_context(tmp_path_factory.mktemp("browser"), **options)) as context:
-        yield context
-
-
-@pytest.fixture(scope="module")
-def listening():
-    """One port for the services of all tests: a browser keeps scripts by address."""
-    with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
-        yield listening
-
-
-@contextlib.contextmanager
-def serving(settings, listening):
-    """Serve the application behind a port of this machine."""
-    app = create_app(settings)
-
-    @app.middleware("http")
-    async def strict(request, call_next):
-        answer = await call_next(request)
-        if not request.url.path.startswith(("/api/", "/login")):
-            answer.headers["Content-Security-Policy"] = POLICY
-        return answer
-
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
-    thread = threading.Thread(target=server.run, args=[[listening.dup()]])
-    thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"  # who asks before it has started waits
-    server.should_exit = True
-    thread.join()
-
-
-@pytest.fixture
-def address(out, listening):
-    """Where a service of these sweeps listens."""
-    with serving(ServiceSettings(out=out, limits=Limits(requests_per_second=0)), listening) as address:
-        yield address
-
-
-@pytest.fixture
-def visit(request, context, address):
-    """Open the page; at the end nothing may have gone wrong in the browser, and nothing have been asked elsewhere.
-
-    A page with options of its own remembers nothing of others, nor they of it.
-    """
-    troubles, opened = [], []
-
-    def open_(search="", *, width=1300, height=900, **options):
-        own = request.getfixturevalue("chromium").new_context(**options) if options else context
-        page = own.new_page()
-        opened.append(own if options else page)
-        page.set_viewport_size({"width": width, "height": height})
-        page.set_default_timeout(PATIENCE)
-        page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("dialog", lambda dialog: troubles.append(f"dialog {dialog.message}") or dialog.dismiss())
-        page.on("request", lambda asked: troubles.append(asked.url) if _is_foreign(asked.url, address) else None)
-        page.goto(f"{address}/{search}")
-        return page
-
-    yield open_
-    for one in opened:
-        one.close()
-    assert troubles == []
-
-
-def _is_foreign(url, address):
-    parts = urlsplit(url)
-    return parts.scheme not in ("data", "blob") and parts.netloc != urlsplit(address).netloc
-
-
-def drawn(page, count=1):
-    page.wait_for_function(f"(count) => ({POINTS})() >= count", arg=count, timeout=PATIENCE)
-    return page.evaluate(POINTS)
-
-
-def query(page):
-    return urlsplit(page.url).query
 
 
 def test_the_list_leads_to_a_sweep_and_back(visit, sweep):
@@ -184,6 +71,7 @@ def test_points_arrive_while_the_sweep_runs_and_the_zoom_stays(visit, growing):
     assert page.evaluate(shown) == zoomed
     expect(page.locator("#part-head")).to_contain_text("5 on the front")
     growing.describe("completed")
+    growing.stop_driving()
     (growing.folder.path / "front.json").write_text((growing.folder.path / "front.json").read_text())
     expect(page.locator("#pulse")).to_have_text("ended", timeout=PATIENCE)
 
@@ -350,10 +238,9 @@ def test_the_front_is_drawn_in_space(visit):
 
 def test_markup_in_names_is_shown_and_not_run(visit, growing, address):
     growing.start(EVIL, architecture=EVIL)
-    growing.add(EVIL, 1, 0.5, 0.5)
+    growing.add(EVIL, 1, 0.7, 0.7)
     growing.start("t0002")
     growing.add("t0002", 1, 0.6, 0.6)
-    growing.describe("running", reason=EVIL)
     page = visit(f"?sweep={RUNNING}")
     for tab in ("Front", "Trials", "Search"):
         page.get_by_role("link", name=tab, exact=True).click()

@@ -1,0 +1,276 @@
+"""What a team does in the browser: submit, watch, pick, steer, note, stop; by the keyboard, on a phone, in both themes."""
+
+import contextlib
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from sweeper.records import Trial, TrialStatus
+from sweeper.service.security.tokens import Role, make_token
+from sweeper.service.settings import Limits, ServiceSettings
+from sweeper.store.jsonl import JsonlFile
+from sweeper.store.manifest import Manifest
+from sweeper.store.requests import steered
+from sweeper.store.sweep_folder import SweepFolder
+
+from .browsing import PATIENCE, drawn, query, serving
+from .conftest import ENDED, PLAN, RUNNING
+from .test_parts import describe
+
+pytestmark = [pytest.mark.chromium, pytest.mark.slow]
+
+SPEC = """name: typed
+data: {name: digits}
+model: {architecture: mlp}
+training: {epochs: 2, batch_size: 256, learning_rate: {log: [0.02, 0.1]}}
+privacy: {sweep_epsilon: 3, delta: 1e-4}
+search: {objectives: [epsilon, accuracy]}
+"""
+# What a reader of screens, or somebody who sees little, would stumble over; figures are pictures with a name.
+STUMBLES = """() => {
+    const found = [], seen = (one) => one.checkVisibility() && one.getClientRects().length;
+    const rgba = (text) => { const n = text.match(/[\\d.]+/g).map(Number); return [n[0], n[1], n[2], n[3] ?? 1]; };
+    const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const ground = (one) => {
+        for (; one; one = one.parentElement) {
+            const color = rgba(getComputedStyle(one).backgroundColor);
+            if (color[3] > 0.5) return color;
+        }
+        return [255, 255, 255, 1];
+    };
+    const name = (one) => one.getAttribute('aria-label') || one.innerText?.trim() || one.title || one.value
+        || [...(one.labels ?? [])].map((label) => label.innerText).join('') ||
+        document.getElementById(one.getAttribute('aria-labelledby') ?? '')?.innerText;
+    for (const one of document.querySelectorAll('a[href], button, [role=slider], [role=img], input, select, textarea')) {
+        if (seen(one) && !one.closest('.js-plotly-plot') && !name(one)?.trim()) found.push(`no name: ${one.outerHTML.slice(0, 120)}`);
+    }
+    for (const one of document.querySelectorAll('input:not([type=hidden]), select, textarea')) {
+        if (seen(one) && !one.labels?.length && !one.getAttribute('aria-label')) found.push(`no label: ${one.outerHTML.slice(0, 120)}`);
+    }
+    for (const one of document.querySelectorAll('[tabindex]')) if (one.tabIndex > 0) found.push(`own order: ${one.outerHTML.slice(0, 90)}`);
+    const ids = [...document.querySelectorAll('[id]:not(svg *)')].map((one) => one.id);
+    for (const id of new Set(ids.filter((id, i) => id && ids.indexOf(id) !== i))) found.push(`twice: ${id}`);
+    if (!document.documentElement.lang) found.push('no language');
+    if ([...document.querySelectorAll('h1')].filter(seen).length !== 1) found.push('not one h1');
+    let level = 0;
+    for (const one of [...document.querySelectorAll('h1, h2, h3, h4')].filter(seen)) {
+        const now = Number(one.tagName[1]);
+        if (now > level + 1) found.push(`skips to ${one.tagName}: ${one.innerText}`);
+        level = now;
+    }
+    for (const one of document.querySelectorAll('body *:not(.js-plotly-plot *):not(script):not(style)')) {
+        const own = [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+        if (!own || !seen(one) || one.disabled || one.closest('.skip') || one.closest('.js-plotly-plot')) continue;
+        const style = getComputedStyle(one), size = parseFloat(style.fontSize);
+        const [a, b] = [light(rgba(style.color)), light(ground(one))].sort((x, y) => y - x);
+        const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+        if ((a + 0.05) / (b + 0.05) < (large ? 3 : 4.5)) found.push(`pale ${((a + 0.05) / (b + 0.05)).toFixed(2)}: ${one.innerText.slice(0, 40)} ${one.className}`);
+    }
+    return found;
+}"""
+
+
+class Finisher:
+    """A launcher whose drivers have done everything at once."""
+
+    def __init__(self, write_front):
+        self._write_front = write_front
+
+    def start(self, _, folder):
+        front = self._write_front(name="typed")
+        (folder / "front.json").write_text(json.dumps(front))
+        sweep = SweepFolder(folder)
+        describe(sweep, "completed", SPEC)
+        for id_, trial in front["trials"].items():
+            sweep.save_trial(Trial(id=id_, config=trial["config"], plan=PLAN, status=TrialStatus(trial["status"])))
+        for point in front["points"]:
+            if point["model"]:
+                (folder / point["model"]).write_bytes(b"weights")
+        return "done"
+
+    def is_alive(self, _):
+        return False
+
+    def kill(self, _):
+        raise AssertionError("it has ended")
+
+
+@pytest.fixture
+def driven(growing):
+    """The running sweep, with a spec and a few points."""
+    describe(growing.folder)
+    growing.start("t0001")
+    for epoch in range(1, 6):
+        growing.add("t0001", epoch, 0.3 * epoch, 0.3 + 0.1 * epoch, 0.1 * epoch)
+    return growing
+
+
+def tab_to(page, name, role=None, most=120):
+    """Press Tab until what has this name has the focus."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        found = page.evaluate(
+            """() => { const one = document.activeElement;
+                return [one.getAttribute('aria-label') || [...(one.labels ?? [])].map((l) => l.innerText).join('') ||
+                    one.innerText?.trim() || '', one.getAttribute('role') || one.tagName.toLowerCase()]; }"""
+        )
+        if found[0] == name and role in (None, found[1]):
+            return
+    raise AssertionError(f"{name} is not reached")
+
+
+def test_by_the_keyboard_alone_a_sweep_is_submitted_watched_picked_and_taken(context, out, listening, make_front):
+    settings = ServiceSettings(out=out, limits=Limits(requests_per_second=0))
+    with serving(settings, listening, Finisher(make_front)) as address, contextlib.closing(context.new_page()) as page:
+        page.set_default_timeout(PATIENCE)
+        page.goto(address)
+        page.wait_for_selector("#part-sweeps a")
+        tab_to(page, "Submit a sweep")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#field-spec")
+        tab_to(page, "Spec, as YAML")
+        page.keyboard.press("Control+A")
+        page.keyboard.insert_text(SPEC.replace("learning_rate", "lerning_rate"))
+        expect(page.locator("#checked")).to_contain_text("lerning_rate")
+        expect(page.get_by_role("button", name="Submit", exact=True)).to_be_disabled()
+        page.keyboard.press("Control+A")
+        page.keyboard.insert_text(SPEC)
+        expect(page.locator("#checked")).to_contain_text("typed can be run. Price: Everything the sweep releases costs")
+        expect(page.get_by_role("button", name="Submit", exact=True)).to_be_enabled()
+        tab_to(page, "Submit")
+        page.keyboard.press("Enter")
+        expect(page.locator("#part-head h1")).to_have_text("typed")
+        expect(page.locator("#part-head .status")).to_have_text("completed")
+        drawn(page, 2)
+        tab_to(page, "epsilon ≤ any", "slider")
+        page.keyboard.press("PageDown")
+        expect(page.locator("#part-picked")).to_contain_text("points within these conditions")
+        page.wait_for_selector("#part-picked a:has-text('Model')")
+        with page.expect_download() as download:
+            tab_to(page, "Model")
+            page.keyboard.press("Enter")
+        assert download.value.path().read_bytes() == b"weights"
+
+
+def test_a_box_on_the_front_becomes_the_region_of_the_search(visit, driven):
+    page = visit(f"?sweep={RUNNING}")
+    drawn(page, 5)
+    page.locator("#figure-front .js-plotly-plot").scroll_into_view_if_needed()
+    page.evaluate("Plotly.relayout(document.querySelector('#figure-front .js-plotly-plot'), {dragmode: 'select'})")
+    place = """([x, y]) => {
+        const plot = document.querySelector('#figure-front .js-plotly-plot');
+        const {xaxis, yaxis} = plot._fullLayout, box = plot.getBoundingClientRect();
+        return [box.x + xaxis._offset + xaxis.d2p(x), box.y + yaxis._offset + yaxis.d2p(y)];
+    }"""
+    (left, top), (right, bottom) = page.evaluate(place, [0.4, 0.75]), page.evaluate(place, [1.3, 0.5])
+    page.mouse.move(left, top)
+    page.mouse.down()
+    page.mouse.move(right, bottom, steps=5)
+    page.mouse.up()
+    expect(page.locator("#label-max-epsilon")).to_have_text(re.compile("epsilon ≤ 1[.](29|3|31)$"))
+    expect(page.locator("#label-minimum-0")).to_contain_text("accuracy ≥ ")
+    page.get_by_role("link", name="Steer the search here").click()
+    expect(page.get_by_label("epsilon <=")).to_have_value(re.compile("^1[.](29|3|31)$"))
+    page.get_by_label("epsilon <=").fill("1.3")
+    expect(page.locator(".price")).to_contain_text("Price:")
+    page.get_by_label("accuracy >=").fill("0.5")
+    page.get_by_role("button", name="Steer the search").click()
+    expect(page.locator("#part-head")).to_contain_text("Steered to: epsilon <= 1.3, accuracy >= 0.5")
+    assert steered(driven.folder.path) == ("epsilon <= 1.3", "accuracy >= 0.5")
+
+
+def test_a_row_and_a_line_lead_to_the_trial_and_it_is_noted_and_stopped(visit, driven):
+    page = visit(f"?sweep={RUNNING}&tab=trials")
+    page.locator("#part-records summary", has_text="trials").click()
+    page.locator("#part-records tbody tr").first.locator("td").nth(1).click()
+    expect(page.locator("#part-trial h1")).to_have_text("t0001")
+    page.wait_for_function("document.querySelector('#figure-trial .js-plotly-plot')?.data?.length > 1")
+    page.get_by_role("link", name="Add a note").click()
+    page.get_by_label("Note", exact=True).fill("<b>looks good")
+    page.get_by_role("button", name="Add a note").click()
+    expect(page.locator("#part-trial-records")).to_contain_text("<b>looks good")
+    page.get_by_role("link", name="Stop this trial").click()
+    expect(page.locator(".price")).to_contain_text("nothing more")
+    page.get_by_role("button", name="Stop this trial t0001").click()
+    expect(page.locator("#part-trial h1")).to_have_text("t0001")
+    assert JsonlFile(driven.folder.path / "requests.jsonl").read() == [{"stop": "t0001"}]
+    page.goto(f"{page.url.partition('?')[0]}?sweep={RUNNING}")
+    drawn(page, 5)
+    page.locator("#figure-front .nsewdrag").first.scroll_into_view_if_needed()
+
+
+@pytest.mark.usefixtures("driven")
+def test_a_refusal_is_said_beside_the_form(context, address):
+    with contextlib.closing(context.new_page()) as page:
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{address}/?sweep={RUNNING}&trial=t0001&do=tag")
+        page.get_by_label("Tag", exact=True).fill("mlflow.user")
+        page.get_by_role("button", name="Set a tag").click()
+        expect(page.get_by_role("alert")).to_contain_text("does not begin with mlflow.")
+        expect(page.get_by_label("Tag", exact=True)).to_have_value("mlflow.user")
+
+
+def test_a_session_that_writes_acts_and_one_that_reads_is_offered_nothing(context, driven, out, listening, tmp_path):
+    tokens = tmp_path / "tokens.json"
+    token = make_token(tokens, Role.WRITE, 1)
+    with (
+        serving(ServiceSettings(out=out, tokens=tokens), listening) as address,
+        contextlib.closing(context.new_page()) as page,
+    ):
+        page.set_default_timeout(PATIENCE)
+        for button, offered in (("Sign in to read only", False), ("Sign in", True)):
+            page.goto(f"{address}/login")
+            page.get_by_label("Token").fill(token)
+            page.get_by_role("button", name=button, exact=True).click()
+            page.wait_for_selector("#part-sweeps a")
+            page.goto(f"{address}/?sweep={RUNNING}")
+            page.wait_for_selector("#part-head h1")
+            assert page.get_by_role("link", name="Stop", exact=True).is_visible() is offered
+            assert page.get_by_role("link", name="Steer the search here").is_visible() is offered
+        page.goto(f"{address}/?sweep={RUNNING}&do=stop")
+        page.get_by_role("button", name="Stop").click()
+        page.wait_for_selector("#part-head h1")
+        assert JsonlFile(driven.folder.path / "requests.jsonl").read() == [{"stop": True}]
+        page.get_by_role("link", name="Sign out").click()
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_label("Token")).to_be_visible()
+        page.goto(f"{address}/")
+        expect(page.get_by_label("Token")).to_be_visible()
+
+
+PAGES = ["", f"?sweep={RUNNING}", f"?sweep={ENDED}&tab=trials", f"?sweep={RUNNING}&trial=t0001", "?do=submit",
+         f"?sweep={RUNNING}&do=steer", f"?sweep={RUNNING}&do=enqueue", f"?sweep={RUNNING}&do=stop",
+         "?sweep=waits-20260103-120000"]  # fmt: skip
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
+@pytest.mark.usefixtures("driven")
+def test_no_page_makes_anybody_stumble_or_is_wider_than_the_window(width, scheme, visit, address, out):
+    (out / "waits-20260103-120000").mkdir()
+    folder = SweepFolder(out / "waits-20260103-120000")
+    folder.write_manifest(Manifest(name="waits", status=TrialStatus.RUNNING, spec={}, source="s"))
+    page = visit(width=width, color_scheme=scheme)
+    found = {}
+    for search in PAGES:
+        page.goto(f"{address}/{search}")
+        page.wait_for_selector("[id^=part-]:not([hidden])[data-markup]")
+        page.wait_for_timeout(300)
+        found[search] = page.evaluate(STUMBLES)
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        found[search] += [f"{wide} pixels wide"] if wide > width else []
+    assert found == {search: [] for search in PAGES}
+    planted = "<p style='color:#999;background:#aaa'>pale</p><button></button><input>"
+    page.evaluate("(markup) => document.querySelector('main').insertAdjacentHTML('beforeend', markup)", planted)
+    assert [one.partition(" ")[0] for one in page.evaluate(STUMBLES)] == ["no", "no", "no", "pale"]
+
+
+@pytest.mark.usefixtures("driven")
+def test_the_address_of_a_form_is_a_page_of_its_own(visit):
+    page = visit(f"?sweep={RUNNING}&do=extend")
+    expect(page.get_by_role("heading", name="Extend")).to_be_visible()
+    page.get_by_role("link", name="Back").click()
+    expect(page.locator("#part-head h1")).to_have_text("grows")
+    assert query(page) == f"sweep={RUNNING}"
