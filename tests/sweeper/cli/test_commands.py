@@ -72,7 +72,7 @@ def test_every_module_holds_commands_and_none_has_two_of_one_name():
 
 
 def test_the_order_of_the_help_text_names_modules_that_exist():
-    assert {f"{commands.__name__}.{name}" for name in main._ORDER} <= set(sys.modules)
+    assert {f"{commands.__name__}.{name}" for name in main._PANELS} <= set(sys.modules)
 
 
 def _name(command):
