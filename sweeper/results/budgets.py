@@ -11,7 +11,7 @@ from sweeper.privacy.pricing import Price, round_up
 from sweeper.records import Objective, Point
 from sweeper.results.front import Front
 from sweeper.results.highlights import best
-from sweeper.tracking.names import metric_names
+from sweeper.tracking.names import ARTIFACT_LINK, metric_names
 
 EPSILONS = (1.0, 2.0, 3.0, 5.0, 8.0)
 OWN = "if configuration and epoch had been fixed in advance"
@@ -56,7 +56,8 @@ def description(front: Front, *, status: str, page: str | None = None) -> str:
         blocks += ["## What each budget buys", _table(front), f"Epsilon of a point: of one training, {OWN}."]
     blocks.append("## Where to look")
     links = [f"[Live page]({page})"] if page else []
-    blocks.append("\n".join(f"- {one}" for one in [*links, "Report: `front.html` among the artifacts of this run"]))
+    report = f"[Report]({ARTIFACT_LINK}front.html), `front.html` among the artifacts of this run"
+    blocks.append("\n".join(f"- {one}" for one in [*links, report]))
     return "\n\n".join(blocks) + "\n"
 
 

@@ -11,13 +11,13 @@ from sweeper.results.front import Front
 from sweeper.results.pick import pick
 
 KNEE = "knee"
-PICKED = "picked"
+PICKED = "what pick takes"
 MAX_ROWS = 8  # of a front, where the named points are not more
 
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
-    """A point, and why it is named: ``("best accuracy", "picked")``."""
+    """A point, and why it is named: ``("best accuracy", "what pick takes")``."""
 
     point: Point
     titles: tuple[str, ...]

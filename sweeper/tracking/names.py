@@ -29,6 +29,7 @@ RUN_STATUS = {
 
 NAME_TAG = "mlflow.runName"
 NOTE_TAG = "mlflow.note.content"  # a run's description, in Markdown
+ARTIFACT_LINK = "artifact-of-this-run:"  # in a description, in front of the name of an artifact: links there
 
 PACKAGES = ("torch", "numpy", "optuna", "ray", "mlflow", "moocore", "autodp", "dp-accounting")
 

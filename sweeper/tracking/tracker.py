@@ -33,7 +33,7 @@ from sweeper.tracking.entries import (
     row_from_json,
     row_to_json,
 )
-from sweeper.tracking.names import MAX_TAG_LENGTH, NAME_TAG, RUN_STATUS, clean, mlflow_params
+from sweeper.tracking.names import ARTIFACT_LINK, MAX_TAG_LENGTH, NAME_TAG, RUN_STATUS, clean, mlflow_params
 from sweeper.tracking.outbox import JsonRows, Outbox, Undelivered
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ STORE_NAME = "mlflow.db"
 ARTIFACTS_NAME = "mlflow-artifacts"
 SPOOL_NAME = "tracking-spool.jsonl"
 
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # what MLflow's page then shows: trainings
 DEFAULT_EXPERIMENT = "0"  # which MLflow makes in every store, and nothing here uses
 
 SWEEP_TAG = "sweeper.sweep"
@@ -229,7 +230,7 @@ class Store:
             self._experiment = (
                 experiment.experiment_id
                 if experiment
-                else client.create_experiment(wanted.experiment, artifact_location=wanted.artifacts)
+                else client.create_experiment(wanted.experiment, wanted.artifacts, tags=EXPERIMENT_TAGS)
             )
             if is_new:
                 client.delete_experiment(DEFAULT_EXPERIMENT)
@@ -270,7 +271,9 @@ class Store:
         name = last.pop(NAME_TAG, None)
         if name is not None:
             client.update_run(run, name=name)
-        tags = [RunTag(key, value[:MAX_TAG_LENGTH]) for key, value in last.items()]
+        home = f"#/experiments/{self._experiment}/runs/{run}/artifacts/"
+        texts = {key: value.replace(ARTIFACT_LINK, home) for key, value in last.items()}
+        tags = [RunTag(key, value[:MAX_TAG_LENGTH]) for key, value in texts.items()]
         for part in _chunks(metrics, METRICS_PER_BATCH) if metrics else [[]]:
             self._log(client, run, metrics=part, tags=tags)
             tags = []

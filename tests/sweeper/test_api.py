@@ -40,7 +40,7 @@ def test_a_sweep_its_front_and_a_card_are_shown_in_notebooks(ran):
     front = sweep.front()
     for html in (sweep._repr_html_(), front._repr_html_()):
         assert f"tiny: {len(front.on_front)} of {len(front.points)} points, hypervolume" in html
-        assert html.count("picked</td>") == 1
+        assert html.count("what pick takes</td>") == 1
         assert front.ledger["everything"].statement in html
     assert f"completed, in {ran.folder}" in sweep._repr_html_()
     picked = sweep.pick()

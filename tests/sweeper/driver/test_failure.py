@@ -78,7 +78,7 @@ def test_a_spec_that_cannot_be_read_is_one_too(folder):
     (folder / "spec.yaml").write_text("name: x\n")
     with pytest.raises(SystemExit):
         main(["run", str(folder / "spec.yaml"), "--into", str(folder)])
-    assert failure.said(folder).startswith("Expected a value for data, got none")
+    assert failure.said(folder).startswith("3 mistakes: (1) Expected a value for data, got none")
 
 
 def test_nothing_is_written_where_no_sweep_is_to_be(tmp_path):

@@ -46,7 +46,7 @@ def test_the_description_has_costs_a_table_and_where_to_look(make_front):
     assert "| 3 | 0.800 | 0.400 | t0001, epoch 2, epsilon 2.9 |" in said
     assert "| 9.5, any of them after a look |" in said
     assert "if configuration and epoch had been fixed in advance" in said
-    assert "- [Live page](http://h/sweeps/x)\n- Report: `front.html`" in said
+    assert "- [Live page](http://h/sweeps/x)\n- [Report](artifact-of-this-run:front.html)" in said
 
 
 def test_of_a_private_selection_no_epsilon_of_a_single_training_is_told(make_front):

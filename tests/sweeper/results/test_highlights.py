@@ -27,7 +27,7 @@ def test_best_of_each_objective_knee_and_pick_are_named_once_each(make_front, ma
     titles = {one.point.epoch: one.titles for one in highlights(make_front(points))}
     assert titles[1] == ("best epsilon", "best certified@1/4")
     assert titles[2] == ("knee",)
-    assert titles[3] == ("best accuracy", "picked")
+    assert titles[3] == ("best accuracy", "what pick takes")
     assert 4 not in titles
 
 

@@ -356,7 +356,8 @@ def test_all_sweeps_of_a_folder_share_a_store_and_older_ones_keep_theirs(tmp_pat
 
 def test_a_new_store_has_no_empty_experiment(first_sweep):
     client = MlflowClient(tracking_uri=f"sqlite:///{own_store(first_sweep[0])}")
-    assert [found.name for found in client.search_experiments()] == ["digits"]
+    (found,) = client.search_experiments()
+    assert (found.name, found.tags["mlflow.experimentKind"]) == ("digits", "custom_model_development")
 
 
 def test_the_experiments_of_a_store_that_was_there_are_left_alone(folder):
@@ -375,6 +376,14 @@ def test_a_data_set_is_an_input_of_the_run_whatever_comes_twice(folder):
     assert (told.dataset.name, told.dataset.digest) == ("patients", "0123456789abcdef")
     assert json.loads(told.dataset.profile) == {"training_rows": 1000, "classes": ["no", "yes"]}
     assert [(tag.key, tag.value) for tag in told.tags] == [("mlflow.data.context", "training")]
+
+
+def test_a_description_links_to_the_artifacts_of_its_run(folder):
+    tracker = Tracker(folder, "digits", tags={"mlflow.note.content": "[Report](artifact-of-this-run:front.html)"})
+    assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
+    info, tags = (lambda run: (run.info, run.data.tags))(runs_of(folder)[1][None])
+    link = f"#/experiments/{info.experiment_id}/runs/{info.run_id}/artifacts/front.html"
+    assert tags["mlflow.note.content"] == f"[Report]({link})"
 
 
 def test_a_run_is_renamed_and_stays_the_run_of_its_trial(folder):
