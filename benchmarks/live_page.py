@@ -86,7 +86,7 @@ def alone(browser: Browser, out: Path) -> None:
 
 
 def first_figure(context: BrowserContext, url: str, picture: str = PICTURE, drawn: str = DRAWN) -> str:
-    """Open the page, and return how long its first figure took, as a picture and whole, and the page's processor time."""
+    """Open the page; return how long its first figure took, as a picture and whole, and the page's processor time."""
     page = context.new_page()
     session = context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})

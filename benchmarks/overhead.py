@@ -4,12 +4,12 @@
     python benchmarks/overhead.py --quick [--rounds 2]                     # the quick start, from command to report
     python benchmarks/overhead.py --empty [--trials 64] [--epochs 20]      # what Ray Tune alone costs
 
-All train the same configurations on scikit-learn's digits, one thread each, and score every epoch and what is made from
-its iterates. The bare loop trains one at a time in either process and keeps nothing; the sweep proposes, decides, keeps
-models, states and records, prices by two accountants and tracks in MLflow. It runs one trial at a time in either process,
-and in stacks, of a size that it measures itself. Prints the wall time of each in turn, from the first training to the end
-of the last, and apart from it what comes before and after: starting workers, reading data, pricing, test scores, the
-report. Only ratios of one round mean anything on a machine that others use.
+All train the same configurations on scikit-learn's digits, one thread each, and score every epoch and what is made
+from its iterates. The bare loop trains one at a time in either process and keeps nothing; the sweep proposes,
+decides, keeps models, states and records, prices by two accountants and tracks in MLflow. It runs one trial at a time
+in either process, and in stacks, of a size that it measures itself. Prints the wall time of each in turn, from the
+first training to the end of the last, and apart from it what comes before and after: starting workers, reading data,
+pricing, test scores, the report. Only ratios of one round mean anything on a machine that others use.
 
 ``--empty`` runs as many trials, with as many results each, that do nothing, on Ray Tune without anything of this
 package, and prints the processor time of the whole machine meanwhile: less than that no sweep on it can add.
