@@ -53,8 +53,10 @@ class Spending:
         budget, entries = self.budget, self._ledger.entries()
         if isinstance(budget, Budget):
             begun = {entry.trial: entry.stage for entry in entries if entry.stage is not None}
-            shares = [share / stage.trials for share, stage in zip(budget.shares, budget.stages, strict=True)]
-            return sum(shares[stage] for stage in begun.values())
+            *selected, _ = budget.shares if budget.selection is not None else (0.0,)
+            slots = budget.shares[len(selected) :]
+            shares = [share / stage.trials for share, stage in zip(slots, budget.stages, strict=True)]
+            return sum(selected) + sum(shares[stage] for stage in begun.values())
         return None if budget is None else budget.spent(entry.spent for entry in entries) / budget.budget
 
     def prices(self, *, tight: bool = False) -> dict[str, Price]:

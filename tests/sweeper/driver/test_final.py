@@ -13,9 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 import clipless
-from sweeper.backend import training
+from sweeper.backend import cluster, training, unseen
+from sweeper.backend.endings import RunResult
 from sweeper.backend.trainable import CliplessTrial
-from sweeper.backend.tune import RunResult
+from sweeper.backend.training import Backend
 from sweeper.cli.main import main
 from sweeper.driver import alerts, driver
 from sweeper.driver.options import Options
@@ -25,6 +26,7 @@ from sweeper.driver.selection.candidates import Candidate
 from sweeper.driver.selection.hidden_folder import hidden_of
 from sweeper.driver.selection.private_run import SelectionWaitsError
 from sweeper.driver.selection.unfinished import has_final_left
+from sweeper.driver.spending import Spending
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.claims import SELECTED_WITHIN_BUDGET
@@ -152,15 +154,19 @@ def whole(monkeypatch, plans, weights):
         candidates=Play(plans[0], weights, FOUR), final=Final(plans[1], weights, FOUR), budgets=[], source=Bytes
     )
 
-    def run_trials(kind, queue, states, **options):
+    def run_locally(_workers, kind, queue, states, **options):
+        assert options["secret"] == (kind is Candidate)
         made = engine.candidates if kind is Candidate else engine.final
         made.folder = SweepFolder(options["storage_dir"])
         engine.budgets.append((kind, options["constants"]["budget"]))
         return made(kind, queue, states, options["should_stop"])
 
+    def backend(*_, secret=False, **__):
+        return contextlib.nullcontext(Backend("nobody", secret=secret))
+
     for module in (selection_run, driver):
-        monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext(()))
-    monkeypatch.setattr(training, "run_trials", run_trials)
+        monkeypatch.setattr(module, "backend", backend)
+    monkeypatch.setattr(training, "run_locally", run_locally)
     monkeypatch.setattr(driver, "Tracker", Calls)
     monkeypatch.setattr(driver, "SHOW_SECONDS", 0.0)
     chosen = private_run.select
@@ -182,7 +188,7 @@ def test_the_winner_and_its_final_are_seen_and_nothing_of_the_others(whole, tmp_
     told = []
     ended = ran(whole, tmp_path, tell=told.append)
     folder = ended.sweep.folder
-    assert [path.name for path in tmp_path.iterdir()] == [folder.path.name]
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {folder.path.name}
     check_only_the_winner(everything_in(folder.path) + repr(Calls.told).encode() + repr(told).encode(), Losers(whole))
     assert ended.outcome == RunResult()
     assert ended.sweep.manifest().status is TrialStatus.COMPLETED
@@ -229,6 +235,7 @@ def test_every_price_is_that_of_the_budget(whole, tmp_path, budget):
     assert SELECTED_WITHIN_BUDGET in ended.front.claim.conditions
     metrics = price_metrics(prices)
     assert metrics["price/everything"] == metrics["price/winner"] == budget.price
+    assert Spending(ended.sweep.folder, Spec.from_mapping(SPEC).privacy).share == pytest.approx(1.0)
     assert any(metrics.items() <= call[3].items() for call in Calls.told if call[0] == "log" and call[1] is None)
     page = (ended.sweep.directory / "front.html").read_text(encoding="utf-8")
     assert ">not released<" not in page
@@ -581,8 +588,8 @@ def test_on_a_cluster_candidates_train_unseen_and_the_final_as_any_trial(whole, 
         seen.append(Budget.from_json(options["constants"]["budget"]).slot_of("t0001"))
         return whole.candidates(kind, queue, states, options["should_stop"])
 
-    monkeypatch.setattr(training, "run_unseen", run_unseen)
-    monkeypatch.setattr(training, "place", lambda _data: None)
+    monkeypatch.setattr(unseen, "run_unseen", run_unseen)
+    monkeypatch.setattr(cluster, "place", lambda _data: None)
     content = {**SPEC, "resources": {"concurrent": 3}}
     monkeypatch.setattr(driver, "of_sweep", lambda *_: None)
     given = Options(out=tmp_path, cluster="somewhere", storage="memory://x", duration_is_seen=True)
@@ -615,19 +622,15 @@ def test_commands_say_what_it_costs_first_and_last(tmp_path, capsys, monkeypatch
     assert (folder / MANIFEST_NAME).is_file()
 
 
-@pytest.mark.long
-@pytest.mark.usefixtures("ray_running")
-def test_a_real_sweep_selects_at_a_whisper_and_trains_the_winner_aloud(tmp_path, monkeypatch):
-    """Trials on Ray, with whatever number is drawn."""
-    for module in (selection_run, driver):
-        monkeypatch.setattr(module, "cluster", lambda *_, **__: contextlib.nullcontext(()))
+def test_a_real_sweep_selects_at_a_whisper_and_trains_the_winner_aloud(tmp_path):
+    """Trials on processes of its own, with whatever number is drawn."""
     content = SPEC | {"search": SPEC["search"] | {"selection_mean": 2}}
     ended = run_sweep(Spec.from_mapping(content), Options(out=tmp_path))
     folder = ended.sweep.folder
     assert list(folder.trials()) == ["t0001", "t0002"]
     assert kinds(folder) == ["budget", "selection", "open", "draw", "close"]
     plans = [trial.plan for trial in folder.trials().values()]
-    assert plans[0].noise_multiplier > 2 * plans[1].noise_multiplier
+    assert plans[0].noise_multiplier > 1.5 * plans[1].noise_multiplier
     assert plans[1].noise_multiplier == Ledger(folder.ledger).budget.stages[0].slot.noise_multiplier
     for point in ended.front.front_points:
         clipless.load(folder.path / point.model)
