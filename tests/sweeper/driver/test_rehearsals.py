@@ -8,8 +8,9 @@ import pytest
 
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.backend import training
+from sweeper.backend.endings import RunResult
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
-from sweeper.backend.tune import RunResult
+from sweeper.backend.training import Backend
 from sweeper.driver import driver
 from sweeper.driver.options import Options
 from sweeper.driver.rehearsals import Rehearsals
@@ -87,15 +88,15 @@ def test_rehearsals_and_trials_share_one_clock(spec, tmp_path, monkeypatch):
     """Rehearsals take more than half of the time; the trials have what is left of it, and a resumed run all again."""
     began, now = [], [1000.0]
 
-    def run_trials(kind, _queue, _states, **options):
+    def run_locally(_workers, kind, _queue, _states, **options):
         began.append(kind)
         now[0] += 0.6 * 3600
         reason = options["should_stop"]()
         return RunResult(False, reason or "")
 
-    monkeypatch.setattr(driver, "cluster", lambda *_, **__: contextlib.nullcontext(()))
+    monkeypatch.setattr(driver, "backend", lambda *_, **__: contextlib.nullcontext(Backend("nobody")))
     monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(training, "run_trials", run_trials)
+    monkeypatch.setattr(training, "run_locally", run_locally)
     made = run(spec.with_search(hours=1.0), Options(out=tmp_path))
     assert began == [Rehearsal, CliplessTrial]
     assert made.manifest().reason == "the 1 hours are used up"
