@@ -116,6 +116,43 @@
     soon(area, 0);
   }).observe(document.documentElement, { childList: true, subtree: true });
 
+  // Saved views: names for addresses, kept by this browser.
+  const KEPT = "sweeper-views";
+  const views = () => {
+    try {
+      return JSON.parse(localStorage.getItem(KEPT)) ?? [];
+    } catch {
+      return []; // storage may be forbidden, or hold something else
+    }
+  };
+  const keep = (kept) => {
+    try {
+      localStorage.setItem(KEPT, JSON.stringify(kept));
+    } catch {} // then nothing is kept
+    list();
+  };
+  const list = () => {
+    const place = byId("views");
+    const sweep = new URLSearchParams(location.search).get("sweep");
+    const items = views().filter((view) => new URLSearchParams(view.search).get("sweep") === sweep).map((view) => {
+      const link = Object.assign(document.createElement("a"), { href: `/${view.search}`, textContent: view.name });
+      link.dataset.local = "true";
+      const gone = Object.assign(document.createElement("button"), { type: "button", textContent: "Forget", className: "button" });
+      gone.setAttribute("aria-label", `Forget ${view.name}`);
+      gone.addEventListener("click", () => keep(views().filter((other) => other.name !== view.name || other.search !== view.search)));
+      const item = document.createElement("li");
+      item.append(link, " ", gone);
+      return item;
+    });
+    place?.replaceChildren(...items);
+  };
+  addEventListener("sweeper-shown", list);
+  document.addEventListener("click", (event) => {
+    const name = byId("view-name")?.value.trim();
+    if (event.target.id !== "save-view" || !name) return;
+    keep([...views().filter((view) => view.name !== name), { name, search: location.search }].slice(-100));
+  });
+
   // A row leads where its own link leads.
   document.addEventListener("click", (event) => {
     const row = event.target.closest?.("tr");

@@ -293,10 +293,12 @@
     const filters = new URLSearchParams(shown.search);
     for (const name of ["view", "axis", "tab", "point", "radius"]) filters.delete(name);
     byId("steer").setAttribute("href", `/?${filters}&do=steer`);
+    byId("saved-views").hidden = !shown.tab;
+    dispatchEvent(new Event("sweeper-shown"));
     byId("control-radius").hidden = shown.radii.length < 2;
     document.querySelectorAll("[id^=control-minimum-]").forEach((one, i) => (one.hidden = i >= shown.names.length));
     const pulse = byId("pulse");
-    pulse.textContent = !shown.state ? "" : shown.state === "running" ? "live" : shown.tab && !shown.running ? "ended" : shown.state;
+    pulse.textContent = { running: "live", completed: "ended" }[shown.state] ?? shown.state;
     pulse.classList.toggle("on", shown.state === "running");
     nameSwitch();
     nameThumbs();

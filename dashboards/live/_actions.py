@@ -105,7 +105,8 @@ def price_of(action: Action, asked: Asked) -> str:
             words = "nothing by itself: the number of trials stays, and none leaves the ranges of the spec"
             return f"{words}{spent}. The region is recorded with the sweep."
         case Action.DELETE:
-            return f"nothing, and nothing comes back: what was spent stays spent{spent}. The ledger is kept, in spent."
+            gone = "Trials, models and report are gone for good; the ledger is kept, in spent."
+            return f"nothing, and nothing comes back: what was spent stays spent{spent}. {gone}"
         case _:
             return "nothing. Who may read the sweep sees it."
 

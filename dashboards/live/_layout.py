@@ -55,6 +55,7 @@ def layout() -> html.Div:
                     _panel(replace(sweep_figures()["trajectories"], name=TRIAL, heading="Curve", caption=_CURVE)),
                     html.Div(id="part-trial-records"),
                     _tabs(),
+                    _views(),
                     _front(),
                     *map(_panel, _others()),
                     html.Div(id="part-compared"),
@@ -100,6 +101,15 @@ def _bar() -> html.Div:
 def _tabs() -> html.Nav:
     links = [html.A(TITLES[tab], id=f"tab-{tab.value}", href="/", **_LOCAL) for tab in Tab]
     return html.Nav(links, id="tabs", className="tabs", hidden=True, **_aria(label="Parts of the sweep"))
+
+
+def _views() -> html.Details:
+    """Views that this browser keeps: the address has everything that a view is, and a name is enough to find it."""
+    name = dcc.Input(id="view-name", type="text", className="text", maxLength=60)
+    button = html.Button("Save", id="save-view", type="button", className="button")
+    form = html.Div([html.Label("Name of this view", htmlFor="view-name"), html.Div([name, button])], className="field")
+    listed = html.Ul(id="views", className="plain")
+    return html.Details([html.Summary("Saved views"), form, listed], id="saved-views", hidden=True)
 
 
 def _front() -> html.Section:

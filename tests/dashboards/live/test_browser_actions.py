@@ -267,6 +267,21 @@ def test_no_page_makes_anybody_stumble_or_is_wider_than_the_window(width, scheme
     assert [one.partition(" ")[0] for one in page.evaluate(STUMBLES)] == ["no", "no", "no", "pale"]
 
 
+def test_a_view_is_saved_under_a_name_and_found_again(visit):
+    page = visit(f"?sweep={ENDED}&max-epsilon=3&tab=trials", color_scheme="light")
+    page.get_by_text("Saved views").click()
+    page.get_by_label("Name of this view").fill("<b>cheap")
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("link", name="Front", exact=True).click()
+    page.get_by_role("link", name="<b>cheap").click()
+    expect(page.locator("#tab-trials")).to_have_attribute("aria-current", "page")
+    assert query(page) == f"sweep={ENDED}&max-epsilon=3&tab=trials"
+    page.reload()
+    page.get_by_text("Saved views").click()
+    page.get_by_role("button", name="Forget <b>cheap").click()
+    expect(page.locator("#views li")).to_have_count(0)
+
+
 @pytest.mark.usefixtures("driven")
 def test_the_address_of_a_form_is_a_page_of_its_own(visit):
     page = visit(f"?sweep={RUNNING}&do=extend")

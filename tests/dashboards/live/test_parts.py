@@ -21,9 +21,9 @@ from sweeper.spec.spec import Spec
 from sweeper.spec.yaml_file import parse_mapping
 from sweeper.store.manifest import Manifest
 from sweeper.store.requests import steer
-from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.sweep_folder import HIDDEN, SweepFolder
 
-from .conftest import ENDED, PLAN, RUNNING
+from .conftest import ENDED, PLAN, RUNNING, Growing
 
 WRITER = Rights(may_write=True, key="k")
 HERE = View(sweep=ENDED)
@@ -35,6 +35,7 @@ training: {epochs: 10, batch_size: 256, learning_rate: {log: [0.001, 1.0]}}
 privacy: {epsilon: {log: [0.5, 10]}, delta: 1e-4}
 search: {trials: 16, objectives: [epsilon, accuracy, certified@0.25]}
 """
+PRIVATE = "{selection: private, sampler: random}"
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -302,3 +303,27 @@ class TestInTheService:
         for part in PARTS:
             if part != "sweeps":
                 assert client.get(f"/live/part/{part}?sweep=.selecting-x&do=stop").status_code == 404
+
+    def test_of_a_private_selection_that_runs_no_page_tells_what_its_candidates_do(self, client, out, make_front):
+        text = SPEC.replace("{trials: 16, objectives: [epsilon, accuracy, certified@0.25]}", PRIVATE)
+        public = SweepFolder(out / "secret-20260104-120000")
+        public.path.mkdir()
+        describe(
+            public, "running", text.replace("{epsilon: {log: [0.5, 10]}, delta: 1e-4}", "{epsilon: 3, delta: 1e-4}")
+        )
+        hidden = Growing(out / f"{HIDDEN}{public.path.name}", make_front())
+
+        def pages():
+            found = {}
+            for part in ("head", "trial", "trial-records", "action"):
+                answer = client.get(f"/live/part/{part}?sweep={public.path.name}&trial=t0001&do=note")
+                found[part] = (answer.status_code, re.sub(r'"request_id": "\w+"', "", answer.text))
+            return found
+
+        before = pages()
+        assert {status for status, _ in before.values()} <= {200, 404, 409}
+        hidden.start("t0001")
+        hidden.add("t0001", 1, 0.5, 0.77)
+        assert pages() == before
+        assert "0.77" not in str(before)
+        assert "trials" not in before["head"][1].partition("What can I do now?")[0]

@@ -26,11 +26,14 @@ import clipless
 from clipless.privacy.accounting.claim import claim
 from sweeper.backend import endings, training
 from sweeper.backend.endings import RAY_DIED, RunResult
+from sweeper.backend.interruption import Interruption
 from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.training import Backend
 from sweeper.cli.main import main
 from sweeper.driver import driver
+from sweeper.driver.driver import SweepRun
 from sweeper.driver.options import Options
+from sweeper.driver.resume import claim_at_start
 from sweeper.driver.runner import resume, resume_sweep, run, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.privacy.ledger import Ledger
@@ -42,7 +45,9 @@ from sweeper.search.optuna_search import Search
 from sweeper.search.space import suggest
 from sweeper.spec.spec import Spec
 from sweeper.store import jsonl
+from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import driver_lock, is_driven
+from sweeper.store.requests import steer
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.outbox import stored_rows
 from sweeper.trials.preview import lack_of_gpus
@@ -702,3 +707,23 @@ def test_a_gpu_that_is_not_there_is_missed_before_anything_is_written(tmp_path, 
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert lack_of_gpus(spec) == ""
+
+
+def test_a_region_reaches_the_search_at_once_and_when_the_sweep_resumes(ended):
+    steer(ended, ["epsilon <= 1"])
+    folder = SweepFolder(ended)
+    spec = folder.read_manifest().read_spec()
+    data = clipless.datasets.load(**spec.data_options(None))
+    claim = claim_at_start(folder, spec, data, None)
+    run = SweepRun(spec, Options(), data, claim, folder, Interruption(), resumed=True)
+    run._open()
+    try:
+        assert [str(bound) for bound in run._search.region] == ["epsilon <= 1"]
+        steer(ended, ["accuracy >= 0.5"])
+        run._shown_at = -1e9
+        run._between()
+        assert [str(bound) for bound in run._search.region] == ["accuracy >= 0.5"]
+    finally:
+        run._tracker.close(TrialStatus.INTERRUPTED, "", timeout_seconds=30.0)
+    rows = [row for row in JsonlFile(folder.proposals).read() if row["event"] == "steer"]
+    assert [row["region"] for row in rows] == [["epsilon <= 1"], ["accuracy >= 0.5"]]
