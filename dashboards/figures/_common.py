@@ -117,18 +117,18 @@ def percent_axis(*names: str) -> dict[str, Any]:
 
 
 def zoom(values: Iterable[float], near: Iterable[float] = ()) -> list[float] | None:
-    """Range of an axis that shows all the values, and lines beside them that are no farther than their spread.
+    """Range of an axis that shows all the values, and lines beside them that are nearer than half their spread.
 
     >>> zoom([0.83, 0.88])
     [0.825, 0.885]
-    >>> zoom([0.83, 0.88], near=[0.8, 0.12])
-    [0.792, 0.888]
+    >>> zoom([0.83, 0.88], near=[0.81, 0.12])
+    [0.803, 0.887]
     """
     usable = [value for value in values if isfinite(value)]
     if not usable:
         return None
     low, high = min(usable), max(usable)
-    reach = (high - low) or _SMALLEST_SPREAD
+    reach = ((high - low) or _SMALLEST_SPREAD) / 2
     for line in near:
         if low - reach <= line <= high + reach:
             low, high = min(low, line), max(high, line)

@@ -23,6 +23,7 @@ from sweeper.records import Point
 
 DRAWN_TRIALS = 300
 _LOG_SPAN = 10.0
+_TOUCHING = 0.04  # share of an axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def _axis(name: str, label: str, values: Sequence[Any]) -> Axis:
     absent = bottom - 0.15 * ((top - bottom) or 1.0)
     distinct = sorted(set(numbers))
     spaced = np.geomspace if logarithmic else np.linspace
-    ticks = distinct if len(distinct) <= 6 else spaced(low, high, 5).tolist()
+    ticks = _apart(distinct, scale) if len(distinct) <= 6 else spaced(low, high, 5).tolist()
     missing = any(v is None for v in values)
     return Axis(
         name,
@@ -132,6 +133,16 @@ def _axis(name: str, label: str, values: Sequence[Any]) -> Axis:
         (*([MISSING] if missing else []), *(_tick(name, tick) for tick in ticks)),
         tuple(values),
     )
+
+
+def _apart(values: Sequence[float], scale: Callable[[float], float]) -> list[float]:
+    """The values without those whose ticks would touch the one before; the last one stays."""
+    kept: list[float] = []
+    room = _TOUCHING * (scale(values[-1]) - scale(values[0]))
+    for value in reversed(values):
+        if not kept or scale(kept[-1]) - scale(value) > room:
+            kept.append(value)
+    return kept[::-1]
 
 
 def _tick(name: str, value: float) -> str:

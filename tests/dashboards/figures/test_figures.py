@@ -306,3 +306,9 @@ def test_an_axis_begins_and_ends_with_what_is_shown():
 def test_an_axis_without_a_usable_value_is_left_to_plotly():
     assert log_ticks([nan, inf, 0.0]) == {}
     assert log_ticks([2.0])["ticktext"] == ["2"]
+
+
+def test_ticks_that_would_touch_are_one(axes_of):
+    axis = axes_of({"rate": 0.001}, {"rate": 0.00102}, {"rate": 0.05})["rate"]
+    assert axis.tick_texts == ("0.001", "0.05")
+    assert len(axis.positions) == 3
