@@ -120,6 +120,7 @@
     const section = sectionOf(id);
     section.classList.toggle("empty", figure === null);
     if (figure === null) return null;
+    section.classList.toggle("bare", !figure.data.length);
     let made = structuredClone(figure);
     made.layout.uirevision = without(resources[id], "v");
     if (marks) mark(made, marks);

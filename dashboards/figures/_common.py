@@ -19,7 +19,7 @@ from sweeper.records import Direction, Point
 
 WATERMARK = "exploratory: no guarantee"
 _HOVER_LINES = 8
-_EMPTY_HEIGHT = 220
+_EMPTY_HEIGHT = 160
 _TICKS = (1, 2, 3, 5)
 _FINE_TICKS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
 _FEWEST_TICKS = 3

@@ -168,7 +168,7 @@ def _options(snapshot: Snapshot, kind: FigureKind[Any, Any], view: View) -> tupl
 
 
 def _figure(kind: FigureKind[SweepData, Any], snapshot: Snapshot, radius: str, linear: bool) -> Resource:
-    return _json(_drawn(kind, snapshot.sweep(), radius, linear=linear))
+    return _json(_drawn(kind, snapshot.sweep(), radius, linear=linear, running=snapshot.running))
 
 
 def _of_trial(snapshot: Snapshot, view: View) -> Resource:
@@ -177,12 +177,16 @@ def _of_trial(snapshot: Snapshot, view: View) -> Resource:
     kind, data = sweep_figures()["trajectories"], snapshot.sweep()
     info = kind.info(one_trial(data, view.trial))
     steps = staircase(data.front_points, data.utility, data.direction(data.utility))
-    return _json(_ready(kind, kind.plot(replace(info, steps=steps), LIGHT), linear=view.linear))
+    return _json(
+        _ready(kind, kind.plot(replace(info, steps=steps), LIGHT), linear=view.linear, running=snapshot.running)
+    )
 
 
-def _drawn(kind: FigureKind[T, Any], data: T, radius: str = "", *, linear: bool) -> dict[str, Any] | None:
+def _drawn(
+    kind: FigureKind[T, Any], data: T, radius: str = "", *, linear: bool, running: bool = False
+) -> dict[str, Any] | None:
     _load_pandas()
-    return _ready(kind, kind.draw(data, certificate=radius), linear=linear)
+    return _ready(kind, kind.draw(data, certificate=radius), linear=linear, running=running)
 
 
 def _load_pandas() -> None:
@@ -191,8 +195,9 @@ def _load_pandas() -> None:
         import_module("pandas")
 
 
-def _ready(kind: FigureKind[Any, Any], figure: Figure, *, linear: bool) -> dict[str, Any] | None:
-    if is_empty(figure) and not kind.awaits:
+def _ready(kind: FigureKind[Any, Any], figure: Figure, *, linear: bool, running: bool) -> dict[str, Any] | None:
+    """Return a figure as JSON; of an empty one what will appear in it while the sweep runs, and then None."""
+    if is_empty(figure) and not (running and kind.awaits):
         return None
     return untitled(as_json(linear_epsilon(figure) if linear else figure))
 

@@ -35,6 +35,22 @@ def test_every_figure_of_the_report_is_served(show, sweep, name):
     assert figure is None or "title" not in figure["layout"]
 
 
+@pytest.mark.usefixtures("growing")
+def test_an_empty_figure_says_what_will_appear_while_the_sweep_runs(show):
+    view = View(sweep=RUNNING)
+    for name in ("front", "trajectories", "architectures", "configurations"):
+        figure = show("figure", name, view)
+        assert figure["data"] == []
+        assert "as soon as" in figure["layout"]["annotations"][0]["text"]
+    assert show("figure", "repeats", view) is None
+
+
+def test_an_empty_figure_of_an_ended_sweep_is_not_shown(show, growing):
+    growing.describe("failed")
+    for name in ("front", "trajectories", "architectures"):
+        assert show("figure", name, View(sweep=RUNNING)) is None
+
+
 def test_points_of_the_front_say_who_they_are(show, sweep):
     figure = show("figure", "front")
     points = trace(figure, "points of the front")
