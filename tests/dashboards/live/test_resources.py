@@ -153,7 +153,7 @@ def test_the_best_point_within_the_conditions_is_picked(show, sweep):
     allowed = [p for p in sweep.front_points if p.values["epsilon"] <= 3 and p.values["certified@0.25"] >= 0.3]
     best = max(allowed, key=lambda p: p.values["accuracy"])
     page = show("part", "picked", view)
-    assert f"<h3>{best.trial}, epoch {best.epoch}</h3>" in page
+    assert f">{best.trial}</a>, epoch {best.epoch}</h3>" in page
     assert f"Best accuracy of {len(allowed)} points" in page
     assert f"{100 * best.values['accuracy']:.1f} %" in page
     assert f"{100 * best.test['accuracy']:.1f} %" in page
@@ -191,7 +191,7 @@ def test_a_point_may_be_chosen_by_hand(show, sweep):
     view = View(sweep=ENDED, point=point.key, max_epsilon=5.0)
     page = show("part", "picked", view)
     assert "Chosen by hand." in page
-    assert f"<h3>{point.trial}, epoch {point.epoch}</h3>" in page
+    assert f">{point.trial}</a>, epoch {point.epoch}</h3>" in page
     assert f'href="/?sweep={ENDED}&amp;max-epsilon=5"' in page
 
 
