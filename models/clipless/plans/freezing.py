@@ -52,7 +52,7 @@ class Freezing:
 @contextmanager
 def frozen(network: nn.Module, names: frozenset[str]) -> Iterator[None]:
     """Form no gradient of the named parameters inside the block, and project none of them."""
-    parameters = [parameter for name, parameter in network.named_parameters() if name in names]
+    parameters = [parameter for name, parameter in network.named_parameters() if name in names] if names else []
     for parameter in parameters:
         parameter.requires_grad_(False)
     try:

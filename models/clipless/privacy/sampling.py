@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clipless.privacy.randomness import RandomSource
 
-_AHEAD = 2**24  # rows that are drawn or not at once, where batches are drawn in advance
+_AHEAD = 2**22  # rows that are drawn or not at once, where batches are drawn in advance
 
 
 @final
