@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -231,11 +232,14 @@ class Features(Protocol):
 
 
 class FixedFeatures:
-    """Rows behind fixed prefixes, computed once for all members with the same one; those with statistics have own."""
+    """Rows behind fixed prefixes, computed once for all members with the same one; those with statistics have own.
+
+    They are kept for as long as a member has them.
+    """
 
     def __init__(self, data: Split) -> None:
         self._data = data
-        self._known: dict[str, Split] = {}
+        self._known: WeakValueDictionary[str, Split] = WeakValueDictionary()
 
     def of(self, network: Network) -> tuple[int, Split]:
         """Return how many layers the fixed prefix has, and the rows behind it."""
@@ -243,9 +247,10 @@ class FixedFeatures:
         key = _description(prefix)
         if key is None:
             return len(prefix.layers), precompute(prefix, self._data)
-        if key not in self._known:
-            self._known[key] = precompute(prefix, self._data)
-        return len(prefix.layers), self._known[key]
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = precompute(prefix, self._data)
+        return len(prefix.layers), found
 
 
 def _description(prefix: Network) -> str | None:

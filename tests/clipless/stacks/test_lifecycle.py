@@ -1,6 +1,8 @@
 """Members end, are stopped and are replaced; what is refused."""
 
 import copy
+import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +14,7 @@ from clipless.errors import PlanError, UnsupportedError
 from clipless.losses import TauCCE
 from clipless.plans.method import Method
 from clipless.stacks import Member, Stack, fit_stack, shape_key, stackable
+from clipless.stacks.trainee import FixedFeatures
 from clipless.testing import RecordingSource, SeededSource
 from clipless.training.trainer import Epoch
 
@@ -213,3 +216,18 @@ def test_a_stacked_network_is_saved_and_copied_as_any_other(tmp_path) -> None:
         assert torch.equal(weights(clipless.load(tmp_path / "model.safetensors")), weights(model))
         assert torch.equal(weights(copy.deepcopy(model)), weights(model))
         assert 0 <= clipless.evaluate(model, split(), ["0.1"])["certified@0.1"] <= 1
+
+
+def test_features_are_shared_by_equal_prefixes_and_kept_while_a_member_has_them() -> None:
+    features = FixedFeatures(split())
+    models = [
+        member(seed, architecture="scattering", input_norm=norm).model for seed, norm in enumerate((4.0, 4.0, 5.0))
+    ]
+    depth, first = features.of(models[0])
+    assert depth == len(models[0].layers) - 3
+    assert features.of(models[1])[1] is first
+    assert features.of(models[2])[1] is not first
+    kept = weakref.ref(first)
+    del first
+    gc.collect()
+    assert kept() is None
