@@ -4,18 +4,20 @@
     python benchmarks/overhead.py --quick [--rounds 2]                     # the quick start, from command to report
     python benchmarks/overhead.py --empty [--trials 64] [--epochs 20]      # what Ray Tune alone costs
 
-All train the same configurations on scikit-learn's digits, one thread each, and score every epoch and what is made
-from its iterates. The bare loop trains one at a time in either process and keeps nothing; the sweep proposes,
-decides, keeps models, states and records, prices by two accountants and tracks in MLflow. It runs one trial at a time
-in either process, and in stacks, of a size that it measures itself. Prints the wall time of each in turn, from the
+All train the same configurations on scikit-learn's digits, one thread each, and score every epoch and what is made from
+its iterates. The bare loop trains one at a time in either process and keeps nothing; the sweep proposes, decides, keeps
+models, states and records, prices by two accountants and tracks in MLflow. It runs once with one trial at a time in
+either process, and once in stacks, of a size that it measures itself. Prints the wall time of each in turn, from the
 first training to the end of the last, and apart from it what comes before and after: starting workers, reading data,
-pricing, test scores, the report. Only ratios of one round mean anything on a machine that others use.
+pricing, test scores, the report. On a machine that others use wall times mean little: processor seconds of all of them
+stand beside them, everything before and after included.
 
 ``--empty`` runs as many trials, with as many results each, that do nothing, on Ray Tune without anything of this
 package, and prints the processor time of the whole machine meanwhile: less than that no sweep on it can add.
 """
 
 import argparse
+import itertools
 import multiprocessing
 import os
 import subprocess
@@ -201,18 +203,30 @@ def main() -> None:
     clock = Clock()
     alone, stacked = (spec(options.trials, options.epochs, options.width, stack) for stack in (1, "auto"))
     print(f"{options.trials} trials of {options.epochs} epochs, width {options.width}, {PROCESSES} at a time\n")
-    print("| round | bare loop (s) | one at a time (s) | ratio | in stacks (s) | throughput | before and after (s) |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| round | bare loop (s) | one at a time (s) | ratio | in stacks (s) | throughput | before, after (s) | processor |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for number in range(1, options.rounds + 1):
+            used = [own_seconds()]
             trials, rest, configs = swept(alone, Path(folder), clock)
+            used.append(own_seconds())
             loop = bare(alone, configs)
+            used.append(own_seconds())
             together, other, _ = swept(stacked, Path(folder), clock)
+            used.append(own_seconds())
+            first, second, third = (after - before for before, after in itertools.pairwise(used))
             print(
                 f"| {number} | {loop:.1f} | {trials:.1f} | {trials / loop:.2f} | {together:.1f} | "
-                f"{loop / together:.2f} | {rest:.1f}, {other:.1f} |",
+                f"{loop / together:.2f} | {rest:.1f}, {other:.1f} | {second:.1f}, {first:.1f}, {third:.1f} |",
                 flush=True,
             )
+
+
+def own_seconds() -> float:
+    """Processor time of this process and of those that it has waited for."""
+    return sum(os.times()[:4])
 
 
 def quick(rounds: int) -> None:
