@@ -204,7 +204,7 @@ def main() -> None:
     alone, stacked = (spec(options.trials, options.epochs, options.width, stack) for stack in (1, "auto"))
     print(f"{options.trials} trials of {options.epochs} epochs, width {options.width}, {PROCESSES} at a time\n")
     print(
-        "| round | bare loop (s) | one at a time (s) | ratio | in stacks (s) | throughput | before, after (s) | processor |"
+        "| round | bare loop (s) | one at a time (s) | ratio | in stacks (s) | throughput | outside (s) | processor |"
     )
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
