@@ -115,10 +115,14 @@ def trained(
             **given,
         )
     from sweeper.backend.cluster import place
-    from sweeper.backend.tune import run_trials
+    from sweeper.backend.tune import places_for, run_trials
+    from sweeper.backend.unseen import run_stacks
 
+    concurrent, resources, stack = spec.resources.concurrent, _resources(spec), spec.resources.stack
+    if (stack or 1) > 1:
+        given |= {"places": concurrent or places_for(resources), "stack": stack, "resources": resources}
+        return run_stacks(kind, queue, states, constants=constants, data=place(data), **given)
     constants |= {"data": place(data)}
-    concurrent, resources = spec.resources.concurrent, _resources(spec)
     return run_trials(kind, queue, states, concurrent=concurrent, resources=resources, constants=constants, **given)
 
 

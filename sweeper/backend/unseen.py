@@ -6,13 +6,17 @@ reach a worker through a connection of its own, and rows and models come back th
 shared folder or storage, and workers write no lines. What remains to be seen is how long all of it takes, how busy the
 machines are, and that a worker that died was replaced.
 
+Stacks of ordinary trials run on such workers too, in the sweep's own folder: Ray Tune has no task for many trials.
+
 Who may run code on the cluster may read the memory of its processes; that is a condition, not prevented here.
 """
 
 import contextlib
 import os
+import socket
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -40,28 +44,32 @@ UNREACHABLE = "no worker of the cluster could start, or reach the driver"
 Address = tuple[str, int]
 
 
-def serve_driver(address: Address, key: bytes, data: list[Any]) -> None:
-    """Train what comes through a connection, one candidate after another, until it closes; a worker's only task.
+def serve_driver(address: Address, key: bytes, number: int, data: list[Any], shares_folder: bool) -> None:
+    """Train what comes through a connection until it closes; a worker's only task.
+
+    The worker says its ``number`` first, by which the driver knows which of Ray's workers it is.
 
     Guarantees:
         Nothing is written to the worker's output, which Ray would show, and no error leaves but through the connection.
     """
     silence()
     with contextlib.suppress(OSError, EOFError, AuthenticationError), Client(address, authkey=key) as connection:
-        serve(connection, data[0], shares_folder=False)
+        connection.send(number)
+        serve(connection, data[0], shares_folder=shares_folder)
 
 
 class _Workers:
     """Workers on the cluster and the connections to them; see `sweeper.backend.pool.Workers`."""
 
-    def __init__(self, size: int, resources: Mapping[str, float], data: Any) -> None:
-        self.size, self._resources, self._data = size, resources, [data]
+    def __init__(self, size: int, resources: Mapping[str, float], data: Any, *, shares_folder: bool) -> None:
+        self.size, self._resources, self._data, self._shares_folder = size, resources, [data], shares_folder
         self._key = os.urandom(KEY_BYTES)
         here: Any = ray.util.get_node_ip_address  # has no types
         self._listener = Listener((str(here()), 0), authkey=self._key)
         self._actors: list[Any] = []
         self._tasks: list[Any] = []
         self._seats: dict[Connection, Seat] = {}
+        self._numbers: dict[Connection, int] = {}
         self._is_closed = False
         self._look_at = 0.0
         Thread(target=self._accept, name="workers", daemon=True).start()
@@ -83,9 +91,9 @@ class _Workers:
         self._start_one()
 
     def kill(self, connection: Connection) -> None:
-        """Let one end as soon as it next speaks; `close` ends it at once."""
-        connection.close()
-        self._seats.pop(connection, None)
+        """Kill one; its connection then ends."""
+        with contextlib.suppress(Exception):  # it may be gone, and Ray with it
+            ray.kill(self._actors[self._numbers[connection]])
 
     def problem(self) -> tuple[Ending, bool] | None:
         """Return why no candidate can run any more; a Ray that is gone is looked for now and then."""
@@ -95,7 +103,11 @@ class _Workers:
         self._look_at = now + NODE_LOOK_SECONDS
         if not any(node["Alive"] for node in ray.nodes()):  # type: ignore[no-untyped-call]
             return (TrialStatus.STOPPED, RAY_DIED), True
-        return ((TrialStatus.STOPPED, UNREACHABLE), False) if self._are_unreachable() else None
+        done, waiting = ray.wait(self._tasks, num_returns=len(self._tasks), timeout=0)
+        for connection in self.seats:
+            if self._tasks[self._numbers[connection]] in done:  # a node that vanished has closed no connection
+                _shut(connection)
+        return None if waiting or self._seats else ((TrialStatus.STOPPED, UNREACHABLE), False)
 
     def close(self) -> None:
         """End them all at once."""
@@ -110,22 +122,26 @@ class _Workers:
     def _start_one(self) -> None:
         needs = {"num_cpus": self._resources.get("CPU", 0), "num_gpus": self._resources.get("GPU", 0)}
         actor: Any = ray.remote(_Worker).options(max_restarts=0, max_task_retries=0, **needs).remote()
+        given = self._listener.address, self._key, len(self._actors), self._data, self._shares_folder
         self._actors.append(actor)
-        self._tasks.append(actor.serve.remote(self._listener.address, self._key, self._data))
-
-    def _are_unreachable(self) -> bool:
-        """Whether none is connected, and none will be."""
-        waiting = ray.wait(self._tasks, num_returns=len(self._tasks), timeout=0)[1]
-        return not (waiting or self._seats)
+        self._tasks.append(actor.serve.remote(*given))
 
     def _accept(self) -> None:
         while not self._is_closed:
             try:
-                self._seats[self._listener.accept()] = Seat()
+                connection = self._listener.accept()
+                self._numbers[connection] = connection.recv()
+                self._seats[connection] = Seat()
             except AuthenticationError:
                 continue
             except (OSError, EOFError):
                 time.sleep(LOOK_SECONDS)
+
+
+def _shut(connection: Connection) -> None:
+    """Let a connection end, of which the other side is gone without a word."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
 
 
 class _Worker:
@@ -153,12 +169,48 @@ def run_unseen(
     There are ``places`` workers, whatever the number of candidates. Models are put into ``storage_dir``, under the
     names that rows give them. ``data`` is what `sweeper.backend.cluster.place` has returned.
     """
-    ending = endings(states, interruption, None, should_stop)
     task = Task(cloudpickle.dumps(trainable), dict(constants), 1)
-    workers = _Workers(places, resources, data)
+    ending = endings(states, interruption, None, should_stop)
+    run = partial(PoolRun, task=task, queue=queue, states=states, ending=ending, folder=storage_dir)
+    return _to_end(run, _Workers(places, resources, data, shares_folder=False), states)
+
+
+def run_stacks(
+    trainable: type[CliplessTrial],
+    queue: TrialQueue,
+    states: TrialStates,
+    *,
+    places: int,
+    stack: int,
+    resources: Mapping[str, float],
+    storage_dir: Path,
+    constants: Mapping[str, Any],
+    data: Any,
+    hours: float | None,
+    trial_hours: float | None,
+    should_stop: Callable[[], str | None],
+    interruption: Interruption,
+) -> RunResult:
+    """Run trials as `sweeper.backend.tune.run_trials` does, so many in a ``stack``, on ``places`` workers of a Ray."""
+    task = Task(cloudpickle.dumps(trainable), dict(constants), stack)
+    ending = endings(states, interruption, hours, should_stop)
+    run = partial(
+        PoolRun,
+        task=task,
+        queue=queue,
+        states=states,
+        ending=ending,
+        trial_hours=trial_hours,
+        folder=storage_dir,
+        tracebacks=storage_dir / "tracebacks",
+    )
+    return _to_end(run, _Workers(places, resources, data, shares_folder=True), states)
+
+
+def _to_end(run: Callable[[_Workers], PoolRun], workers: _Workers, states: TrialStates) -> RunResult:
     try:
         workers.start()
-        outcome = PoolRun(workers, task, queue, states, ending=ending, folder=storage_dir).to_end()
+        outcome = run(workers).to_end()
     except BaseException as error:
         close_by_error(states, error)
         raise

@@ -1,6 +1,7 @@
 """Trials on worker processes of the driver's own: the order of what is written, ends, kills, and what workers share."""
 
 import contextlib
+import json
 import math
 import os
 import signal
@@ -302,9 +303,9 @@ def test_a_worker_that_does_not_come_up_is_one_sentence(tmp_path, monkeypatch):
 
 
 DRIVER = """
-import sys
+import json, sys
 from pathlib import Path
-sys.path[:0] = [sys.argv[1]]
+sys.path[:] = json.loads(sys.argv[1])
 import clipless
 from sweeper.backend.local import local_workers
 from tests.sweeper.backend.test_local import Driver, run
@@ -317,7 +318,8 @@ with local_workers(1, clipless.datasets.load("digits"), 1) as workers:
 
 def test_workers_end_with_a_driver_that_is_killed(tmp_path):
     """Even one that is in the middle of an epoch: nobody is left to charge what it would draw."""
-    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(Path(__file__).parents[3]), str(tmp_path)])
+    path = json.dumps([*sys.path, str(Path(__file__).parents[3])])  # where the code under test is, then this file
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, path, str(tmp_path)])
     with contextlib.ExitStack() as stack:
         stack.callback(driver.wait)
         stack.callback(driver.kill)

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
-from sweeper.backend.unseen import run_unseen
+from sweeper.backend.unseen import run_stacks, run_unseen
 from sweeper.records import TrialStatus
 from sweeper.spec.spec import Spec
 
@@ -166,3 +167,43 @@ def test_a_reason_to_stop_ends_it_and_leaves_no_worker(run):
     while ray.available_resources().get("CPU") != ray.cluster_resources()["CPU"] and time.monotonic() < until:
         time.sleep(0.1)
     assert ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"]
+
+
+def test_trials_on_a_ray_are_trained_in_stacks_and_one_that_is_stopped_ends_alone(data, tmp_path):
+    """Their models are in the folder that driver and workers share."""
+    (tmp_path / "models").mkdir()
+    told, spec = Told(), Spec.from_mapping(CONTENT)
+    on_epoch = told.hooks.on_epoch
+    told.hooks = replace(
+        told.hooks,
+        on_epoch=lambda trial, row: on_epoch(trial, row) or ("no hope" if (trial, row.epoch) == ("t2", 1) else None),
+    )
+    constants = {"spec": spec.to_plain(), "source": "the spec", "budget": None}
+    outcome = run_stacks(
+        CliplessTrial,
+        TrialQueue(Proposals(), 3),
+        TrialStates(told.hooks),
+        places=1,
+        stack=3,
+        resources={"CPU": 1},
+        storage_dir=tmp_path,
+        constants=constants | {"folder": str(tmp_path), "storage": None},
+        data=place(data),
+        hours=None,
+        trial_hours=None,
+        should_stop=lambda: None,
+        interruption=Interruption(),
+    )
+    assert outcome.reason == ""
+    assert [(trial, epoch) for trial, epoch, _ in told.epochs] == [
+        ("t1", 1),
+        ("t2", 1),
+        ("t3", 1),
+        ("t1", 2),
+        ("t3", 2),
+    ]
+    assert told.ended["t2"] == (TrialStatus.STOPPED, "no hope")
+    assert told.ended["t1"] == told.ended["t3"] == (TrialStatus.COMPLETED, "")
+    for _, _, model in told.epochs:
+        if model is not None:
+            clipless.load(tmp_path / model)
