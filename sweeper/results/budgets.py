@@ -51,9 +51,9 @@ def description(front: Front, *, status: str, page: str | None = None) -> str:
     blocks = [f"**{_plain(front.sweep)}**: {status}; {counts}."]
     if front.claim.exploratory:
         blocks.append("**Exploratory: no guarantee.** The numbers below are no privacy guarantee.")
-    blocks += ["## What it costs", *_costs(front.ledger)]
     if tells_own_epsilons(front) and front.on_front:
         blocks += ["## What each budget buys", _table(front), f"Epsilon of a point: of one training, {OWN}."]
+    blocks += ["## What it costs", *_costs(front.ledger)]
     blocks.append("## Where to look")
     links = [f"[Live page]({page})"] if page else []
     report = f"[Report]({ARTIFACT_LINK}front.html), `front.html` among the artifacts of this run"
