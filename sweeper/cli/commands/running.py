@@ -97,17 +97,19 @@ def run(
 ) -> None:
     """Run a sweep; Ctrl-C stops it and keeps the front of the finished work."""
     from sweeper.driver.failure import noting
-    from sweeper.driver.options import Options
+    from sweeper.driver.options import Options, with_environment
     from sweeper.driver.runner import run_sweep
     from sweeper.spec.addresses import check_url
     from sweeper.spec.spec import Spec
 
     with noting(into):
         read = Spec.from_yaml(spec, dict(map(_setting, values or []))).with_search(trials=trials, seed=seed)
+        with_environment(Options(tracking=tracking))  # a job would name a password in it to all
     if is_job_server(cluster):
         given = {"--out": None if into else out, "--into": into, "--data-dir": data_dir}
         more = {name: str(path.resolve()) for name, path in given.items() if path is not None}
-        sent = {"--tracking": tracking, "--storage": storage, "--webhook": webhook, "--webhook-format": webhook_format}
+        sent = {"--tracking": tracking, "--storage": storage, "--page": page, "--webhook": webhook}
+        sent |= {"--webhook-format": webhook_format} if webhook else {}
         more |= {name: text for name, text in sent.items() if text}
         consent = ["--duration-is-seen"] if duration_is_seen else []
         # Set again there, so that its record says so; names of files are whole in the spec that is sent.

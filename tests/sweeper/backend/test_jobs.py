@@ -208,7 +208,20 @@ def test_the_program_runs_a_sweep_as_a_job_with_paths_that_mean_the_same_there(
     ((spec, address, more, _, _),) = given
     assert spec.search.seed == 7
     assert address == "http://head:8265"
-    assert more == ["--out", str(tmp_path / "sweeps-out"), "--tracking", "http://m:5000"]
+    assert more == ["--set", "search.seed=7", "--out", str(tmp_path / "sweeps-out"), "--tracking", "http://m:5000"]
+
+
+def test_a_store_with_a_password_in_the_environment_is_refused_before_a_job_names_it(
+    content, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(jobs, "run_as_job", lambda *_: pytest.fail("submitted"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ada:hunter2@m:5000")
+    (tmp_path / "spec.yaml").write_text(Spec.from_mapping(content).to_yaml())
+    with pytest.raises(SystemExit):
+        main(["run", str(tmp_path / "spec.yaml"), "--cluster", "http://head:8265"])
+    said = capsys.readouterr().err
+    assert "without a password" in said
+    assert "hunter2" not in said
 
 
 def test_a_spec_names_the_same_files_from_everywhere(content, tmp_path):
