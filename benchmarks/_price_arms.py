@@ -10,8 +10,8 @@
 | rehearsed | one configuration at P, the best with that noise on halves of public validation rows | its points |
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import sqrt
 
@@ -33,7 +33,7 @@ from sweeper.search.space import sample
 Stages = tuple[tuple[int, float], ...]
 
 SPARE_EPOCHS = 1  # of each stage, as the product reserves for attempts that are killed
-POOLED = {"each P": 10, "total P": 8, "selection": 8}  # configurations that each seed adds to a pool
+POOLED: Mapping[str, int] = {"each P": 10, "total P": 8, "selection": 8}  # what each of several seeds adds to a pool
 DRAWN = 300  # sweeps drawn from a pool
 FIGURES = ("accuracy", "certified", "hypervolume")
 _REPETITIONS = Repetitions(distribution=Distribution.GEOMETRIC, mean=10.0)
@@ -126,6 +126,13 @@ class Found:
         """The mean figures."""
         return cls(*(np.mean([getattr(one, name) for one in several], axis=0) for name in ("validation", "test")))
 
+    @classmethod
+    def error(cls, without: Sequence["Found"]) -> "Found":
+        """Standard errors by the jackknife, from the figures without each seed in turn."""
+        factor = (len(without) - 1) / sqrt(len(without))
+        spread = [np.std([getattr(one, name) for one in without], axis=0, ddof=1) for name in ("validation", "test")]
+        return cls(*(factor * one for one in spread))
+
 
 def area(points: Floats) -> float:
     """The hypervolume of points in (accuracy, certified accuracy), against (0, 0)."""
@@ -137,6 +144,9 @@ class Sweep:
     """One task, seed and price.
 
     The first proposal is the reference of every slot, and so is its event in the product.
+
+    Attributes:
+        pooled: how many configurations the seed adds to the pools of other ways.
     """
 
     task: Task
@@ -144,9 +154,10 @@ class Sweep:
     seed: int
     price: float
     stages: Stages
+    pooled: Mapping[str, int] = field(default_factory=lambda: POOLED)
 
     def __post_init__(self) -> None:
-        count = max(trials_of(self.stages), *POOLED.values())
+        count = max(trials_of(self.stages), *self.pooled.values())
         self.proposals = sample(self.task.spec(seed=self.seed), count)
         self.slot = self.task.event(self.proposals[0], 1.0)
 
@@ -164,18 +175,18 @@ class Sweep:
 
     def each(self) -> list[Scored]:
         """Configurations at the whole price."""
-        proposals = self.proposals[: POOLED["each P"]]
+        proposals = self.proposals[: self.pooled["each P"]]
         return [self.trainings.scores(self.task, one, self._noise(one), self.seed) for one in proposals]
 
     def total(self) -> list[Scored]:
         """Configurations at a share of the price that lets as many be trained as in all stages."""
         (slot,) = self.slots(((trials_of(self.stages), 1.0),))
-        return [self.in_slot(slot, proposal)[0] for proposal in self.proposals[: POOLED["total P"]]]
+        return [self.in_slot(slot, proposal)[0] for proposal in self.proposals[: self.pooled["total P"]]]
 
     def candidates(self) -> list[Scored]:
         """Candidates of a private selection."""
         slot = candidate(self.slot, self.price, self.task.delta)
-        return [self.in_slot(slot, proposal)[0] for proposal in self.proposals[: POOLED["selection"]]]
+        return [self.in_slot(slot, proposal)[0] for proposal in self.proposals[: self.pooled["selection"]]]
 
     def affordable(self) -> tuple[list[Scored], Scored]:
         """The points of the explorers first trained, and those of all trials in the slots of the stages."""
@@ -220,51 +231,79 @@ class Sweep:
         return self.price / claim(self.slots(stages)[-1], self.task.delta).epsilon
 
 
-@dataclass
+@dataclass(frozen=True)
+class Trained:
+    """What one seed came to: the points of each training, by the way that it belongs to.
+
+    The affordable and the rehearsed sweep are one each: the points of explorers or rehearsals, and those that leave.
+    """
+
+    each: list[Scored]
+    total: list[Scored]
+    candidates: list[Scored]
+    affordable: tuple[list[Scored], Scored]
+    rehearsed: tuple[list[Scored], Scored]
+
+    @classmethod
+    def of(cls, sweep: Sweep) -> "Trained":
+        """Train all of it."""
+        return cls(sweep.each(), sweep.total(), sweep.candidates(), sweep.affordable(), sweep.rehearsed())
+
+
+@dataclass(frozen=True)
 class Ways:
     """What each way came to.
 
     Attributes:
         found: mean figures of each way.
-        errors: of the affordable sweep's validation figures, over seeds.
+        errors: their standard errors over seeds; None of one seed.
         taus: Kendall's tau of the explorers' order against that of the same trained at P, mean over seeds.
         rehearsal_taus: the same of the rehearsals.
     """
 
     found: dict[str, Found]
-    errors: Floats
+    errors: dict[str, Found] | None
     taus: Floats
     rehearsal_taus: Floats
 
 
 def compare(sweeps: Sequence[Sweep]) -> Ways:
-    """Spend one price in every way.
+    """Spend one price in every way."""
+    trained, trials = [Trained.of(sweep) for sweep in sweeps], trials_of(sweeps[0].stages)
+    found, errors = came_to(trained, trials), None
+    if len(trained) > 1:
+        without = [came_to([*trained[:i], *trained[i + 1 :]], trials) for i in range(len(trained))]
+        errors = {way: Found.error([one[way] for one in without]) for way in found}
+    taus = [
+        np.mean([agreement(getattr(one, way)[0], one.each) for one in trained], axis=0)
+        for way in ("affordable", "rehearsed")
+    ]
+    return Ways(found, errors, taus[0], taus[1])
 
-    The affordable sweep runs once for each seed. The other ways choose among independent configurations, so that those
-    of all seeds are one pool, from which many sweeps are drawn.
+
+def came_to(trained: Sequence[Trained], trials: int) -> dict[str, Found]:
+    """The mean figures of each way.
+
+    The affordable and the rehearsed sweep ran once for each seed. The other ways choose among independent
+    configurations, so that those of all seeds are one pool, from which many sweeps are drawn.
     """
-    each = [sweep.each() for sweep in sweeps]
-    ended = [sweep.affordable() for sweep in sweeps]
-    affordable = [Found.of(points) for _, points in ended]
-    rehearsed = [sweep.rehearsed() for sweep in sweeps]
-    trials, rng = trials_of(sweeps[0].stages), np.random.default_rng(0)
-    aloud = [one for several in each for one in several]
-    shared = [one for sweep in sweeps for one in sweep.total()]
-    candidates = [one for sweep in sweeps for one in sweep.candidates()]
-    found = {
-        "affordable": Found.mean(affordable),
+    rng = np.random.default_rng(0)
+    aloud, shared, candidates = (
+        [points for one in trained for points in getattr(one, name)] for name in ("each", "total", "candidates")
+    )
+    return {
+        "affordable": Found.mean([Found.of(one.affordable[1]) for one in trained]),
         "each P": Found.mean([Found.of(Scored.joined(drawn(aloud, trials, rng))) for _ in range(DRAWN)]),
         "total P": Found.mean([Found.of(Scored.joined(drawn(shared, trials, rng))) for _ in range(DRAWN)]),
         "selection": Found.mean([Found.of(selected(candidates, rng)) for _ in range(DRAWN)]),
         "random": Found.mean([Found.of(one) for one in aloud]),
-        "rehearsed": Found.mean([Found.of(points) for _, points in rehearsed]),
+        "rehearsed": Found.mean([Found.of(one.rehearsed[1]) for one in trained]),
     }
-    errors = np.std([one.validation for one in affordable], axis=0, ddof=1) / sqrt(len(sweeps))
-    taus = [
-        np.mean([agreement(first, finals) for (first, _), finals in zip(several, each, strict=True)], axis=0)
-        for several in (ended, rehearsed)
-    ]
-    return Ways(found, errors, taus[0], taus[1])
+
+
+def pools(seeds: int, trials: int) -> dict[str, int]:
+    """How many configurations each seed adds to a pool, so that a whole sweep can be drawn from it."""
+    return {way: max(count, -(-trials // seeds)) for way, count in POOLED.items()}
 
 
 def drawn(pool: Sequence[Scored], count: int, rng: np.random.Generator) -> list[Scored]:

@@ -25,6 +25,12 @@ def _mnist(content: dict[str, Any]) -> None:
     content["training"]["epochs"] = 10
 
 
+def _cifar(content: dict[str, Any]) -> None:
+    """The map that the spec tries first, and 5 epochs: features are computed once."""
+    content["model"] |= {"order0_gain": 0.3, "feature_clip": 5}
+    content["training"]["epochs"] = 5
+
+
 def _adult(content: dict[str, Any]) -> None:
     """Two depths and large batches."""
     content["model"]["depth"] = [1, 2]
@@ -53,6 +59,7 @@ _TASKS: Mapping[str, tuple[str, str, str, Change]] = {  # by name: spec, radius,
     "magic": ("magic.yaml", "0.1", "adbench", _magic),
     "adult": ("adult.yaml", "0.1", "tabular", _adult),
     "mnist-scattering": ("mnist-scattering.yaml", "0.5", ".", _mnist),
+    "cifar10-scattering": ("cifar10-scattering.yaml", "16/255", ".", _cifar),
 }
 TASKS = tuple(_TASKS)
 

@@ -14,6 +14,7 @@ import torch
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed
+from dashboards.figures.measured import ways
 from sweeper.search.space import sample
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
@@ -371,6 +372,59 @@ def test_figures_are_of_the_points_that_validation_rows_chose(script, price):
     found = price.Found.of(scored(shown, hidden))
     assert found.validation == pytest.approx([0.9, 0.6, 0.9 * 0.2 + 0.5 * 0.4])
     assert found.test == pytest.approx([0.8, 0.5, 0.8 * 0.1 + 0.6 * 0.4])
+
+
+def test_errors_of_a_mean_over_seeds_are_its_standard_errors(price):
+    seeds = [numpy.array([0.1, 0.5, 0.2]), numpy.array([0.3, 0.4, 0.2]), numpy.array([0.2, 0.9, 0.2])]
+    means = [numpy.mean([*seeds[:i], *seeds[i + 1 :]], axis=0) for i in range(3)]
+    error = price.Found.error([price.Found(mean, 2 * mean) for mean in means])
+    assert error.validation == pytest.approx(numpy.std(seeds, axis=0, ddof=1) / 3**0.5)
+    assert error.test == pytest.approx(2 * error.validation)
+
+
+def test_pools_are_large_enough_to_draw_a_whole_sweep_from(price):
+    assert price.pools(5, 16) == price.POOLED
+    assert all(count == 16 for count in price.pools(1, 16).values())
+
+
+def test_a_table_is_what_was_written_and_later_measurements_take_the_place_of_earlier_ones(script, tmp_path):
+    table, path = script("_price_table"), tmp_path / "price.json"
+    assert table.Table.read(path) == table.Table()
+    made = table.Table()
+    for task, price, accuracy in (
+        ("digits", 3.0, 0.5),
+        ("adult", 1.0, 0.7),
+        ("digits", 1.0, 0.4),
+        ("digits", 3.0, 0.6),
+    ):
+        values = dict.fromkeys(("validation", "test"), (accuracy, 0.3, 0.2))
+        errors = dict.fromkeys(("validation_errors", "test_errors"), (0.01, 0.02, 0.03))
+        row = table.Row(task=task, price=price, way="each P", seeds=5, **values, **errors)
+        pairs = dict.fromkeys(("taus", "rehearsal_taus", "ratios"), (0.5, 0.25))
+        made = made.with_([row], table.Note(task=task, price=price, date="2026-11-22", seconds=1, **pairs))
+    made.write(path)
+    assert table.Table.read(path) == made
+    assert [(row.task, row.price, row.validation[0]) for row in made.rows] == [
+        ("digits", 1.0, 0.4),
+        ("digits", 3.0, 0.6),
+        ("adult", 1.0, 0.7),
+    ]
+    assert "| digits, 5 seeds | 3 | each P | 60.0 ± 1.0 (1.00) | 30.0 ± 2.0 (1.00)" in made.markdown()
+
+
+def test_results_and_the_picture_have_the_numbers_of_the_table(script):
+    table = script("_price_table").Table.read()
+    results = (BENCHMARKS / "RESULTS.md").read_text(encoding="utf-8")
+    assert table.rows
+    assert table.markdown() in results
+    drawn = ways.rows(ways.info([row.spending() for row in table.rows]))
+    measured = {(row.task, row.price, row.way): row for row in table.rows}
+    prices = [note.task for note in table.notes]
+    assert {row["task"] for row in drawn} == {task for task in prices if prices.count(task) > 1}
+    for row in drawn:
+        source = measured[row["task"], row["epsilon"], row["way"]]
+        assert (row["accuracy"], row["certified"]) == source.validation[:2]
+        assert (row["accuracy_error"], row["certified_error"]) == (source.validation_errors or (None, None))[:2]
 
 
 def test_a_training_is_done_once(script, monkeypatch, tmp_path, digits_task):
