@@ -419,8 +419,7 @@ def test_results_and_the_picture_have_the_numbers_of_the_table(script):
     assert table.markdown() in results
     drawn = ways.rows(ways.info([row.spending() for row in table.rows]))
     measured = {(row.task, row.price, row.way): row for row in table.rows}
-    prices = [note.task for note in table.notes]
-    assert {row["task"] for row in drawn} == {task for task in prices if prices.count(task) > 1}
+    assert len(drawn) == len(measured)
     for row in drawn:
         source = measured[row["task"], row["epsilon"], row["way"]]
         assert (row["accuracy"], row["certified"]) == source.validation[:2]

@@ -61,7 +61,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaysInfo(FigureInfo):
-    """Numbers of the figure: the spendings of each task that was measured at more than one budget."""
+    """Numbers of the figure: the spendings of each task."""
 
     tasks: Mapping[str, tuple[Spending, ...]]
 
@@ -71,7 +71,7 @@ class WaysInfo(FigureInfo):
 
 
 def info(spendings: Sequence[Spending]) -> WaysInfo:
-    """Sort spendings by task; a task with one budget has no line and is left out."""
+    """Sort spendings by task."""
     tasks: dict[str, tuple[Spending, ...]] = {}
     for one in spendings:
         tasks[one.task] = (*tasks.get(one.task, ()), one)
@@ -79,7 +79,7 @@ def info(spendings: Sequence[Spending]) -> WaysInfo:
         title="What a budget buys, by the way to spend it",
         epsilon_title="epsilon of everything",
         exploratory=False,
-        tasks={task: found for task, found in tasks.items() if len({one.epsilon for one in found}) > 1},
+        tasks=tasks,
     )
 
 
@@ -119,19 +119,19 @@ def plot(info: WaysInfo, theme: Theme = LIGHT) -> go.Figure:
     for column, task in enumerate(info.tasks, start=1):
         for number_of_way, way in enumerate(_LABELS):
             _draw(figure, info.line(task, way), number_of_way, column, theme)
-        figure.update_xaxes(_axis(info, task), row=len(_OBJECTIVES), col=column)
-        figure.update_xaxes(_axis(info, task) | {"title": None, "showticklabels": False}, row=1, col=column)
+    figure.update_xaxes(_axis(info))
+    figure.update_xaxes({"title": {"text": info.epsilon_title}}, row=len(_OBJECTIVES))
     for row, objective in enumerate(_OBJECTIVES, start=1):
         figure.update_yaxes({"tickformat": ".0%", "nticks": 6}, row=row)
         figure.update_yaxes({"title": {"text": objective}}, row=row, col=1)
     return figure
 
 
-def _axis(info: WaysInfo, task: str) -> dict[str, Any]:
-    budgets = sorted({one.epsilon for one in info.tasks[task]})
+def _axis(info: WaysInfo) -> dict[str, Any]:
+    budgets = sorted({one.epsilon for found in info.tasks.values() for one in found})
     between = (budgets[0] / _APART**6, budgets[-1] * _APART**6)
     ticks = {"tickvals": budgets, "ticktext": [number(budget) for budget in budgets]}
-    return {"type": "log", "title": {"text": info.epsilon_title}, **log_ticks(between), **ticks}
+    return {"type": "log", **log_ticks(between), **ticks}
 
 
 def _draw(figure: go.Figure, line: Sequence[Spending], way: int, column: int, theme: Theme) -> None:

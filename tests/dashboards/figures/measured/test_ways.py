@@ -45,10 +45,15 @@ def test_a_way_that_costs_more_is_told_apart_from_all_others(spendings):
     assert "costs several times as much" in ways._LABELS["each P"]
 
 
-def test_a_task_with_one_budget_has_no_line():
-    info = ways.info([spending("cifar", 3.0, "random", 0.5), spending("digits", 1.0, "random", 0.5)])
-    assert not info.tasks
-    assert is_empty(ways.plot(info))
+def test_every_panel_has_the_budgets_of_all_tasks_and_nothing_measured_is_nothing_drawn():
+    info = ways.info(
+        [spending("cifar", 3.0, "random", 0.5), *(spending("digits", e, "random", 0.5) for e in (1.0, 8.0))]
+    )
+    figure = ways.plot(info)
+    assert {tuple(axis.tickvals) for axis in figure.select_xaxes()} == {(1.0, 3.0, 8.0)}
+    assert len({tuple(axis.range) for axis in figure.select_xaxes()}) == 1
+    assert [len(trace.x) for trace in figure.data] == [1, 1, 2, 2]
+    assert is_empty(ways.plot(ways.info([])))
 
 
 def test_rows_are_the_numbers_and_a_single_seed_has_no_bar():
