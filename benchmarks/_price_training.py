@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from clipless.certificates.certify import certified_radii, decisions, float64_features, float64_logits
 from clipless.certificates.radii import parse_radius

@@ -2,9 +2,8 @@
 
     python benchmarks/kills.py [--kills 50] [--trials 30] [--epochs 120] [--seed 0] [--budget 3] [--out FOLDER]
 
-Runs one sweep on scikit-learn's digits against an MLflow server, kills the driver, a training process, another process
-of Ray or the server at random moments, resumes or restarts what was killed, and goes on until the kills are used up
-and the sweep has ended; one that ends before is extended, but not one with ``--budget``, whose kills end with it. Every
+Runs one sweep on scikit-learn's digits against an MLflow server, kills the driver, a training process or the server at
+random moments, resumes or restarts what was killed, and goes on until the kills are used up and the sweep has ended; one that ends before is extended, but not one with ``--budget``, whose kills end with it. Every
 draw of noise is counted in a file that the sweep does not know of. At the end:
 
 * every trial has ended, with every epoch that it planned or a reason, each point once;
@@ -62,8 +61,8 @@ HERE = Path(__file__).parent
 PATIENCE_SECONDS = 120.0
 
 
-VICTIMS = ("driver", "driver", "worker", "worker", "ray", "server")
-RAY_PROCESSES = {"worker": "ray::LoggedTrial", "ray": "ray::"}  # a training one; any of those that Ray itself needs
+VICTIMS = ("driver", "driver", "worker", "worker", "worker", "server")
+WORKER = "sweeper.backend.worker"  # in the command of every training process
 
 
 @dataclass
@@ -174,8 +173,8 @@ class Campaign:
         if who == "driver":
             self.driver.kill()
             self.driver.wait()
-        elif who in RAY_PROCESSES:
-            processes = _descendants(self.driver.pid, RAY_PROCESSES[who])
+        elif who == "worker":
+            processes = _descendants(self.driver.pid, WORKER)
             if not processes:
                 return
             os.kill(self.random.choice(processes), signal.SIGKILL)
@@ -306,8 +305,8 @@ class Campaign:
         return ""
 
 
-def _descendants(pid: int, prefix: str) -> list[int]:
-    """Return the descendants of a process whose command begins so."""
+def _descendants(pid: int, part: str) -> list[int]:
+    """Return the descendants of a process that have this in their command."""
     children = defaultdict(list)
     commands = {}
     for entry in Path("/proc").iterdir():
@@ -321,7 +320,7 @@ def _descendants(pid: int, prefix: str) -> list[int]:
     while left:
         one = left.pop()
         left += children[one]
-        found += [one] if commands.get(one, "").startswith(prefix) else []
+        found += [one] if part in commands.get(one, "") and one != pid else []
     return found
 
 

@@ -96,6 +96,8 @@ def _is_range(variant: Mapping[str, Any]) -> bool:
 def _one(variant: Mapping[str, Any]) -> str:
     if "enum" in variant:
         return ", ".join(f"`{value}`" for value in variant["enum"])
+    if "const" in variant:
+        return f"`{variant['const']}`"
     if "$ref" in variant:
         return "a section of its own, below"
     if "const" in variant.get("properties", {}).get("name", {}):
