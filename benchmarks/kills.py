@@ -3,8 +3,9 @@
     python benchmarks/kills.py [--kills 50] [--trials 30] [--epochs 120] [--seed 0] [--budget 3] [--out FOLDER]
 
 Runs one sweep on scikit-learn's digits against an MLflow server, kills the driver, a training process or the server at
-random moments, resumes or restarts what was killed, and goes on until the kills are used up and the sweep has ended; one that ends before is extended, but not one with ``--budget``, whose kills end with it. Every
-draw of noise is counted in a file that the sweep does not know of. At the end:
+random moments, resumes or restarts what was killed, and goes on until the kills are used up and the sweep has ended;
+one that ends before is extended, but not one with ``--budget``, whose kills end with it. Every draw of noise is
+counted in a file that the sweep does not know of. At the end:
 
 * every trial has ended, with every epoch that it planned or a reason, each point once;
 * the front in front.json is the front of all points, and every model of it loads;
