@@ -13,6 +13,7 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, State, no_update
 
 from dashboards.figures import comparison_figures
+from dashboards.live._dynamic import DynamicFragments
 from dashboards.live._header import TITLES as TITLES_OF_ACTIONS
 from dashboards.live._layout import (
     FRONT,
@@ -25,7 +26,6 @@ from dashboards.live._layout import (
     TRIAL,
     figures_of,
 )
-from dashboards.live._parts import Parts
 from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._trial import known_trial
 from dashboards.live._view import PREFIX, Action, Tab, View
@@ -68,7 +68,7 @@ class PageState:
         return cls(**known) if fits and len(known["names"]) <= MINIMUMS else None
 
 
-def show_view(snapshots: Snapshots, parts: Parts, view: View) -> PageState:
+def show_view(snapshots: Snapshots, parts: DynamicFragments, view: View) -> PageState:
     """Return what a view shows of the sweeps as they are."""
     try:
         if view.action is not None:
@@ -90,7 +90,7 @@ def _form(view: View) -> PageState:
     )
 
 
-def _standing(snapshots: Snapshots, parts: Parts, view: View) -> PageState:
+def _standing(snapshots: Snapshots, parts: DynamicFragments, view: View) -> PageState:
     standing = parts.standing(view.sweep)
     if standing.started:
         snapshot = snapshots.get(view.sweep)
@@ -216,7 +216,7 @@ def marks_of(shown: PageState) -> dict[int, str]:
     return {i: (radius_of(name) or "0") if i else "0" for i, name in enumerate(shown.radii or ("",))}
 
 
-def register(page: Dash, snapshots: Snapshots, parts: Parts) -> None:
+def register(page: Dash, snapshots: Snapshots, parts: DynamicFragments) -> None:
     """Let the page answer."""
     outputs = [
         Output("url", "search"),
@@ -240,7 +240,7 @@ def register(page: Dash, snapshots: Snapshots, parts: Parts) -> None:
 
 
 def update(
-    snapshots: Snapshots, parts: Parts, search: str, click: Any, values: Mapping[str, Any], known: Any
+    snapshots: Snapshots, parts: DynamicFragments, search: str, click: Any, values: Mapping[str, Any], known: Any
 ) -> list[Any]:
     """Return every output of the page, `dash.no_update` for what stays.
 

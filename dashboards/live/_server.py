@@ -18,8 +18,8 @@ from starlette.routing import Route
 from dashboards.figures import DARK, LIGHT, exchange, plotly_js
 from dashboards.live._backend import Backend, PassThrough
 from dashboards.live._callbacks import register
+from dashboards.live._dynamic import PARTS, DynamicFragments, Rights
 from dashboards.live._layout import layout
-from dashboards.live._parts import PARTS, Parts, Rights
 from dashboards.live._resources import KINDS, Resources
 from dashboards.live._snapshots import Snapshots
 from dashboards.live._view import PREFIX, View
@@ -87,7 +87,7 @@ def mount(app: FastAPI, catalog: Catalog, *, tracking: str | None = None, standi
     for name, (kind, _) in _ASSETS.items():
         inner.add_api_route(PREFIX + name, _asset_route(name, kind))
     inner.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=4)
-    parts = Parts(snapshots, catalog, standings or RecordedStandings(catalog), tracking)
+    parts = DynamicFragments(snapshots, catalog, standings or RecordedStandings(catalog), tracking)
     register(_page(inner), snapshots, parts)
     app.router.routes.append(Route("/", PassThrough(inner, PREFIX), name="live", include_in_schema=False))
     resources = Resources(snapshots, tracking)
@@ -152,7 +152,9 @@ def _version() -> str:
     return sha256("".join(map(_asset, sorted(_ASSETS))).encode()).hexdigest()[:12]
 
 
-def _resource_route(resources: Resources, parts: Parts, kind: str) -> Callable[[Request, str], Awaitable[Response]]:
+def _resource_route(
+    resources: Resources, parts: DynamicFragments, kind: str
+) -> Callable[[Request, str], Awaitable[Response]]:
     async def resource(request: Request, name: str) -> Response:
         view = View.parse(request.url.query)
         if kind == "part" and name in PARTS:

@@ -26,7 +26,7 @@ from sweeper.backend.interruption import Interruption
 from sweeper.backend.messages import Task
 from sweeper.backend.pool import PoolRun, Seat
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.shared_rows import in_memory
+from sweeper.backend.shared_memory import in_memory
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.backend.trial_states import TrialStates
 from sweeper.errors import SweeperError

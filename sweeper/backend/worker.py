@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.backend.messages import News, Orders, Task, Told
-from sweeper.backend.shared_rows import from_memory
+from sweeper.backend.shared_memory import from_memory
 from sweeper.backend.trial_group import TrialGroup
 
 FIRST_VICTIM = "900"  # of 1000: what the system kills first where memory runs out

@@ -14,7 +14,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from clipless.privacy.events import PoissonGaussian, Relation
 from dashboards.export.pictures import find_browser
-from dashboards.live._parts import PARTS, Parts, Rights
+from dashboards.live._dynamic import PARTS, DynamicFragments, Rights
 from dashboards.live._resources import Resources
 from dashboards.live._snapshots import Snapshots
 from dashboards.live._view import View
@@ -137,10 +137,10 @@ def snapshots(catalog: Catalog, clock: Clock) -> Snapshots:
 
 
 @pytest.fixture
-def parts(snapshots: Snapshots, catalog: Catalog, clock: Clock) -> Parts:
+def parts(snapshots: Snapshots, catalog: Catalog, clock: Clock) -> DynamicFragments:
     """What depends on who asks, as it is without a service."""
     standings = RecordedStandings(catalog, clock)
-    return Parts(snapshots, catalog, standings, now=lambda: datetime(2026, 1, 1, 15, 30))
+    return DynamicFragments(snapshots, catalog, standings, now=lambda: datetime(2026, 1, 1, 15, 30))
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def resources(snapshots: Snapshots) -> Resources:
 
 
 @pytest.fixture
-def show(resources: Resources, parts: Parts) -> Callable[..., object]:
+def show(resources: Resources, parts: DynamicFragments) -> Callable[..., object]:
     """The content of a resource: JSON as values, markup as text."""
 
     def get(kind: str, name: str, view: View = View(sweep=ENDED), rights: Rights = Rights()) -> object:  # noqa: B008

@@ -17,7 +17,7 @@ from sweeper.store.sweep_folder import SweepFolder
 
 from .browsing import PATIENCE, drawn, query, serving
 from .conftest import ENDED, PLAN, RUNNING
-from .test_parts import describe
+from .test_dynamic import describe
 
 pytestmark = [pytest.mark.chromium, pytest.mark.slow]
 

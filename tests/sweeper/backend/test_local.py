@@ -25,7 +25,7 @@ from sweeper.backend.environment import worker_environment
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.local import local_workers, run_locally
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.shared_rows import from_memory, in_memory
+from sweeper.backend.shared_memory import from_memory, in_memory
 from sweeper.backend.trainable import PlacedDataset
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.errors import FOR_THE_OWNER, SweeperError
@@ -42,6 +42,8 @@ PLAN = TrialPlan(
     freezing=None, sensitivities={}, noise_stds={}, event=EVENT, epsilon_curve=(1.0, 2.0, 3.0), accountants={},
     repeats=1, secure_generator=True,
 )  # fmt: skip
+
+PATIENCE_SECONDS = 120.0
 
 
 class Toy:
@@ -328,7 +330,7 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path):
         stack.callback(_kill, worker)
         driver.kill()
         driver.wait()
-        wait_until(lambda: not is_alive(worker), 20)
+        wait_until(lambda: not is_alive(worker))
 
 
 def _kill(process):
@@ -377,8 +379,8 @@ def is_alive(pid):
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
-def wait_until(there, seconds=120):
-    began = time.monotonic()
+def wait_until(there):
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not there():
-        assert time.monotonic() - began < seconds
+        assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -308,7 +308,7 @@ def drive(monkeypatch, front, tmp_path):
     def drive(url, **info):
         manifest = Manifest(name="digits", status=TrialStatus.STOPPED, spec={"search": {}}, source="digits.yaml")
         sweep = SimpleNamespace(directory=tmp_path / "digits-1", manifest=lambda: replace(manifest, **info))
-        ledger = {"everything": SimpleNamespace(statement="It cost something.", released=True)}
+        ledger = {"everything": SimpleNamespace(statement="It cost something.", released=True, fixed=False)}
         ended = SimpleNamespace(
             sweep=sweep,
             front=replace(front, ledger=ledger),

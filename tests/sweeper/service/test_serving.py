@@ -306,7 +306,7 @@ def test_the_service_works_with_the_installed_page_and_without(out, monkeypatch)
 
     class Entry:
         def load(self):
-            return lambda app, catalog, *, tracking: seen.append((app, catalog.names(), tracking))
+            return lambda app, catalog, *, tracking, **_: seen.append((app, catalog.names(), tracking))
 
     monkeypatch.setattr(app_module, "entry_points", lambda group, name: [Entry()] * (group, name).count("live"))
     app = app_module.create_app(ServiceSettings(out=out, tracking_page="http://mlflow.example"))

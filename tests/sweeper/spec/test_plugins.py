@@ -155,7 +155,7 @@ def test_an_objective_of_a_plug_in_is_scored_after_every_epoch_and_on_test_rows(
     records = SimpleNamespace(
         points=points,
         archive=SimpleNamespace(points=points.values()),
-        add_test=lambda point, scores: scored.update({point.epoch: scores}),
+        add_test=lambda point, scores, _classes: scored.update({point.epoch: scores}),
     )
     assert list(score_front(spec, digits, folder, SimpleNamespace(records=records), lambda: False)) == []
     assert set(scored) == {1, 2, 3}

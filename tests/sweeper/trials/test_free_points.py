@@ -113,7 +113,7 @@ def test_each_saved_model_is_what_its_name_says(digits, ran):
         scores = evaluate(clipless.load(folder / one.model), digits.validation, ["1/4"])
         assert scores == pytest.approx(dict(one.values))
     run = trial(digits, spec_of())
-    for row, epoch in zip(rows, run._training(run._repeats[0], digits.train), strict=True):
+    for row, epoch in zip(rows, run._training(run._repeats[0]), strict=True):
         for one in row.free:
             with epoch.averages[one.made_from]():
                 own = torch.cat([p.detach().flatten() for p in run.model.parameters()])

@@ -47,7 +47,7 @@ class Rights:
         return cls(holder.role is Role.WRITE or bool(holder.form_key), holder.form_key, is_browser)
 
 
-class Parts:
+class DynamicFragments:
     """Makes these parts."""
 
     def __init__(

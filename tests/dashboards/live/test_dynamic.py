@@ -7,8 +7,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from dashboards.live._actions import EXAMPLE
+from dashboards.live._dynamic import PARTS, Rights
 from dashboards.live._header import Pace, offered
-from dashboards.live._parts import PARTS, Rights
 from dashboards.live._view import Action, View
 from sweeper.errors import RefusalError, UnknownSweepError
 from sweeper.records import Trial, TrialStatus
