@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -171,10 +172,18 @@ def _train(task: Task, data: Dataset, config: TrialConfig, seed: int, rows_of: s
     model = build_model(config, data, loss, seed % 2**32)
     plan = build_plan(config, model, loss, len(data.train))
     source, prefix = SeededSource(seed), (task.name, json.dumps(config.to_json()["model"]), rows_of)
-    trainer.precompute = lambda layers, split: _FEATURES.of((*prefix, "train"), lambda: precompute(layers, split))
-    training = trainer.PrivateTrainer(
-        model, loss, data.train, plan, build_optimizer(config), MICRO_BATCH, source, schedule=config.training.schedule
-    )
+    kept = lambda layers, split: _FEATURES.of((*prefix, "train"), lambda: precompute(layers, split))  # noqa: E731
+    with patch.object(trainer, "precompute", kept):
+        training = trainer.PrivateTrainer(
+            model,
+            loss,
+            data.train,
+            plan,
+            build_optimizer(config),
+            MICRO_BATCH,
+            source,
+            schedule=config.training.schedule,
+        )
     averages = [RunningAverage(model.parameters(), ExponentialAverage(decay)) for decay in DECAYS]
     sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
     found: Rows = []
