@@ -128,6 +128,13 @@ def test_noise_does_not_look_at_the_rows():
     np.testing.assert_allclose(difference, GRID.counts(VALUES) - GRID.counts(-VALUES), atol=1e-9)
 
 
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_released_curve_has_noise_for_what_its_relation_says(relation):
+    change = Change.MOVED if relation is Relation.REPLACE_ONE else Change.ADDED
+    noise = (released(Laplace(1.0), relation=relation).shares * len(VALUES) - GRID.counts(VALUES))[:-1]
+    np.testing.assert_allclose(noise, Laplace(1.0).noise(len(GRID) - 1, change, SeededSource(0)), atol=1e-6)
+
+
 @pytest.mark.parametrize("sampling", [False, True])
 def test_a_band_covers_the_truth_as_often_as_it_says(sampling):
     curves = [released(Gaussian(20.0), seed=seed) for seed in range(100)]
