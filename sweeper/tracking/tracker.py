@@ -11,6 +11,7 @@ import fcntl
 import json
 import logging
 import os
+import tempfile
 import time
 import warnings
 from collections import defaultdict
@@ -224,7 +225,7 @@ class Store:
         from mlflow import MlflowClient
 
         wanted = self._destination
-        with _alone(wanted.uri) as is_new:
+        with _alone(wanted.uri):
             client = MlflowClient(tracking_uri=wanted.uri)
             experiment = client.get_experiment_by_name(wanted.experiment)
             self._experiment = (
@@ -232,8 +233,6 @@ class Store:
                 if experiment
                 else client.create_experiment(wanted.experiment, wanted.artifacts, tags=EXPERIMENT_TAGS)
             )
-            if is_new:
-                client.delete_experiment(DEFAULT_EXPERIMENT)
         self.run_ids |= self._known_runs(client)
         self._client = client
         return client
@@ -362,20 +361,32 @@ def _now() -> int:
 
 
 @contextlib.contextmanager
-def _alone(uri: str) -> Iterator[bool]:
-    """Let one process at a time make or look into a SQLite store, and say whether there was none.
+def _alone(uri: str) -> Iterator[None]:
+    """Let one process at a time look into a SQLite store; make it first if there is none.
 
-    Two that make the tables of one file at once break it. Of a server nothing is known, and it is never new.
+    Two that make the tables of one file at once break it. Of a server nothing is known.
     """
     scheme, _, path = uri.partition(":///")
     if scheme != "sqlite" or not path:
-        yield False
+        yield
         return
     store = Path(path)
     store.parent.mkdir(parents=True, exist_ok=True)
     with store.with_name(f".{store.name}.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield not store.is_file()
+        if not store.is_file():
+            _make(store)
+        yield
+
+
+def _make(store: Path) -> None:
+    """Make a store with all its tables and no experiment; who is killed meanwhile leaves none, not a part of one."""
+    from mlflow import MlflowClient
+
+    with tempfile.TemporaryDirectory(dir=store.parent, prefix=f".{store.name}-") as folder:
+        made = Path(folder) / store.name
+        MlflowClient(tracking_uri=f"sqlite:///{made}").delete_experiment(DEFAULT_EXPERIMENT)
+        made.replace(store)
 
 
 def _dataset(row: DatasetRow) -> "DatasetInput":

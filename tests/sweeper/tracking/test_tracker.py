@@ -396,23 +396,38 @@ def test_a_run_is_renamed_and_stays_the_run_of_its_trial(folder):
     assert set(runs) == {None, "t0001"}
 
 
-def test_a_store_is_made_by_one_process_at_a_time(tmp_path):
-    entered, seen = threading.Event(), []
+def test_a_store_is_made_by_one_process_at_a_time(tmp_path, monkeypatch):
+    made, seen = [], []
+    monkeypatch.setattr(tracker_module, "_make", lambda store: made.append(store) or store.touch())
 
     def second():
-        entered.wait(PATIENCE_SECONDS)
-        with tracker_module._alone(f"sqlite:///{tmp_path / STORE_NAME}") as is_new:
-            seen.append(is_new)
+        with tracker_module._alone(f"sqlite:///{tmp_path / STORE_NAME}"):
+            seen.append(1)
 
     thread = threading.Thread(target=second)
-    thread.start()
-    with tracker_module._alone(f"sqlite:///{tmp_path / STORE_NAME}") as is_new:
-        assert is_new
-        entered.set()
+    with tracker_module._alone(f"sqlite:///{tmp_path / STORE_NAME}"):
+        thread.start()
         thread.join(0.3)
         assert seen == []
-        (tmp_path / STORE_NAME).touch()
     thread.join(PATIENCE_SECONDS)
-    assert seen == [False]
-    with tracker_module._alone("http://127.0.0.1:9") as is_new:
-        assert not is_new
+    assert seen == [1]
+    assert made == [tmp_path / STORE_NAME]
+
+
+def test_a_store_is_there_with_all_its_tables_or_not_at_all(tmp_path, monkeypatch):
+    """Whoever is killed while MLflow makes tables leaves nothing that a later sweep takes for a store."""
+    seen = []
+
+    def killed(*_):
+        seen.append([path.name for path in tmp_path.iterdir() if path.is_file()])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mlflow.MlflowClient.delete_experiment", killed)
+    with pytest.raises(KeyboardInterrupt), tracker_module._alone(f"sqlite:///{tmp_path}/mlflow.db"):
+        pass
+    assert seen == [[".mlflow.db.lock"]]
+    monkeypatch.undo()
+    tracker_module.prepare_mlflow()
+    with tracker_module._alone(f"sqlite:///{tmp_path}/mlflow.db"):
+        assert (tmp_path / "mlflow.db").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".mlflow.db.lock", "mlflow.db"]
