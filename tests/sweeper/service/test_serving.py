@@ -35,15 +35,18 @@ from pathlib import Path
 from sweeper.store.lock import driver_lock
 from sweeper.store.requests import Requests
 folder = Path(sys.argv[sys.argv.index("--into") + 1] if "--into" in sys.argv else sys.argv[2])
+def write(content):
+    (folder / "sweep.new").write_text(json.dumps(content))
+    (folder / "sweep.new").replace(folder / "sweep.json")
 with driver_lock(folder):
     begun = {"format": 1, "name": "tiny", "spec": {}, "source": "", "data_dir": None, "tracking": None}
-    (folder / "sweep.json").write_text(json.dumps(begun | {"status": "running"}))
+    write(begun | {"status": "running"})
     with (folder / "begun").open("a") as file:
         file.write(sys.argv[1] + "\\n")
     requests = Requests(folder)
     while not requests.look().stop:
         time.sleep(0.05)
-    (folder / "sweep.json").write_text(json.dumps(begun | {"status": "stopped"}))
+    write(begun | {"status": "stopped"})
 """
 SERVE = """
 import sys
