@@ -197,8 +197,8 @@ def peak_mebibytes(case: Case) -> float:
 def start() -> None:
     """Settle the process, first thing in a script; in one that `peak_mebibytes` started, measure and exit.
 
-    The allocator's settings are those that trials run with (`sweeper.backend.cluster`), the same for everyone; they
-    have to stand in the environment when a process begins.
+    The allocator's settings are those that trials run with (`sweeper.backend.on_ray.cluster`), the same for everyone;
+    they have to stand in the environment when a process begins.
     """
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     warnings.filterwarnings("ignore", message="Full backward hook is firing")

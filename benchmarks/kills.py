@@ -63,7 +63,7 @@ PATIENCE_SECONDS = 120.0
 
 
 VICTIMS = ("driver", "driver", "worker", "worker", "worker", "server")
-WORKER = "sweeper.backend.worker"  # in the command of every training process
+WORKER = "sweeper.backend.workers.fork_server"  # in the command of training processes, and of who forks them
 
 
 @dataclass

@@ -31,11 +31,11 @@ import torch
 from ray import tune
 
 import clipless
-from sweeper.backend.cluster import cluster
 from sweeper.backend.environment import environment
-from sweeper.backend.tune import TUNE_ENVIRONMENT
+from sweeper.backend.on_ray.cluster import cluster
+from sweeper.backend.on_ray.tune import TUNE_ENVIRONMENT
 from sweeper.driver.options import Options
-from sweeper.driver.recorder import Recorder
+from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.runner import run_sweep
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig

@@ -1,1 +1,1 @@
-"""Where trials run: Ray and Ray Tune, their nodes, jobs, storage and interruptions."""
+"""Where trials run: what a worker trains, what the driver is told, and the processes behind: our own, or Ray's."""

@@ -1,12 +1,12 @@
 """The device of a trial's process: how much of it the process may take, its name for the records, and its loss."""
 
+import socket
 import sys
 
 import torch
 
 from clipless.training.memory import is_out_of_memory
 
-THIS_MACHINE = "127.0.0.1"
 # Of each process, beside what it allocates: kernels and the libraries' own buffers.
 CONTEXT_BYTES = 700 * 2**20
 _LOST = ("CUDA error", "cuDNN error", "CUBLAS_STATUS", "CUDNN_STATUS", "NCCL error", "HIP error")
@@ -33,13 +33,21 @@ def is_lost(error: BaseException) -> bool:
 
 
 def placement(gpus: float) -> dict[str, str]:
-    """Return where a trial is trained: the address of the ``node``, and the ``device``."""
+    """Return where a trial is trained: the name of the ``node``, and the ``device``."""
     if "ray" not in sys.modules:  # a process of the driver's own, which does not pay for the import
-        return {"node": THIS_MACHINE, "device": "cpu"}
+        return {"node": socket.gethostname(), "device": "cpu"}
+    return {"node": _node(), "device": _device(gpus)}
+
+
+def _node() -> str:
+    """Return the name that this node was started with, that of its host otherwise: addresses change with restarts."""
     import ray
 
-    node = str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
-    return {"node": node, "device": _device(gpus)}
+    if not ray.is_initialized():  # it is imported, but trials run in processes of the driver's own
+        return socket.gethostname()
+    here, nodes = ray.get_runtime_context().get_node_id(), ray.nodes()  # type: ignore[no-untyped-call]
+    names = {node["NodeID"]: node["NodeName"] for node in nodes if node["NodeName"] != node["NodeManagerAddress"]}
+    return str(names.get(here) or socket.gethostname())
 
 
 def _device(gpus: float) -> str:

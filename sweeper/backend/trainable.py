@@ -26,7 +26,7 @@ from sweeper.backend.devices import cap_memory, is_lost, placement
 from sweeper.backend.storage import SharedFolder
 from sweeper.errors import TrialError
 from sweeper.privacy.budget import Budget
-from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec
 from sweeper.trials.build import initial_seed, with_noise_of
@@ -70,6 +70,8 @@ class CliplessTrial:
     driver has) and the constants ``spec``, ``source``, ``folder``, ``data``, a `PlacedDataset` or a reference to one in
     Ray's object store, and ``budget``, whose slots give the noise where it is not ``None``. A trial that runs out of
     memory all the same goes on from its last epoch with micro-batches of half the size.
+
+    It has more than fifteen methods: Ray Tune asks by some, stacks by others, and kinds of trials override some.
     """
 
     def setup(self, config: dict[str, Any]) -> None:

@@ -16,10 +16,11 @@ from clipless.datasets import Dataset
 from sweeper.backend.endings import RunResult
 from sweeper.backend.environment import about_ray_address, processors
 from sweeper.backend.interruption import Interruption
-from sweeper.backend.local import LocalWorkers, local_workers, run_locally
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import TrialStates
+from sweeper.backend.workers.fork_server import end_ahead
+from sweeper.backend.workers.local import LocalWorkers, local_workers, run_locally
 from sweeper.errors import SweeperError
 from sweeper.privacy.budget import Budget
 from sweeper.spec.spec import Spec
@@ -55,7 +56,7 @@ def backend(
     """What trains a sweep, for the time of a ``with`` block.
 
     A cluster at an ``address`` is joined. For ``interrupted``, ``secret`` and ``note_session`` see
-    `sweeper.backend.cluster.cluster`.
+    `sweeper.backend.on_ray.cluster.cluster`.
 
     Raises:
         SweeperError: it cannot be started or joined, or has not what one trial needs.
@@ -65,8 +66,9 @@ def backend(
         with local_workers(_processes(spec), data, threads_of(spec)) as workers:
             yield Backend(workers, secret, () if secret else about_ray_address())
         return
-    from sweeper.backend.cluster import cluster
+    from sweeper.backend.on_ray.cluster import cluster
 
+    end_ahead()
     with cluster(
         address,
         threads=threads_of(spec),
@@ -114,9 +116,9 @@ def trained(
             secret=backend.secret,
             **given,
         )
-    from sweeper.backend.cluster import place
-    from sweeper.backend.tune import places_for, run_trials
-    from sweeper.backend.unseen import run_stacks
+    from sweeper.backend.on_ray.cluster import place
+    from sweeper.backend.on_ray.tune import places_for, run_trials
+    from sweeper.backend.on_ray.unseen import run_stacks
 
     concurrent, resources, stack = spec.resources.concurrent, _resources(spec), spec.resources.stack
     if (stack or 1) > 1:
@@ -140,9 +142,9 @@ def trained_unseen(
     budget: Budget | None = None,
 ) -> RunResult:
     """Run candidates as `trained` does, so that who looks at the cluster cannot count them."""
-    from sweeper.backend.cluster import place
-    from sweeper.backend.tune import places_for
-    from sweeper.backend.unseen import run_unseen
+    from sweeper.backend.on_ray.cluster import place
+    from sweeper.backend.on_ray.tune import places_for
+    from sweeper.backend.on_ray.unseen import run_unseen
 
     resources = _resources(spec)
     return run_unseen(

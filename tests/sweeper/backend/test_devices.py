@@ -1,6 +1,8 @@
 """A part of a GPU is a part of its memory, and records name the device."""
 
+import socket
 import sys
+from types import SimpleNamespace
 
 import pytest
 import ray
@@ -17,8 +19,19 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 80 * 2**30))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
     monkeypatch.setattr(ray, "get_gpu_ids", lambda: [3])
-    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.7")
     return fractions
+
+
+@pytest.fixture
+def node(monkeypatch):
+    """What Ray says of the node that trains, and of another one."""
+    here = {"NodeID": "b", "NodeName": "rack-7", "NodeManagerAddress": "10.0.0.7"}
+    other = {"NodeID": "a", "NodeName": "other", "NodeManagerAddress": "10.0.0.6"}
+    monkeypatch.setattr(ray, "nodes", lambda: [other, here])
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "b"))
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(socket, "gethostname", lambda: "worker-3")
+    return here
 
 
 @pytest.mark.parametrize(("gpus", "capped"), [(0.25, True), (0.99, True), (1.0, False), (0.0, False)])
@@ -56,16 +69,30 @@ def test_a_lost_device_is_told_from_other_errors(error, lost):
     assert devices.is_lost(error) is lost
 
 
-@pytest.mark.usefixtures("gpu")
+@pytest.mark.usefixtures("gpu", "node")
 @pytest.mark.parametrize(
     ("gpus", "device"),
     [(0.0, "cpu"), (1.0, "GPU 3, NVIDIA H100"), (0.25, "GPU 3, NVIDIA H100, 0.25 of it")],
 )
 def test_a_trial_says_where_it_is_trained(gpus, device):
-    assert devices.placement(gpus) == {"node": "10.0.0.7", "device": device}
+    assert devices.placement(gpus) == {"node": "rack-7", "device": device}
 
 
+@pytest.mark.parametrize("given", ["10.0.0.7", ""])
+def test_a_node_without_a_name_has_that_of_its_host_not_an_address_that_changes(given, node):
+    node["NodeName"] = given
+    assert devices.placement(0.0)["node"] == "worker-3"
+
+
+@pytest.mark.usefixtures("node")
+def test_no_ray_is_started_to_say_where_a_trial_is(monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "nodes", lambda: pytest.fail("it would start one"))
+    assert devices.placement(0.0)["node"] == "worker-3"
+
+
+@pytest.mark.usefixtures("node")
 def test_a_worker_of_this_machine_does_not_import_ray_to_say_where_it_is(monkeypatch):
     monkeypatch.delitem(sys.modules, "ray")
-    assert devices.placement(0.0) == {"node": devices.THIS_MACHINE, "device": "cpu"}
+    assert devices.placement(0.0) == {"node": "worker-3", "device": "cpu"}
     assert "ray" not in sys.modules

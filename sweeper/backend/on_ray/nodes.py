@@ -54,7 +54,7 @@ def facts_of_this_code() -> dict[str, str]:
 def unlike_nodes(here: Mapping[str, str], nodes: Mapping[str, Mapping[str, str]]) -> VersionMismatch:
     """Return what is to be done about nodes whose code is not the one here.
 
-    Both arguments are what `node_facts` says, that of the nodes by address.
+    Both arguments are what `node_facts` says, that of the nodes by name.
 
     Raises:
         SweeperError: a node lacks torch, which is not sent.

@@ -1,16 +1,14 @@
 """Worker processes of this machine, started by the driver itself: a local sweep begins without waiting for Ray.
 
-Each is a fresh Python, so that it inherits no key, no generator and no thread of the driver. The rows of the data lie
-in memory that has no name, which the driver fills once and all workers read. A worker ends with the driver, however
-that ends; where memory runs out, the system kills a worker rather than the driver.
+They are forked from a process that has imported what they need and has nothing else (`fork_server`), so that none
+inherits a key, a generator or a thread, of the driver or of another. The rows of the data lie in memory that has no
+name, which the driver fills once and all workers read. A worker ends with the driver, however that ends; where memory
+runs out, the system kills a worker rather than the driver.
 """
 
 import contextlib
-import json
 import os
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
@@ -21,25 +19,21 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from clipless.datasets import Dataset
 from sweeper.backend.endings import Ending, RunResult, close_by_error, endings
-from sweeper.backend.environment import worker_environment
 from sweeper.backend.interruption import Interruption
-from sweeper.backend.messages import Task
-from sweeper.backend.pool import PoolRun, Seat
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.shared_memory import in_memory
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.backend.trial_states import TrialStates
+from sweeper.backend.workers.fork_server import fork_server, last_line
+from sweeper.backend.workers.messages import Task
+from sweeper.backend.workers.pool import PoolRun, Seat
+from sweeper.backend.workers.shared_memory import in_memory
 from sweeper.errors import SweeperError
 
 MOST_FAILED_STARTS = 3
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from sweeper.backend.worker import work; work(*map(int, sys.argv[2:]))"
-)
 
 
 class LocalWorkers:
-    """Worker processes of this machine; see `sweeper.backend.pool.Workers`.
+    """Worker processes of this machine; see `sweeper.backend.workers.pool.Workers`.
 
     Args:
         size: how many.
@@ -48,9 +42,11 @@ class LocalWorkers:
     """
 
     def __init__(self, size: int, data: Dataset, threads: int) -> None:
-        self.size, self._threads = size, threads
+        self.size = size
         self.seats: dict[Connection, Seat] = {}
-        self._processes: dict[Connection, subprocess.Popen[bytes]] = {}
+        self._server = fork_server(threads)
+        self._started = 0
+        self._numbers: dict[Connection, int] = {}
         self._errors: dict[Connection, IO[bytes]] = {}
         self._failed_starts = 0
         self._said = ""
@@ -59,7 +55,7 @@ class LocalWorkers:
 
     def start(self) -> None:
         """Start as many as there are meant to be."""
-        while len(self._processes) < self.size:
+        while len(self.seats) < self.size:
             self._start_one()
 
     def lose(self, connection: Connection) -> None:
@@ -73,7 +69,7 @@ class LocalWorkers:
 
     def kill(self, connection: Connection) -> None:
         """Kill one; its connection then ends."""
-        self._processes[connection].kill()
+        self._server.kill(self._numbers[connection])
 
     def problem(self) -> tuple[Ending, bool] | None:
         """Raise a `SweeperError` if no worker comes up."""
@@ -86,44 +82,34 @@ class LocalWorkers:
 
     def close(self) -> None:
         """End them all at once."""
-        for connection in list(self._processes):
-            self.kill(connection)
+        self._server.close(has_workers=any(seat.has_spoken for seat in self.seats.values()))
+        for connection in list(self.seats):
             self._remove(connection)
         self._rows.close()
         for handle in self._life:
             os.close(handle)
 
     def _start_one(self) -> None:
+        if not self._server.is_alive:  # nor are the workers that it has forked
+            self._server.close()
+            self._server = fork_server(self._server.threads)
         here, there = socket.socketpair()
         words = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the worker has not come up
-        handles = (there.fileno(), self._rows.fileno(), self._life[0])
-        command = [sys.executable, "-c", _START, json.dumps(sys.path), *map(str, handles)]
+        self._started += 1
         with there:
-            process = subprocess.Popen(
-                command,
-                pass_fds=handles,
-                env={**os.environ, **worker_environment(self._threads)},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=words,
-                start_new_session=True,  # Ctrl-C is for the driver
-            )
+            handles = (there.fileno(), self._rows.fileno(), self._life[0], words.fileno())
+            self._server.fork(self._started, handles)
         connection = Connection(here.detach())
-        self.seats[connection], self._processes[connection], self._errors[connection] = Seat(), process, words
+        self.seats[connection], self._numbers[connection], self._errors[connection] = Seat(), self._started, words
 
     def _remove(self, connection: Connection) -> None:
         del self.seats[connection]
         connection.close()
-        process = self._processes.pop(connection)
-        process.kill()
-        process.wait()
+        self._server.kill(self._numbers.pop(connection))
         self._errors.pop(connection).close()
 
     def _last_words(self, connection: Connection) -> str:
-        words = self._errors[connection]
-        words.seek(0)
-        lines = words.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else ""
+        return last_line(self._errors[connection]) or self._server.last_words()
 
 
 @contextlib.contextmanager
@@ -152,7 +138,7 @@ def run_locally(
     interruption: Interruption,
     secret: bool = False,
 ) -> RunResult:
-    """Run trials as `sweeper.backend.tune.run_trials` does, on processes of this machine.
+    """Run trials as `sweeper.backend.on_ray.tune.run_trials` does, on processes of this machine.
 
     ``workers`` are there already and stay there; a process trains at most ``stack`` trials as one, ``None`` for as many
     as pay. A ``secret`` run keeps no tracebacks, others keep them in ``storage_dir/tracebacks``.

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from sweeper.backend import starting
-from sweeper.backend.starting import PATIENCE_SECONDS, InterruptedStartError, ThreadedStart, leave
+from sweeper.backend.on_ray import starting
+from sweeper.backend.on_ray.starting import PATIENCE_SECONDS, InterruptedStartError, ThreadedStart, leave
 
 
 @pytest.fixture(autouse=True)

@@ -26,10 +26,10 @@ def stack_key(work: CliplessTrial) -> Hashable:
     return shape, rows.x.data_ptr(), micro_batch_size
 
 
-def size_that_pays(work: CliplessTrial) -> int:
-    """Return how many trials like this one are worth training as one, measured on rows of zeros."""
+def size_that_pays(work: CliplessTrial, there: int) -> int:
+    """Return how many of the trials like this one that ``there`` are train quickest as one, measured on zeros."""
     member = work.member()
-    return 1 if member is None else stack_size(member, work.stack_rows[0], most=MOST)
+    return 1 if member is None or there < 2 else stack_size(member, work.stack_rows[0], most=min(there, MOST))
 
 
 @dataclass(slots=True)

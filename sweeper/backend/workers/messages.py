@@ -73,8 +73,10 @@ class Orders:
         stopped: trials that draw no more noise and are told of no more.
         trials: configurations of those that it takes.
         task: another task than before.
+        more: how many trials it could be given beyond these, as things stand.
     """
 
     stopped: frozenset[str] = frozenset()
     trials: tuple[dict[str, Any], ...] = ()
     task: Task | None = None
+    more: int = 0

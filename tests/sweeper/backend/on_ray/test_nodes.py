@@ -7,7 +7,7 @@ import sys
 import pytest
 from ray import cloudpickle
 
-from sweeper.backend.nodes import facts_of_this_code, node_facts, unlike_nodes
+from sweeper.backend.on_ray.nodes import facts_of_this_code, node_facts, unlike_nodes
 from sweeper.errors import SweeperError
 
 HERE = {"clipless": "/a/clipless", "sweeper": "/a/sweeper", "dashboards": "/a/dashboards", "code": "c1", "torch": "2.9"}

@@ -15,17 +15,18 @@ from ray.exceptions import ActorDiedError, AuthenticationError, RayTaskError
 from ray.tune import Trainable
 
 from clipless.privacy.events import PoissonGaussian, Relation
-from sweeper.backend import cluster as cluster_module
-from sweeper.backend import interruption, starting, tune
+from sweeper.backend import interruption
 from sweeper.backend import trial_states as states_module
-from sweeper.backend.cluster import cluster
 from sweeper.backend.endings import RAY_DIED, RunResult, endings
 from sweeper.backend.environment import worker_environment
 from sweeper.backend.interruption import Interruption
+from sweeper.backend.on_ray import cluster as cluster_module
+from sweeper.backend.on_ray import starting, tune
+from sweeper.backend.on_ray.cluster import cluster
+from sweeper.backend.on_ray.starting import InterruptedStartError
+from sweeper.backend.on_ray.tune import TUNE_ENVIRONMENT, _failure, run_trials
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.trial_states import Hooks, TrialStates
-from sweeper.backend.tune import TUNE_ENVIRONMENT, _failure, run_trials
 from sweeper.errors import FOR_THE_OWNER, SweeperError, one_line
 from sweeper.records import Objective, TrialPlan, TrialStatus
 from sweeper.search.optuna_search import Search
@@ -118,7 +119,6 @@ class Driver:
                 return "too dear"
             case "unwritten":
                 raise OSError("disk full")
-        time.sleep(0.1)  # a trial that did not wait would be in its next step by now
         (self.folder / f"plan-{trial}").touch()
         return None
 
@@ -454,7 +454,7 @@ def test_a_cluster_that_only_the_environment_names_is_not_joined_and_it_is_said(
 
 @pytest.mark.parametrize("address", [None, "head:6379"])
 def test_a_cluster_that_does_not_start_is_not_waited_for_by_whoever_asks_to_stop(address, failing, monkeypatch):
-    end = threading.Event()
+    end, before = threading.Event(), set(threading.enumerate())
     monkeypatch.setattr(starting, "PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(starting, "_LEFT_BEHIND", [])
     monkeypatch.setattr(cluster_module.ray, "init", lambda *_, **__: end.wait(60) and None)
@@ -464,15 +464,14 @@ def test_a_cluster_that_does_not_start_is_not_waited_for_by_whoever_asks_to_stop
         cluster(address, interrupted=lambda: True).__enter__()
     assert failing["shutdown"] == 0
     end.set()
-    for thread in threading.enumerate():
-        if thread.name == "starting":
-            thread.join(60)
+    for thread in set(threading.enumerate()) - before:  # not that of the module's own Ray, which lives on
+        thread.join(60)
     assert failing["shutdown"] == 1, "what has started all the same is left again"
 
 
 NODES = [
-    {"Alive": True, "NodeID": "a" * 56, "NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 2.0}},
-    {"Alive": True, "NodeID": "b" * 56, "NodeManagerAddress": "10.0.0.2", "Resources": {}},
+    {"Alive": True, "NodeID": "a" * 56, "NodeName": "10.0.0.1", "Resources": {"CPU": 2.0}},
+    {"Alive": True, "NodeID": "b" * 56, "NodeName": "10.0.0.2", "Resources": {}},
 ]
 
 

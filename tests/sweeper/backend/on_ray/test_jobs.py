@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeper.backend import jobs
 from sweeper.backend.interruption import Interruption
-from sweeper.backend.jobs import RayJobLauncher, is_job_server, run_as_job, whole_paths
+from sweeper.backend.on_ray import jobs
+from sweeper.backend.on_ray.jobs import RayJobLauncher, is_job_server, run_as_job, whole_paths
 from sweeper.cli.main import main
 from sweeper.errors import SweeperError
 from sweeper.service.supervision.launcher import Launcher
@@ -129,6 +129,26 @@ def test_while_the_head_does_not_answer_nobody_is_declared_dead(launcher, server
     launcher.kill("j")
     server.error = RuntimeError("Request failed with status code 404: Job j does not exist.")
     assert not launcher.is_alive("j"), "a head that was started again knows no job of before"
+
+
+def test_whether_the_head_is_away_is_what_the_last_question_or_start_says(launcher, server, monkeypatch, tmp_path):
+    monkeypatch.setattr(jobs, "SILENT_SECONDS", 0.0)
+    server.statuses = ["RUNNING"]
+    assert launcher.is_alive("j")
+    assert not launcher.is_away()
+    server.error = ConnectionError("refused")
+    assert launcher.is_alive("k")
+    assert launcher.is_away()
+    server.error = RuntimeError("Request failed with status code 404: Job k does not exist.")
+    assert not launcher.is_alive("k")
+    assert not launcher.is_away(), "it has answered"
+    server.error = ConnectionError("refused")
+    with pytest.raises(SweeperError, match="Cannot submit"):
+        launcher.start(["resume", "x"], tmp_path)
+    assert launcher.is_away()
+    server.error = None
+    launcher.start(["resume", "x"], tmp_path)
+    assert not launcher.is_away()
 
 
 def test_a_head_that_did_not_answer_about_one_job_is_not_asked_about_others_for_a_while(launcher, server, monkeypatch):

@@ -47,6 +47,7 @@ class RayJobLauncher:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, bool]] = {}
         self._silent_until = 0.0
+        self._away = False
         self._unanswered: dict[tuple[str, ...], str] = {}
 
     def start(self, arguments: Sequence[str], folder: Path, *, runtime: dict[str, Any] | None = None) -> str:
@@ -69,7 +70,9 @@ class RayJobLauncher:
             self._client().submit_job(entrypoint=command, submission_id=job, runtime_env=_ENVIRONMENT | (runtime or {}))
         except Exception as error:
             if _TAKEN not in str(error):
+                self._away = True
                 raise self._unreachable(error) from error
+        self._away = False
         del self._unanswered[asked]
         return job
 
@@ -83,9 +86,16 @@ class RayJobLauncher:
             alive = not self._client().get_job_status(job).is_terminal()
         except Exception as error:
             alive = _UNKNOWN_JOB not in str(error)  # a head that was started again knows no job of before
+            self._away = alive
             self._silent_until = time.monotonic() + SILENT_SECONDS if alive else 0.0
+        else:
+            self._away = False
         self._known[job] = (time.monotonic(), alive)
         return alive
+
+    def is_away(self) -> bool:
+        """Return whether the cluster's head did not answer, or took no job, when it was last asked."""
+        return self._away
 
     def log(self, job: str) -> str:
         """Return what a driver has written so far, empty if that is not known."""

@@ -8,21 +8,23 @@ files that its rows name.
 import contextlib
 import os
 import pickle
+import select
 import threading
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from sweeper.backend.messages import News, Orders, Task, Told
-from sweeper.backend.shared_memory import from_memory
-from sweeper.backend.trial_group import TrialGroup
+from sweeper.backend.workers.messages import News, Orders, Task, Told
+from sweeper.backend.workers.shared_memory import from_memory
+from sweeper.backend.workers.trial_group import TrialGroup
 
 FIRST_VICTIM = "900"  # of 1000: what the system kills first where memory runs out
 
 
-def work(connection: int, rows: int, life: int) -> None:
-    """Serve the driver at the other end of a connection: what a worker process runs."""
-    threading.Thread(target=_end_with, args=(life,), daemon=True).start()
+def work(connection: int, rows: int, *lives: int) -> None:
+    """Serve the driver at the other end of a connection, for as long as others live: what a worker process runs."""
+    threading.Thread(target=_end_with, args=(lives,), daemon=True).start()
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(FIRST_VICTIM, encoding="ascii")
     data = from_memory(rows)
@@ -30,9 +32,9 @@ def work(connection: int, rows: int, life: int) -> None:
     serve(Connection(connection), data)
 
 
-def _end_with(life: int) -> None:
-    """End this process as soon as nobody holds the other end of a pipe, whatever it is doing."""
-    os.read(life, 1)
+def _end_with(lives: Sequence[int]) -> None:
+    """End this process as soon as nobody holds the other end of one of these pipes, whatever it is doing."""
+    select.select(lives, [], [])
     os._exit(1)
 
 

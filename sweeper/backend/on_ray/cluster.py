@@ -20,8 +20,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from clipless.datasets import Dataset
 from sweeper.backend.environment import SESSION_PREFIX, about_ray_address, environment, worker_environment
-from sweeper.backend.nodes import VersionMismatch, facts_of_this_code, node_facts, unlike_nodes
-from sweeper.backend.starting import ThreadedStart
+from sweeper.backend.on_ray.nodes import VersionMismatch, facts_of_this_code, node_facts, unlike_nodes
+from sweeper.backend.on_ray.starting import ThreadedStart
 from sweeper.backend.trainable import PlacedDataset
 from sweeper.errors import SweeperError, one_line
 
@@ -41,7 +41,6 @@ def cluster(
     address: str | None = None,
     *,
     cpus: int | None = None,
-    gpus: int | None = None,
     threads: int = 1,
     secret: bool = False,
     rows_bytes: int = 0,
@@ -54,12 +53,11 @@ def cluster(
     have another version of this code, or none, this one's is sent.
 
     Args:
-        address: of a cluster to join instead of starting a local Ray; ``cpus`` and ``gpus`` are its own then.
+        address: of a cluster to join instead of starting a local Ray; ``cpus`` are its own then.
         cpus: processors that a local Ray may give to trials; all of this machine's if ``None``.
-        gpus: likewise.
         threads: OpenMP threads of one trial process.
         secret: start a Ray whose session, logs included, only its owner can read and is removed afterwards; one that
-            is joined has a session that others see, and is for `sweeper.backend.unseen`.
+            is joined has a session that others see, and is for `sweeper.backend.on_ray.unseen`.
         rows_bytes: of the data that a Ray that is started here is to hold.
         interrupted: whether a request to stop has arrived, which ends the start of Ray too.
         note_session: is told the folder of a secret session before it is used: a killed process cannot remove it.
@@ -80,14 +78,14 @@ def cluster(
     if secret and address is None:
         with tempfile.TemporaryDirectory(prefix=SESSION_PREFIX, ignore_cleanup_errors=True) as session:
             note_session(session)
-            with _started(cpus, gpus, threads, store_bytes, {"_temp_dir": session}, interrupted):
+            with _started(cpus, threads, store_bytes, {"_temp_dir": session}, interrupted):
                 yield ()
         return
     if ray.is_initialized():
         yield ()
         return
     if address is None:
-        with _started(cpus, gpus, threads, store_bytes, {}, interrupted):
+        with _started(cpus, threads, store_bytes, {}, interrupted):
             yield about_ray_address()
         return
     with _joined(address, threads, interrupted) as said:
@@ -102,13 +100,12 @@ def place(data: Dataset) -> "ray.ObjectRef[PlacedDataset]":
 @contextlib.contextmanager
 def _started(
     cpus: int | None,
-    gpus: int | None,
     threads: int,
     store_bytes: int,
     more: Mapping[str, Any],
     interrupted: Callable[[], bool],
 ) -> Iterator[None]:
-    options = {"num_cpus": cpus, "num_gpus": gpus, "include_dashboard": False, "object_store_memory": store_bytes}
+    options = {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": store_bytes}
 
     def start(is_left: Callable[[], bool]) -> None:
         with environment(_telemetry() | worker_environment(threads)):
@@ -198,10 +195,10 @@ def _workers() -> list[dict[str, Any]]:
 
 
 def _facts_of_nodes() -> dict[str, dict[str, str]]:
-    """Return, by address, what code each node has that runs trials; a node that does not answer is left out."""
+    """Return, by name, what code each node has that runs trials; a node that does not answer is left out."""
     probe = ray.remote(num_cpus=0, max_retries=0)(node_facts())
     asked = {
-        node["NodeManagerAddress"]: probe.options(
+        node["NodeName"]: probe.options(
             scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         ).remote()
         for node in _workers()

@@ -9,10 +9,10 @@ import torch
 import clipless
 from clipless.errors import PlanError
 from clipless.privacy.randomness import SecureSource
-from sweeper.backend import stacking
-from sweeper.backend.messages import Failure, Orders
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
-from sweeper.backend.trial_group import TrialGroup
+from sweeper.backend.workers import stacking
+from sweeper.backend.workers.messages import Failure, Orders
+from sweeper.backend.workers.trial_group import TrialGroup
 from sweeper.spec.spec import Spec
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
 
@@ -93,8 +93,8 @@ def config(trial, rate=0.05, width=8, recorded=0):
     return {"trial": trial, "proposal": proposal, "recorded": recorded}
 
 
-def orders(*trials, stopped=()):
-    return Orders(frozenset(stopped), tuple(trials))
+def orders(*trials, stopped=(), more=0):
+    return Orders(frozenset(stopped), tuple(trials), more=more)
 
 
 def kinds(told):
@@ -279,10 +279,10 @@ def test_a_member_whose_scores_fail_fails_alone(group, monkeypatch):
 
 
 def test_as_many_as_pay_are_asked_for_once_that_is_known(group, monkeypatch):
-    monkeypatch.setattr("sweeper.backend.trial_group.size_that_pays", lambda _work: 3)
+    monkeypatch.setattr("sweeper.backend.workers.trial_group.size_that_pays", lambda _work, there: min(there, 3))
     made = group(most=None)
     assert made.free == 1
-    made.follow(orders(config("t1")))
+    made.follow(orders(config("t1"), more=8))
     assert made.free == 2
     made.follow(orders(config("t2"), config("t3")))
     assert made.free == 0
@@ -290,8 +290,32 @@ def test_as_many_as_pay_are_asked_for_once_that_is_known(group, monkeypatch):
 
 
 def test_where_stacks_do_not_pay_trials_are_trained_one_at_a_time(group, monkeypatch):
-    monkeypatch.setattr("sweeper.backend.trial_group.size_that_pays", lambda _work: 1)
+    monkeypatch.setattr("sweeper.backend.workers.trial_group.size_that_pays", lambda _work, _there: 1)
     made = group(most=None)
-    made.follow(orders(config("t1")))
+    made.follow(orders(config("t1"), more=8))
     assert made.free == 0
     assert kinds(made.follow(orders())) == [("t1", 1)]
+
+
+def test_out_of_memory_one_that_is_a_stack_of_its_own_is_trained_without_one(group, monkeypatch):
+    made, tried = group(), []
+
+    def short(_stack):
+        tried.append(1)
+        raise MemoryError
+
+    monkeypatch.setattr(stacking.TrialStack, "round", short)
+    told = made.follow(orders(config("t1")))
+    rows = told + to_end(made, told)
+    assert tried == [1]
+    assert [row.epoch for _, row in rows if isinstance(row, EpochRow)] == [1, 2, 3]
+
+
+def test_nothing_is_measured_for_a_trial_that_will_have_no_company(group, monkeypatch):
+    asked = []
+    monkeypatch.setattr(stacking, "stack_size", lambda _member, _rows, most: asked.append(most) or 1)
+    made = group(most=None)
+    made.follow(orders(config("t1"), config("t2", width=12)))
+    assert asked == []
+    made.follow(orders(config("t3"), more=2))
+    assert set(asked) <= {3, 4}, "those that are there and those that may come"

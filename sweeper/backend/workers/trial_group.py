@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from clipless.training.memory import is_out_of_memory
-from sweeper.backend.messages import Failure, Orders, Told
-from sweeper.backend.stacking import TrialStack, size_that_pays, stack_key
 from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.workers.messages import Failure, Orders, Told
+from sweeper.backend.workers.stacking import TrialStack, size_that_pays, stack_key
 from sweeper.trials.stream import EpochRow, PlanRow, TrialRow
 
 
@@ -37,6 +37,8 @@ class _Trial:
 class TrialGroup:
     """Trains what the driver orders, a round at a time: one epoch of every trial that is training.
 
+    It has more than fifteen methods because each way from one state of a trial to another is one.
+
     Args:
         kind: of the trials.
         constants: what every configuration holds.
@@ -56,6 +58,7 @@ class TrialGroup:
         self._most = most
         self._caps: dict[Hashable, int] = {}  # of stacks that ran out of memory
         self._size = most or 1  # of the stack that is formed next, or trains
+        self._more = 0  # trials that the driver could give beyond those that are here
         self._waiting: dict[str, _Trial] = {}
         self._training: dict[str, _Trial] = {}
         self._stack: TrialStack | None = None
@@ -75,7 +78,7 @@ class TrialGroup:
 
     def follow(self, orders: Orders) -> list[Told]:
         """Do what the driver says, and return what is to be told of it before anything more is drawn."""
-        self._told = []
+        self._told, self._more = [], orders.more
         for trial in orders.stopped:
             self._stop(trial)
         for config in orders.trials:
@@ -125,8 +128,10 @@ class TrialGroup:
     def _size_for(self, one: _Trial) -> int:
         if one.key is None:
             return 1
+        here = [*self._waiting.values(), *self._training.values()]
+        there = self._more + sum(other.key == one.key for other in here)
         try:
-            most = size_that_pays(one.work) if self._most is None else self._most
+            most = size_that_pays(one.work, there) if self._most is None else self._most
         except Exception:  # trained alone, it says itself what is wrong with it
             one.key = None
             return 1
@@ -136,8 +141,8 @@ class TrialGroup:
         entering = [(trial, one) for trial, one in self._waiting.items() if one.is_announced]
         for trial, _ in entering:
             self._training[trial] = self._waiting.pop(trial)
-        if len(entering) > 1 and self._stack is None:
-            self._stack = TrialStack(self._take)
+        if self._stack is None and any(one.key is not None for _, one in entering):
+            self._stack = TrialStack(self._take)  # also for one: its step is quicker than that of a training alone
         if self._stack is None:
             for trial, one in list(self._training.items()):
                 self._step(trial, one)
@@ -165,9 +170,9 @@ class TrialGroup:
         self._stack = None
         trials, self._training = self._training, {}
         for trial, one in trials.items():
-            if is_out_of_memory(error):
-                self._caps[one.key] = max(1, len(trials) // 2)
-            else:
+            if is_out_of_memory(error) and len(trials) > 1:
+                self._caps[one.key] = len(trials) // 2
+            else:  # alone, it takes smaller passes where memory runs out
                 one.key = None
             self._waiting[trial] = one
             try:

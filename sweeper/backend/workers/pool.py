@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from sweeper.backend.endings import DIED, GRACE_SECONDS, Ending, RunResult, close, late_reason
-from sweeper.backend.messages import Failure, News, Orders, Task, Told
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trial_states import TrialStates
+from sweeper.backend.workers.messages import Failure, News, Orders, Task, Told
 from sweeper.records import TrialStatus
 from sweeper.trials.stream import EpochRow
 
@@ -80,6 +80,8 @@ class Workers(Protocol):
 class PoolRun:
     """One run of trials on a pool of workers.
 
+    It has more than fifteen methods because each thing that a worker or a trial does is answered by one.
+
     Args:
         task: what the workers train.
         ending: says whether the run ends now, and why.
@@ -133,21 +135,22 @@ class PoolRun:
 
     def _answer(self, connection: Connection, seat: Seat) -> None:
         """Let a worker go on, unless there is nothing for it to do."""
-        configs = tuple(self._started(seat) for _ in range(self._share(seat)))
+        share, free = self._share(seat), seat.free if seat.task is self._task else 1  # of another task it said nothing
+        configs = tuple(self._started(seat) for _ in range(min(share, free)))
         trials = tuple(config for config in configs if config is not None)
         if not (trials or seat.trials):
             return
         task = None if seat.task is self._task else self._task
-        orders = Orders(seat.take_stopped(), trials, task)
+        more = 0 if self._task.stack is not None else max(0, share - len(trials))  # nothing else asks for it
+        orders = Orders(seat.take_stopped(), trials, task, more)
         seat.waits, seat.task = False, self._task
         with contextlib.suppress(OSError):  # a dead one is found out when it is listened to
             connection.send(orders)
 
     def _share(self, seat: Seat) -> int:
-        """Return how many trials a worker may ask for, so that all of them have as many."""
-        free = seat.free if seat.task is self._task else 1  # what it said, it said of another task
+        """Return how many more trials a worker may have, so that all of them have as many."""
         fair = math.ceil((self._queue.left + self._queue.running) / self._workers.size) - len(seat.trials)
-        return min(free, max(fair, 0 if seat.trials else 1))
+        return max(fair, 0 if seat.trials else 1)
 
     def _started(self, seat: Seat) -> dict[str, Any] | None:
         started = self._queue.start()

@@ -28,12 +28,12 @@ import ray
 
 from sweeper.backend.endings import RAY_DIED, Ending, RunResult, close_by_error, endings
 from sweeper.backend.interruption import Interruption
-from sweeper.backend.messages import Task
-from sweeper.backend.pool import PoolRun, Seat
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import TrialStates
-from sweeper.backend.worker import serve, silence
+from sweeper.backend.workers.messages import Task
+from sweeper.backend.workers.pool import PoolRun, Seat
+from sweeper.backend.workers.worker import serve, silence
 from sweeper.records import TrialStatus
 
 LOOK_SECONDS = 0.1
@@ -59,7 +59,7 @@ def serve_driver(address: Address, key: bytes, number: int, data: list[Any], sha
 
 
 class _Workers:
-    """Workers on the cluster and the connections to them; see `sweeper.backend.pool.Workers`."""
+    """Workers on the cluster and the connections to them; see `sweeper.backend.workers.pool.Workers`."""
 
     def __init__(self, size: int, resources: Mapping[str, float], data: Any, *, shares_folder: bool) -> None:
         self.size, self._resources, self._data, self._shares_folder = size, resources, [data], shares_folder
@@ -164,10 +164,10 @@ def run_unseen(
     should_stop: Callable[[], str | None],
     interruption: Interruption,
 ) -> RunResult:
-    """Run candidates as `sweeper.backend.tune.run_trials` runs trials, unseen.
+    """Run candidates as `sweeper.backend.on_ray.tune.run_trials` runs trials, unseen.
 
     There are ``places`` workers, whatever the number of candidates. Models are put into ``storage_dir``, under the
-    names that rows give them. ``data`` is what `sweeper.backend.cluster.place` has returned.
+    names that rows give them. ``data`` is what `sweeper.backend.on_ray.cluster.place` has returned.
     """
     task = Task(cloudpickle.dumps(trainable), dict(constants), 1)
     ending = endings(states, interruption, None, should_stop)
@@ -191,7 +191,10 @@ def run_stacks(
     should_stop: Callable[[], str | None],
     interruption: Interruption,
 ) -> RunResult:
-    """Run trials as `sweeper.backend.tune.run_trials` does, so many in a ``stack``, on ``places`` workers of a Ray."""
+    """Run trials as `sweeper.backend.on_ray.tune.run_trials` does, in stacks, on ``places`` workers of a Ray.
+
+    A worker trains at most ``stack`` trials as one.
+    """
     task = Task(cloudpickle.dumps(trainable), dict(constants), stack)
     ending = endings(states, interruption, hours, should_stop)
     run = partial(

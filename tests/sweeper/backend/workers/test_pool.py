@@ -1,0 +1,64 @@
+"""What a run on a pool answers to a worker and when; the worker is played at the other end of a pipe."""
+
+from multiprocessing import Pipe
+
+import pytest
+
+from sweeper.backend.endings import RunResult
+from sweeper.backend.queue import TrialQueue
+from sweeper.backend.trial_states import Hooks, TrialStates
+from sweeper.backend.workers.messages import News, Task
+from sweeper.backend.workers.pool import PoolRun, Seat
+from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
+
+
+class Proposals:
+    """Proposes the same for every trial."""
+
+    def __init__(self):
+        self.asked, self.open = 0, {}
+
+    def ask(self):
+        self.asked += 1
+        self.open[f"t{self.asked}"] = {}
+        return f"t{self.asked}"
+
+
+class Played:
+    """One worker, which tells one row of its trial with each news and waits for orders after it."""
+
+    size = 1
+
+    def __init__(self, rows):
+        here, self.there = Pipe()
+        self.seats, self._rows, self._told = {here: Seat()}, iter(rows), False
+        self.there.send(News())
+
+    def problem(self):
+        """Is asked once a round: what the worker was told to do, it does."""
+        if self.was_answered():
+            self.there.recv()
+            self.there.send(News((("t1", next(self._rows)),), free=0))
+
+    def was_answered(self):
+        return self.there.poll()
+
+
+@pytest.fixture
+def rows(plan):
+    epochs = [EpochRow(epoch=epoch, values={}, done=epoch == 2) for epoch in (1, 2)]
+    return [PlanRow(attempt="a", plan=plan), FirstDrawRow(), *epochs]
+
+
+def test_a_worker_is_answered_once_what_it_told_was_taken(rows, tmp_path):
+    """Else it would draw noise before the ledger has an entry, however short the moment."""
+    worker, answered = Played(rows), []
+
+    def look(*_):
+        answered.append(worker.was_answered())
+
+    hooks = Hooks(on_plan=look, on_draw=look, on_epoch=look)
+    queue, task = TrialQueue(Proposals(), 1), Task(b"", {}, 1)
+    run = PoolRun(worker, task, queue, TrialStates(hooks, None), ending=lambda: None, folder=tmp_path)
+    assert run.to_end() == RunResult()
+    assert answered == [False] * 4
