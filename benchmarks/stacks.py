@@ -47,7 +47,7 @@ CASES = [
             batch=batch,
             options={"width": width, "depth": 3},
         )
-        for width, batch in ((32, 128), (64, 128), (64, 512), (256, 256))
+        for width, batch in ((32, 128), (64, 128), (64, 512), (256, 256), (1024, 512))
     ),
     Case(
         name="scattering head, 28 x 28, batch 512",

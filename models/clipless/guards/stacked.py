@@ -31,6 +31,7 @@ from clipless.guards.exact_sums import (
     whole_rows,
 )
 from clipless.guards.guard import add_linear_sum, held_scales
+from clipless.scalars import on_host
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +39,7 @@ class StackedGuard:
     """How the gradients of one parameter of every member are guarded, and where the sums of one pass go.
 
     Attributes:
-        sensitivities: Delta of each member.
+        sensitivities: Delta of each member; numbers of a device are not looked at.
         rows: R, of all members together, those of the padding included.
         total: (M, *shape of the parameter), float64; each member's sum is added to its entry.
         normalise: see `clipless.guards.guard.Guard`.
@@ -55,7 +56,7 @@ class StackedGuard:
 
     def __post_init__(self) -> None:
         members = len(self.sensitivities)
-        if not all(0 < delta < float("inf") for delta in self.sensitivities):
+        if not all(0 < delta < float("inf") for delta in self.sensitivities if on_host(delta)):
             raise PlanError(f"Expected positive, finite sensitivities, got {self.sensitivities!r}")
         if len(self.total) != members or self.rows % members or self.total.dtype != torch.float64:
             raise PlanError(f"Expected totals and rows of {members} members, got {len(self.total)} and {self.rows}")
@@ -94,7 +95,12 @@ class StackedGuard:
         self.total.add_(sums.view_as(self.total) * step_M.view(-1, *[1] * (self.total.dim() - 1)))
 
     def _by_row(self, values: tuple[float, ...]) -> Tensor:
-        return _repeated(values, self.rows // len(values), self.total.device)
+        times, device = self.rows // len(values), self.total.device
+        if all(map(on_host, values)):
+            return _repeated(values, times, device)
+        numbers: list[Any] = list(values)
+        placed = [torch.full((), n, dtype=torch.float64, device=device) if on_host(n) else n for n in numbers]
+        return torch.stack(placed).repeat_interleave(times)
 
 
 @lru_cache(maxsize=256)

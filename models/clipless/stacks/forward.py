@@ -21,6 +21,7 @@ from clipless.guards.guard import Guard, GuardedLayer
 from clipless.guards.stacked import StackedGuard, stacked_bias, stacked_linear
 from clipless.layers import ClipGradient, Dense, Residual, every_layer
 from clipless.network import Network
+from clipless.scalars import on_host
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +50,7 @@ class GuardedPass:
     def of_member(self, member: int, path: str) -> Guard:
         """Return the guard of one parameter of one member."""
         delta = self.sensitivities[member].get(path)
-        if delta is None or not 0 < delta < float("inf"):
+        if delta is None or (on_host(delta) and not 0 < delta < float("inf")):
             raise PlanError(f"Expected a positive, finite sensitivity for {path}, got {delta!r}")
         return Guard(delta, self.normalise, self.exact, self.totals[path][member])
 

@@ -62,11 +62,17 @@ def shape_key(member: Member) -> Hashable:
 
     Layers, the shapes of weights and of outputs, rows and batches, method, augmentation, and the kind of optimiser.
     """
+    form = step_form(member)
+    return None if form is None else (member.plan.population, member.plan.batch_size, form)
+
+
+def step_form(member: Member) -> Hashable:
+    """Return what the steps of two trainings have in common but for the number of rows; None as `shape_key`."""
     plan, model = member.plan, member.model
     if not plan.method.bounded or type(model) is not Network:
         return None
-    training = (plan.population, plan.batch_size, plan.method, member.exact_norms, member.augmentation)
-    return (training, type(member.optimizer), model.input_shape, _layers(model))
+    training = (plan.method, member.exact_norms, member.augmentation, type(member.optimizer))
+    return (training, model.input_shape, _layers(model))
 
 
 def stackable(a: Member, b: Member) -> bool:

@@ -7,6 +7,8 @@ nothing, and its activations leave the caches sooner.
 import copy
 from collections.abc import Hashable
 from dataclasses import replace
+from functools import partial
+from math import log2
 from time import perf_counter, process_time
 
 import torch
@@ -14,7 +16,7 @@ import torch
 from clipless.datasets import Split
 from clipless.fixed_prefix import split_fixed_prefix
 from clipless.network import Network
-from clipless.stacks.member import Member, shape_key
+from clipless.stacks.member import Member, step_form
 from clipless.stacks.stack import RunningStack, rows_per_pass
 from clipless.stacks.trainee import Trainee
 from clipless.training.memory import is_out_of_memory, release_memory
@@ -22,79 +24,95 @@ from clipless.training.trainer import default_micro_batch
 
 # A larger stack has to be quicker by this much: it is coarser to start, to stop and to lose.
 _WORTH = 1.05
-_SECONDS = 0.25  # of steps that are timed for each size, three at least
+_SECONDS = 0.08  # of steps that are timed for each size, three at least
+_LONG_SECONDS = 0.25  # of a lone step: calling operations is then too little of it for a stack to gain anything
 
-_known: dict[Hashable, int] = {}
+_known: dict[Hashable, tuple[int, int]] = {}  # the best size, and the most members that were asked for
 
 
 def stack_size(member: Member, data: Split, most: int = 16) -> int:
     """Return the number of members, at most ``most``, that train quickest as one; 1 where a stack gains nothing.
 
-    Powers of two are tried until two in a row gain nothing, or one has no room; the result is remembered for members of
-    this shape. Of ``data`` only shape, types and device are looked at.
+    Powers of two are tried until two in a row gain nothing, or one has no room. Each is timed in turn with the best one
+    so far, so that what else the machine does delays both. The result is remembered for members whose steps are of this
+    form, however many rows they train on. Of ``data`` only shape, types and device are looked at.
 
     Guarantees:
         No entry of ``data`` is read, and what is drawn is drawn for rows of zeros: the answer is no release.
     """
-    key = shape_key(member)
-    if key is None:
+    form = step_form(member)
+    if form is None:
         return 1
-    key = (key, str(data.x.device), torch.get_num_threads(), most)
-    if key not in _known:
-        _known[key] = _measured(member, data, most)
-    return _known[key]
+    rows = _rows(member, data)
+    key = (form, round(8 * log2(rows)), str(data.x.device), torch.get_num_threads())
+    best, tried = _known.get(key, (0, 0))
+    if tried < most:
+        best = _measured(member, data, most)
+        _known[key] = best, most
+    return min(best, most)
 
 
 def _measured(member: Member, data: Split, most: int) -> int:
-    best, least = 1, step_time(member, data, 1)
+    best = StepTimer(member, data, 1)
+    if best.seconds() > _LONG_SECONDS:
+        return 1
     size = 2
     while size <= most:
         try:
-            found = step_time(member, data, size)
+            other = StepTimer(member, data, size)
+            gain = _gain(best, other)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
             release_memory()
             break
-        if found * _WORTH <= least:
-            best, least = size, found
-        elif size > 2 * best:  # two sizes that gain nothing
+        if gain >= _WORTH:
+            best = other
+        elif size > 2 * best.members:  # two sizes that gain nothing
             break
         size *= 2
-    return best
+    return best.members
 
 
-def step_time(member: Member, data: Split, members: int) -> float:
-    """Return the seconds that a step of each member takes in a stack of so many, on rows of zeros."""
-    plan, device = member.plan, data.x.device
-    most = max(1, default_micro_batch(device.type) // member.copies)
-    rows = rows_per_pass(plan.batch_size, plan.sampling_rate, most)
-    zeros = _Zeros(data)
-    trainees = [
-        Trainee(
-            replace(member, model=copy.deepcopy(member.model), source=None, checkpoint=None), zeros.rows, rows, zeros
-        )
-        for _ in range(members)
-    ]
-    running = RunningStack(trainees, rows)
-    _timed(running)
-    times = [_timed(running) for _ in range(3)]
-    while sum(times) < _SECONDS:
-        times.append(_timed(running))
-    return min(times) / members
+def _gain(one: "StepTimer", other: "StepTimer") -> float:
+    """Return how many times as quick a member's step is in the other stack, both timed in turn."""
+    times = [(one.seconds(), other.seconds()) for _ in range(3)]
+    while sum(map(sum, times)) < _SECONDS:
+        times.append((one.seconds(), other.seconds()))
+    first, second = min(lone for lone, _ in times), min(together for _, together in times)
+    return (first / one.members) / (second / other.members)
 
 
-def _timed(running: RunningStack) -> float:
-    device = running.device
-    # of one thread, processor time: what else the machine does would else decide
-    clock = process_time if device.type == "cpu" and torch.get_num_threads() == 1 else perf_counter
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    start = clock()
-    running.step()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return clock() - start
+def _rows(member: Member, data: Split) -> int:
+    """Return B, the rows of one member in a pass."""
+    most = max(1, default_micro_batch(data.x.device.type) // member.copies)
+    return rows_per_pass(member.plan.batch_size, member.plan.sampling_rate, most)
+
+
+class StepTimer:
+    """A stack of copies of a member, on rows of zeros, whose steps are timed; the first one has been taken."""
+
+    def __init__(self, member: Member, data: Split, members: int) -> None:
+        self.members, self._device, rows, zeros = members, data.x.device, _rows(member, data), _Zeros(data)
+        copied = partial(replace, member, source=None, checkpoint=None)
+        trainees = [Trainee(copied(model=copy.deepcopy(member.model)), zeros.rows, rows, zeros) for _ in range(members)]
+        self._running = RunningStack(trainees, rows)
+        self.seconds()
+
+    def seconds(self) -> float:
+        """Take a step of every member and return how long it took."""
+        # of one thread, processor time: what else the machine does would else decide
+        clock = process_time if self._device.type == "cpu" and torch.get_num_threads() == 1 else perf_counter
+        (draws,) = self._running.drawn(1)
+        self._wait()
+        start = clock()
+        self._running.step(draws)
+        self._wait()
+        return clock() - start
+
+    def _wait(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
 
 
 class _Zeros:

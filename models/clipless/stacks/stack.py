@@ -24,6 +24,7 @@ from clipless.guards.exact_sums import check_rows
 from clipless.plans.method import Method
 from clipless.plans.plan import Plan
 from clipless.plans.trainable import check_arithmetic
+from clipless.scalars import entry
 from clipless.stacks.descent import descend
 from clipless.stacks.forward import GuardedPass, StackedNetwork
 from clipless.stacks.losses import StackedLoss
@@ -176,21 +177,25 @@ class RunningStack:
         check_arithmetic(self.device)
         for one in self.trainees:
             one.check()
-        for _ in range(self._plan.steps_per_epoch):
-            self.step()
+        for draws in self.drawn(self._plan.steps_per_epoch):
+            self.step(draws)
         for one in self.trainees:
             one.epoch += 1
             one.save()
 
-    def step(self) -> None:
-        """Take one step of every member, on batches that their samplers draw."""
+    def drawn(self, steps: int) -> Iterator[tuple[Tensor, ...]]:
+        """Yield a batch of each member for so many steps, drawn by its own sampler."""
+        return zip(*(one.sampler.batches(steps, self.device) for one in self.trainees), strict=True)
+
+    def step(self, draws: Sequence[Tensor]) -> None:
+        """Take one step of every member, on the batches that their samplers drew."""
         try:
-            self._step([torch.from_numpy(one.sampler.draw()).to(self.device) for one in self.trainees])
+            self._step(draws)
         except BaseException:
             self._totals_MD.zero_()  # sums of an unfinished step carry no noise yet
             raise
 
-    def _step(self, draws: list[Tensor]) -> None:
+    def _step(self, draws: Sequence[Tensor]) -> None:
         check_rows(max(map(len, draws)) * self._copies)
         self._totals_MD.zero_()
         with ExitStack() as stack:
@@ -228,7 +233,8 @@ class RunningStack:
         normalise = self._plan.method is Method.LIP_DP_SGD
         with self._network.guarded(GuardedPass(sensitivities, len(x), self._totals, normalise, self._exact)):
             losses_R = self._loss(self._network(x), y)
-            torch.autograd.backward(losses_R, counted.to(losses_R.dtype))
+            # a sum: if `backward` were given gradients, torch would import sympy for them, 0.7 s in every process
+            (losses_R * counted).sum().backward()
         self._check_gathered()
         for one, drawn in zip(self.trainees, draws, strict=True):
             one.clip_norms.count(len(drawn) * self._copies)
@@ -260,7 +266,7 @@ class RunningStack:
         self._totals_MD.addcmul_((noise_MD * self._stds_MD).round_(), self._grids_MD)
         for one in self.trainees:
             if one.clip_norms.adaptive:
-                one.clip_norms.advance(float(one.source.normal(1)))
+                one.clip_norms.advance(entry(one.source.normal(1, self.device)))
 
     def _project_all(self, resting: list[frozenset[str]]) -> None:
         if not any(resting):

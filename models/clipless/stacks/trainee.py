@@ -25,6 +25,7 @@ from clipless.plans.trainable import check_trainable
 from clipless.privacy.randomness import SecureSource
 from clipless.privacy.sampling import PoissonSampler
 from clipless.saving import architecture
+from clipless.scalars import on_host
 from clipless.stacks.descent import carried_names, stored_names
 from clipless.stacks.member import Member
 from clipless.training.averaging import ExponentialAverage, RunningAverage
@@ -149,7 +150,8 @@ class Trainee:
 
     def scale_noise(self, plan: Plan, resting: frozenset[str]) -> None:
         """Write deviations, in steps of the grid, and grids of every entry where they have changed."""
-        if self._prepared == (plan.sensitivities, resting):
+        moving = not all(map(on_host, plan.sensitivities.values()))
+        if not moving and self._prepared == (plan.sensitivities, resting):
             return
         stds, pieces = (
             plan.noise_stds,
@@ -159,7 +161,7 @@ class Trainee:
             step = 1.0 if name in resting else grid(plan.sensitivities[name])
             std_d.fill_(0.0 if name in resting else stds[name] * self.member.copies / step)
             grid_d.fill_(step)
-        self._prepared = plan.sensitivities, resting
+        self._prepared = None if moving else (plan.sensitivities, resting)
 
     def stepped(self, resting: frozenset[str]) -> None:
         """Count a step and follow it with every average."""

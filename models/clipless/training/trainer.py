@@ -166,7 +166,10 @@ def default_micro_batch(device: str) -> int:
 
 
 class PrivateTrainer:
-    """The state of one training; `fit` checks what goes into it."""
+    """The state of one training; `fit` checks what goes into it.
+
+    It is long because what may touch gradients between the sums and their noise stands here, and nowhere else.
+    """
 
     def __init__(
         self,

@@ -22,7 +22,10 @@ from .members import ARCHITECTURES, apart, member, split, trained_alone
 NEAR = 1e-6
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "architecture",
+    [pytest.param(one, marks=[pytest.mark.long] * (one in ("wide-resnet", "vgg"))) for one in ARCHITECTURES],
+)
 def test_a_member_is_the_training_it_would_be_alone(architecture: str) -> None:
     data = split()
     alone = [trained_alone(member(seed, architecture=architecture), data) for seed in range(3)]

@@ -5,6 +5,7 @@ comparisons of whole tensors), and copies of tensors between host and device, ar
 """
 
 from functools import partial
+from itertools import product
 from unittest.mock import Mock
 
 import pytest
@@ -27,6 +28,9 @@ from clipless.plans.schedule import Schedule
 from clipless.privacy import keystream
 from clipless.privacy.randomness import SecureSource
 from clipless.projections import CONSTRAINTS, build_constraint
+from clipless.stacks import Member, forward, trainee
+from clipless.stacks.stack import RunningStack
+from clipless.stacks.trainee import FixedFeatures, Trainee
 from clipless.testing import RecordingSource
 from clipless.training.averaging import PolynomialAverage
 from clipless.training.trainer import PrivateTrainer
@@ -116,9 +120,15 @@ def take_steps(model, method=Method.CLIPLESS, *, loss=None, fit=None, source=Non
     return trainer
 
 
-@pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("method", PRIVATE)
-def test_no_step_of_any_architecture_waits(name, method):
+def marks(method, name):
+    """Every architecture with the method that needs most of it, and every method with two of them, at each run."""
+    return [pytest.mark.long] * (method is not Method.CLIPLESS and name not in ("mlp", "convnet"))
+
+
+@pytest.mark.parametrize(
+    ("method", "name"), [pytest.param(m, n, marks=marks(m, n)) for m, n in product(PRIVATE, SMALL)]
+)
+def test_no_step_of_any_architecture_waits(method, name):
     take_steps(network(name, bias=method is not Method.LIP_DP_SGD), method)
 
 
@@ -292,3 +302,60 @@ def test_the_constant_of_a_loss_is_one_of_a_ball_that_is_hardly_larger(loss, sha
     least = 0.95**127 * bound_network(model).output.norm
     exact, next_one = (loss_lipschitz(loss, CLASSES, logit_norm=n) for n in (norm, max(norm / 0.949, least)))
     assert exact <= found <= next_one
+
+
+class Downloads(Apart):
+    """Refuses what waits for a device and tensors that come from it; numbers of members may be sent to it."""
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        given = [a for a in (*args, *(kwargs or {}).values()) if isinstance(a, torch.Tensor)]
+        if operation._schema.name == "aten::_to_copy" and all(tensor.device.type == "cpu" for tensor in given):
+            return operation(*args, **(kwargs or {}))
+        return super().__torch_dispatch__(operation, types, args, kwargs)
+
+
+def take_stacked_steps(monkeypatch, name, method=Method.CLIPLESS, *, front=(), **plan):
+    """One step of a stack of two that makes what is kept, then one of two passes in which nothing may wait."""
+    # Both look at the device, before any step: at rows, and at addresses, which are all alike here.
+    monkeypatch.setattr(forward.StackedNetwork, "check_rows_apart", lambda *_: None)
+    monkeypatch.setattr(trainee, "check_training", lambda model, *_: model)
+    data = Split(torch.zeros(ROWS, *SHAPE, device=META), torch.zeros(ROWS, dtype=torch.long, device=META))
+    features, trainees = FixedFeatures(data), []
+    for number in range(2):
+        model, loss = network(name, bias=method is not Method.LIP_DP_SGD), clipless.TauCCE(0.5 + number)
+        model = Network([*list(model.layers)[:-1], *front, model.layers[-1]], SHAPE) if front else model
+        planned = clipless.make_plan(
+            *(model, loss), population=ROWS, batch_size=8, delta=1e-3, noise_multiplier=1.0 + number, epochs=2,
+            method=method, **plan,
+        )  # fmt: skip
+        member = Member(
+            model=model.to(META),
+            loss=loss,
+            plan=planned,
+            optimizer=clipless.Adam(1e-3),
+            source=Words(),
+            averaging=0.9,
+            averages={"slow": PolynomialAverage(3)},
+        )
+        trainees.append(Trainee(member, data, 6, features))
+    running = RunningStack(trainees, 6)
+    draws = [torch.zeros(rows, dtype=torch.long, device=META) for rows in (7, 3)]
+    running.step(draws)
+    with Downloads():
+        running.step(draws)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_step_of_a_stack_waits(name, monkeypatch):
+    take_stacked_steps(monkeypatch, name)
+
+
+@pytest.mark.parametrize("name", ["mlp", "lenet"])
+@pytest.mark.parametrize("method", [Method.CLIPLESS, Method.LIP_DP_SGD])
+def test_no_sensitivity_of_a_stack_that_follows_the_weights_waits(name, method, monkeypatch):
+    take_stacked_steps(monkeypatch, name, method, follow_weights=True)
+
+
+def test_what_comes_from_the_device_is_refused_in_a_stack():
+    with pytest.raises(RuntimeError, match=r"makes the host wait|Cannot copy|meta"), Downloads():
+        torch.zeros(3, device=META).cpu()
