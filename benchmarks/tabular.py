@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sweeper.backend.cluster import cluster
+from sweeper.backend.on_ray.cluster import cluster
 from sweeper.driver.options import Options
 from sweeper.driver.runner import run
 from sweeper.spec.spec import Spec

@@ -13,7 +13,7 @@ from math import isfinite, nan
 import numpy as np
 
 from sweeper.pareto.dominance import attained, costs
-from sweeper.records import Direction, Objective, Point
+from sweeper.records import Objective, Point
 
 EPSILON = Objective.named("epsilon")
 
@@ -46,7 +46,7 @@ def attainment(runs: Sequence[Sequence[Point]], value: Objective) -> tuple[Surfa
         return ()
     matrix = np.concatenate([costs(run, (EPSILON, value)) for run in kept])
     owners = [i for i, run in enumerate(kept) for _ in run]
-    sign = -1.0 if value.direction is Direction.MAXIMIZE else 1.0
+    sign = -value.direction.sign
     counts = {"best": 1, "median": (len(runs) + 1) // 2, "worst": len(runs)}
     surfaces = []
     for name, count in counts.items():

@@ -20,7 +20,7 @@ import moocore
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeper.records import Direction, Objective, Point, PointKey
+from sweeper.records import Objective, Point, PointKey
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def costs(points: Iterable[Point], objectives: Sequence[Objective]) -> Floats:
     rows = [point.values for point in points]
     columns = [np.fromiter((row.get(o.name, nan) for row in rows), np.float64, len(rows)) for o in objectives]
     matrix = np.stack(columns, axis=1)
-    matrix[:, [o.direction is Direction.MAXIMIZE for o in objectives]] *= -1.0
+    matrix *= [-o.direction.sign for o in objectives]
     matrix += 0.0  # one zero only
     matrix[(np.isnan(matrix) | (matrix == -np.inf)).any(axis=1)] = nan
     return matrix
@@ -102,7 +102,7 @@ class Box:
         return np.maximum(np.column_stack(columns) if columns else matrix, 0.0)
 
     def _scale(self, column: Floats, objective: Objective) -> Floats:
-        sign = -1.0 if objective.direction is Direction.MAXIMIZE else 1.0
+        sign = -objective.direction.sign
         best, worst = (sign * end[objective.name] for end in (self.ideal, self.reference))
         if self.log_epsilon and objective.name == "epsilon":
             column, best, worst = np.log(np.maximum(column, best)), log(best), log(worst)

@@ -13,7 +13,7 @@ from math import isfinite, nan
 import numpy as np
 
 from sweeper.pareto.dominance import Box, Floats, volume
-from sweeper.records import Direction, Objective
+from sweeper.records import Objective
 from sweeper.search.transfer import transferred
 from sweeper.spec.constraints import Constraint
 from sweeper.spec.fields.ranges import Scalar
@@ -114,4 +114,4 @@ class _Shown:
 
 
 def _cost(value: float, axis: Objective) -> float:
-    return -value if axis.direction is Direction.MAXIMIZE else value
+    return -axis.direction.sign * value

@@ -26,7 +26,7 @@ from clipless.privacy.accounting.lower_bound import attack_epsilon, falls_below
 from clipless.privacy.accounting.pld import composed_pld, composed_profile, grid_width, loss_grids
 from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, delta_slack
 from clipless.privacy.accounting.private_selection import Repetitions
-from clipless.privacy.accounting.selection_price import renyi_epsilon, selection_epsilon
+from clipless.privacy.accounting.selection_price import rdp_selection_epsilon, selection_epsilon
 from clipless.privacy.accounting.selection_profile import log_ratio
 from clipless.privacy.accounting.spending import MOST_STEPS, check_delta, spending_parts, too_little_noise
 from clipless.privacy.events import Event, Relation
@@ -68,7 +68,7 @@ def explored_epsilon(candidate: Event, repetitions: Repetitions, final: Event, d
     bounds = {"pld": composed_epsilon(candidate, repetitions, final, delta)}
     renyi_may_say_less = repetitions.eta > 1.0 or bounds["pld"] == math.inf  # and takes four times as long
     if final.relation is Relation.ADD_OR_REMOVE_ONE and renyi_may_say_less:
-        bounds["rdp"] = rdp_composed_epsilon(candidate, repetitions, final, delta)
+        bounds["rdp"] = rdp_selection_epsilon(candidate, repetitions, delta, final)
     for name, bound in bounds.items():
         if falls_below(bound, attacked):
             raise AccountantsDisagreeError(
@@ -76,11 +76,6 @@ def explored_epsilon(candidate: Event, repetitions: Repetitions, final: Event, d
                 f"the final alone attains {attacked:.6g}: {final}"
             )
     return min(bounds.values())
-
-
-def rdp_composed_epsilon(candidate: Event, repetitions: Repetitions, final: Event, delta: float) -> float:
-    """Bound it by Renyi differential privacy; for add-or-remove-one and events of finite cost."""
-    return renyi_epsilon(candidate, repetitions, delta, final)
 
 
 def composed_epsilon(candidate: Event, repetitions: Repetitions, final: Event, delta: float) -> float:

@@ -73,13 +73,11 @@ def selection_epsilon(event: Event, repetitions: Repetitions, delta: float) -> f
     return min(bounds.values())
 
 
-def rdp_selection_epsilon(event: Event, repetitions: Repetitions, delta: float) -> float:
-    """Bound it by Renyi differential privacy; for add-or-remove-one and an event of finite cost."""
-    return renyi_epsilon(event, repetitions, delta)
+def rdp_selection_epsilon(event: Event, repetitions: Repetitions, delta: float, final: Event | None = None) -> float:
+    """Bound it by Renyi differential privacy, together with a ``final`` that is spent after the selection.
 
-
-def renyi_epsilon(event: Event, repetitions: Repetitions, delta: float, final: Event | None = None) -> float:
-    """As `rdp_selection_epsilon`, together with a final that is spent after the selection."""
+    For add-or-remove-one and events of finite cost.
+    """
     parts, after = spending_parts(event), () if final is None else spending_parts(final)
     accountant = RdpAccountant(_ORDERS)
     candidate = dp_event.ComposedDpEvent([_dp_event(part) for part in parts])
