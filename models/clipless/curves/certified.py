@@ -46,6 +46,15 @@ class CertifiedCurve:
         """Accuracy: certified accuracy at radius 0."""
         return float(self.certified[0])
 
+    def band(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
+        """Return two curves of (N,) shares, between which certified accuracy lies at all radii at once.
+
+        They stand around the smoothed curve, and cover the noise and that the rows are a sample: true of the rows'
+        distribution with the probability ``confidence``.
+        """
+        width, middle = self.curve.band(confidence, sampling=True), self.smoothed().certified
+        return np.clip(middle - width, 0.0, 1.0), np.clip(middle + width, 0.0, 1.0)
+
     def smoothed(self, way: Way = "isotonic") -> "CertifiedCurve":
         """Return the curve made to fall with the radius."""
         return CertifiedCurve(smooth(self.curve, way))

@@ -155,7 +155,7 @@ def release_classes(
         raise DataError(f"Expected one boolean label for each score, got {positive_R.dtype} {positive_R.shape}")
     source, change = source or SecureSource(), class_change(relation)
     positives, negatives = (
-        grid.counts(scores_R[rows]) + mechanism.noise(len(grid), change, source) for rows in (positive_R, ~positive_R)
+        mechanism.release(grid.counts(scores_R[rows]), change, source) for rows in (positive_R, ~positive_R)
     )
     return ClassCurves(grid, positives, negatives, mechanism, relation)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from clipless.curves.grid import Grid
 from clipless.curves.release import Mechanism, change_of
-from clipless.curves.tree import Floats
+from clipless.curves.tree import Change, Floats
 from clipless.errors import DataError
 from clipless.privacy.events import Relation
 from clipless.privacy.randomness import RandomSource, SecureSource
@@ -78,14 +78,8 @@ class PrivateEcdf:
         if not 0.0 < confidence < 1.0:
             raise DataError(f"Expected a confidence in (0, 1), got {confidence!r}")
         risk = (1.0 - confidence) / (2.0 if sampling else 1.0)
-        rank = min(draws, ceil((1.0 - risk) * (draws + 1)))
-        source = PublicSource()
-        largest = sorted(
-            float(np.abs(self.mechanism.noise(len(self.grid) - 1, change_of(self.relation), source)).max())
-            for _ in range(draws)
-        )
-        sampled = sqrt(log(2.0 / risk) / (2.0 * self.population)) if sampling else 0.0
-        return largest[rank - 1] / self.population + sampled
+        noise = largest_noise(self.mechanism, len(self.grid) - 1, change_of(self.relation), risk, draws=draws)
+        return noise / self.population + (sampling_width(self.population, risk) if sampling else 0.0)
 
 
 def release_ecdf(
@@ -115,9 +109,29 @@ def release_ecdf(
     if not population >= 1:
         raise DataError(f"Expected population >= 1, got population={population!r}")
     counts_N = grid.counts(np.asarray(values_R, dtype=np.float64))
-    noise = mechanism.noise(len(grid) - 1, change_of(relation), source or SecureSource())
-    shares = np.append((counts_N[:-1] + noise) / population, 1.0)  # the last count is public
+    released = mechanism.release(counts_N[:-1], change_of(relation), source or SecureSource())
+    shares = np.append(released / population, 1.0)  # the last count is public
     return PrivateEcdf(grid, shares, population, mechanism, relation)
+
+
+def largest_noise(
+    mechanism: Mechanism, leaves: int, change: Change, risk: float, *, draws: int = 400, curves: int = 1
+) -> float:
+    """Return what the noise of so many curves exceeds in absolute value anywhere with a probability of at most a risk.
+
+    The noise's law is public: its largest absolute value is simulated, and the rank of the quantile rounded up.
+    """
+    source, rank = PublicSource(), min(draws, ceil((1.0 - risk) * (draws + 1)))
+    noises = (np.concatenate([mechanism.noise(leaves, change, source) for _ in range(curves)]) for _ in range(draws))
+    return sorted(float(np.abs(noise).max()) for noise in noises)[rank - 1]
+
+
+def sampling_width(rows: float, risk: float) -> float:
+    """Return how far a distribution function of rows strays from that which they are independent draws of.
+
+    Dvoretzky, Kiefer, Wolfowitz and Massart: at all thresholds at once, except with a probability of at most a risk.
+    """
+    return sqrt(log(2.0 / risk) / (2.0 * rows))
 
 
 class PublicSource(RandomSource):

@@ -8,6 +8,7 @@ from math import isfinite, sqrt
 
 import numpy as np
 
+from clipless.curves.hierarchy import Hierarchy, best_hierarchy
 from clipless.curves.toeplitz import SquareRoot
 from clipless.curves.tree import Change, Floats, Tree, best_tree
 from clipless.errors import AccountingError
@@ -21,37 +22,47 @@ _ROUNDING = 1.0 + 2.0**-40  # of normals and their sums in double precision
 
 @dataclass(frozen=True, slots=True)
 class Laplace:
-    """Whole-numbered Laplace noise on a tree: epsilon-DP, without a delta.
+    """Whole-numbered Laplace noise on a tree or a hierarchy: epsilon-DP, without a delta.
 
     Attributes:
         epsilon: of the whole curve.
-        tree: of the noise; by default the best one for the number of thresholds.
+        tree: of the noise; by default the quietest one for the number of thresholds, which is a hierarchy.
     """
 
     epsilon: float
-    tree: Tree | None = None
+    tree: Tree | Hierarchy | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.epsilon < float("inf"):
             raise AccountingError(f"Expected 0 < epsilon < inf, got epsilon={self.epsilon!r}")
 
+    def release(self, counts_N: Floats, change: Change, source: RandomSource) -> Floats:
+        """Return counts with noise, (N,)."""
+        kind = self.kind_for(len(counts_N), change)
+        scale = scale_at_least(kind.laplace_change(change) / self.epsilon)
+        drawn = [discrete_laplace(size, scale, source).astype(np.float64) for size in kind.sizes()]
+        if isinstance(kind, Tree):
+            return counts_N + kind.path_sums(drawn)
+        # Whole numbers up to here: what is computed from the noisy nodes sees nothing but them.
+        exact = kind.sums(np.diff(counts_N, prepend=0.0))
+        return kind.agreed([sums + noise for sums, noise in zip(exact, drawn, strict=True)])
+
     def noise(self, leaves: int, change: Change, source: RandomSource) -> Floats:
-        """Draw the noise of each count, (N,)."""
-        tree = self.kind_for(leaves, change)
-        scale = scale_at_least(tree.laplace_change(change) / self.epsilon)
-        drawn = [discrete_laplace(size, scale, source).astype(np.float64) for size in tree.sizes()]
-        return tree.path_sums(drawn)
+        """Draw the noise of each count, (N,), to simulate it."""
+        return self.release(np.zeros(leaves), change, source)
 
     def deviation(self, leaves: int, change: Change) -> float:
-        """Standard deviation of the noise of a count, from above."""
-        tree = self.kind_for(leaves, change)
-        scale = float(scale_at_least(tree.laplace_change(change) / self.epsilon))
-        return sqrt(2.0 * (tree.height + 1)) * scale
+        """Standard deviation of the noise of a count, from above; of a hierarchy that of the mean variance."""
+        kind = self.kind_for(leaves, change)
+        scale = float(scale_at_least(kind.laplace_change(change) / self.epsilon))
+        drawn = kind.height + 1 if isinstance(kind, Tree) else float(np.mean(kind.variances()))
+        return sqrt(2.0 * drawn) * scale
 
-    def kind_for(self, leaves: int, change: Change) -> Tree:
-        """Return the tree for so many counts."""
+    def kind_for(self, leaves: int, change: Change) -> Tree | Hierarchy:
+        """Return the tree or hierarchy for so many counts."""
         if self.tree is None:
-            return best_tree(leaves, change, gaussian=False)
+            tree, hierarchy = best_tree(leaves, change, gaussian=False), best_hierarchy(leaves)
+            return hierarchy if hierarchy.laplace_variance(change) <= tree.laplace_variance(change) else tree
         _check_leaves(self.tree, leaves)
         return self.tree
 
@@ -71,6 +82,10 @@ class Gaussian:
     def __post_init__(self) -> None:
         if not (self.noise_multiplier > 0.0 and isfinite(self.noise_multiplier)):
             raise AccountingError(f"Expected 0 < noise_multiplier < inf, got {self.noise_multiplier!r}")
+
+    def release(self, counts_N: Floats, change: Change, source: RandomSource) -> Floats:
+        """Return counts with noise, (N,)."""
+        return counts_N + self.noise(len(counts_N), change, source)
 
     def noise(self, leaves: int, change: Change, source: RandomSource) -> Floats:
         """Draw the noise of each count, (N,), in whole numbers of a fixed step."""
@@ -97,6 +112,15 @@ class Gaussian:
             noise_multiplier=factor * self.noise_multiplier, sampling_rate=1.0, steps=1, relation=relation
         )
 
+    @classmethod
+    def share(cls, noise_multiplier: float, curves: int, relation: Relation) -> "Gaussian":
+        """Return the mechanism of each of so many curves that together are one event of a noise multiplier.
+
+        Squares of the reciprocals of multipliers add up.
+        """
+        factor = 2.0 if relation is Relation.REPLACE_ONE else 1.0  # as in `event`
+        return cls(noise_multiplier * sqrt(curves) / factor)
+
     def kind_for(self, leaves: int, change: Change) -> Tree | SquareRoot:
         """Return the kind of noise for so many counts."""
         if self.kind is None:
@@ -117,6 +141,6 @@ def _quieter(tree: Tree, root: SquareRoot, change: Change) -> Tree | SquareRoot:
     return tree if tree.gaussian_variance(change) <= root.gaussian_variance(change) else root
 
 
-def _check_leaves(kind: Tree | SquareRoot, leaves: int) -> None:
+def _check_leaves(kind: Tree | Hierarchy | SquareRoot, leaves: int) -> None:
     if kind.leaves != leaves:
         raise AccountingError(f"Expected noise for {leaves} counts, got {kind}")

@@ -2,6 +2,14 @@
 
 Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), algorithms 1 and 2, for many
 values at once: everything is comparisons of uniform integers from the secure source.
+
+**Shares of it.** Discrete Laplace noise is G - G' of two geometric numbers, P(G = g) = (1 - q) q^g with q = exp(-1 /
+scale), whose generating function is the power r = 1 of ((1 - q) / (1 - q z))^r: numbers whose laws have the powers
+r_1, r_2, .. sum to one with the power r_1 + r_2 + .. . So noise of power r from each of h = 1 / r parties sums to
+discrete Laplace noise exactly, and that of more parties is the same with something independent added, which hides no
+less. A number of power r <= 1 is the part of a geometric G that Polya's urn gives to a colour of weight r beside one of
+weight 1 - r: given the sum of two independent numbers of powers r and 1 - r, the first is beta-binomial, as that colour
+is after G draws.
 """
 
 from fractions import Fraction
@@ -54,6 +62,46 @@ def discrete_laplace(count: int, scale: Fraction, source: "RandomSource") -> Int
         drawn[open_[taken]] = np.where(negative, -magnitude, magnitude)[taken]
         open_ = open_[~taken]
     return drawn
+
+
+def laplace_share(count: int, scale: Fraction, power: Fraction, source: "RandomSource") -> Integers:
+    """Return ``count`` whole numbers; those of parties whose powers sum to 1 sum to `discrete_laplace` noise.
+
+    Args:
+        count: how many.
+        scale: of the sum of such parties.
+        power: of one party, or of several at once.
+        source: of the noise.
+
+    Guarantees:
+        Exact, but for the quality of the source's bits; powers that sum to more than 1 hide no less.
+    """
+    t, s = scale.numerator, scale.denominator
+    if not (0 < t <= _LARGEST and 0 < s <= _LARGEST):
+        raise AccountingError(f"Expected a scale with terms up to {_LARGEST}, got {scale}; see scale_at_least")
+    if not 0 < power <= _LARGEST or not power.denominator <= _LARGEST:
+        raise AccountingError(f"Expected 0 < power <= 2^20 of a share of noise, got {power}")
+    whole, rest = divmod(power, 1)
+    drawn = np.zeros(count, dtype=np.int64)
+    for sign in (1, -1):
+        for _ in range(whole):
+            drawn += sign * (_geometric(count, t, source) // s)
+        if rest:
+            drawn += sign * _urn(_geometric(count, t, source) // s, rest, source)
+    return drawn
+
+
+def _urn(draws: Integers, weight: Fraction, source: "RandomSource") -> Integers:
+    """How often the first of two colours, of weights w and 1 - w, comes in Polya's urn, for each number of draws."""
+    first = np.zeros(len(draws), dtype=np.int64)
+    open_, draw = np.flatnonzero(draws > 0), 0
+    a, h = weight.numerator, weight.denominator
+    while len(open_):  # the chance is (w + those that came) / (1 + draws so far)
+        came = _below(np.full(len(open_), h * (1 + draw)), source) < a + h * first[open_]
+        first[open_[came]] += 1
+        draw += 1
+        open_ = open_[draws[open_] > draw]
+    return first
 
 
 def _geometric(count: int, t: int, source: "RandomSource") -> Integers:
