@@ -1,0 +1,225 @@
+"""The audit of the noise and of the batches: are they what the plan says, and independent of each other?
+
+A training on a copy of the model takes steps on empty batches, whose released sums are nothing but noise, before and
+after it was restored from its state. Each test below has a p-value; the finding's is the smallest times their number.
+
+* deviation: the noise of a parameter has the planned one, or more (chi-square);
+* shape: it is normal (Kolmogorov-Smirnov);
+* steps: no two steps correlate, of one training or of its restored one, whose source is another (largest correlation);
+* entries: neighbouring entries of a parameter do not correlate;
+* parameters: entries of two parameters at the same place do not correlate;
+* rate: rows join batches at the planned rate, or more rarely (binomial);
+* batches: a row that joined a batch is no more likely to join the next one (binomial);
+* workers: a forked process draws other bytes than its parent, from the source that they share.
+
+Shape letters: S steps, N entries that are looked at.
+"""
+
+import os
+import select
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import inf, sqrt
+
+import numpy as np
+import torch
+from scipy import stats
+
+from clipless.audits.audited import AuditedTraining, Effort
+from clipless.audits.finding import ACCUSATION, Finding, Kind
+from clipless.audits.one_run import planned_for
+from clipless.audits.ranks import FloatArray
+from clipless.plans.method import Method
+from clipless.plans.plan import Plan
+from clipless.privacy.accounting.pld import optimistic_epsilon
+from clipless.privacy.randomness import RandomSource
+from clipless.training.checkpoint import TrainingState
+from clipless.training.trainer import PrivateTrainer, check_micro_batch
+
+_STEPS = {Effort.CHEAP: 8, Effort.THOROUGH: 64}
+_FLIPS = {Effort.CHEAP: 2**14, Effort.THOROUGH: 2**18}
+_MOST_ENTRIES = 4096  # of a parameter
+_MOST_SHAPED = 10_000  # numbers whose shape is tested
+_WORDS = 256  # that a forked process draws
+_PATIENCE = 10.0  # seconds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heard:
+    """What was heard of the noise and drawn of batches.
+
+    Attributes:
+        noise: by parameter (S, N), over the planned deviations.
+        members: (batches, rows) who joined.
+        rate: planned.
+        repeated: whether a forked process drew its parent's bytes; None where that was not tried.
+    """
+
+    noise: Mapping[str, FloatArray]
+    members: np.ndarray
+    rate: float
+    repeated: bool | None
+
+
+class _Listening(PrivateTrainer):
+    """A training that keeps its noise, over the planned deviations."""
+
+    def listen(self) -> None:
+        """Begin to keep it."""
+        self.heard: dict[str, list[FloatArray]] = {name: [] for name in self._parameters}
+
+    def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
+        before = {name: total.clone() for name, total in self._totals.items()}
+        super()._add_noise(plan, resting)
+        for name, std in plan.noise_stds.items():
+            noise = (self._totals[name] - before[name]).flatten()[:_MOST_ENTRIES] / float(std)
+            self.heard[name].append(noise.cpu().numpy())
+
+    def draw(self, batches: int) -> np.ndarray:
+        """Return who joins batches."""
+        return np.stack([np.isin(np.arange(len(self._data)), self._sampler.draw()) for _ in range(batches)])
+
+
+def audit_noise(training: AuditedTraining, effort: Effort = Effort.CHEAP) -> Finding:
+    """Listen to the noise and the batches of a training.
+
+    Guarantees:
+        Where both are as planned, the p-value is below any level with at most that chance, and the attained bound, from
+        the deviations alone, exceeds the truth with a chance of at most 5 %.
+    """
+    heard = hear(training, effort)
+    p_values, multiplier = p_values_of(heard), least_multiplier(heard.noise, training.plan)
+    event = replace(training.plan.event(), noise_multiplier=multiplier)
+    return Finding(
+        kind=Kind.NOISE,
+        subject=training.subject,
+        epsilon=training.epsilon,
+        delta=training.plan.delta,
+        attained=inf if multiplier == 0.0 else optimistic_epsilon(event, training.plan.delta),
+        confidence=1.0 - ACCUSATION,
+        p_value=min(1.0, len(p_values) * min(p_values.values())),
+        contradicted=False,
+        evidence={
+            "steps": len(next(iter(heard.noise.values()))),
+            "noise multiplier, at most": multiplier,
+            **{f"p-value of {name}": value for name, value in p_values.items()},
+        },
+    )
+
+
+def hear(training: AuditedTraining, effort: Effort) -> Heard:
+    """Take steps on empty batches, restore the training and take more; draw batches."""
+    first = _trainer(training, None)
+    _rest(first, _STEPS[effort])
+    second = _trainer(training, first.state())
+    _rest(second, _STEPS[effort] // 2)
+    noise = {name: np.stack(steps + second.heard[name]) for name, steps in first.heard.items() if steps}
+    batches = 2 * max(1, _FLIPS[effort] // (2 * len(training.rows)))
+    members = np.concatenate([first.draw(batches // 2), second.draw(batches - batches // 2)])
+    return Heard(noise, members, training.plan.sampling_rate, repeats_when_forked(training.source()))
+
+
+def _trainer(training: AuditedTraining, state: TrainingState | None) -> _Listening:
+    trainer = _Listening(
+        training.copied_model(),
+        training.loss,
+        training.rows,
+        planned_for(training.plan, len(training.rows)),
+        training.optimizer,
+        check_micro_batch(training.micro_batch_size, training.rows),
+        training.source(),
+        state=state,
+    )
+    trainer.listen()
+    return trainer
+
+
+def _rest(trainer: _Listening, steps: int) -> None:
+    for _ in range(steps):
+        trainer.step(torch.empty(0, dtype=torch.int64))
+
+
+def p_values_of(heard: Heard) -> dict[str, float]:
+    """Return the p-value of each test."""
+    noise = list(heard.noise.values())
+    steps = np.concatenate(noise, axis=1)
+    found = {
+        "deviation": _smallest([float(stats.chi2.cdf((z**2).sum(), z.size)) for z in noise]),
+        "shape": _smallest([float(stats.kstest(_some(z), "norm").pvalue) for z in noise]),
+        "steps": _smallest([_correlated(a, b) for a, b in combinations(steps, 2)]),
+        "entries": _smallest([_correlated(z[:, :-1], z[:, 1:]) for z in noise]),
+        "parameters": _smallest([_together(a, b) for a, b in combinations(noise, 2)]),
+        "rate": float(stats.binom.sf(heard.members.sum() - 1, heard.members.size, heard.rate)),
+        "batches": _joined_twice(heard.members, heard.rate),
+    }
+    return found if heard.repeated is None else found | {"workers": 0.0 if heard.repeated else 1.0}
+
+
+def _smallest(p_values: Sequence[float]) -> float:
+    return min(1.0, len(p_values) * min(p_values, default=1.0))
+
+
+def _some(values: FloatArray) -> FloatArray:
+    flat: FloatArray = values.ravel()
+    return flat[:: -(-len(flat) // _MOST_SHAPED)]
+
+
+def _correlated(a: FloatArray, b: FloatArray) -> float:
+    """P-value of independent normals of any deviations: given the one, their product is normal."""
+    size = sqrt(float((a**2).sum())) * sqrt(float((b**2).sum()) / b.size) if b.size else 0.0
+    return 1.0 if size == 0.0 else float(min(1.0, 2.0 * stats.norm.sf(abs(float((a * b).sum())) / size)))
+
+
+def _together(a: FloatArray, b: FloatArray) -> float:
+    count = min(a.shape[1], b.shape[1])
+    return _correlated(a[:, :count], b[:, :count])
+
+
+def _joined_twice(members: np.ndarray, rate: float) -> float:
+    """P-value of rows that are in both of two batches that follow each other; each batch is looked at once."""
+    both = members[0::2] & members[1::2]
+    return float(stats.binom.sf(both.sum() - 1, both.size, rate**2))
+
+
+def least_multiplier(noise: Mapping[str, FloatArray], plan: Plan) -> float:
+    """Return what the noise multiplier is at most, at 95 %, by the deviations that were heard."""
+    level = ACCUSATION / len(noise)
+    at_most = {name: sqrt(float((z**2).sum()) / stats.chi2.ppf(level, z.size)) for name, z in noise.items()}
+    if plan.method is Method.DP_SGD:  # one mechanism: as private as its least noisy part
+        return plan.noise_multiplier * min(at_most.values())
+    stds = plan.noise_stds
+    if min(at_most.values()) == 0.0:
+        return 0.0
+    return 1.0 / sqrt(sum((plan.sensitivities[name] / (float(stds[name]) * at_most[name])) ** 2 for name in noise))
+
+
+def repeats_when_forked(source: RandomSource) -> bool | None:
+    """Return whether a forked process draws its parent's bytes; None where that cannot be tried.
+
+    The child draws and ends at once: no other code of this process runs in it.
+    """
+    if not (source.secure and hasattr(os, "fork")):
+        return None
+    source.random_bytes(8)
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads, whose locks the child does not need
+        child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, source.random_bytes(8 * _WORDS))
+        finally:
+            os._exit(0)
+    os.close(writing)
+    try:
+        ready, _, _ = select.select([reading], [], [], _PATIENCE)
+        drawn = os.read(reading, 8 * _WORDS) if ready else b""
+    finally:
+        os.close(reading)
+        if not ready:
+            os.kill(child, 9)
+        os.waitpid(child, 0)
+    own = np.frombuffer(bytes(source.random_bytes(8 * _WORDS)), dtype=np.uint64)
+    return None if not drawn else bool(np.isin(np.frombuffer(drawn, dtype=np.uint64), own).any())

@@ -1,0 +1,322 @@
+r"""The audit of one whole training, with ideal canaries in its batches.
+
+A copy of the model is trained as planned: same rate, steps, sensitivities, noise, optimiser. Its population holds
+canaries beside the rows; a fair coin for each says whether it contributes (under replace-one: its gradient or the
+opposite one). The auditor is given what the claim gives an adversary: the released sums of every step, and what the
+rows beside the canaries contributed. Its score of a canary is the logarithm of the likelihood ratio
+
+    sum_t log((1 - q) + q exp((v_t - 1/2) / sigma^2)),                                            (1)
+
+v_t what was released at step t in the canary's direction over its sensitivity. Three games are played with them:
+
+* **the run**: ranking canaries by (1); coins say who took part (`ranks`), of all canaries and of the surest alone,
+  which tell where batches are not drawn anew; and `guesses` for any mechanism.
+* **the steps**: of canaries that take part, ranking (canary, step) by v_t; the secret is which steps drew the canary.
+  A step is a Gaussian mechanism; so many more draws tell its noise multiplier much better, and the accountant composes
+  it. It takes for granted that batches are drawn as claimed, which the run and `noise` do not.
+* **the final model**: ranking by how far the final weights lie from the first in the canary's direction.
+
+The noise of a step is independent over entries and the canaries' directions are orthogonal, so what is seen of one
+canary tells nothing of another's coin, and `ranks` applies.
+
+Shape letters: M canaries, D all trainable entries, T steps, K pairs of a canary and a step.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clipless.audits.audited import AuditedTraining
+from clipless.audits.canaries import Entries, lay_canaries, operands_of, reached_multiplier
+from clipless.audits.finding import ACCUSATION, Finding, Kind
+from clipless.audits.guesses import guessed_epsilon
+from clipless.audits.planted import planted
+from clipless.audits.ranks import BoolArray, Bound, FloatArray, Game, epsilon_at_least, lower_bound, surest_p_value
+from clipless.datasets import Split
+from clipless.errors import AuditError
+from clipless.network import Network
+from clipless.plans.plan import Plan
+from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.training.batch_sums import sum_gradients
+from clipless.training.trainer import PrivateTrainer, check_micro_batch
+
+CONFIDENCE = 1.0 - ACCUSATION
+_MOST_CANARIES = 4000  # half of which take part
+_MOST_PAIRS = 2**14
+_MOST_STEPS_KEPT = 256
+_MEASURED_AT_ONCE = 512
+_COINS = 0x636F696E
+_LEAST_AMPLITUDE = 1e-3
+_SHARE_OF_RUN = 0.2  # of the level; the rest is for the steps, which tell more
+_ANY_DELTA = 1e-5  # of a single step, whose epsilon is not looked at
+
+
+def audit_one_run(
+    training: AuditedTraining, *, canaries: int = _MOST_CANARIES, seed: int | None = None
+) -> tuple[Finding, Finding]:
+    """Train once with canaries; return what the released sums prove, and what the final model alone proves.
+
+    Args:
+        training: whose claim is attacked; it is trained anew, from the weights that its model has.
+        canaries: how many candidates there are, at most; half of them take part.
+        seed: of the coins; by default from the operating system. Independent of the noise.
+
+    Raises:
+        AuditError: no weight that canaries can enter and that is trained.
+
+    Guarantees:
+        Where the claim is true, each p-value is below any level with at most that chance, and each attained bound
+        exceeds the truth with a chance of at most 5 %, as `ranks` has it.
+    """
+    # a stream of its own: a test's noise may have the same seed
+    generator = np.random.default_rng(None if seed is None else [_COINS, seed])
+    run = _trained(training, canaries, generator)
+    return _finding(training, run, generator), _final(training, run)
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """What is known after a training with canaries.
+
+    Attributes:
+        coins: (M,) who takes part.
+        scores: (M,) (1).
+        ratios: (K,) logarithms of likelihood ratios of being drawn, for pairs of a canary that takes part and a step.
+        drawn: (K,) whether it was drawn then.
+        moved: (M,) how far the final weights have gone in each canary's direction.
+        noise_multiplier: claimed of what is released of the attacked weights; the least of all steps.
+    """
+
+    coins: BoolArray
+    scores: FloatArray
+    ratios: FloatArray
+    drawn: BoolArray
+    moved: FloatArray
+    noise_multiplier: float
+
+
+class _Watched(PrivateTrainer):
+    """A training that gives drawn canaries their operands, and keeps what is released of them."""
+
+    def watch(self, entries: tuple[Entries, ...], signs_M: Tensor, first: int) -> None:
+        """Say which rows are canaries: those from ``first`` on."""
+        self._entries, self._signs_M, self._first = entries, signs_M, first
+        self._others_D = torch.zeros_like(self._gradient_D)
+        self._others = dict(zip(self._parameters, self._others_D.split(self._sizes()), strict=True))
+        self._begun = {one.parameter: self._parameters[one.parameter].detach().clone() for one in entries}
+        self.scores = torch.zeros(len(signs_M), dtype=torch.float64, device=signs_M.device)
+        self.ratios: list[Tensor] = []
+        self.drawn: list[Tensor] = []
+        self.noise_multipliers: list[float] = []
+
+    def _sizes(self) -> list[int]:
+        return [p.numel() for p in self._parameters.values()]
+
+    def step(self, rows_B: Tensor) -> None:
+        """Take one step; the rows of its passes are then known."""
+        self._chunks: Iterator[Tensor] = iter(rows_B.split(self._micro_batch_size))
+        self._drawn_M = torch.zeros(len(self._signs_M), dtype=torch.bool, device=rows_B.device)
+        self._drawn_M[rows_B[rows_B >= self._first] - self._first] = True
+        super().step(rows_B)
+
+    def _accumulate(self, x: Tensor, y: Tensor, plan: Plan) -> None:
+        rows_B = next(self._chunks)
+        canary_B = rows_B >= self._first
+        if not bool(canary_B.all()):
+            before_D = self._gradient_D.clone()
+            super()._accumulate(x[~canary_B], y[~canary_B], plan)
+            self._others_D += self._gradient_D - before_D  # exact: sums of multiples of one grid
+        if bool(canary_B.any()):
+            chosen_R = rows_B[canary_B] - self._first
+            operands = operands_of(self._entries, chosen_R, self._signs_M[chosen_R])
+            with planted(self._model, len(chosen_R), operands):
+                super()._accumulate(x[canary_B], y[canary_B], plan)
+
+    def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
+        super()._add_noise(plan, resting)
+        carriers = [one for one in self._entries if one.parameter not in resting]
+        if carriers:
+            self._see(plan, carriers)
+        self._others_D.zero_()
+
+    def _see(self, plan: Plan, carriers: Sequence[Entries]) -> None:
+        stds = plan.noise_stds
+        weight_M, seen_M = torch.zeros_like(self.scores), torch.zeros_like(self.scores)
+        for one in carriers:
+            std, delta = float(stds[one.parameter]), float(plan.sensitivities[one.parameter])
+            released = self._totals[one.parameter].flatten() - self._others[one.parameter]
+            gain_M = one.amplitude * (delta / std) ** 2
+            seen_M += gain_M * released[one.entry] / delta
+            weight_M += one.amplitude * gain_M
+        value_M, variance_M = seen_M / weight_M, 1.0 / weight_M
+        self.scores += _log_ratio(value_M, variance_M, plan.sampling_rate, plan.relation)
+        self.noise_multipliers.append(reached_multiplier(plan, [one.parameter for one in carriers]))
+        if len(self.ratios) < _MOST_STEPS_KEPT:
+            takes_part_M = self._signs_M != 0.0
+            self.ratios.append(((value_M * self._signs_M - 0.5) / variance_M)[takes_part_M])
+            self.drawn.append(self._drawn_M[takes_part_M])
+
+    def moved(self) -> Tensor:
+        """Return how far the weights have gone in each canary's direction, in deviations of all canaries'. (M,)."""
+        moved_M = torch.zeros_like(self.scores)
+        stds = self._plan.noise_stds
+        for one in self._entries:
+            gone = self._begun[one.parameter] - self._parameters[one.parameter].detach()
+            gone_M = gone.flatten()[one.entry].double()
+            gain_M = one.amplitude * float(self._plan.sensitivities[one.parameter] / stds[one.parameter])
+            moved_M += gain_M * gone_M / gone_M.std().clamp(min=1e-300)
+        return moved_M.nan_to_num(0.0)
+
+
+def _log_ratio(value_M: Tensor, variance_M: Tensor, rate: float, relation: Relation) -> Tensor:
+    """Return (1) of one step; under replace-one the canary's opposite is the alternative."""
+    absent = torch.log(torch.tensor(1.0 - rate, dtype=torch.float64, device=value_M.device))
+    drawn = torch.log(torch.tensor(rate, dtype=torch.float64, device=value_M.device))
+    present_M = torch.logaddexp(absent, drawn + (value_M - 0.5) / variance_M)
+    if relation is Relation.ADD_OR_REMOVE_ONE:
+        return present_M
+    return present_M - torch.logaddexp(absent, drawn + (-value_M - 0.5) / variance_M)
+
+
+def _trained(training: AuditedTraining, most: int, generator: np.random.Generator) -> _Run:
+    model, rows = training.copied_model(), training.rows
+    entries = _measured(training, model, lay_canaries(model, training.plan, most))
+    canaries = len(entries[0].entry)
+    coins_M = generator.random(canaries) < 0.5
+    trainer = _trainer(training, model, canaries)
+    absent = 0.0 if training.plan.relation is Relation.ADD_OR_REMOVE_ONE else -1.0
+    signs_M = torch.where(torch.from_numpy(coins_M), 1.0, absent).to(rows.x.device)
+    trainer.watch(entries, signs_M, len(rows))
+    for _ in trainer.epochs():
+        pass
+    if not trainer.ratios:
+        raise AuditError("Expected weights with canaries that are trained, all of them rest from the first step on")
+    return _Run(
+        coins_M,
+        trainer.scores.cpu().numpy(),
+        torch.cat(trainer.ratios).cpu().numpy(),
+        torch.cat(trainer.drawn).cpu().numpy(),
+        trainer.moved().cpu().numpy(),
+        max(training.plan.event().noise_multiplier, min(trainer.noise_multipliers)),
+    )
+
+
+def _measured(training: AuditedTraining, model: Network, entries: tuple[Entries, ...]) -> tuple[Entries, ...]:
+    """Return entries with the amplitudes that canaries attain, at most 1: guards may bound a norm loosely."""
+    plan = training.plan.at(model, training.loss)
+    totals = {name: torch.zeros_like(model.get_parameter(name), dtype=torch.float64) for name in plan.sensitivities}
+    for chosen_R in torch.arange(len(entries[0].entry), device=entries[0].entry.device).split(_MEASURED_AT_ONCE):
+        x = training.rows.x.new_zeros(len(chosen_R), *model.input_shape)
+        y = training.rows.y[:1].expand(len(chosen_R), *training.rows.y.shape[1:])
+        with planted(model, len(chosen_R), operands_of(entries, chosen_R, torch.ones_like(chosen_R))):
+            exact, ghost = training.exact_norms, training.ghost_clipping
+            sum_gradients(model, training.loss, x, y, plan, totals, exact=exact, ghost=ghost)
+    return tuple(replace(one, amplitude=_amplitude(one, totals[one.parameter], plan)) for one in entries)
+
+
+def _amplitude(one: Entries, total: Tensor, plan: Plan) -> Tensor:
+    return (total.flatten()[one.entry] / float(plan.sensitivities[one.parameter])).clamp(_LEAST_AMPLITUDE, 1.0)
+
+
+def _trainer(training: AuditedTraining, model: Network, canaries: int) -> _Watched:
+    rows = training.rows
+    x = torch.cat([rows.x, rows.x.new_zeros(canaries, *rows.x.shape[1:])])
+    y = torch.cat([rows.y, rows.y[:1].expand(canaries, *rows.y.shape[1:])])
+    data = Split(x, y)
+    return _Watched(
+        model,
+        training.loss,
+        data,
+        planned_for(training.plan, len(data)),
+        training.optimizer,
+        check_micro_batch(training.micro_batch_size, data),
+        training.source(),
+        ghost_clipping=training.ghost_clipping,
+        exact_norms=training.exact_norms,
+    )
+
+
+def planned_for(plan: Plan, population: int) -> Plan:
+    """Return the plan for another number of rows at the same rate, steps, sensitivities and noise."""
+    batch_size = plan.sampling_rate * population
+    while ceil(population / batch_size) > plan.steps_per_epoch:  # one step more by rounding alone
+        batch_size *= 1.0 + 2.0**-50
+    return replace(plan, population=population, batch_size=batch_size)
+
+
+def _finding(training: AuditedTraining, run: _Run, generator: np.random.Generator) -> Finding:
+    """Play the run and the steps, at shares of the level; the larger bound is what is attained."""
+    delta = training.plan.delta
+    event = replace(training.plan.event(), noise_multiplier=run.noise_multiplier)
+    game = Game(event=event, canaries=len(run.coins))
+    whole = lower_bound(run.scores, run.coins, game, delta, 1.0 - _SHARE_OF_RUN / 2 * ACCUSATION)
+    alone = lower_bound(run.scores, run.coins, game, delta, CONFIDENCE)
+    steps = _steps_bound(run, event.sampling_rate, 1.0 - (1.0 - _SHARE_OF_RUN) * ACCUSATION, generator)
+    composed = (
+        0.0 if steps is None else epsilon_at_least(replace(event, noise_multiplier=steps.noise_multiplier), delta)
+    )
+    p_steps = 1.0 if steps is None else steps.p_value
+    p_surest = surest_p_value(run.scores, run.coins, game)
+    return Finding(
+        kind=Kind.ONE_RUN,
+        subject=training.subject,
+        epsilon=training.epsilon,
+        delta=delta,
+        attained=max(whole.epsilon, composed),
+        confidence=CONFIDENCE,
+        p_value=min(1.0, min(whole.p_value, p_surest) / (_SHARE_OF_RUN / 2), p_steps / (1.0 - _SHARE_OF_RUN)),
+        contradicted=False,
+        evidence={
+            "canaries": len(run.coins),
+            "taking part": int(run.coins.sum()),
+            "steps": event.steps,
+            "noise multiplier of the attacked weights": run.noise_multiplier,
+            "attained by the run": alone.epsilon,
+            "attained by the steps": composed,
+            "p-value of the run": whole.p_value,
+            "p-value of the surest": p_surest,
+            "p-value of the steps": p_steps,
+            "attained of any mechanism": guessed_epsilon(run.scores, run.coins, delta, CONFIDENCE),
+        },
+    )
+
+
+def _steps_bound(run: _Run, rate: float, confidence: float, generator: np.random.Generator) -> Bound | None:
+    """Play the game of the steps; None where every step draws every canary, or too few pairs were seen.
+
+    The more frequent kind of pairs, drawn or not, is thinned until each that is kept has a fair coin.
+    """
+    if not 0.0 < rate < 1.0:
+        return None
+    thinned_K, odds = (~run.drawn, rate / (1.0 - rate)) if rate < 0.5 else (run.drawn, (1.0 - rate) / rate)
+    kept = np.flatnonzero(~thinned_K | (generator.random(len(thinned_K)) < odds))
+    count = min(_MOST_PAIRS, 1 << len(kept).bit_length() - 1) if len(kept) > 1 else 0
+    if count < 2:
+        return None
+    chosen = generator.permutation(kept)[:count]
+    step = PoissonGaussian(
+        noise_multiplier=run.noise_multiplier, sampling_rate=1.0, steps=1, relation=Relation.ADD_OR_REMOVE_ONE
+    )
+    game = Game(event=step, canaries=count)
+    return lower_bound(run.ratios[chosen], run.drawn[chosen], game, _ANY_DELTA, confidence)
+
+
+def _final(training: AuditedTraining, run: _Run) -> Finding:
+    delta = training.plan.delta
+    event = replace(training.plan.event(), noise_multiplier=run.noise_multiplier)
+    bound = lower_bound(run.moved, run.coins, Game(event=event, canaries=len(run.coins)), delta, CONFIDENCE)
+    return Finding(
+        kind=Kind.FINAL_MODEL,
+        subject=training.subject,
+        epsilon=training.epsilon,
+        delta=delta,
+        attained=bound.epsilon,
+        confidence=CONFIDENCE,
+        p_value=bound.p_value,
+        contradicted=False,
+        evidence={"canaries": len(run.coins), "taking part": int(run.coins.sum())},
+    )

@@ -1,0 +1,236 @@
+"""The audit of one step: how far can one row move what is summed?
+
+A search over rows and cotangents, on the sums that training computes (`clipless.training.batch_sums.sum_gradients`).
+Rows reach the layers in two ways: through the model and its loss, with its own weights and with weights that break
+every bound; and planted (`planted`), so that each layer is given the inputs and cotangents that move its sum most.
+
+One row is left out in its place, as the relation of neighbours says, and the sums of both batches are compared: per
+parameter with its sensitivity, and all parameters together with what the noise of the step covers,
+
+    r = sigma sqrt(sum_k (|difference_k| / std_k)^2),
+
+so that a step whose r exceeds 1 has the noise multiplier sigma / r at most.
+
+Shape letters: B rows.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, sqrt
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clipless.audits.audited import AuditedTraining, Effort
+from clipless.audits.finding import Finding, Kind
+from clipless.audits.operands import PATTERNS, operand, shares
+from clipless.audits.planted import Operands, Shapes, operand_shapes, planted
+from clipless.network import Network
+from clipless.plans.method import Method
+from clipless.plans.plan import Plan
+from clipless.privacy.accounting.pld import optimistic_epsilon
+from clipless.testing import broken_weights
+from clipless.training.batch_sums import sum_gradients
+
+Sums = Mapping[str, Tensor]
+# batch -> its sums, with one row left out
+Batch = Callable[[int | None], Sums]
+
+_BATCHES = {Effort.CHEAP: 6, Effort.THOROUGH: 60}
+_ROWS = 24  # of a batch
+_LEFT_OUT = 2  # rows of each batch that are left out in turn
+_TOLERANCE = 1e-9  # rounding in the norm of a difference; sums are exact
+
+
+@dataclass(slots=True)
+class Worst:
+    """Largest ratios that a search found.
+
+    Attributes:
+        pairs: of neighbours.
+        parameters: by parameter, the largest difference over the sensitivity.
+        joint: of r.
+    """
+
+    pairs: int = 0
+    parameters: dict[str, float] = field(default_factory=dict)
+    joint: float = 0.0
+
+    def see(self, full: Sums, fewer: Sums, plan: Plan) -> None:
+        """Compare the sums of two neighbours; a difference that is not finite counts as infinite."""
+        moved = {name: _finite(float((full[name] - fewer[name]).norm())) for name in plan.sensitivities}
+        stds = plan.noise_stds
+        self.pairs += 1
+        for name, norm in moved.items():
+            ratio = norm / float(plan.sensitivities[name])
+            self.parameters[name] = max(self.parameters.get(name, 0.0), ratio)
+        together = sqrt(sum((norm / float(stds[name])) ** 2 for name, norm in moved.items()))
+        self.joint = max(self.joint, plan.event().noise_multiplier * together)
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether a sum moved by more than the noise covers."""
+        return max(self.joint, *self.parameters.values()) > 1.0 + _TOLERANCE
+
+
+def audit_step(training: AuditedTraining, effort: Effort = Effort.CHEAP, *, seed: int | None = None) -> Finding:
+    """Search for the row that moves the sums of a step most.
+
+    Args:
+        training: whose step is attacked, with the weights that its model has.
+        effort: how long to search.
+        seed: of the search; by default from the operating system.
+
+    Guarantees:
+        Never contradicts a step whose computed sums move by their sensitivities at most.
+    """
+    worst = search(training, _BATCHES[effort], np.random.default_rng(seed))
+    plan, event = training.plan, training.plan.event()
+    reached = inf if worst.joint == 0.0 else event.noise_multiplier / worst.joint
+    attained = 0.0 if reached == inf else optimistic_epsilon(replace(event, noise_multiplier=reached), plan.delta)
+    return Finding(
+        kind=Kind.STEP,
+        subject=training.subject,
+        epsilon=training.epsilon,
+        delta=plan.delta,
+        attained=inf if reached == 0.0 else attained,
+        confidence=1.0,
+        p_value=0.0 if worst.exceeded else 1.0,
+        contradicted=worst.exceeded,
+        evidence={
+            "pairs of neighbours": worst.pairs,
+            "attained sensitivity of all parameters": worst.joint,
+            **{f"attained sensitivity of {name}": ratio for name, ratio in worst.parameters.items()},
+        },
+    )
+
+
+def search(training: AuditedTraining, batches: int, generator: np.random.Generator) -> Worst:
+    """Compare the sums of ``batches`` planted batches, and of half as many rows through the model, with neighbours'."""
+    worst, model = Worst(), training.copied_model()
+    plan = training.plan.at(model, training.loss)
+    for number in range(batches):
+        count = min(_ROWS, 2 + number * 11)
+        made = [planted_batch(training, model, plan, count, generator, steady=number == 0)]
+        if number % 2 == 0:
+            made.append(_through_the_model(training, model, plan, count, generator, broken=number % 4 == 0))
+        for batch in made:
+            full = batch(None)
+            for row in {0, *generator.integers(count, size=_LEFT_OUT - 1).tolist()}:
+                worst.see(full, batch(row), plan)
+    return worst
+
+
+def planted_batch(
+    training: AuditedTraining,
+    model: Network,
+    plan: Plan,
+    count: int,
+    generator: np.random.Generator,
+    *,
+    steady: bool = False,
+) -> Batch:
+    """Return a batch of planted operands; ``steady`` asks each row for four times each sensitivity."""
+    operands = {
+        name: _chosen(shape, _sensitivity(plan, name), plan.method, count, generator, steady=steady)
+        for name, shape in operand_shapes(model).items()
+    }
+    size = int(generator.choice([1, 7, _ROWS]))
+    x, y = torch.zeros(count, *model.input_shape).to(training.rows.x), training.rows.y[:1]
+
+    def sums(left_out: int | None) -> Sums:
+        totals = _zeros(plan, model)
+        for places in torch.arange(count).split(size):
+            part = {name: _without(one, left_out, places) for name, one in operands.items()}
+            with planted(model, len(places), part):
+                _add(training, model, plan, x[places], y.expand(len(places), *y.shape[1:]), totals)
+        return totals
+
+    return sums
+
+
+def _chosen(
+    shapes: Shapes,
+    delta: float,
+    method: Method,
+    count: int,
+    generator: np.random.Generator,
+    *,
+    steady: bool,
+) -> Operands:
+    """Return inputs and cotangents of rows whose contributions are around a sensitivity."""
+    share_B = shares(count, "equal" if steady else str(generator.choice(PATTERNS)), generator)
+    x, g = (torch.ones(count, *s) if steady else operand(count, s, True, generator) for s in shapes)
+    x = x * share_B.view(-1, *[1] * len(shapes[0]))
+    norm_B = g.flatten(1).double().norm(dim=1)
+    if method is not Method.LIP_DP_SGD:
+        norm_B = norm_B * x.flatten(1).double().norm(dim=1)
+    asked = 4.0 if steady else 10.0 ** generator.uniform(-1.0, 3.0)
+    g = (g.double() * (asked * delta / float(norm_B.max().clamp(min=1e-30)))).float()
+    if not steady and generator.random() < 0.2:
+        x[int(generator.integers(count))] = float(generator.choice([np.nan, np.inf]))
+    return Operands(x, g)
+
+
+def _sensitivity(plan: Plan, layer: str) -> float:
+    found = [float(delta) for name, delta in plan.sensitivities.items() if name.rpartition(".")[0] == layer]
+    return max(found, default=1.0)
+
+
+def _without(one: Operands, left_out: int | None, places: Tensor) -> Operands:
+    def part(operands: Tensor | None) -> Tensor | None:
+        if operands is None:
+            return None
+        chosen = operands[places].clone()
+        chosen[places == (-1 if left_out is None else left_out)] = 0.0
+        return chosen
+
+    return Operands(part(one.inputs), part(one.cotangents))
+
+
+def _through_the_model(
+    training: AuditedTraining, model: Network, plan: Plan, count: int, generator: np.random.Generator, *, broken: bool
+) -> Batch:
+    """Return a batch of rows, scaled, that pass the model and its loss; with weights that break every bound."""
+    chosen = torch.from_numpy(generator.integers(len(training.rows), size=count)).to(training.rows.x.device)
+    share_B = shares(count, str(generator.choice(PATTERNS)), generator) * 10.0 ** generator.uniform(0.0, 4.0)
+    x = training.rows.x[chosen] * share_B.view(-1, *[1] * len(model.input_shape)).to(training.rows.x)
+    y = training.rows.y[chosen]
+
+    def sums(left_out: int | None) -> Sums:
+        totals = _zeros(plan, model)
+        rows = x.clone()
+        order = torch.arange(count)
+        if left_out is not None:  # to the end, where rows do not count
+            order = torch.cat([order[order != left_out], order[order == left_out]])
+            rows[left_out] = 0.0
+        _add(training, model, plan, rows[order], y[order], totals, count - (left_out is not None))
+        return totals
+
+    def with_broken_weights(left_out: int | None) -> Sums:
+        with broken_weights(model):
+            return sums(left_out)
+
+    return with_broken_weights if broken else sums
+
+
+def _zeros(plan: Plan, model: Network) -> dict[str, Tensor]:
+    return {name: torch.zeros_like(model.get_parameter(name), dtype=torch.float64) for name in plan.sensitivities}
+
+
+def _add(
+    training: AuditedTraining,
+    model: Network,
+    plan: Plan,
+    x: Tensor,
+    y: Tensor,
+    totals: Mapping[str, Tensor],
+    rows: int | None = None,
+) -> None:
+    exact, ghost = training.exact_norms, training.ghost_clipping
+    sum_gradients(model, training.loss, x, y, plan, totals, rows=rows, ghost=ghost, exact=exact)
+
+
+def _finite(norm: float) -> float:
+    return norm if isfinite(norm) else inf

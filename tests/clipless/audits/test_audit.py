@@ -1,0 +1,62 @@
+"""All audits of a training together, and the short form of the campaign."""
+
+import importlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clipless.audits.audit import audit_training
+from clipless.audits.audited import Effort
+from clipless.audits.finding import Kind
+from clipless.errors import AuditError
+
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+
+
+@pytest.fixture
+def campaign(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("audits")
+
+
+def test_cheap_audits_look_at_step_and_noise_and_accuse_nobody(training):
+    found = audit_training(training(), seed=0)
+    assert [one.kind for one in found] == [Kind.STEP, Kind.NOISE]
+    assert not any(one.contradicted for one in found)
+
+
+def test_thorough_audits_train_once_more(training):
+    found = audit_training(training(), Effort.THOROUGH, seed=0)
+    assert [one.kind for one in found] == [Kind.STEP, Kind.NOISE, Kind.ONE_RUN, Kind.FINAL_MODEL]
+    assert not any(one.contradicted for one in found)
+
+
+def test_a_training_that_claims_nothing_is_refused(training):
+    audited = training()
+    plan = replace(audited.plan, noise_multiplier=0.0)
+    with pytest.raises(AuditError, match="Expected a claim of privacy to audit"):
+        replace(audited, plan=plan)
+
+
+def test_correct_trainings_are_not_accused(campaign):
+    runs = [campaign.audit(campaign.Job(method, 3, canaries=256)) for method in campaign.METHODS]
+    assert campaign.accused(runs) == 0
+    assert "| clipless | 1 | 0 |" in campaign.accusation_table({"clipless": runs[:1]})
+    table = campaign.tight_table({method: [run] for method, run in zip(campaign.METHODS, runs, strict=True)})
+    assert table.count("\n") == 4
+
+
+@pytest.mark.parametrize(
+    "number", [pytest.param(number, marks=[pytest.mark.long] * (number % 3 > 0)) for number in range(11)]
+)
+def test_every_fault_is_caught(campaign, number):
+    fault = list(campaign.FAULTS)[number]
+    runs = {
+        (fault, method): [campaign.audit(campaign.Job(method, 1, fault, canaries=512))] for method in campaign.METHODS
+    }
+    assert all(campaign.accused(found) == 1 for found in runs.values())
+
+
+def test_the_campaign_has_a_test_for_each_fault(campaign):
+    assert len(campaign.FAULTS) == 11

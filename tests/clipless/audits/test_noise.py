@@ -1,0 +1,141 @@
+"""The audit of noise and batches: what is as planned passes, every repetition and every missing deviation does not."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from clipless.audits.audited import Effort
+from clipless.audits.finding import Kind
+from clipless.audits.noise import Heard, audit_noise, hear, least_multiplier, p_values_of, repeats_when_forked
+from clipless.privacy.randomness import SecureSource
+from clipless.testing import SeededSource
+from clipless.training import trainer
+
+METHODS = ["clipless", "lip-dp-sgd", "dp-sgd"]
+
+
+def planted(monkeypatch, change):
+    whole = SeededSource.normal
+    monkeypatch.setattr(SeededSource, "normal", lambda self, n, device="cpu": change(whole(self, n, device)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_noise_as_planned_is_close_to_the_claim(training, method):
+    found = audit_noise(training(method, seed=4), Effort.THOROUGH)
+    assert found.kind is Kind.NOISE
+    assert found.p_value > 0.01
+    assert 0.9 < found.ratio < 1.01
+    assert found.evidence["steps"] == 96
+
+
+def test_a_secure_source_passes_and_is_tried_in_a_forked_process(training):
+    found = audit_noise(training(source=SecureSource))
+    assert found.p_value > 1e-6
+    assert found.evidence["p-value of workers"] == 1.0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_half_the_noise_is_caught(training, method, monkeypatch):
+    planted(monkeypatch, lambda normals: 0.5 * normals)
+    found = audit_noise(training(method))
+    assert found.p_value < 1e-6
+    assert found.evidence["p-value of deviation"] < 1e-6
+    assert found.attained > 1.5 * found.epsilon
+
+
+def test_noise_of_another_shape_is_caught(training, monkeypatch):
+    planted(monkeypatch, lambda normals: normals.sign())
+    assert audit_noise(training()).evidence["p-value of shape"] < 1e-6
+
+
+def test_noise_that_returns_after_a_restore_is_caught(training):
+    found = audit_noise(training(source=lambda: SeededSource(7)))
+    assert found.evidence["p-value of steps"] < 1e-6
+    assert found.p_value < 1e-6
+
+
+def test_one_noise_for_all_steps_is_caught(training, monkeypatch):
+    first = {}
+    planted(monkeypatch, lambda normals: first.setdefault(len(normals), normals))
+    assert audit_noise(training()).evidence["p-value of steps"] < 1e-6
+
+
+def test_one_noise_for_several_parameters_is_caught(training, monkeypatch):
+    planted(monkeypatch, lambda normals: normals[: len(normals) // 2].repeat(3)[: len(normals)])
+    heard = hear(training(), Effort.CHEAP)
+    assert p_values_of(heard)["deviation"] > 1e-4
+    a, b = (heard.noise[name] for name in ("layers.1.weight", "layers.3.weight"))
+    copied = Heard({"a": a, "b": a.copy(), "c": b}, heard.members, heard.rate, None)
+    assert p_values_of(copied)["parameters"] < 1e-6
+
+
+def test_noise_that_is_smoothed_over_entries_is_caught(training, monkeypatch):
+    planted(monkeypatch, lambda normals: (normals + normals.roll(1)) / 2**0.5)
+    assert audit_noise(training()).evidence["p-value of entries"] < 1e-6
+
+
+def test_rows_that_join_twice_as_often_are_caught(training, monkeypatch):
+    whole = trainer.PoissonSampler.__init__
+    monkeypatch.setattr(
+        trainer.PoissonSampler, "__init__", lambda self, n, rate, source: whole(self, n, 2.0 * rate, source)
+    )
+    assert audit_noise(training()).evidence["p-value of rate"] < 1e-6
+
+
+def test_batches_that_repeat_are_caught(training, monkeypatch):
+    whole, drawn = trainer.PoissonSampler.draw, {}
+    monkeypatch.setattr(trainer.PoissonSampler, "draw", lambda self: drawn.setdefault(id(self), whole(self)))
+    assert audit_noise(training()).evidence["p-value of batches"] < 1e-6
+
+
+def test_p_values_are_below_a_level_as_rarely_as_it_says():
+    """Of noise and batches that are right: every test alone, and the finding's."""
+    smallest, found = [], []
+    for seed in range(400):
+        generator = np.random.default_rng(seed)
+        noise = {name: generator.standard_normal((8, size)) for name, size in (("a", 40), ("b", 25))}
+        heard = Heard(noise, generator.random((60, 30)) < 0.25, 0.25, None)
+        p_values = p_values_of(heard)
+        found.append(p_values)
+        smallest.append(min(1.0, len(p_values) * min(p_values.values())))
+    for values in ([one[name] for one in found] for name in found[0]):
+        assert stats.binom.sf(sum(p <= 0.05 for p in values) - 1, 400, 0.05) > 1e-4
+    assert stats.binom.sf(sum(p <= 0.05 for p in smallest) - 1, 400, 0.05) > 1e-3
+
+
+@pytest.mark.parametrize("method", ["clipless", "dp-sgd"])
+def test_the_noise_is_at_most_what_is_told_nearly_always(training, method):
+    plan = training(method).plan
+    told = [
+        least_multiplier(
+            {name: np.random.default_rng([seed, i]).standard_normal((8, 20)) for i, name in enumerate(plan.sizes)}, plan
+        )
+        for seed in range(300)
+    ]
+    below = sum(one < plan.noise_multiplier for one in told)
+    assert stats.binom.sf(below - 1, 300, 0.05) > 1e-3
+    assert np.median(told) < 1.4 * plan.noise_multiplier
+
+
+def test_no_noise_proves_everything(training, monkeypatch):
+    planted(monkeypatch, torch.zeros_like)
+    found = audit_noise(training())
+    assert found.attained == float("inf")
+    assert found.p_value == 0.0
+
+
+def test_a_forked_process_that_repeats_its_parent_is_noticed():
+    class Forgetful(SeededSource):
+        secure = True
+
+    assert repeats_when_forked(Forgetful(0)) is True
+    assert repeats_when_forked(SecureSource()) is False
+    assert repeats_when_forked(SeededSource(0)) is None
+
+
+def test_the_tests_of_the_noise_share_the_level(training):
+    found = audit_noise(training(seed=2))
+    p_values = [value for name, value in found.evidence.items() if name.startswith("p-value")]
+    assert len(p_values) == 7
+    assert found.p_value == pytest.approx(min(1.0, 7 * min(p_values)))

@@ -1,0 +1,128 @@
+"""The audit of a whole training: canaries pass its own steps, and what is proved is near the claim and not above it."""
+
+import numpy as np
+import pytest
+import torch
+
+from clipless import Relation, TauCCE, make_plan, zoo
+from clipless.audits.audited import AuditedTraining, made_up_rows
+from clipless.audits.finding import Kind
+from clipless.audits.one_run import audit_one_run, planned_for
+from clipless.plans.plan import Plan
+from clipless.testing import SeededSource
+from clipless.training import trainer
+from tests.clipless.audits.conftest import dense_network
+
+METHODS = ["clipless", "lip-dp-sgd", "dp-sgd"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_attained_is_near_the_claim(training, method):
+    run, final = audit_one_run(training(method, seed=1), canaries=500, seed=0)
+    assert (run.kind, final.kind) == (Kind.ONE_RUN, Kind.FINAL_MODEL)
+    assert run.epsilon == pytest.approx(3.0, abs=0.05)
+    assert 0.4 < run.ratio < 1.1
+    assert 0.0 <= final.attained < run.epsilon
+    assert run.p_value > 0.001
+    assert run.evidence["attained by the run"] > 0.0
+    assert run.evidence["canaries"] == 500
+    assert 200 < run.evidence["taking part"] < 300
+    assert run.evidence["steps"] == 8
+
+
+def test_a_training_is_audited_on_a_copy_and_on_its_own_plan(training):
+    audited = training()
+    before = {name: p.detach().clone() for name, p in audited.model.named_parameters()}
+    audit_one_run(audited, canaries=50, seed=0)
+    assert all(torch.equal(p, before[name]) for name, p in audited.model.named_parameters())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_half_the_noise_is_caught(training, method, monkeypatch):
+    whole = SeededSource.normal
+    monkeypatch.setattr(SeededSource, "normal", lambda self, n, device="cpu": 0.5 * whole(self, n, device))
+    run, _ = audit_one_run(training(method), canaries=500, seed=0)
+    assert run.p_value < 0.01
+    assert run.attained > run.epsilon
+
+
+def test_rows_that_pass_twice_are_caught(training, monkeypatch):
+    whole = trainer.sum_gradients
+
+    def twice(*args, **options):
+        whole(*args, **options)
+        whole(*args, **options)
+
+    monkeypatch.setattr(trainer, "sum_gradients", twice)
+    run, final = audit_one_run(training(), canaries=500, seed=0)
+    assert run.p_value < 0.01
+    assert final.attained > 0.0
+
+
+def test_batches_that_never_change_are_caught_by_the_run_alone(training, monkeypatch):
+    """No amplification over steps: each step is as claimed, their composition is not."""
+    whole, drawn = trainer.PoissonSampler.draw, {}
+    monkeypatch.setattr(trainer.PoissonSampler, "draw", lambda self: drawn.setdefault(id(self), whole(self)))
+    run, _ = audit_one_run(training(model=dense_network(48), epochs=10), canaries=2000, seed=0)
+    assert run.evidence["p-value of the surest"] == 1 / 2000
+    assert run.evidence["p-value of the steps"] > 0.01
+
+
+def test_a_plan_whose_parts_have_less_noise_than_it_claims_is_measured_by_its_claim(training, monkeypatch):
+    whole = Plan.noise_stds.fget
+    monkeypatch.setattr(Plan, "noise_stds", property(lambda self: {k: 0.5 * v for k, v in whole(self).items()}))
+    run, _ = audit_one_run(training(), canaries=500, seed=0)
+    assert run.p_value < 0.01
+
+
+def test_coins_are_drawn_anew_and_by_the_seed(training):
+    found = [audit_one_run(training(), canaries=200, seed=seed)[0].evidence["taking part"] for seed in (1, 2, 1)]
+    assert found[0] == found[2]
+    unseeded = {audit_one_run(training(), canaries=200)[0].evidence["attained by the run"] for _ in range(3)}
+    assert len(unseeded) > 1
+
+
+def test_under_replace_one_a_canary_is_replaced_by_its_opposite(training):
+    run, _ = audit_one_run(training(relation=Relation.REPLACE_ONE, seed=3), canaries=500, seed=1)
+    assert 0.4 < run.ratio < 1.1
+
+
+def test_without_sampling_there_is_no_game_of_steps(training):
+    run, _ = audit_one_run(training(batch_size=1000, epochs=4, seed=2), canaries=500, seed=0)
+    assert run.evidence["p-value of the steps"] == 1.0
+    assert run.evidence["attained by the steps"] == 0.0
+    assert 0.4 < run.ratio < 1.1
+
+
+def test_images_with_convolutions_are_audited():
+    model = zoo.convnet((1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8)
+    loss = TauCCE(1.0)
+    plan = make_plan(model, loss, population=400, batch_size=100, delta=1e-4, epsilon=4.0, epochs=2)
+    audited = AuditedTraining(subject="maps", model=model, loss=loss, plan=plan, rows=made_up_rows(model, 4))
+    run, _ = audit_one_run(audited, canaries=200, seed=0)
+    assert 0.0 < run.attained < run.epsilon
+
+
+@pytest.mark.parametrize(("population", "batch_size"), [(1000, 300.0), (48_000, 512.0), (10, 10.0), (999, 7.3)])
+def test_another_population_has_the_same_rate_and_steps(training, population, batch_size):
+    plan = training(population=population, batch_size=batch_size).plan
+    other = planned_for(plan, 4321)
+    assert other.sampling_rate == pytest.approx(plan.sampling_rate, rel=1e-12)
+    assert other.event().steps == plan.event().steps
+    assert other.noise_stds == plan.noise_stds
+
+
+def test_canaries_are_told_apart_by_the_released_sums_and_by_nothing_else(training):
+    """With a thousand times the noise nothing is left to see: scores know no coin by another way."""
+    run, final = audit_one_run(training(noise_multiplier=1000.0, epsilon=None), canaries=400, seed=0)
+    assert run.evidence["attained of any mechanism"] < 0.5
+    assert np.isfinite(run.attained)
+    assert final.p_value > 0.001
+
+
+def test_two_games_share_the_level(training):
+    run, _ = audit_one_run(training(seed=1), canaries=300, seed=0)
+    whole, steps = run.evidence["p-value of the run"], run.evidence["p-value of the steps"]
+    surest = run.evidence["p-value of the surest"]
+    assert run.p_value == pytest.approx(min(1.0, whole / 0.1, surest / 0.1, steps / 0.8))
+    assert run.p_value > min(whole, steps, surest)
