@@ -38,3 +38,19 @@ class DeclarationError(DataError):
 
 class ModelFileError(CliplessError, ValueError):
     """A saved model that cannot be read back."""
+
+
+class AuditError(CliplessError, ValueError):
+    """An audit that cannot be made, or a finding that no audit can have."""
+
+
+class FederationError(CliplessError, RuntimeError):
+    """A protocol among parties that cannot go on.
+
+    Attributes:
+        party: whose message is missing, malformed, replayed or false, where one is to blame.
+    """
+
+    def __init__(self, sentence: str, party: str | None = None) -> None:
+        super().__init__(sentence if party is None else f"Party {party!r}: {sentence}")
+        self.party = party

@@ -1,0 +1,1 @@
+"""Counts over parties that share no row: a trusted curator, secure aggregation, and function secret sharing."""

@@ -1,0 +1,103 @@
+"""The one door to `cryptography`: fixed-key AES for trees of seeds, keystreams, key agreement, sealed messages.
+
+Shape letters: B blocks.
+"""
+
+import hashlib
+import os
+from typing import Final, final
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+Blocks = NDArray[np.uint64]  # (..., 2): 16 bytes each, little-endian
+Words = NDArray[np.uint32]
+
+KEY_BYTES: Final = 32
+NONCE_BYTES: Final = 12
+SEAL_BYTES: Final = NONCE_BYTES + 16  # what sealing adds to a message
+_BLOCK = 16
+_FIXED_KEYS = tuple(hashlib.sha256(b"clipless.federated %d" % number).digest()[:_BLOCK] for number in range(5))
+
+
+def one_way(blocks: Blocks, number: int) -> Blocks:
+    """Return pi(x) XOR x of each block, pi being AES-128 under the fixed public key of that number, 0 to 4.
+
+    Different numbers make the branches of a pseudorandom generator with a block as its seed (Matyas, Meyer, Oseas): as
+    good as random if AES under a public key is as good as a random permutation (Guo, Katz, Wang, Yu, "Efficient and
+    secure multiparty computation from fixed-key block ciphers", 2020).
+    """
+    data = np.ascontiguousarray(blocks)
+    cipher = Cipher(algorithms.AES(_FIXED_KEYS[number]), modes.ECB()).encryptor()
+    made = np.empty(data.nbytes + _BLOCK - 1, dtype=np.uint8)
+    cipher.update_into(data.reshape(-1).view(np.uint8).data, made.data)
+    mixed = made[: data.nbytes].view(np.uint64).reshape(data.shape)
+    return np.bitwise_xor(mixed, data, out=mixed)
+
+
+def random_blocks(count: int) -> Blocks:
+    """Return ``count`` fresh blocks (B, 2) of the operating system's generator."""
+    return np.frombuffer(os.urandom(_BLOCK * count), dtype=np.uint64).reshape(count, 2).copy()
+
+
+def keystream(seed: bytes, count: int) -> Words:
+    """Return ``count`` pseudorandom words of a seed of 32 bytes: AES-256 in counter mode. A seed serves once."""
+    cipher = Cipher(algorithms.AES(seed), modes.CTR(bytes(_BLOCK))).encryptor()
+    return np.frombuffer(cipher.update(bytes(4 * count)), dtype=np.uint32).copy()
+
+
+def derive(secret: bytes, *context: bytes) -> bytes:
+    """Return a key of 32 bytes for one context, by HKDF with SHA-256; parts of contexts cannot run into each other."""
+    info = b"".join(len(part).to_bytes(4, "big") + part for part in (b"clipless.federated", *context))
+    return HKDF(hashes.SHA256(), KEY_BYTES, None, info).derive(secret)
+
+
+def digest(*parts: bytes) -> bytes:
+    """Return 16 bytes that stand for the parts."""
+    joined = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return hashlib.sha256(joined).digest()[:_BLOCK]
+
+
+def seal(key: bytes, message: bytes, about: bytes) -> bytes:
+    """Encrypt and authenticate a message, and authenticate what it is about: AES-256-GCM under a random nonce."""
+    nonce = os.urandom(NONCE_BYTES)
+    return nonce + AESGCM(key).encrypt(nonce, message, about)
+
+
+def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes | None:
+    """Return the message, None if key, message or subject is another."""
+    try:
+        return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], about)
+    except (InvalidTag, ValueError):  # ValueError: a nonce that is too short
+        return None
+
+
+@final
+class Identity:
+    """A private key for key agreement (X25519)."""
+
+    def __init__(self, private: bytes | None = None) -> None:
+        self.private = os.urandom(KEY_BYTES) if private is None else private
+        self._key = X25519PrivateKey.from_private_bytes(self.private)
+
+    @property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return self._key.public_key().public_bytes_raw()
+
+    def agree(self, public: bytes) -> bytes:
+        """Return the secret shared with the owner of a public key.
+
+        Raises:
+            ValueError: no such key.
+        """
+        return self._key.exchange(X25519PublicKey.from_public_bytes(public))
+
+    def __repr__(self) -> str:
+        return f"Identity(public={self.public.hex()})"
