@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sweeper.driver import runner
 from sweeper.driver.options import Options
-from sweeper.driver.progress import Display, NotebookDisplay
+from sweeper.driver.reporting.progress import Display, NotebookDisplay
 from sweeper.results.sweep import Sweep
 from sweeper.spec.spec import Spec
 

@@ -12,23 +12,23 @@ from typing import Any
 from clipless.datasets import Dataset
 from sweeper.backend.endings import RunResult
 from sweeper.backend.interruption import Interruption
+from sweeper.backend.on_ray.starting import InterruptedStartError
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.storage import Storage, fetching, of_sweep
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
 from sweeper.backend.training import Backend, backend, trained
 from sweeper.backend.trial_states import TrialStates
+from sweeper.driver.audits import audited
+from sweeper.driver.final import TRIALS, FinalSearch
 from sweeper.driver.finished import FinishedSweep, troubles_of, write_results
-from sweeper.driver.held_out_scores import score_front
 from sweeper.driver.options import Options, manifest_of
-from sweeper.driver.progress import Progress, RunningTrial
-from sweeper.driver.recorder import Recorder
+from sweeper.driver.recording.held_out_scores import score_front
+from sweeper.driver.recording.recorder import Recorder
+from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.driver.rehearsals import Rehearsals
-from sweeper.driver.selection.candidates import STOPPED_BY_REQUEST
-from sweeper.driver.selection.final import TRIALS, FinalSearch
+from sweeper.driver.reporting.progress import Progress, RunningTrial
+from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, track_model
 from sweeper.driver.stages import StagedSearch
-from sweeper.driver.sweep_tracking import Watch, conclude, introduce, track_model
-from sweeper.driver.trial_records import TrialRecords
 from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
 from sweeper.privacy.budget import Budget
@@ -44,7 +44,7 @@ from sweeper.spec.spec import Spec
 from sweeper.spec.yaml_file import parse_mapping
 from sweeper.store.input_format import DATA_NAME, describe, write_input
 from sweeper.store.jsonl import replace_file
-from sweeper.store.requests import Requests
+from sweeper.store.requests import STOPPED_BY_REQUEST, Requests
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
 from sweeper.tracking.outbox import Undelivered
@@ -61,6 +61,8 @@ SELECTED = "one trial, selected privately"
 
 class SweepRun:
     """One run of a sweep, whose folder this process drives.
+
+    It is long, of more than fifteen methods, because what opens a run, trains in it and closes it shares all its state.
 
     Args:
         selected: how a private selection ended, which has trained what there is, but for the final that its budget may
@@ -200,6 +202,7 @@ class SweepRun:
             self._left_early = True
             outcome = RunResult(True, INTERRUPTED)
         given = self._spec, self._data, self._folder, self._recorder
+        self._troubles += audited(self._spec, self._folder, self._recorder, is_over=self._tests_are_over)
         self._troubles += score_front(*given, is_over=self._tests_are_over)
         return RunResult(True, INTERRUPTED) if self._interruption.requested else outcome
 

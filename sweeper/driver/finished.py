@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sweeper.backend.endings import RunResult
-from sweeper.driver.progress import Progress
+from sweeper.driver.reporting.progress import Progress
 from sweeper.errors import SweeperError
 from sweeper.results.exporters import exporter
 from sweeper.results.front import Front

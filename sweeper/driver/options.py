@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sweeper.driver.progress import Progress
+from sweeper.driver.reporting.progress import Progress
 from sweeper.errors import SweeperError
 from sweeper.privacy.claims import Claim
 from sweeper.records import TrialStatus
@@ -32,7 +32,7 @@ class Options:
         data_dir: local copies of data sets.
         tracking: MLflow tracking URI; by default that of the environment, ``MLFLOW_TRACKING_URI``, for a sweep that
             begins, and without one a SQLite file in ``out`` for all sweeps there.
-        page: address of the sweep's live page, which its run at the tracking store links to.
+        page: address of the sweep's live page, to which its run at the tracking store links.
         cluster: address of a Ray cluster; by default one is started on this machine.
         storage: URL through which nodes that do not share ``out`` exchange checkpoints and models.
         duration_is_seen: consents that others see how long a private selection takes, and may read what trains on a
@@ -78,6 +78,7 @@ def with_recorded(options: Options, manifest: Manifest) -> Options:
         tracking=options.tracking or manifest.tracking,
         cluster=options.cluster or manifest.cluster,
         storage=options.storage or manifest.storage,
+        page=options.page or manifest.page,
     )
 
 
@@ -101,4 +102,5 @@ def manifest_of(
         tracking=options.tracking,
         cluster=options.cluster,
         storage=options.storage,
+        page=options.page,
     )

@@ -10,7 +10,7 @@ from clipless.datasets import Dataset
 from sweeper.errors import RecordError
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.claims import Claim, Steering
-from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.results.front import read_front
 from sweeper.spec.objectives import reads_training_rows
 from sweeper.spec.search import NO_SCHEDULER

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeper.driver.trial_records import TrialRecords
+from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.privacy.budget import Budget, loudness
 from sweeper.records import trial_number
 from sweeper.search.finalists import Explored, finalists

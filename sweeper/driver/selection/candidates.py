@@ -19,19 +19,19 @@ from sweeper.backend.endings import RunResult
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
-from sweeper.driver.recorder import Recorder
+from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.charges import Entry
 from sweeper.privacy.claims import Claim
+from sweeper.privacy.evaluation.paid_scores import planned_scores
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.paid_scores import planned_scores
 from sweeper.privacy.pricing import whole_event
 from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection
 from sweeper.records import Point, TrialStatus
 from sweeper.search import space
 from sweeper.spec.spec import Spec
 from sweeper.store.jsonl import JsonlFile
-from sweeper.store.requests import Requests
+from sweeper.store.requests import STOPPED_BY_REQUEST, Requests
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.trial_tracker import Untracked
 from sweeper.trials.preview import can_be_planned
@@ -40,7 +40,6 @@ from sweeper.trials.stream import EpochRow, PlanRow
 Train = Callable[[type[CliplessTrial], TrialQueue, TrialStates, Callable[[], str | None]], RunResult]
 
 LOOK_SECONDS = 0.5
-STOPPED_BY_REQUEST = "it was asked to stop"
 MOST_RAYS = 3  # that are started, or joined, when the one before has died
 DIED = "its process, or the driver, died after its first noise: it is lost and never starts again"
 NOT_BEGUN = "it had drawn no noise when the driver or Ray ended; another one takes its place"

@@ -30,7 +30,7 @@ from pathlib import Path
 from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.backend.endings import RunResult
-from sweeper.driver.recorder import Recorder
+from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.resume import recorded_claim
 from sweeper.driver.selection.candidates import (
     ENDINGS_NAME,

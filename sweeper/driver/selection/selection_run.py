@@ -1,9 +1,9 @@
 """Running private selections with a Ray, on this machine or on a cluster, and concluding what they leave.
 
 On this machine candidates train as the trials of any sweep do, on a Ray whose session only its owner can read. On a
-cluster they train on workers of which the cluster shows nothing but that they are busy (`sweeper.backend.unseen`). How
-long a selection takes can be seen there, as it can in a folder that was made beforehand, where its driver shows that it
-runs: both need the consent of who runs it (``Options.duration_is_seen``).
+cluster they train on workers of which the cluster shows nothing but that they are busy: see
+`sweeper.backend.on_ray.unseen`. How long a selection takes can be seen there, as it can in a folder that was made
+beforehand, where its driver shows that it runs: both need the consent of who runs it (``Options.duration_is_seen``).
 """
 
 import contextlib
@@ -18,15 +18,15 @@ from clipless.datasets import Dataset
 from sweeper.backend.endings import RunResult
 from sweeper.backend.environment import SESSION_PREFIX
 from sweeper.backend.interruption import Interruption
+from sweeper.backend.on_ray.starting import InterruptedStartError
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.starting import InterruptedStartError
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.training import backend, trained, trained_unseen
 from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.driver import INTERRUPTED, SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, manifest_of, with_recorded
-from sweeper.driver.progress import Progress
+from sweeper.driver.reporting.progress import Progress
 from sweeper.driver.resume import claim_at_start, claimed
 from sweeper.driver.selection.candidates import NotStartedError
 from sweeper.driver.selection.hidden_folder import even_times, hidden_of, hide, public_folder

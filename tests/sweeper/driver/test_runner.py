@@ -27,7 +27,7 @@ from clipless.privacy.accounting.claim import claim
 from sweeper.backend import endings, training
 from sweeper.backend.endings import RAY_DIED, RunResult
 from sweeper.backend.interruption import Interruption
-from sweeper.backend.starting import InterruptedStartError
+from sweeper.backend.on_ray.starting import InterruptedStartError
 from sweeper.backend.training import Backend
 from sweeper.cli.main import main
 from sweeper.driver import driver
@@ -39,7 +39,7 @@ from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import MADE_FROM, TrialStatus
 from sweeper.results.front import read_front
-from sweeper.results.registry import tags_of
+from sweeper.results.models.registry import tags_of
 from sweeper.results.sweep import Sweep
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import suggest
@@ -122,6 +122,7 @@ def check_ended(folder, status):
 
 def test_a_sweep_leaves_what_it_promises(ran):
     assert {p.name for p in ran.folder.iterdir()} == {
+        "audits.jsonl",
         "data.json",
         "driver.json",
         "front.csv",

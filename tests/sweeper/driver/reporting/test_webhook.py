@@ -10,16 +10,17 @@ from types import SimpleNamespace
 import pytest
 
 from sweeper.cli.commands import running
-from sweeper.driver import webhook
-from sweeper.driver.alerts import Alerts
 from sweeper.driver.options import Options
-from sweeper.driver.progress import Progress
-from sweeper.driver.webhook import Form, announce, check_url, summary
+from sweeper.driver.reporting import webhook
+from sweeper.driver.reporting.alerts import Alerts
+from sweeper.driver.reporting.progress import Progress
+from sweeper.driver.reporting.webhook import Form, announce, check_url, summary
 from sweeper.errors import SweeperError
 from sweeper.pareto.dominance import Box
 from sweeper.records import Point, TrialStatus
 from sweeper.results.front import Front, FrontTrial
 from sweeper.store.manifest import Manifest
+from sweeper.store.sweep_folder import SweepFolder
 
 
 @pytest.fixture(autouse=True)
@@ -264,6 +265,33 @@ def test_start_first_front_budget_and_end_are_told_once_each_and_in_order(server
     assert "98765" not in str(server.seen)
 
 
+def test_with_everything_that_is_told_comes_the_address_of_the_page(server, front):
+    page = "https://sweeps.example.org/?sweep=digits-1"
+    alerts = Alerts(server.url, "digits", page=page)
+    alerts.start("everything will cost epsilon 3.")
+    alerts.end(told(front))
+    assert [content["page"] for *_, content in server.seen] == [page, page]
+    assert [content["text"].endswith(f". {page}") for *_, content in server.seen] == [True, True]
+
+
+def test_a_sweep_that_resumes_tells_the_page_that_it_was_started_with(server, tmp_path):
+    manifest = Manifest(name="digits", status=TrialStatus.STOPPED, spec={}, source="s", page="http://first/?sweep=s")
+    SweepFolder(tmp_path).write_manifest(manifest)
+    for given, page in ((None, "http://first/?sweep=s"), ("http://other/?sweep=s", "http://other/?sweep=s")):
+        alerts = running._alerts_of(tmp_path, server.url, "auto", given)
+        alerts.start("it resumes")
+        alerts.end({"text": "over"})
+        assert server.seen[-1][2] == {"text": f"over {page}", "page": page}
+    assert [content.get("event") for *_, content in server.seen] == ["start", None, "start", None]
+
+
+def test_of_a_sweep_that_cannot_be_read_the_end_alone_is_told(server, tmp_path):
+    alerts = running._alerts_of(tmp_path, server.url, "auto", None)
+    alerts.start("it resumes")
+    alerts.end({"text": "over"})
+    assert [content for *_, content in server.seen] == [{"text": "over"}]
+
+
 def test_hours_that_are_nearly_over_are_told(server, front):
     alerts = Alerts(server.url, "digits")
     alerts.look(progress(elapsed_seconds=89.0, limit_seconds=100.0))
@@ -281,9 +309,9 @@ def test_of_a_private_selection_the_end_alone_is_told(server, front):
 
 
 def test_an_address_that_does_not_answer_delays_nothing(server, front, monkeypatch):
-    monkeypatch.setattr("sweeper.driver.alerts.CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr("sweeper.driver.reporting.alerts.CLOSE_SECONDS", 0.1)
     held = threading.Event()
-    monkeypatch.setattr("sweeper.driver.alerts.announce", lambda *_: held.wait())
+    monkeypatch.setattr("sweeper.driver.reporting.alerts.announce", lambda *_: held.wait())
     alerts = Alerts(server.url, "digits")
     alerts.start("x")
     alerts.look(progress(front=(POINT,)))
@@ -320,7 +348,7 @@ def drive(monkeypatch, front, tmp_path):
             outcome=SimpleNamespace(interrupted=False, reason=""),
         )
         monkeypatch.setattr(
-            "sweeper.driver.progress.closing_summary",
+            "sweeper.driver.reporting.progress.closing_summary",
             lambda *_, notes, failures, **__: "\n".join([*notes, *failures.values()]),
         )
         driven = []

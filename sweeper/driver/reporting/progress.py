@@ -21,8 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeper.privacy.pricing import Price, fixed_point, round_up
-from sweeper.records import Direction, Objective, Point
-from sweeper.results.highlights import Highlight, spread
+from sweeper.records import Objective, Point
+from sweeper.results.highlights import Highlight, best, spread
 from sweeper.tracking.outbox import Undelivered
 
 MAX_FAILURES = 5
@@ -88,10 +88,7 @@ class Progress:
     def best(self) -> Point | None:
         """The point of the front that is best in the first objective beside epsilon."""
         names = [objective for objective in self.objectives if objective.name != "epsilon"]
-        if not names or not self.front:
-            return None
-        sign = -1 if names[0].direction is Direction.MINIMIZE else 1
-        return max(self.front, key=lambda point: sign * point.values.get(names[0].name, -sign * math.inf))
+        return best(self.front, names[0]) if names else None
 
 
 class Display:
@@ -101,11 +98,9 @@ class Display:
         self,
         console: Console | None = None,
         *,
-        line_every_seconds: float = LINE_EVERY_SECONDS,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console = console or Console()
-        self._line_every_seconds = line_every_seconds
         self._now = now
         self._progress: Progress | None = None
         self._updated_at = 0.0
@@ -135,7 +130,7 @@ class Display:
     def update(self, progress: Progress) -> None:
         """Show a new state, or remember it until it is time for a line."""
         self._progress, self._updated_at = progress, self._now()
-        due = self._printed_at is None or self._updated_at - self._printed_at >= self._line_every_seconds
+        due = self._printed_at is None or self._updated_at - self._printed_at >= LINE_EVERY_SECONDS
         if self._live is None and due:
             self._printed_at = self._updated_at
             self.tell(line(progress))

@@ -13,20 +13,22 @@ from types import SimpleNamespace
 import pytest
 
 import clipless
-from sweeper.backend import cluster, training, unseen
+from sweeper.backend import training
 from sweeper.backend.endings import RunResult
+from sweeper.backend.on_ray import cluster, unseen
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.training import Backend
 from sweeper.cli.main import main
-from sweeper.driver import alerts, driver
+from sweeper.driver import driver
 from sweeper.driver.options import Options
+from sweeper.driver.recording.spending import Spending
+from sweeper.driver.reporting import alerts
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.driver.selection import private_run, selection_run
 from sweeper.driver.selection.candidates import Candidate
 from sweeper.driver.selection.hidden_folder import hidden_of
 from sweeper.driver.selection.private_run import SelectionWaitsError
 from sweeper.driver.selection.unfinished import has_final_left
-from sweeper.driver.spending import Spending
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.claims import SELECTED_WITHIN_BUDGET
@@ -47,9 +49,7 @@ from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.build import build_loss, build_model, build_plan
 from sweeper.trials.stream import FirstDrawRow, PlanRow
 
-from .test_private_run import FOUR, Bytes, Calls, Play, check_only_the_winner, data, everything_in, quick, weights
-
-__all__ = ["data", "quick", "weights"]  # fixtures
+from .played import FOUR, Bytes, Calls, Play, check_only_the_winner, everything_in
 
 pytestmark = pytest.mark.slow
 
@@ -622,6 +622,7 @@ def test_commands_say_what_it_costs_first_and_last(tmp_path, capsys, monkeypatch
     assert (folder / MANIFEST_NAME).is_file()
 
 
+@pytest.mark.long
 def test_a_real_sweep_selects_at_a_whisper_and_trains_the_winner_aloud(tmp_path):
     """Trials on processes of its own, with whatever number is drawn."""
     content = SPEC | {"search": SPEC["search"] | {"selection_mean": 2}}

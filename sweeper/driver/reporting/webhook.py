@@ -3,7 +3,8 @@
 It holds how the sweep stands and counts: no data, no configuration, no score of a trial; of a sweep without a
 guarantee not even the hypervolume, and of one that may publish its winner only not even the counts: the price of
 private selection holds while nobody learns how many trials there were. The address may hold a secret, so messages name
-its host alone. Nothing that happens here can fail a sweep. When something is told, `sweeper.driver.alerts` says.
+its host alone. Nothing that happens here can fail a sweep. When something is told,
+`sweeper.driver.reporting.alerts` says.
 """
 
 import enum
@@ -118,6 +119,11 @@ def failure(sweep: str, error: BaseException) -> dict[str, Any]:
         **dict.fromkeys(_COUNTS),
     }
     return content | {"text": _in_words(content)}
+
+
+def with_page(content: Mapping[str, Any], page: str | None) -> dict[str, Any]:
+    """Return what is told with the address of the sweep's live page, if it has one."""
+    return dict(content) if page is None else {**content, "page": page, "text": f"{content['text']} {page}"}
 
 
 def _in_words(content: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sweeper.driver.progress import Display, Progress, RunningTrial, clock, closing_summary, line, render
+from sweeper.driver.reporting.progress import Display, Progress, RunningTrial, clock, closing_summary, line, render
 from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point
 from sweeper.results.highlights import MAX_ROWS, Highlight, spread

@@ -7,7 +7,7 @@ of the winner, moved from one loudness to the other as between the stages of any
 from collections.abc import Mapping
 from typing import Any
 
-from sweeper.driver.trial_records import TrialRecords
+from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.driver.warm_start import fit
 from sweeper.errors import RecordError
 from sweeper.privacy.budget import Budget, loudness

@@ -4,8 +4,8 @@ import pytest
 
 from clipless.datasets import load
 from clipless.testing import SeededSource
-from sweeper.driver.held_out_scores import score_front
-from sweeper.driver.recorder import Recorder
+from sweeper.driver.recording.held_out_scores import score_front
+from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.resume import claimed
 from sweeper.records import TrialStatus
 from sweeper.search.optuna_search import Search

@@ -11,9 +11,10 @@ from typing import Any
 from sweeper.errors import TrialError
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Claim
-from sweeper.records import ClassCounts, Objective, Point, PointKey, Trial, TrialPlan, TrialStatus
+from sweeper.records import ClassCounts, Objective, Point, PointKey, ReleasedCurves, Trial, TrialPlan, TrialStatus
 from sweeper.results.highlights import best
 from sweeper.spec.settings import PrivacySettings
+from sweeper.store.evidence import refusal
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import NAME_TAG, metric_names, trial_name
 from sweeper.tracking.trial_tracker import TrialTracker
@@ -28,7 +29,7 @@ class TrialRecords:
     Attributes:
         trials: by id, in the order in which they started.
         points: by key, in the order in which they arrived.
-        archive: the front of all points.
+        archive: the front of all points that no audit refuses.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class TrialRecords:
         self._folder, self._tracker, self._tags, self._keep_every_model = folder, tracker, tags, keep_every_model
         self.trials: dict[str, Trial] = folder.trials()
         self.points: dict[PointKey, Point] = folder.points()
+        self._refused: dict[str, str] = {}
         self.archive = FrontArchive(objectives)
         self.archive.add(self.points.values())
         self._objectives, self._best = tuple(objectives), _best_points(self.points.values(), objectives)
@@ -81,10 +83,19 @@ class TrialRecords:
         self.save(replace(self.trials[trial], status=status, reason=reason))
         self._tracker.end_trial(trial, status, reason)
 
+    def refuse(self, refused: Mapping[str, str]) -> None:
+        """Leave the points that audits refuse out of the front, from now on too; see `sweeper.store.evidence`."""
+        self._refused |= refused
+        self.archive = FrontArchive(self._objectives)
+        self.archive.add(point for point in self.points.values() if self._is_admitted(point))
+
+    def _is_admitted(self, point: Point) -> bool:
+        return refusal(self._refused, point.trial) is None
+
     def add(self, point: Point) -> None:
         """Keep a point, and the models of the front only, unless every model is kept."""
         self._last_epoch[point.trial] = point.epoch
-        _, left = self.archive.add([point])
+        _, left = self.archive.add([point] if self._is_admitted(point) else [])
         kept = {one.key for one in self.archive.points}
         drop = not self._keep_every_model
         self._save_point(self._without_model(point) if drop and point.key not in kept else point)
@@ -93,9 +104,15 @@ class TrialRecords:
         for key in (one.key for one in left if drop and one.key not in kept):
             self._save_point(self._without_model(self.points[key]))
 
-    def add_test(self, point: Point, scores: Mapping[str, float], classes: ClassCounts | None = None) -> None:
-        """Record the test numbers of a front point, by class too where that may leave."""
-        self._save_point(replace(point, test=dict(scores), classes=classes))
+    def add_test(
+        self,
+        point: Point,
+        scores: Mapping[str, float],
+        classes: ClassCounts | None = None,
+        curves: ReleasedCurves | None = None,
+    ) -> None:
+        """Record the test numbers of a front point, by class too where that may leave, or with released curves."""
+        self._save_point(replace(point, test=dict(scores), classes=classes, curves=curves))
 
     def forget_models(self) -> None:
         """Record that points beside the front have no model any more; `close` removes the files."""
@@ -119,7 +136,7 @@ class TrialRecords:
         """Tell the tracker of the best point of a trial so far, beside its last one."""
         judged = next((one for one in self._objectives if one.name != "epsilon"), None)
         known = None if judged is None else self._best.get(point.trial)
-        if judged is None or best(tuple(filter(None, (known, point))), judged) is not point:
+        if judged is None or best(filter(None, (known, point)), judged) is not point:
             return
         self._best[point.trial] = point
         values = {"epoch": float(point.epoch), **metric_names(point.values)}
@@ -133,11 +150,15 @@ class TrialRecords:
         return bool(new)
 
     def close(self) -> None:
-        """Write rows that a full disk refused, and remove models without a point, unless every model is kept."""
+        """Write rows that a full disk refused, and remove models without a point, unless every model is kept.
+
+        The model of a point that an audit refuses stays: the audit can be repeated on it.
+        """
         self._folder.flush()
         if self._keep_every_model:
             return
-        kept = {point.model for point in self.archive.points}
+        refused = (point for point in self.points.values() if not self._is_admitted(point))
+        kept = {point.model for point in (*self.archive.points, *refused)}
         for file in (self._folder.path / "models").iterdir():
             if f"models/{file.name}" not in kept:
                 file.unlink(missing_ok=True)
@@ -173,7 +194,7 @@ def _best_points(points: Iterable[Point], objectives: Sequence[Objective]) -> di
     if judged is None:
         return found
     for point in points:
-        found[point.trial] = best(tuple(filter(None, (found.get(point.trial), point))), judged) or point
+        found[point.trial] = best(filter(None, (found.get(point.trial), point)), judged) or point
     return found
 
 

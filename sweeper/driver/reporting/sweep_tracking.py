@@ -1,6 +1,7 @@
 """What a tracking store is told of a whole sweep: what it learns from and costs, how it goes, and its best model.
 
-Trials are told of by `sweeper.driver.trial_records`. A private selection tells of its winner alone, when it has ended.
+Trials are told of by `sweeper.driver.recording.trial_records`. A private selection tells of its winner alone,
+when it has ended.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from typing import Any
 
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
-from sweeper.driver.progress import Progress
+from sweeper.driver.reporting.progress import Progress
 from sweeper.errors import PickError, SweeperError
 from sweeper.results.budgets import best_values, description, tells_own_epsilons
 from sweeper.results.front import Front
@@ -86,7 +87,7 @@ def track_model(tracker: Tracker, folder: Path) -> Iterator[str]:
         picked = Sweep(folder).pick()
         run = tracker.run_id(picked.point.trial)
         if run is not None:
-            from sweeper.results.registry import log_model  # MLflow, which takes seconds to import
+            from sweeper.results.models.registry import log_model  # MLflow, which takes seconds to import
 
             log_model(picked, tracker.destination, run)
     except PickError:

@@ -9,10 +9,10 @@ import torch
 
 import clipless
 from clipless.datasets import Evaluation
-from sweeper.driver import sweep_tracking
 from sweeper.driver.options import Options, with_environment, with_recorded
-from sweeper.driver.progress import Progress
-from sweeper.driver.sweep_tracking import Watch, conclude, introduce, public_facts, track_model
+from sweeper.driver.reporting import sweep_tracking
+from sweeper.driver.reporting.progress import Progress
+from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, public_facts, track_model
 from sweeper.errors import SweeperError
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, TrialStatus
@@ -107,7 +107,7 @@ def test_a_store_without_the_run_of_the_trial_is_not_asked_for_a_model(monkeypat
     picked = SimpleNamespace(point=POINT)
     monkeypatch.setattr(sweep_tracking, "Sweep", lambda _: SimpleNamespace(pick=lambda: picked))
     asked = []
-    monkeypatch.setattr("sweeper.results.registry.log_model", lambda *args: asked.append(args))
+    monkeypatch.setattr("sweeper.results.models.registry.log_model", lambda *args: asked.append(args))
     assert list(track_model(Told(), "x")) == []
     assert asked == []
     assert list(track_model(Told({"t0001": "abc"}), "x")) == []
@@ -116,7 +116,7 @@ def test_a_store_without_the_run_of_the_trial_is_not_asked_for_a_model(monkeypat
     def fails(*_):
         raise SweeperError("no room")
 
-    monkeypatch.setattr("sweeper.results.registry.log_model", fails)
+    monkeypatch.setattr("sweeper.results.models.registry.log_model", fails)
     assert list(track_model(Told({"t0001": "abc"}), "x")) == ["no room"]
 
 

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from clipless.audits.finding import Finding, Kind
 from clipless.privacy.accounting.renyi_filter import RenyiFilter, best_order
 from sweeper.backend.trial_states import TrialStates
-from sweeper.driver import recorder as module
-from sweeper.driver.recorder import Recorder
+from sweeper.driver.recording import recorder as module
+from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
@@ -19,6 +20,7 @@ from sweeper.search.optuna_search import Search
 from sweeper.spec.search import Sampler
 from sweeper.spec.spec import Spec
 from sweeper.store import jsonl
+from sweeper.store.evidence import Evidence, append_evidence, read_refusals
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import EpochRow, FreeRow, PlanRow
 
@@ -734,3 +736,45 @@ def test_an_epoch_of_a_trial_that_did_not_say_that_it_draws_is_charged_and_fails
     with pytest.raises(TrialError, match="before it said that it draws noise"):
         kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
     assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [50]
+
+
+def refuse(kept, trial):
+    finding = Finding(
+        kind=Kind.STEP,
+        subject=f"trial {trial}",
+        epsilon=1.0,
+        delta=1e-4,
+        attained=4.0,
+        confidence=1.0,
+        p_value=0.0,
+        contradicted=True,
+    )
+    append_evidence(kept.path, [Evidence(trial=trial, finding=finding, found="now", program="1")])
+
+
+def test_what_an_audit_refuses_leaves_the_front_of_a_run_and_its_model_stays(kept, plan_row):
+    for trial, accuracy in (("t0001", 0.9), ("t0002", 0.5)):
+        begin(kept, plan_row, trial)
+        kept.recorder.on_epoch(trial, epoch_row(kept, trial, 1, accuracy))
+    refuse(kept, "t0001")
+    kept.recorder.refuse(read_refusals(kept.path))
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 2, 0.95))
+    assert {point.trial for point in kept.recorder.records.archive.points} == {"t0002"}
+    front = kept.recorder.front()
+    assert {trial for trial, *_ in front.on_front} == {"t0002"}
+    assert "refused by an audit" in front.trials["t0001"].reason
+    kept.recorder.records.close()
+    assert models(kept) == ["t0001-1.safetensors"]
+
+
+@pytest.mark.parametrize("lost", ["audits.jsonl", "front.json"])
+def test_a_run_that_resumes_refuses_what_was_refused_before(kept, plan_row, lost):
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.9))
+    refuse(kept, "t0001")
+    kept.recorder.refuse(read_refusals(kept.path))
+    kept.recorder.front().write(kept.folder.front)
+    (kept.path / lost).unlink()
+    again = Recorder(kept.spec, kept.folder, kept.claim, kept.tracker, make_search(kept.spec))
+    assert again.records.archive.points == ()
+    assert again.front().on_front == frozenset()

@@ -7,8 +7,8 @@ have drawn.
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from sweeper.errors import RecordError, TrialError
 from sweeper.privacy.budget import Budget
+from sweeper.privacy.evaluation.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.privacy.pricing import Price, drawn_by, epochs_of, whole_event
 from sweeper.records import Point, Trial, trial_number
 from sweeper.spec.settings import PrivacySettings

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from sweeper.cli.main import main
-from sweeper.driver import failure
+from sweeper.driver.reporting import failure
 from sweeper.errors import FOR_THE_OWNER, SpecError
 from sweeper.store.sweep_folder import SweepFolder
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeper.driver.progress import Progress
-from sweeper.driver.webhook import Event, Form, announce, news
+from sweeper.driver.reporting.progress import Progress
+from sweeper.driver.reporting.webhook import Event, Form, announce, news, with_page
 
 NEARLY = 0.9  # of a budget, or of the hours
 CLOSE_SECONDS = 35.0  # for what is still to be delivered: three tries and the pauses between them
@@ -22,6 +22,7 @@ class Alerts:
     Args:
         name: of the sweep.
         folder: of the sweep, if it is known beforehand.
+        page: address of the sweep's live page, which is told with everything.
         silent: tells the end alone: from start and end others could tell how long a private selection took.
 
     Guarantees:
@@ -29,9 +30,17 @@ class Alerts:
     """
 
     def __init__(
-        self, url: str | None, name: str, *, form: Form = Form.JSON, folder: Path | None = None, silent: bool = False
+        self,
+        url: str | None,
+        name: str,
+        *,
+        form: Form = Form.JSON,
+        folder: Path | None = None,
+        page: str | None = None,
+        silent: bool = False,
     ) -> None:
         self._url, self._name, self._form, self._folder, self._silent = url, name, form, folder, silent
+        self._page = page
         self._told: set[Event] = set()
         self._waiting: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
         self._troubles: dict[str, None] = {}
@@ -74,6 +83,6 @@ class Alerts:
 
     def _work(self) -> None:
         while (content := self._waiting.get()) is not None:
-            trouble = announce(str(self._url), content, self._form)
+            trouble = announce(str(self._url), with_page(content, self._page), self._form)
             if trouble is not None:
                 self._troubles[trouble] = None

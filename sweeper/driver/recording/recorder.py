@@ -15,12 +15,12 @@ from dataclasses import replace
 from typing import Any
 
 from sweeper.backend.trial_states import Hooks
-from sweeper.driver.spending import Spending
-from sweeper.driver.trial_records import TrialRecords, points_of, run_tags
+from sweeper.driver.recording.spending import Spending
+from sweeper.driver.recording.trial_records import TrialRecords, points_of, run_tags
 from sweeper.errors import RecordError, TrialError
 from sweeper.privacy.claims import Claim
 from sweeper.records import Point, Trial, TrialStatus, trial_number
-from sweeper.results.front import Front, build_front
+from sweeper.results.front import Front, build_front, refusals_before
 from sweeper.schedulers import make_scheduler
 from sweeper.search.optuna_search import Proposals
 from sweeper.search.space import resolve
@@ -62,6 +62,8 @@ class Recorder:
         self._scheduler = make_scheduler(spec.search, spec.objectives)
         self._write_at = -math.inf
         self._stopping: dict[str, str] = {}
+        self._refused = refusals_before(folder)
+        self.records.refuse(self._refused)
         self._take_up(rebooted)
 
     @property
@@ -178,8 +180,13 @@ class Recorder:
         """A trial fails with this error, which is for the owner alone."""
         self._folder.save_failure(error, trial)
 
+    def refuse(self, refused: Mapping[str, str]) -> None:
+        """Leave what audits refuse out of the front, and keep what they have refused before out of it."""
+        self._refused = dict(refused) | self._refused
+        self.records.refuse(self._refused)
+
     def front(self, *, tight: bool = False) -> Front:
-        """Return the front of everything recorded so far.
+        """Return the front of everything recorded so far that no audit refuses.
 
         ``tight`` prices the sweep by both accountants, which takes seconds.
         """
@@ -194,6 +201,7 @@ class Recorder:
             claim=self._claim,
             ledger_entries=self.spending.rows,
             stages=self.spending.stages,
+            refused=self._refused,
         )
 
     def write_front_now_and_then(self) -> None:

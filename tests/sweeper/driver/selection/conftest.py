@@ -1,0 +1,105 @@
+"""Private selections with played candidates: in their hidden folder, resumed, and as whole sweeps."""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+
+import clipless
+from sweeper.backend import training
+from sweeper.backend.training import Backend
+from sweeper.driver import driver
+from sweeper.driver.selection import candidates, private_run, selection_run
+from sweeper.driver.selection.hidden_folder import hide
+from sweeper.driver.selection.private_run import select
+from sweeper.privacy.claims import Claim
+from sweeper.records import TrialStatus
+from sweeper.search.space import resolve
+from sweeper.spec.spec import Spec
+from sweeper.store.lock import driver_lock
+from sweeper.store.manifest import Manifest
+from sweeper.store.sweep_folder import SweepFolder
+from sweeper.trials.build import build_loss, build_model
+from sweeper.trials.preview import first_plan
+
+from .played import DELTA, FOUR, SPEC, Bytes, Calls, Mortal, Play
+
+
+@pytest.fixture(scope="module")
+def data():
+    return clipless.datasets.load("digits")
+
+
+@pytest.fixture(scope="module")
+def plan(data):
+    made = first_plan(Spec.from_mapping(SPEC), data)
+    curve = made.epsilon_curve()
+    priced = {"epsilon_curve": curve, "accountants": {"pld": curve}}
+    return made.to_json() | priced | {"secure_generator": True, "repeats": 1}
+
+
+@pytest.fixture(scope="module")
+def weights(data, tmp_path_factory):
+    """A saved model of the spec."""
+    config = resolve(Spec.from_mapping(SPEC), {"training.learning_rate": 0.05})
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    clipless.save(build_model(config, data, build_loss(config), seed=0), path)
+    return path.read_bytes()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Requests at once."""
+    monkeypatch.setattr(candidates, "LOOK_SECONDS", 0.0)
+
+
+@pytest.fixture
+def play(plan, weights, data, tmp_path):
+    """Run a private selection in which each candidate does what it is told."""
+
+    def run(does=None, *, source=None, accuracies=FOUR, content=SPEC, extra=None):
+        spec = Spec.from_mapping(content)
+        hidden = hide(tmp_path / "out")
+        started = Manifest(name="small", spec=spec.to_plain(), source="the spec", status=TrialStatus.RUNNING)
+        hidden.write_manifest(started)
+        engine = Play(plan, weights, accuracies, does or {}, hidden, extra or {})
+        claim = Claim.about(data.metadata, len(data.train), delta=DELTA)
+        with driver_lock(hidden.path):
+            folder = select(spec, data, claim, hidden, engine, source=source or Bytes())
+        return SimpleNamespace(folder=folder, engine=engine, spec=spec, hidden=hidden, out=tmp_path / "out")
+
+    return run
+
+
+@pytest.fixture
+def again(plan, weights, data):
+    """Let another driver go on with a selection that waits."""
+
+    def run(hidden, *, dies=None, accuracies=(*FOUR, *FOUR), source=None):
+        spec = Spec.from_mapping(SPEC)
+        engine = Mortal(plan, weights, accuracies, {}, hidden)
+        engine.dies = dies or (lambda _engine: None)
+        claim = Claim.about(data.metadata, len(data.train), delta=DELTA)
+        with driver_lock(hidden.path):
+            return select(spec, data, claim, hidden, engine, source=source), engine
+
+    return run
+
+
+@pytest.fixture
+def whole(monkeypatch, plan, weights):
+    """Whole sweeps by `run_sweep`, with played candidates and a tracker that remembers."""
+    engine = Play(plan, weights, FOUR)
+
+    def run_locally(_workers, kind, queue, states, **options):
+        assert options["secret"], "candidates leave no traceback"
+        engine.folder = SweepFolder(options["storage_dir"])
+        return engine(kind, queue, states, options["should_stop"])
+
+    for module in (selection_run, driver):
+        monkeypatch.setattr(module, "backend", lambda *_, **__: contextlib.nullcontext(Backend("nobody", secret=True)))
+    monkeypatch.setattr(training, "run_locally", run_locally)
+    monkeypatch.setattr(driver, "Tracker", Calls)
+    chosen = private_run.select
+    monkeypatch.setattr(selection_run, "select", lambda *args, **options: chosen(*args, **options, source=Bytes()))
+    return engine

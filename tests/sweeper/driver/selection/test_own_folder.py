@@ -1,0 +1,163 @@
+"""A private selection in a folder made beforehand, as the service makes them, or in a hidden one."""
+
+import contextlib
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from sweeper.cli.tables import sweep_view, sweeps_table
+from sweeper.driver.options import Options
+from sweeper.driver.runner import resume_sweep, run_sweep
+from sweeper.driver.selection import private_run
+from sweeper.errors import RecordError
+from sweeper.records import TrialStatus
+from sweeper.results.front import read_front
+from sweeper.results.sweep import Sweep
+from sweeper.service.catalog import Catalog
+from sweeper.service.supervision.states import State
+from sweeper.service.supervision.supervisor import check_resumable
+from sweeper.spec.spec import Spec
+from sweeper.store.lock import is_driven
+from sweeper.store.manifest import Manifest
+from sweeper.store.requests import ask_to_stop
+from sweeper.store.sweep_folder import HIDDEN, SweepFolder, is_waiting
+
+from .played import SPEC, Calls, as_killed, check_only_the_winner, everything_in, killed, said
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A folder of the service, and how a sweep is run into it."""
+    public = tmp_path / "out" / "small-20260101-000000"
+    public.mkdir(parents=True)
+    return SweepFolder(public), Options(out=public.parent, into=public, duration_is_seen=True)
+
+
+def test_while_it_runs_its_folder_shows_that_and_nothing_else(whole, made):
+    public, options = made
+    seen = []
+
+    def look(*_):
+        manifest = public.read_manifest()
+        seen.append((manifest.status, manifest.reason, sorted(path.name for path in public.path.iterdir())))
+        assert is_driven(public.path)
+        assert Catalog(public.path.parent).names() == (public.path.name,)
+        assert (public.trials(), public.points()) == ({}, {})
+        assert not any(price_.released for price_ in read_front(public.front).ledger.values())
+        assert sweep_view(Sweep(public.path)) is not None
+        assert sweeps_table([public]).row_count == 1
+        assert _live(public.path)
+
+    whole.does = {"t0001": look, "t0004": look}
+    ended = run_sweep(Spec.from_mapping(SPEC), options)
+    assert seen == [(TrialStatus.RUNNING, "selecting privately", ["driver.json", "front.json", "sweep.json"])] * 2
+    assert ended.sweep.directory == public.path
+    assert [path.name for path in public.path.parent.iterdir()] == [public.path.name]
+    check_only_the_winner(everything_in(public.path) + repr(Calls.told).encode(), whole)
+    assert "its conditions held" in ended.front.ledger["winner"].statement
+    assert public.read_manifest().status is TrialStatus.COMPLETED
+
+
+def _live(folder):
+    from dashboards.data import read
+
+    return read(folder)
+
+
+def test_in_its_folder_it_is_asked_to_stop_and_goes_on_from_there(whole, made):
+    public, options = made
+    whole.does = {"t0002": lambda *_: ask_to_stop(public.path)}
+    with pytest.raises(private_run.SelectionWaitsError):
+        run_sweep(Spec.from_mapping(SPEC), options)
+    manifest = public.read_manifest()
+    assert (manifest.status, manifest.reason) == (TrialStatus.INTERRUPTED, "selects privately, and waits to be resumed")
+    assert is_waiting(public.path)
+    check_resumable(public.path, State.INTERRUPTED, None)
+    with pytest.raises(RecordError, match="selected privately"):
+        check_resumable(public.path, State.INTERRUPTED, 9)
+    whole.does = {}
+    ended = resume_sweep(public.path)
+    assert "its conditions held" in ended.front.ledger["winner"].statement
+    assert [trial for trial, _ in whole.asked] == [f"t000{n}" for n in range(1, 5)]
+    assert not is_waiting(public.path)
+    with pytest.raises(RecordError, match="selected privately"):
+        check_resumable(public.path, State.COMPLETED, None)
+
+
+def test_in_its_folder_what_broke_is_seen_and_charged(whole, made):
+    public, options = made
+    whole.does = {"t0002": "crashes"}
+    ended = run_sweep(Spec.from_mapping(SPEC), options)
+    assert ended.sweep.directory == public.path
+    assert len(ended.front.trials) == 2
+    assert "Candidate t0002 crashed" in ended.front.ledger["winner"].statement
+    assert [path.name for path in public.path.parent.iterdir()] == [public.path.name]
+    assert not {private_run.SURRENDERED, *private_run.BOOKS} & {path.name for path in public.path.iterdir()}
+
+
+@pytest.mark.parametrize("does", [{}, {"t0002": "crashes"}], ids=["winner", "broken"])
+@pytest.mark.parametrize("moves", range(9))
+def test_killed_while_it_moves_into_its_folder_it_moves_on(whole, made, monkeypatch, does, moves):
+    """The same files are there in the end, whatever the number of files that had moved."""
+    public, options = made
+
+    class Killed(BaseException):
+        """Stands for a kill."""
+
+    replaced, left = Path.replace, [moves]
+
+    def replace_some(path, target):
+        if HIDDEN in str(path) and HIDDEN not in str(target):
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+        return replaced(path, target)
+
+    whole.does = does
+    monkeypatch.setattr(Path, "replace", replace_some)
+    with contextlib.suppress(Killed):
+        run_sweep(Spec.from_mapping(SPEC), options)
+    monkeypatch.setattr(Path, "replace", replaced)
+    asked = len(whole.asked)
+    with contextlib.suppress(RecordError):  # it had moved as a whole
+        resume_sweep(public.path)
+    front = read_front(public.front)
+    assert len(whole.asked) == asked
+    assert len(front.points) == 2
+    assert len(front.trials) == (2 if does else 1)
+    assert [path.name for path in public.path.parent.iterdir()] == [public.path.name]
+    assert ("its conditions held" in said(public)) == (not does)
+
+
+def test_a_hidden_folder_is_resumed_or_given_up(whole, tmp_path):
+    kill, copy = killed(tmp_path)
+    whole.does = {"t0003": kill}
+    run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path / "out"))
+    whole.does, whole.asked = {}, []
+    given = tmp_path / "given" / f"{HIDDEN}copy"
+    as_killed(copy.path, given)
+    with pytest.raises(RecordError, match="drawn once"):
+        resume_sweep(copy.path, trials=9)
+    ended = resume_sweep(given, give_up=True)
+    assert not given.exists()
+    assert whole.asked == []
+    assert "ended before its winner was known" in ended.front.ledger["winner"].statement
+    assert len(ended.front.points) == 4
+    assert all(point.test is not None for point in ended.front.front_points)
+    ended = resume_sweep(copy.path)
+    assert [trial for trial, _ in whole.asked] == ["t0003", "t0004"]
+    assert "its conditions held" in ended.front.ledger["winner"].statement
+    assert [path.name for path in copy.path.parent.iterdir()] == [ended.sweep.directory.name]
+    with pytest.raises(RecordError, match="--give-up"):
+        resume_sweep(_ordinary(tmp_path), give_up=True)
+
+
+def _ordinary(tmp_path):
+    folder = SweepFolder.create(tmp_path, "plain", datetime(2026, 1, 1))
+    content = {**SPEC, "search": {"trials": 1}}
+    plain = Spec.from_mapping(content).to_plain()
+    folder.write_manifest(Manifest(name="plain", spec=plain, source="s", status=TrialStatus.INTERRUPTED))
+    return folder.path

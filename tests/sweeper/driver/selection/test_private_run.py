@@ -1,0 +1,172 @@
+"""Whole sweeps that select privately: what they tell, and where they may run."""
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import clipless
+from sweeper.backend.endings import RunResult
+from sweeper.backend.on_ray import cluster, unseen
+from sweeper.cli.main import main
+from sweeper.cli.tables import sweep_view, sweeps_table
+from sweeper.driver.options import Options
+from sweeper.driver.runner import resume_sweep, run_sweep
+from sweeper.driver.selection import private_run, selection_run
+from sweeper.errors import SweeperError
+from sweeper.records import TrialStatus
+from sweeper.results.sweep import Sweep
+from sweeper.spec.spec import Spec
+from sweeper.store.jsonl import JsonlFile, append_alone
+from sweeper.store.requests import NAME
+from sweeper.store.sweep_folder import SweepFolder, hidden_sweeps, list_sweeps
+
+from .played import SPEC, Calls, check_only_the_winner, everything_in, killed, main_quietly, said
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_whole_sweep_tells_and_writes_of_the_winner_alone(whole, tmp_path):
+    shown = []
+    ended = run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path, show=shown.append))
+    folder = ended.sweep.directory
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+    told = repr(Calls.told).encode()
+    check_only_the_winner(everything_in(folder) + told, whole)
+    assert [call[1] for call in Calls.told if call[0] == "start_trial"] == ["t0001"]
+    assert sum(call[0] == "log" and call[1:3] == ("t0001", 2) for call in Calls.told) == 1
+    assert ended.sweep.manifest().status is TrialStatus.COMPLETED
+    assert ended.outcome == RunResult()
+    assert all(point.test is not None for point in ended.front.front_points)
+    assert not (folder / "proposals.jsonl").exists()
+    assert {progress.note for progress in shown} <= {"selecting privately", "one trial, selected privately"}
+    assert shown[0].note == "selecting privately"
+    assert len({int(path.stat().st_mtime) for path in folder.rglob("*")}) == 1
+    _check_words(ended.sweep, folder)
+
+
+def _check_words(sweep, folder):
+    """Card, view and report state the price of the winner, and none of what was not released."""
+    picked = sweep.pick()
+    text, price_ = picked.card.to_markdown(), sweep.front().ledger["winner"].epsilon
+    assert picked.card.to_json()["guarantee"]["selected"] == price_
+    assert "selected privately" in text
+    assert "if its configuration and epoch" not in text
+    assert "| The front and its models leave | not released |" in text
+    assert " inf " not in text
+    page = (folder / "front.html").read_text(encoding="utf-8")
+    assert page.count(">not released<") == 2
+    assert "∞" not in page[page.index('id="cost"') :]
+    assert sweep_view(sweep) is not None
+    assert sweeps_table(list_sweeps(folder.parent)).row_count == 1
+
+
+def test_a_whole_sweep_that_broke_is_tracked_and_says_what_it_costs(whole, tmp_path, capsys):
+    whole.does = {"t0002": "crashes"}
+    path = tmp_path / "small.yaml"
+    path.write_text(Spec.from_mapping(SPEC).to_yaml(), encoding="utf-8")
+    main_quietly(["run", str(path), "--out", str(tmp_path / "out")])
+    out = capsys.readouterr().out
+    assert "the conditions of private selection did not hold" in out
+    assert "Candidate t0002 crashed" in out
+    assert "sweeper resume" not in out
+    assert [call[1] for call in Calls.told if call[0] == "start_trial"] == ["t0001", "t0002"]
+    (folder,) = (tmp_path / "out").iterdir()
+    assert Sweep(folder).manifest().status is TrialStatus.STOPPED
+    for arguments in (["resume", str(folder)], ["extend", str(folder), "--trials", "9"]):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert "selected privately, from a number of trials that was drawn once" in capsys.readouterr().err
+
+
+WATCHED = (
+    {"cluster": "ray://somewhere"},
+    {"storage": "memory://somewhere"},
+    {"into": Path("made"), "cluster": "somewhere"},
+)
+
+
+@pytest.mark.parametrize("given", WATCHED)
+def test_who_could_be_watched_has_to_consent(tmp_path, given):
+    names = ", ".join(f"--{name}" for name in ("into", "cluster", "storage") if name in given)
+    with pytest.raises(SweeperError, match=f"Expected --duration-is-seen for a private selection with {names}:"):
+        run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path, **given))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_with_consent_candidates_train_unseen_on_the_cluster(whole, tmp_path, monkeypatch):
+    seen = []
+
+    def run_unseen(kind, queue, states, **options):
+        whole.folder = SweepFolder(options["storage_dir"])
+        seen.append((options["places"], sorted(options["constants"])))
+        return whole(kind, queue, states, options["should_stop"])
+
+    monkeypatch.setattr(unseen, "run_unseen", run_unseen)
+    monkeypatch.setattr(cluster, "place", lambda _data: None)
+    content = {**SPEC, "resources": {"concurrent": 3}}
+    given = Options(out=tmp_path, cluster="somewhere", storage="memory://x", duration_is_seen=True)
+    ended = run_sweep(Spec.from_mapping(content), given)
+    assert seen == [(3, ["budget", "source", "spec"])]
+    assert "its conditions held" in ended.front.ledger["winner"].statement
+
+
+def test_a_selection_of_this_machine_does_not_move_to_a_cluster(whole, tmp_path):
+    kill, copy = killed(tmp_path)
+    whole.does = {"t0003": kill}
+    run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path / "out"))
+    with pytest.raises(SweeperError, match="Expected no cluster for a private selection that began on this machine"):
+        resume_sweep(copy.path, Options(cluster="somewhere"))
+
+
+def test_ctrl_c_leaves_it_waiting_and_says_how_to_go_on(whole, tmp_path, capsys):
+    def stop(engine, *_):
+        append_alone(engine.folder.path / NAME, {"stop": True})
+
+    whole.does = {"t0002": stop}
+    path = tmp_path / "small.yaml"
+    path.write_text(Spec.from_mapping(SPEC).to_yaml(), encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(path), "--out", str(tmp_path / "out")])
+    (hidden,) = hidden_sweeps(tmp_path / "out")
+    assert ended.value.code == 130
+    text = "".join(capsys.readouterr())
+    assert private_run.waiting(hidden) in " ".join(text.split())
+    assert "t000" not in text
+    main_quietly(["resume", str(hidden.path)])
+    assert "its conditions held" in " ".join("".join(capsys.readouterr()).split())
+
+
+def test_logs_that_a_killed_driver_left_are_removed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(selection_run.tempfile, "gettempdir", lambda: str(tmp_path))
+    sessions = JsonlFile(tmp_path / "sessions.jsonl")
+    for name in ("ray-1", "other", "ray-2/inner"):
+        (tmp_path / name).mkdir(parents=True)
+        sessions.append({"session": str(tmp_path / name)})
+    selection_run._remove_sessions(sessions)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "ray-2", "sessions.jsonl"]
+
+
+@pytest.mark.long
+def test_a_real_sweep_selects_privately(tmp_path):
+    """Trials on processes of its own, models and the tracking store, with whatever number is drawn."""
+    content = SPEC | {"search": SPEC["search"] | {"selection_mean": 2}}
+    ended = run_sweep(Spec.from_mapping(content), Options(out=tmp_path))
+    path = ended.sweep.directory
+    assert {one.name for one in tmp_path.iterdir()} == {path.name, ".mlflow.db.lock", "mlflow.db", "mlflow-artifacts"}
+    folder = SweepFolder(path)
+    assert "its conditions held" in said(folder)
+    assert list(folder.trials()) == ["t0001"]
+    for point in ended.front.front_points:
+        clipless.load(path / point.model)
+    with contextlib.closing(sqlite3.connect(path.parent / "mlflow.db")) as store:
+        runs = store.execute("select name, status from runs").fetchall()
+        steps = store.execute("select step from metrics where key = 'val/accuracy'").fetchall()
+        keys = [key for (key,) in store.execute("select distinct key from metrics").fetchall()]
+    assert sorted(runs) == sorted([(path.name, "FINISHED"), ("t0001 mlp-8", "FINISHED")])
+    assert not any(key.startswith(("system/", "best/")) and "eps" in key for key in keys)
+    assert sorted(steps) == [(1,), (2,)]
+    assert len(folder.ledger.read_text().splitlines()) == 1
+    assert not list(path.rglob("t0002*"))
+    assert not (path / "ray").exists()
