@@ -22,7 +22,7 @@ from scipy import optimize
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import Composed, Event, PoissonGaussian
-from sweeper.privacy.paid_scores import PaidScores
+from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.selection import Terms
 from sweeper.records import trial_number
 from sweeper.spec.stages import StagePlan

@@ -16,7 +16,7 @@ from sweeper.markup import rendered
 from sweeper.privacy.baselines import warning
 from sweeper.privacy.card_text import markdown, prices_in_words
 from sweeper.privacy.claims import Claim
-from sweeper.privacy.paid_scores import planned_scores
+from sweeper.privacy.evaluation.paid_scores import planned_scores
 from sweeper.privacy.pricing import Price, steps_by, whole_event
 from sweeper.records import Point, Trial, TrialPlan, TrialStatus
 from sweeper.store.jsonl import replace_file, to_text
@@ -134,6 +134,7 @@ def make_card(
             "conditions": list(claim.conditions),
             "scores": {"validation": dict(point.values), "test": dict(point.test) if point.test else None},
             "classes": _by_class(point, claim),
+            "curves": None if point.curves is None else asdict(point.curves),
             "config": dict(trial.config),
             "model": point.model,
         }

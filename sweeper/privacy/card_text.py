@@ -21,6 +21,7 @@ _EVALUATIONS = {
     "private": "private: a score on them is a release of its own, with noise, which the epsilon above does not cover.",
     "exploratory": "of the same people and looked at without paying for it: this card claims no guarantee.",
 }
+_SHOWN_RADII = 8  # of a released curve, in words
 _QUESTIONS = {
     "winner": "Only this model leaves",
     "front": "The front and its models leave",
@@ -255,6 +256,7 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     ]
     yield _table(("objective", "validation", "test"), rows)
     yield from _by_class(card.get("classes"))
+    yield from _curves(card.get("curves"))
     yield f"Radii are in {data['radius_unit']}. The point was chosen on validation, never on the test column."
     if card["score_noise"] is not None:
         yield "Every score carries the noise stated above, so that a certified accuracy may exceed the accuracy."
@@ -284,6 +286,32 @@ def _by_class(classes: Mapping[str, Any] | None) -> Iterator[str]:
     yield _table(("class", "test rows", "decided for it", "recall", "precision"), rows)
 
 
+def _curves(curves: Mapping[str, Any] | None) -> Iterator[str]:
+    if curves is None:
+        return
+    yield (
+        f"The test column is read off curves that were released once, with noise multiplier "
+        f"{curves['noise_multiplier']:g} together. Each lies between its bounds everywhere at once with a confidence "
+        f"of {curves['confidence']:.0%}, noise and the choice of the {curves['rows']} rows included."
+    )
+    every = max(1, (len(curves["radii"]) - 1) // _SHOWN_RADII)
+    columns = zip(*(curves[f"certified{end}"][::every] for end in ("", "_low", "_high")), strict=True)
+    rows = [
+        (f"certified at {_number(radius)}" if radius else "accuracy", *map(_number, found))
+        for radius, found in zip(curves["radii"][::every], columns, strict=True)
+    ]
+    scores = curves["scores"]
+    if scores is not None:
+        low, area, high = map(_number, scores["auroc"])
+        rows.append(("AUROC", area, low, high))
+    yield _table(("on test rows", "value", "at least", "at most"), rows)
+    if scores is not None:
+        yield (
+            f"Hosmer-Lemeshow statistic {_number(scores['hosmer_lemeshow'])} over {len(scores['group_rows'])} groups, "
+            f"p-value {scores['p_value']:.2g} against calibrated models under the same noise."
+        )
+
+
 def _share(part: int, whole: int) -> str:
     return _number(part / whole) if whole else "none"
 
@@ -302,10 +330,16 @@ def _noise_of_scores(card: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"Scores were released as counts with Gaussian noise of multiplier {noise['noise_multiplier']:g}, "
         f"{len(noise['names'])} together: a standard deviation of {std['validation']:.3g} for a validation score and "
-        f"{std['test']:.3g} for a test score. The {own['steps']} releases of validation scores that this trial planned"
+        f"{std['test']:.3g} for a test score{_of_curves(noise)}. The {own['steps']} releases of validation scores that "
+        f"this trial planned"
         f"{_of_each(facts['trainings'])} cost the validation rows epsilon {round_up(own['epsilon'])} at delta "
         f"{facts['delta']:g}. {together}: *What the sweep cost* holds both."
     )
+
+
+def _of_curves(noise: Mapping[str, Any]) -> str:
+    curves = noise.get("curves")
+    return "" if curves is None else f", which is read off a curve (noise multiplier {curves['noise_multiplier']:g})"
 
 
 def _unit(unit: str) -> str:

@@ -10,8 +10,8 @@ from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
 from sweeper.privacy.budget import Budget
+from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger_entries import BudgetRow, CloseRow, DrawRow, LedgerRow, OpenRow, ScoresRow, SelectionRow
-from sweeper.privacy.paid_scores import PaidScores
 from sweeper.privacy.room import (
     refused_by_exploration,
     refused_by_filter,

@@ -32,6 +32,7 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.charges import Charges, Entry
+from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger_entries import (
     BudgetRow,
     CloseRow,
@@ -43,7 +44,6 @@ from sweeper.privacy.ledger_entries import (
     row_from_json,
     row_to_json,
 )
-from sweeper.privacy.paid_scores import PaidScores
 from sweeper.privacy.prices import answers
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import WINNER_TRIAL, Terms

@@ -11,7 +11,7 @@ from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import RecordError
 from sweeper.privacy.budget import Budget
-from sweeper.privacy.paid_scores import PaidScores
+from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.selection import Terms
 
 

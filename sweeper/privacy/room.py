@@ -10,7 +10,7 @@ from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import in_one_split
 from sweeper.privacy.budget import Budget, Stage
-from sweeper.privacy.paid_scores import PaidScores
+from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.selection import Terms, same_event
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from clipless.datasets import Evaluation
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.randomness import RandomSource, SecureSource
-from sweeper.records import Direction, Objective, Point
+from sweeper.records import Objective, Point
 from sweeper.spec.constraints import Constraint
 
 WINNER_TRIAL = "t0001"  # the winner's own id would bound the number of candidates
@@ -167,6 +167,8 @@ class _Candidate:
 class PrivateSelection:
     """One private selection, fed with what happens to its candidates.
 
+    It has more than fifteen methods because each event of a candidate and each question about them is one.
+
     Attributes:
         terms: event and distribution, known before the first candidate begins.
         objectives: of the sweep; the first one that is not epsilon is the score.
@@ -286,7 +288,7 @@ class PrivateSelection:
         if math.isnan(score):
             return None
         missed = sum(max(0.0, one.violation(point.values)) for one in self.constraints)
-        return (-missed, score if utility.direction is Direction.MAXIMIZE else -score, -epsilon)
+        return (-missed, utility.direction.sign * score, -epsilon)
 
     def _break(self, reason: str) -> None:
         self._broken.setdefault(reason)

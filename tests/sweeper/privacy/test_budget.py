@@ -12,8 +12,8 @@ from clipless.privacy.events import Composed, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
 from sweeper.privacy.budget import Budget, cut_budget, slots_epsilon
+from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.paid_scores import PaidScores
 from sweeper.privacy.pricing import price
 from sweeper.spec.stages import StagePlan
 

@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -11,10 +11,10 @@ from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.card import charged_to
 from sweeper.privacy.card import make_card as _make_card
 from sweeper.privacy.charges import Entry
+from sweeper.privacy.evaluation.paid_scores import planned_scores
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.paid_scores import planned_scores
 from sweeper.privacy.pricing import Price, round_up, whole_event
-from sweeper.records import ClassCounts, ScorePlan, TrialStatus
+from sweeper.records import ClassCounts, ReleasedCurves, ScoreCurves, ScorePlan, TrialStatus
 
 LEDGER = {
     q: Price(epsilon=9.5, delta=1e-4, events=2, statement=f"{q} | twice.") for q in ("winner", "front", "everything")
@@ -344,3 +344,44 @@ def test_a_card_on_private_rows_has_no_counts_whatever_a_record_says(trial, poin
     card = make_card(**facts, claim=replace(claim, evaluation="private", baselines=OPEN))
     assert card.to_json()["classes"] is None
     assert "balanced" not in card.to_markdown().lower()
+
+
+def test_the_card_of_released_curves_has_their_bounds(noisy, point):
+    trial, claim = noisy
+    scores = replace(trial.plan.scores, curves={"noise_multiplier": 4.0, "radii": 3, "two_classes": True})
+    both = ScoreCurves(
+        **{
+            name: (0.5,)
+            for name in (one.name for one in fields(ScoreCurves))
+            if name not in ("hosmer_lemeshow", "p_value")
+        }
+        | {"auroc": (0.7, 0.82, 0.91), "hosmer_lemeshow": 3.25, "p_value": 0.125}
+    )
+    curves = ReleasedCurves(
+        confidence=0.95,
+        noise_multiplier=4.0,
+        rows=250,
+        radii=(0.0, 0.5),
+        certified=(0.9, 0.6),
+        certified_low=(0.8, 0.5),
+        certified_high=(1.0, 0.7),
+        scores=both,
+    )
+    released = replace(point, curves=curves)
+    trial = replace(trial, plan=replace(trial.plan, scores=scores))
+    card = make_card(sweep="digits", trial=trial, point=released, claim=claim, ledger=LEDGER)
+    text = card.to_markdown()
+    for fact in (
+        "0.0456 for a test score, which is read off a curve (noise multiplier 4). The 20 releases",
+        "released once, with noise multiplier 4 together. Each lies between its bounds everywhere at once with a "
+        "confidence of 95%, noise and the choice of the 250 rows included.",
+        "| accuracy | 0.9 | 0.8 | 1 |",
+        "| certified at 0.5 | 0.6 | 0.5 | 0.7 |",
+        "| AUROC | 0.82 | 0.7 | 0.91 |",
+        "Hosmer-Lemeshow statistic 3.25 over 1 groups, p-value 0.12 against calibrated models under the same noise.",
+    ):
+        assert fact in text, fact
+    assert card.to_json()["curves"]["scores"]["auroc"] == (0.7, 0.82, 0.91)
+    plain = make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=LEDGER)
+    assert plain.to_json()["curves"] is None
+    assert "read off curves" not in plain.to_markdown()

@@ -15,7 +15,7 @@ from sweeper.privacy.claims import (
     STANDARD_CONDITIONS,
     Claim,
 )
-from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
 from sweeper.privacy.budget import cut_budget
+from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.paid_scores import PaidScores
 from sweeper.privacy.prices import answers
 from sweeper.spec.stages import StagePlan
 

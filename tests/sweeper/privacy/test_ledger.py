@@ -15,8 +15,8 @@ from clipless.privacy.accounting.renyi import rdp_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
+from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.paid_scores import PaidScores
 from sweeper.privacy.pricing import price, round_up
 from sweeper.privacy.selection import Terms
 

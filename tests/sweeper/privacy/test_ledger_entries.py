@@ -4,6 +4,7 @@ import pytest
 
 from clipless.privacy.accounting.private_selection import Distribution, Repetitions
 from sweeper.errors import RecordError
+from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger_entries import (
     CloseRow,
     DrawRow,
@@ -13,7 +14,6 @@ from sweeper.privacy.ledger_entries import (
     row_from_json,
     row_to_json,
 )
-from sweeper.privacy.paid_scores import PaidScores
 from sweeper.privacy.selection import Terms
 
 

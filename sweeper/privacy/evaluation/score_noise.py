@@ -6,7 +6,8 @@ from typing import Any
 from clipless.datasets import Dataset, Evaluation
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import counts_sensitivity, scores_event
-from sweeper.privacy.paid_scores import PaidScores
+from sweeper.privacy.evaluation.curve_noise import CurveNoise
+from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.spec.rules.scores import broken_score_rules
 from sweeper.spec.spec import Spec
 
@@ -21,6 +22,7 @@ class ScoreNoise:
         apart: see `PaidScores`.
         validation: N, the number of validation rows.
         test: N, the number of test rows.
+        curves: the noise of whole curves of test rows, which are then released in place of their scores.
     """
 
     names: tuple[str, ...]
@@ -29,6 +31,7 @@ class ScoreNoise:
     apart: bool
     validation: int
     test: int
+    curves: CurveNoise | None = None
 
     @classmethod
     def of(cls, spec: Spec, data: Dataset) -> "ScoreNoise | None":
@@ -48,24 +51,36 @@ class ScoreNoise:
             expected += " split of each row depends on that row alone"
             raise spec.mistaken(expected, "search.selection", None, "leave it out")
         named = [name for name in (*spec.search.objectives, *spec.search.metrics) if name != "epsilon"]
+        names, relation, sigma = (
+            tuple(dict.fromkeys(["accuracy", *named])),
+            spec.privacy.relation,
+            spec.privacy.curve_noise,
+        )
         return cls(
-            names=tuple(dict.fromkeys(["accuracy", *named])),
+            names=names,
             noise_multiplier=spec.privacy.score_noise,
-            relation=spec.privacy.relation,
+            relation=relation,
             apart=declared.split_by_row,
             validation=len(data.validation),
             test=len(data.test),
+            curves=None if sigma is None else CurveNoise.of(sigma, names, declared, relation),
         )
 
     @property
     def stds(self) -> dict[str, float]:
         """The standard deviation of the noise of each score, by split, before scores are cut to [0, 1]."""
         std = self.noise_multiplier * counts_sensitivity(len(self.names))
-        return {"validation": std / self.validation, "test": std / self.test}
+        test = std if self.curves is None else self.curves.count_std
+        return {"validation": std / self.validation, "test": test / self.test}
 
     def paid(self, releases: int) -> PaidScores:
-        """Return what that many releases of scores of one split spend."""
+        """Return what that many releases of scores of validation rows spend."""
         return PaidScores(event=scores_event(self.noise_multiplier, releases, self.relation), apart=self.apart)
+
+    def paid_test(self, points: int) -> PaidScores:
+        """Return what test scores of that many points spend, or their curves."""
+        noise = self.noise_multiplier if self.curves is None else self.curves.noise_multiplier
+        return PaidScores(event=scores_event(noise, points, self.relation), apart=self.apart)
 
     def to_json(self) -> dict[str, Any]:
         """Return what the plan of a trial says of its scores."""
@@ -74,4 +89,5 @@ class ScoreNoise:
             "noise_multiplier": self.noise_multiplier,
             "apart": self.apart,
             "std": self.stds,
+            "curves": None if self.curves is None else self.curves.to_json(),
         }

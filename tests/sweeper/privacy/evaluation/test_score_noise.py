@@ -10,8 +10,8 @@ from clipless.errors import AccountingError
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import SpecError
-from sweeper.privacy.paid_scores import PaidScores, planned_scores, scored_by
-from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.paid_scores import PaidScores, planned_scores, scored_by
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import TrialPlan
 from sweeper.spec.spec import Spec
 

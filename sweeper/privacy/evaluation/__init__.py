@@ -1,0 +1,1 @@
+"""What scores and curves of private rows cost, and their noise."""
