@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from clipless.datasets import Dataset
-from clipless.errors import CliplessError
+from clipless.errors import AccountingError, CliplessError
 from clipless.privacy.accounting.calibration import steps_for
 from clipless.privacy.accounting.renyi_filter import RenyiFilter, best_order
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import in_one_split
 from sweeper.errors import SpecError
 from sweeper.privacy.budget import Budget, cut_budget
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.pricing import round_up
-from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.search.space import resolve, sample
 from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.search import SELECTION_SHARE
@@ -90,6 +90,17 @@ def _with_scores(spec: Spec, budget: Budget, noise: ScoreNoise, epochs: int, spa
         expected = f"noise with which {releases} releases of scores cost at most the budget, not "
         expected += round_up(budget.price)
         raise spec.mistaken(expected, "privacy.score_noise", noise.noise_multiplier, "raise it, or lower search.trials")
-    affordable = steps_for(budget.epsilon, budget.delta, noise.noise_multiplier, 1.0, spec.privacy.relation)
+    affordable = _affordable_tests(spec, budget, noise)
     points = releases if budget.selection is None else releases + epochs  # those of the winner too
-    return replace(budget, tests=noise.paid(min(affordable, points)))
+    return replace(budget, tests=noise.paid_test(min(affordable, points)))
+
+
+def _affordable_tests(spec: Spec, budget: Budget, noise: ScoreNoise) -> int:
+    """Return how many points the budget has test scores or curves for."""
+    sigma = noise.paid_test(1).event.noise_multiplier
+    try:
+        return steps_for(budget.epsilon, budget.delta, sigma, 1.0, spec.privacy.relation)
+    except AccountingError:
+        field = "score_noise" if noise.curves is None else "curve_noise"
+        expected = "noise with which the test scores or curves of one point cost at most the budget"
+        raise spec.mistaken(expected, f"privacy.{field}", sigma, "raise it") from None

@@ -1,7 +1,8 @@
 """How long a sweep would take and how much memory, measured on rows of zeros: nothing of the data enters.
 
-A few steps of each previewed configuration are trained, and its scores computed once, on rows of zeros of the shape and
-number of the real ones. The rest is multiplication: no attack, no plug-in and no lack of processors is in it.
+A few steps of each previewed configuration are trained, its scores computed once and the fixed features of some rows,
+on rows of zeros of the shape and number of the real ones. The rest is multiplication: no attack, no plug-in and no lack
+of processors is in it.
 """
 
 import os
@@ -18,7 +19,8 @@ import torch
 import clipless
 from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset, Split
-from sweeper.privacy.score_noise import ScoreNoise
+from clipless.fixed_prefix import split_fixed_prefix
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
@@ -28,6 +30,7 @@ from sweeper.trials.scores import scorer
 
 BATCHES = 2  # steps of an epoch that is measured
 EPOCHS = 3  # of which the first warms up
+FEATURE_ROWS = 256  # whose fixed features are measured
 START_SECONDS = 8.0  # until Ray has started and the first trial trains
 _MEBIBYTE = 2**20
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -70,16 +73,16 @@ def estimate(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Estimate
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, int(spec.resources.cpus)))
     try:
-        measured = [(_step_seconds(one, empty), _score_seconds(spec, one.config, empty)) for one in previews]
+        measured = [(_step_seconds(one, empty), *_scoring_seconds(spec, one.config, empty)) for one in previews]
     finally:
         torch.set_num_threads(threads)
     trained = [
-        one.plan.epochs * (one.plan.steps_per_epoch * step + score)
-        for one, (step, score) in zip(previews, measured, strict=True)
+        features + one.plan.epochs * (one.plan.steps_per_epoch * step + score)
+        for one, (step, score, features) in zip(previews, measured, strict=True)
     ]
     return Estimate(
-        step_seconds=fmean(step for step, _ in measured),
-        score_seconds=fmean(score for _, score in measured),
+        step_seconds=fmean(step for step, _, _ in measured),
+        score_seconds=fmean(score for _, score, _ in measured),
         trial_seconds=spec.search.repeats * fmean(trained),
         trials=spec.trials + spec.rehearsals * len(data.validation) / len(data.train),
         places=_places(spec),
@@ -140,13 +143,19 @@ def _step_seconds(one: Preview, empty: Dataset) -> float:
     return min(_seconds(lambda: next(epochs)) for _ in range(EPOCHS - 1)) / plan.steps_per_epoch
 
 
-def _score_seconds(spec: Spec, config: TrialConfig, empty: Dataset) -> float:
+def _scoring_seconds(spec: Spec, config: TrialConfig, empty: Dataset) -> tuple[float, float]:
+    """Return what scoring an epoch takes, and what the fixed features of a trial take before its first epoch."""
     loss, noise = build_loss(config), ScoreNoise.of(spec, empty)
     model = build_model(config, empty, loss, 0)
     names = [*(one.name for one in spec.objectives), *spec.search.metrics]
     models = 1 + len(free_points(spec.search.free_points, empty.metadata, noise, names))
-    score, features = scorer(empty.metadata, spec.radii, noise), float64_features(model, empty.validation.x)
-    return models * _seconds(lambda: score(model, empty.validation, features))
+    part = _empty(empty.validation, min(FEATURE_ROWS, len(empty.validation)))
+    prefix, _ = split_fixed_prefix(model)
+    in_single, in_double = _seconds(lambda: prefix(part.x)), _seconds(lambda: float64_features(model, part.x))
+    score, feature = scorer(empty.metadata, spec.radii, noise), float64_features(model, part.x[:1])
+    features = feature.expand(len(empty.validation), *feature.shape[1:])  # rows are alike
+    of_rows = (in_double * len(empty.validation) + in_single * len(empty.train)) / len(part)
+    return models * _seconds(lambda: score(model, empty.validation, features)), of_rows
 
 
 def _seconds(work: Callable[[], object]) -> float:

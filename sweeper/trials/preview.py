@@ -12,15 +12,16 @@ from rich.text import Text
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from clipless.plans.plan import Plan
+from clipless.privacy.accounting.calibration import steps_for
 from clipless.privacy.accounting.claim import Claim
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import SpecError
 from sweeper.privacy.budget import Budget
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.prices import answers
 from sweeper.privacy.pricing import Price, price, round_up
-from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.privacy.selection import Terms
 from sweeper.search.space import open_dimensions, resolve, sample
 from sweeper.spec.fields.nested import flatten
@@ -255,7 +256,23 @@ def _render_scores(spec: Spec, noise: ScoreNoise, previews: Sequence[Preview]) -
     if spec.search.repetitions is None:
         _, scores = planned_events(spec, [one.plan for one in previews], noise)
         said += f", all {sum(event.steps for event in scores)} of the sweep {round_up(price(scores, delta).epsilon)}"
-    return f"{said}; each point of the front is one release of test rows more."
+    if noise.curves is None:
+        return f"{said}; each point of the front is one release of test rows more."
+    curves = round_up(price([noise.paid_test(1).event], delta).epsilon)
+    what = "certified accuracy at every radius" + ", ROC and calibration" * noise.curves.two_classes
+    return (
+        f"{said}. Each point of the front releases whole curves of test rows in place of scores ({what}): noise "
+        f"multiplier {noise.curves.noise_multiplier:g}, epsilon {curves}{_room_for_curves(spec, noise)}."
+    )
+
+
+def _room_for_curves(spec: Spec, noise: ScoreNoise) -> str:
+    """Return of how many points a budget has room for the curves, empty without one."""
+    given, sigma = spec.privacy.sweep_epsilon, noise.paid_test(1).event.noise_multiplier
+    if given is None:
+        return ""
+    count = steps_for(given, spec.privacy.delta, sigma, 1.0, spec.privacy.relation)
+    return f"; privacy.sweep_epsilon has room for those of {count} points"
 
 
 def _render_one(one: Preview) -> list[RenderableType]:

@@ -9,10 +9,10 @@ from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import SpecError
 from sweeper.privacy.budget import Budget, cut_budget
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.prices import answers, composed
 from sweeper.privacy.pricing import Price, round_up
-from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.privacy.selection import Terms
 from sweeper.search.space import resolve, sample
 from sweeper.spec.spec import Spec

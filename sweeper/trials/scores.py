@@ -24,7 +24,7 @@ from clipless.network import Network
 from clipless.privacy.noisy_counts import release_scores
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.errors import SpecError
-from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import ClassCounts
 from sweeper.spec.objectives import radius_text
 from sweeper.spec.plugins import find_metric

@@ -29,9 +29,9 @@ from clipless.training.checkpoint import load_state
 from clipless.training.memory import PassSizes, has_room, memory_class
 from clipless.training.trainer import Epoch, default_micro_batch, even_size
 from sweeper.pareto.dominance import FrontArchive
-from sweeper.privacy.paid_scores import scored_by
+from sweeper.privacy.evaluation.paid_scores import scored_by
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.pricing import steps_by
-from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.records import Objective, Point, TrialPlan
 from sweeper.spec.objectives import own_objectives, radii
 from sweeper.spec.trial_config import TrialConfig
@@ -81,6 +81,8 @@ class Repeat:
 class TrialRun:
     """One configuration on one data set.
 
+    It is long, of more than fifteen methods, for one object holds the models whose every score is accounted for.
+
     Args:
         trial: id, names the saved models.
         data: its training split is trained on, its validation split scored; the test split is not touched.
@@ -98,6 +100,11 @@ class TrialRun:
             one release for each repeat, and nothing else that depends on these rows is looked at.
         free: whether models made from the iterates are scored too, see `sweeper.trials.free_points`; None where that is
             cheap.
+
+    Attributes:
+        train: the rows it is trained on, on its device; trials of one process share them.
+        micro_batch_size: the most rows of a pass that were asked for.
+        rows_per_pass: how many it takes.
 
     Raises:
         SpecError: a configuration that cannot be trained, or private validation rows without noise.
@@ -131,7 +138,7 @@ class TrialRun:
         self._averages = free_points(free, data.metadata, noise, [*(one.name for one in objectives), *metrics])
         self._folder, self._device, self._source = folder, device, source
         self._recorded = recorded
-        self._micro_batch_size = micro_batch_size or config.training.micro_batch_size
+        self.micro_batch_size = micro_batch_size or config.training.micro_batch_size
         if device != "cpu":  # private training refuses it: its rounding is larger than the noise covers
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self._repeats = [
@@ -140,7 +147,7 @@ class TrialRun:
         ]
         self._metrics = TrialMetrics(metrics, data.metadata, self._repeats[0].loss, seed=seed)
         self._augmentation = build_augmentation(config, data)
-        self._train, self._validation = (_shared(split, device) for split in (data.train, data.validation))
+        self.train, self._validation = (_shared(split, device) for split in (data.train, data.validation))
         self._copies = 1 if self._augmentation is None else self._augmentation.copies
         self._room_key = self._key_of_room()
         self.rows_per_pass = self._find_room()
@@ -151,35 +158,25 @@ class TrialRun:
         return self._repeats[0].model
 
     @property
-    def train(self) -> Split:
-        """The rows it is trained on, on its device; trials of one process share them."""
-        return self._train
-
-    @property
-    def micro_batch_size(self) -> int | None:
-        """The most rows of a pass that were asked for."""
-        return self._micro_batch_size
-
-    @property
     def plan(self) -> Plan:
         """Of each training."""
         return self._repeats[0].plan
 
     def _find_room(self) -> int:
         """Return how many rows a pass takes: as many as wanted, or halved until they have room."""
-        wanted = max(1, (self._micro_batch_size or default_micro_batch(self._device)) // self._copies)
+        wanted = max(1, (self.micro_batch_size or default_micro_batch(self._device)) // self._copies)
         most = even_size(self.plan.batch_size, self.plan.sampling_rate, wanted) * self._copies
         rows = _ROOM.rows(self._room_key, most, self._has_room)
         if rows < most:
-            self._micro_batch_size = rows
+            self.micro_batch_size = rows
         return rows
 
     def _key_of_room(self) -> tuple[Hashable, ...]:
         chosen = self._config.to_json()
         kept = {name: chosen["training"].get(name) for name in ("method", "loss", "ghost_clipping", "exact_norms")}
         model = json.dumps([chosen["model"], kept], sort_keys=True)
-        shape = tuple(self._train.x.shape[1:])
-        return (model, shape, self._augmentation is None, len(self._repeats), *memory_class(self._train.x.device))
+        shape = tuple(self.train.x.shape[1:])
+        return (model, shape, self._augmentation is None, len(self._repeats), *memory_class(self.train.x.device))
 
     def _has_room(self, rows: int) -> bool:
         training, repeat = self._config.training, self._repeats[0]
@@ -187,7 +184,7 @@ class TrialRun:
             repeat.model,
             repeat.loss,
             repeat.plan,
-            self._train,
+            self.train,
             rows,
             augmented=self._augmentation is not None,
             ghost=bool(training.ghost_clipping),
@@ -271,7 +268,7 @@ class TrialRun:
         entered = not (made_from and self._is_reached(point)) and bool(self._archive.add([point])[0])
         if entered or measured:
             for repeat, scores in zip(self._repeats, found, strict=True):
-                scores |= self._metrics.compute(repeat.model, scores, train=self._train, validation=validation)
+                scores |= self._metrics.compute(repeat.model, scores, train=self.train, validation=validation)
         row = FreeRow(
             made_from=made_from,
             values=_means(found),
@@ -288,9 +285,9 @@ class TrialRun:
         return clipless.fit(
             repeat.model,
             repeat.loss,
-            self._train,
+            self.train,
             repeat.plan,
-            micro_batch_size=self._micro_batch_size,
+            micro_batch_size=self.micro_batch_size,
             ghost_clipping=bool(self._config.training.ghost_clipping),
             **self._options(repeat),
         )

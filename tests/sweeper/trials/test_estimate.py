@@ -20,6 +20,7 @@ SPEC = {
     "privacy": {"epsilon": 3.0, "delta": 1e-4},
     "search": {"trials": 6, "repeats": 2},
 }
+SCATTERING = {"architecture": "scattering", "orientations": 2, "order": 1}
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +73,11 @@ def test_it_is_measured_on_rows_of_zeros_and_no_row_is_read(digits, monkeypatch)
 def test_steps_epochs_repeats_and_trials_are_multiplied(digits, monkeypatch):
     spec = Spec.from_mapping(SPEC)
     monkeypatch.setattr(module, "_step_seconds", lambda *_: 0.5)
-    monkeypatch.setattr(module, "_score_seconds", lambda *_: 1.0)
+    monkeypatch.setattr(module, "_scoring_seconds", lambda *_: (1.0, 3.0))
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
     (one,) = preview(spec, digits)
     found = estimate(spec, digits, [one])
-    assert found.trial_seconds == 2 * 4 * (one.plan.steps_per_epoch * 0.5 + 1.0)
+    assert found.trial_seconds == 2 * (3.0 + 4 * (one.plan.steps_per_epoch * 0.5 + 1.0))
     assert found.places == 4
     assert found.seconds == module.START_SECONDS + 2 * found.trial_seconds  # six trials, four at a time
 
@@ -92,17 +93,29 @@ def test_steps_epochs_repeats_and_trials_are_multiplied(digits, monkeypatch):
             "privacy": {"epsilon": 3.0, "delta": 1e-4, "score_noise": 9},
         },
         {"model": {"architecture": "mlp", "width": 16, "standardise": True}},
+        {"model": SCATTERING},
     ],
     ids=lambda changes: "-".join(changes),
 )
 def test_every_kind_of_training_is_measured(changes):
     content = {
         **SPEC,
-        **{k: {**(v if k in ("privacy", "data", "search") else SPEC[k] | v)} for k, v in changes.items()},
+        **{
+            k: {**(v if k in ("privacy", "data", "search") or v is SCATTERING else SPEC[k] | v)}
+            for k, v in changes.items()
+        },
     }
     spec = Spec.from_mapping(content)
     data = clipless.datasets.load(**spec.data_options())
     assert estimate(spec, data, preview(spec, data)).seconds > 0
+
+
+def test_fixed_features_are_counted_for_every_row_that_is_trained_on_or_scored(digits, monkeypatch):
+    spec = Spec.from_mapping(SPEC | {"model": SCATTERING})
+    (one,) = preview(spec, digits)
+    monkeypatch.setattr(module, "_seconds", lambda work: work() is None or 1.0)
+    rows = (len(digits.train) + len(digits.validation)) / module.FEATURE_ROWS
+    assert module._scoring_seconds(spec, one.config, module._zeros(digits))[1] == rows
 
 
 def test_it_is_said_in_a_few_sentences():

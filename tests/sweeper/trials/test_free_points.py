@@ -11,7 +11,7 @@ from clipless.evaluation import evaluate
 from clipless.testing import RecordingSource
 from sweeper.errors import SpecError
 from sweeper.pareto.dominance import dominates
-from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import MADE_FROM, described
 from sweeper.search.space import resolve
 from sweeper.spec.spec import Spec

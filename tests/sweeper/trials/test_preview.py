@@ -14,8 +14,8 @@ from clipless.privacy.accounting.renyi import rdp_epsilon
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed
 from sweeper.errors import SpecError
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.pricing import price, round_up
-from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.spec.spec import Spec
 from sweeper.trials import preview as module
 from sweeper.trials.budget_plan import plan_budget

@@ -20,14 +20,14 @@ from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import scores_event
 from clipless.testing import RecordingSource
-from sweeper.driver.held_out_scores import score_front
 from sweeper.driver.options import Options
-from sweeper.driver.recorder import Recorder
+from sweeper.driver.recording.held_out_scores import score_front
+from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
 from sweeper.privacy.claims import Claim
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.score_noise import ScoreNoise
 from sweeper.records import TrialStatus
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import resolve

@@ -12,7 +12,7 @@ from clipless.datasets import Evaluation, Split
 from clipless.privacy.events import Relation
 from clipless.testing import RecordingSource, SeededSource
 from sweeper.errors import SpecError
-from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.trials.scores import MOST_CLASSES, answers_of_rows, class_counts, release, scorer
 
 NAMES = ("accuracy", "certified@0.1", "certified@1/2")
