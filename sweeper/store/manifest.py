@@ -37,6 +37,7 @@ class Manifest:
         claim: what holds for every point, as JSON values; ``sweeper.driver.resume`` reads it.
         tracking: MLflow tracking URI, ``None`` for the SQLite file beside the folder, or in it.
         storage: URL through which its nodes exchanged files.
+        page: address of its live page, to which runs and alerts link.
         selecting: where the folder of a private selection that has not ended was made, ``None`` for all others.
     """
 
@@ -55,6 +56,7 @@ class Manifest:
     tracking: str | None = None
     cluster: str | None = None
     storage: str | None = None
+    page: str | None = None
     selecting: str | None = None
 
     @property

@@ -18,6 +18,7 @@ from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
 
 NAME = "requests.jsonl"
+STOPPED_BY_REQUEST = "it was asked to stop"
 
 
 @dataclass(slots=True)

@@ -41,8 +41,8 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
 def point_to_json(point: Point) -> dict[str, Any]:
     """Return a point as JSON values."""
     content = {f.name: getattr(point, f.name) for f in fields(point)}
-    classes = content.pop("classes")  # which few points have
-    return content if classes is None else content | {"classes": asdict(classes)}
+    few = {name: content.pop(name) for name in ("classes", "curves")}  # which few points have
+    return content | {name: asdict(found) for name, found in few.items() if found is not None}
 
 
 class SweepFolder:

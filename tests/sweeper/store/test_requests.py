@@ -10,8 +10,8 @@ import pytest
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.cli.main import main
 from sweeper.errors import RecordError, SpecError, SweeperError
+from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.paid_scores import PaidScores
 from sweeper.results.trial_log import trial_log
 from sweeper.store.lock import driver_lock
 from sweeper.store.requests import News, Requests, ask_to_stop, enqueue, steer, steered
@@ -129,6 +129,7 @@ def test_the_commands_ask(folder, capsys):
     for arguments, said in (
         (["enqueue", str(folder), "--set", "training.learning_rate=5e-2"], "comes next: training.learning_rate=0.05"),
         (["log", str(folder), "t0001"], "completed"),
+        (["steer", str(folder), "accuracy >= 0.9", "epsilon <= 3"], "steered to: accuracy >= 0.9, epsilon <= 3\n"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
@@ -137,11 +138,16 @@ def test_the_commands_ask(folder, capsys):
     for arguments, said in (
         (["enqueue", str(folder), "--set", "training.learning_rate"], "Expected NAME=VALUE such as"),
         (["stop", str(folder)], "no process drives"),
+        (["steer", str(folder), "epsilon <= 2", "speed >= 1"], "Expected a value among epsilon"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
         assert ended.value.code == 2
         assert said in capsys.readouterr().err
+    assert steered(folder) == ("accuracy >= 0.9", "epsilon <= 3"), "what is refused is not kept"
+    with pytest.raises(SystemExit):
+        main(["steer", str(folder)])
+    assert (capsys.readouterr().out, steered(folder)) == ("steered to: everywhere\n", ())
     with driver_lock(folder):
         with pytest.raises(SystemExit):
             main(["stop", str(folder), "t0003"])

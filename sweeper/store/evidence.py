@@ -1,0 +1,105 @@
+"""``audits.jsonl``: what audits of a sweep found; the only module that reads or writes it.
+
+The file grows by one row for each finding, and nothing is taken back: an audit that finds nothing with a mended program
+says nothing of the training that ran before. Drivers and ``sweeper audit`` write to it, one after another. Each row has
+a version; another one is refused rather than guessed.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+from clipless.audits.finding import Finding
+from clipless.errors import AuditError
+from sweeper.errors import RecordError
+from sweeper.store.jsonl import JsonlFile, append_alone
+
+EVIDENCE_NAME = "audits.jsonl"
+VERSION = 1
+WHOLE_SWEEP = ""  # in the place of a trial: the claim is about every point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A finding about the points of one trial, or of all.
+
+    Attributes:
+        trial: id of the trial; empty for every point of the sweep.
+        found: when, in UTC.
+        program: version that audited.
+    """
+
+    trial: str
+    finding: Finding
+    found: str
+    program: str
+
+
+def append_evidence(folder: Path, rows: Iterable[Evidence]) -> None:
+    """Write findings, each on the disk before the next.
+
+    Raises:
+        RecordError: not written.
+    """
+    for row in rows:
+        content = {"version": VERSION, "trial": row.trial, "found": row.found, "program": row.program}
+        append_alone(folder / EVIDENCE_NAME, {**content, "finding": row.finding.to_json()}, durable=True)
+
+
+def read_evidence(folder: Path) -> tuple[Evidence, ...]:
+    """Return what audits of a sweep found, in that order; nothing without a file.
+
+    Raises:
+        RecordError: the file is broken, or of another version.
+    """
+    path = folder / EVIDENCE_NAME
+    return tuple(_from_json(row, f"line {number} of {path}") for number, row in enumerate(JsonlFile(path).read(), 1))
+
+
+def read_refusals(folder: Path) -> dict[str, str]:
+    """Return why points are refused, by trial, or under `WHOLE_SWEEP`: the first finding that contradicts a claim.
+
+    Raises:
+        RecordError: as `read_evidence`.
+    """
+    return refusals_of(read_evidence(folder))
+
+
+def refusals_of(rows: Iterable[Evidence]) -> dict[str, str]:
+    """Return why points are refused, as `read_refusals`, by all rows of evidence from the first."""
+    found: dict[str, str] = {}
+    for number, row in enumerate(rows, start=1):
+        if row.finding.contradicted:
+            said = f"refused by an audit: {in_words(row.finding)} (evidence: line {number} of {EVIDENCE_NAME})"
+            found.setdefault(row.trial, said)
+    return found
+
+
+def refusal(refused: Mapping[str, str], trial: str) -> str | None:
+    """Return why the points of a trial are refused, ``None`` if they are not."""
+    return refused.get(trial, refused.get(WHOLE_SWEEP))
+
+
+def in_words(finding: Finding) -> str:
+    """Return a finding as a clause."""
+    sure = "" if finding.confidence == 1.0 else f" at {100 * finding.confidence:g} % confidence"
+    ratio = "" if isnan(finding.ratio) else f", {finding.ratio:.3g} of it"
+    return (
+        f"the {finding.kind.value} audit of {finding.subject} attained epsilon {finding.attained:.4g}{sure} where "
+        f"{finding.epsilon:.4g} is claimed at delta {finding.delta:g}{ratio}"
+    )
+
+
+def _from_json(row: Mapping[str, Any], where: str) -> Evidence:
+    if row.get("version") != VERSION:
+        raise RecordError(
+            f"Expected version {VERSION} of evidence, got {row.get('version')!r} ({where}); read it with the version "
+            "of sweeper that wrote it"
+        )
+    try:
+        finding = Finding.from_json(row["finding"])
+        return Evidence(trial=str(row["trial"]), finding=finding, found=str(row["found"]), program=str(row["program"]))
+    except (AuditError, KeyError, TypeError) as error:
+        raise RecordError(f"Expected evidence of an audit, but {error} ({where}); restore the file") from None

@@ -1,0 +1,134 @@
+"""Prices of sweeps under attack, through the ledger that states them: what is attained never exceeds what is claimed."""
+
+from dataclasses import replace
+
+import pytest
+
+from clipless.audits.finding import Kind, judged
+from clipless.privacy.accounting.claim import claim
+from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.events import PoissonGaussian, Relation
+from sweeper.audits import prices, selection
+from sweeper.audits.prices import audit_price
+from sweeper.errors import RecordError
+from sweeper.privacy.budget import cut_budget
+from sweeper.privacy.evaluation.paid_scores import PaidScores
+from sweeper.privacy.exploration import cut_exploration
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.selection import Terms
+from sweeper.spec.stages import StagePlan
+
+DELTA = 1e-3
+TRIAL = PoissonGaussian(noise_multiplier=3.0, sampling_rate=0.5, steps=4, relation=Relation.ADD_OR_REMOVE_ONE)
+LAW = Repetitions(distribution=Distribution.GEOMETRIC, mean=8.0)
+
+
+@pytest.fixture(autouse=True)
+def _fewer_runs(monkeypatch):
+    monkeypatch.setattr(prices, "runs_for", lambda _steps: 100_000)
+    monkeypatch.setattr(selection, "_REFERENCE", 100_000)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(tmp_path / "ledger.jsonl")
+
+
+def spend(ledger, trials, stages=None):
+    for number, trial in enumerate(trials):
+        event = trial.plan.event
+        stage = None if stages is None else stages[number]
+        ledger.open(trial.id, event.with_steps(trial.plan.repeats * event.steps), stage=stage)
+        ledger.close(trial.id, trial.plan.repeats * event.steps)
+
+
+def found(ledger, trials, **more):
+    finding = audit_price(ledger, trials, [(trial.id, 1, "") for trial in trials], DELTA, **more)
+    return judged([finding])[0]
+
+
+def test_the_composition_of_all_trainings_is_nearly_attained_and_never_exceeded(ledger, make_trial):
+    trials = [
+        make_trial(1, TRIAL),
+        make_trial(2, TRIAL, repeats=2),
+        make_trial(3, replace(TRIAL, noise_multiplier=1.5)),
+    ]
+    spend(ledger, trials)
+    finding = found(ledger, trials)
+    assert (finding.kind, finding.confidence, finding.contradicted) == (Kind.SWEEP, 0.95, False)
+    assert 0.75 < finding.ratio <= 1.0
+    assert finding.attained > claim(TRIAL, finding.delta).epsilon
+    assert finding.evidence["trainings"] == 3
+    assert finding.evidence["steps"] == 16
+
+
+def test_explorers_and_the_final_of_a_budget_are_nearly_attained_and_never_exceeded(ledger, make_trial):
+    budget = cut_budget(2.0, DELTA, [StagePlan(3, 0.6), StagePlan(1, 0.4)], TRIAL)
+    ledger.set_budget(budget)
+    trials = [make_trial(n, budget.slot_of(f"t{n:04d}")) for n in range(1, 5)]
+    spend(ledger, trials, stages=[0, 0, 0, 1])
+    finding = found(ledger, trials)
+    assert not finding.contradicted
+    assert 0.75 < finding.ratio <= 1.0
+
+
+def test_a_training_that_the_ledger_forgot_contradicts_its_price(ledger, make_trial):
+    trials = [make_trial(n, replace(TRIAL, noise_multiplier=1.0)) for n in range(1, 5)]
+    spend(ledger, trials[:1])
+    finding = found(ledger, trials)
+    assert finding.contradicted
+    assert finding.attained > finding.epsilon
+
+
+def test_a_private_selection_attains_more_than_one_training_and_no_more_than_its_price(ledger, make_trial):
+    ledger.select(Terms(event=TRIAL, repetitions=LAW))
+    finding = found(ledger, [make_trial(1, TRIAL)], repetitions=LAW)
+    assert (finding.kind, finding.contradicted) == (Kind.SELECTION, False)
+    assert finding.attained > claim(TRIAL, finding.delta).epsilon
+    assert finding.ratio <= 1.0
+
+
+def test_a_selection_and_its_final_attain_more_than_the_final_and_no_more_than_their_price(ledger, make_trial):
+    budget = cut_exploration(3.0, DELTA, LAW, TRIAL, share=0.9)
+    ledger.set_budget(budget)
+    ledger.select(budget.selection)
+    winner, final = make_trial(1, budget.selection.event), make_trial(2, budget.stages[0].slot)
+    spend(ledger, [final], stages=[0])
+    finding = found(ledger, [winner, final], repetitions=LAW)
+    assert not finding.contradicted
+    assert finding.attained > 1.2 * claim(final.plan.event, finding.delta).epsilon
+    assert finding.ratio <= 1.0
+
+
+def test_a_selection_that_is_priced_as_one_run_is_contradicted(ledger, make_trial, monkeypatch):
+    ledger.select(Terms(event=TRIAL, repetitions=LAW))
+    honest = ledger.answers(0.01)["winner"]
+    one = {question: replace(honest, epsilon=claim(TRIAL, 0.01).epsilon) for question in ("winner", "everything")}
+    monkeypatch.setattr(ledger, "answers", lambda delta, **_: one if delta == 0.01 else {"winner": honest})
+    assert found(ledger, [make_trial(1, TRIAL)], repetitions=LAW).contradicted
+
+
+def test_scores_of_private_rows_are_attacked_too(ledger, make_trial):
+    quiet, loud = replace(TRIAL, noise_multiplier=50.0), 0.8
+    scores = PaidScores(event=replace(TRIAL, noise_multiplier=loud, sampling_rate=1.0, steps=1), apart=True)
+    ledger.open("t0001", quiet, scores=scores)
+    ledger.close("t0001", quiet.steps, scored=1)
+    finding = found(ledger, [make_trial(1, quiet, score_noise=loud)])
+    assert finding.evidence["attack"] == "a validation row"
+    assert not finding.contradicted
+    assert finding.ratio > 0.75
+
+
+def test_where_nothing_finite_is_claimed_or_nothing_was_released_nothing_is_attacked(ledger, make_trial):
+    assert audit_price(ledger, [], [], DELTA) is None
+    trial = make_trial(1, replace(TRIAL, noise_multiplier=0.0))
+    spend(ledger, [trial])
+    assert audit_price(ledger, [trial], [("t0001", 1, "")], DELTA) is None
+
+
+def test_a_selection_without_its_law_or_its_winner_is_not_guessed(ledger, make_trial):
+    ledger.select(Terms(event=TRIAL, repetitions=LAW))
+    with pytest.raises(RecordError, match="law of the private selection"):
+        audit_price(ledger, [make_trial(1, TRIAL)], [("t0001", 1, "")], DELTA)
+    with pytest.raises(RecordError, match="winner t0001"):
+        audit_price(ledger, [make_trial(2, TRIAL)], [("t0002", 1, "")], DELTA, repetitions=LAW)
