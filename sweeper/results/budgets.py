@@ -24,7 +24,7 @@ def tells_own_epsilons(front: Front) -> bool:
 
 def best_within(points: Iterable[Point], objective: Objective, epsilon: float) -> Point | None:
     """Return the point that is best in an objective at this epsilon or less, None if there is none."""
-    return best(tuple(point for point in points if point.values.get("epsilon", float("inf")) <= epsilon), objective)
+    return best((point for point in points if point.values.get("epsilon", float("inf")) <= epsilon), objective)
 
 
 def best_values(points: Sequence[Point], objectives: Sequence[Objective]) -> dict[str, float]:

@@ -3,12 +3,16 @@
 ``front.json`` is read by other tools: its schema has a version, and another version is refused rather than
 guessed. Its prices are those of the first ``ledger_entries`` rows of the ledger; `read_front` returns those of
 the ledger as it is now, which is ahead of the front while trials run, and after a kill for good.
+
+The gate is here: points of a trial of which an audit contradicts a claim are on no front. What refuses them is both in
+``front.json`` and in the evidence beside it (`sweeper.store.evidence`); either is enough.
 """
 
+import contextlib
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, compress
 from pathlib import Path
@@ -23,8 +27,9 @@ from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point, PointKey, Trial, trial_number
 from sweeper.spec.fields.nested import flatten
+from sweeper.store.evidence import read_refusals, refusal
 from sweeper.store.jsonl import read_object, replace_file, to_lines
-from sweeper.store.sweep_folder import check_may_be_seen, point_to_json
+from sweeper.store.sweep_folder import SweepFolder, check_may_be_seen, point_to_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,9 +69,15 @@ class FrontTrial:
             noise_multiplier=plan.noise_multiplier,
         )
 
+    def refused(self, why: str | None) -> "FrontTrial":
+        """Return the trial with why an audit refuses it in front of what else there is to say of its end."""
+        if why is None or why in self.reason:
+            return self
+        return replace(self, reason="; ".join(filter(None, (why, self.reason))))
+
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {field: getattr(self, field) for field in self.__dataclass_fields__}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +86,13 @@ class Front:
 
     Attributes:
         points: every point of every trial.
-        on_front: keys of the points that no other dominates, by validation values.
+        on_front: keys of the points that no other dominates, by validation values, among those that no audit refuses.
         hypervolume: share of ``box`` that the front dominates.
         box: where the hypervolume was measured.
         ledger: what releasing the winner, the front and everything costs.
         ledger_entries: how many rows of the ledger are priced, ``None`` where that is not known.
         stages: the number of trials of each stage of the sweep's budget, in order; empty where it was not cut.
+        refused: why audits refuse points, by trial, or under an empty text for every point of the sweep.
     """
 
     sweep: str
@@ -94,6 +106,7 @@ class Front:
     claim: Claim
     ledger_entries: int | None = None
     stages: tuple[int, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def price(self) -> Price | None:
@@ -140,6 +153,7 @@ class Front:
             "claim": self.claim.to_json(),
             "ledger_entries": self.ledger_entries,
             "stages": list(self.stages),
+            "refused": dict(self.refused),
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -222,23 +236,40 @@ def build_front(
     ledger_entries: int | None = None,
     stages: Iterable[int] = (),
     box: Box | None = None,
+    refused: Mapping[str, str] | None = None,
 ) -> Front:
-    """Find the front among the points and join what a reader must know."""
-    objectives, points = tuple(objectives), tuple(points)
-    box = Box.default(objectives) if box is None else box
-    mask = front_mask(points, objectives)
-    return Front(
+    """Find the front among the points that are not ``refused``, and join what a reader must know."""
+    objectives = tuple(objectives)
+    whole = Front(
         sweep=sweep,
         objectives=objectives,
         trials={trial.id: FrontTrial.of(trial) for trial in trials},
-        points=points,
-        on_front=frozenset(point.key for point in compress(points, mask)),
-        hypervolume=hypervolume(points, objectives, box),
-        box=box,
+        points=tuple(points),
+        on_front=frozenset(),
+        hypervolume=0.0,
+        box=Box.default(objectives) if box is None else box,
         ledger=dict(ledger),
         claim=claim,
         ledger_entries=ledger_entries,
         stages=tuple(stages),
+        refused=dict(refused or {}),
+    )
+    return gated(whole)
+
+
+def gated(front: Front) -> Front:
+    """Return a front with the points on it computed anew, and its trials with what refuses them.
+
+    Guarantees:
+        No point of a trial that an audit refuses is on it, nor in its hypervolume.
+    """
+    admitted = [point for point in front.points if refusal(front.refused, point.trial) is None]
+    mask = front_mask(admitted, front.objectives)
+    return replace(
+        front,
+        trials={id_: trial.refused(refusal(front.refused, id_)) for id_, trial in front.trials.items()},
+        on_front=frozenset(point.key for point in compress(admitted, mask)),
+        hypervolume=hypervolume(admitted, front.objectives, front.box),
     )
 
 
@@ -273,7 +304,32 @@ def read_front(path: str | Path) -> Front:
     if unknown:
         raise RecordError(f"Expected every trial of a point among the trials of {path}, got {unknown[0]!r}")
     on_front = frozenset(point.key for point in compress(front.points, marks))
-    return up_to_date(replace(front, on_front=on_front), Path(path).with_name("ledger.jsonl"))
+    found = still_admitted(replace(front, on_front=on_front), Path(path).parent)
+    return up_to_date(found, Path(path).with_name("ledger.jsonl"))
+
+
+def refusals_before(folder: SweepFolder) -> dict[str, str]:
+    """Return why audits refuse points of a sweep: by the evidence, or by its front where evidence was lost.
+
+    Raises:
+        RecordError: the evidence is broken.
+    """
+    written: Any = None
+    with contextlib.suppress(RecordError):  # a front that is gone or broken will be written again
+        written = read_object(folder.front).get("refused")
+    said = written if isinstance(written, Mapping) else {}
+    return {str(trial): str(why) for trial, why in said.items()} | read_refusals(folder.path)
+
+
+def still_admitted(front: Front, folder: Path) -> Front:
+    """Return a front without what audits refuse by now; what refused points when it was written still does.
+
+    Raises:
+        RecordError: the evidence in the folder is broken.
+    """
+    known = {**read_refusals(folder), **front.refused}
+    stale = any(refusal(known, trial) is not None for trial, *_ in front.on_front)
+    return gated(replace(front, refused=known)) if stale or known != front.refused else front
 
 
 def up_to_date(front: Front, ledger: Path) -> Front:

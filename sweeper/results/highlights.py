@@ -1,12 +1,12 @@
 """The points of a front that every summary names: the best of each objective, the knee, and what ``pick`` takes."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isnan
 
 from sweeper.errors import PickError
-from sweeper.records import Direction, Objective, Point
+from sweeper.records import Objective, Point
 from sweeper.results.front import Front
 from sweeper.results.pick import pick
 
@@ -36,12 +36,13 @@ def highlights(front: Front) -> tuple[Highlight, ...]:
     return tuple(Highlight(point, tuple(named[point.key])) for point in front.front_points if point.key in named)
 
 
-def best(points: tuple[Point, ...], objective: Objective) -> Point | None:
+def best(points: Iterable[Point], objective: Objective) -> Point | None:
     """Return the point that is best in an objective, of equals the one of the smallest epsilon; None of no points."""
-    sign = 1.0 if objective.direction is Direction.MAXIMIZE else -1.0
     known = [point for point in points if not isnan(point.values.get(objective.name, float("nan")))]
     return max(
-        known, key=lambda point: (sign * point.values[objective.name], -point.values.get("epsilon", inf)), default=None
+        known,
+        key=lambda point: (objective.direction.sign * point.values[objective.name], -point.values.get("epsilon", inf)),
+        default=None,
     )
 
 

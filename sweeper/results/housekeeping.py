@@ -18,6 +18,7 @@ from typing import Any
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import TrialStatus
 from sweeper.results.front import Front, read_front
+from sweeper.store.evidence import EVIDENCE_NAME
 from sweeper.store.jsonl import read_object, replace_file, to_text
 from sweeper.store.lock import NAME as DRIVER_NAME
 from sweeper.store.lock import is_driven
@@ -257,7 +258,7 @@ def _keep(folder: Path) -> Path | None:
     place = next(place for place in places if not place.exists())
     try:
         place.mkdir(parents=True)
-        for name in ("ledger.jsonl", "spec.yaml"):
+        for name in ("ledger.jsonl", EVIDENCE_NAME, "spec.yaml"):
             if (folder / name).is_file():
                 replace_file(place / name, (folder / name).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

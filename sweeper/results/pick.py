@@ -12,7 +12,8 @@ from sweeper.spec import objectives as names
 def pick(front: Front, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None) -> Point:
     """Return the point of best utility that meets the conditions.
 
-    Utility is the first objective other than epsilon, on validation; ties go to the smaller epsilon.
+    Utility is the first objective other than epsilon, on validation; ties go to the smaller epsilon. Points that an
+    audit refuses are on no front and never picked.
 
     ``max_epsilon`` is fixed in advance; ``minimum`` has the smallest values to accept by objective,
     ``{"certified@36/255": 0.3}``.
@@ -24,11 +25,11 @@ def pick(front: Front, max_epsilon: float | None = None, minimum: Mapping[str, f
     ceiling, floors = _conditions(front, max_epsilon, minimum)
     candidates = front.front_points
     if not candidates:
-        raise PickError(f"The front of {front.sweep} has no point yet; let a trial finish its first epoch")
+        raise PickError(_empty(front))
     allowed = _meeting(candidates, ceiling, floors)
     if not allowed:
         nearest = min(candidates, key=lambda point: _missed(point, ceiling, floors))
-        raise PickError(_nearest(nearest, ceiling, floors))
+        raise PickError(_nearest(nearest, ceiling, floors) + _refused(front))
     utility = next(o.name for o in front.objectives if o.name != "epsilon")
     return max(allowed, key=lambda point: (point.values[utility], -point.values.get("epsilon", inf)))
 
@@ -80,6 +81,17 @@ def _missed(point: Point, ceiling: float, floors: Mapping[str, float]) -> float:
     if not epsilon <= ceiling:
         excess = log(epsilon / ceiling) if 0 < ceiling < epsilon < inf else inf
     return excess + sum(max(0.0, floor - point.values[name]) for name, floor in floors.items())
+
+
+def _empty(front: Front) -> str:
+    if front.points and front.refused:
+        return f"The front of {front.sweep} has no point{_refused(front)}"
+    return f"The front of {front.sweep} has no point yet; let a trial finish its first epoch"
+
+
+def _refused(front: Front) -> str:
+    """Name what audits refuse, empty if that is nothing."""
+    return "".join(f"; {trial or 'every point'} is {why}" for trial, why in front.refused.items())
 
 
 def _nearest(point: Point, ceiling: float, floors: Mapping[str, float]) -> str:

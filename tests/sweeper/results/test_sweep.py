@@ -13,7 +13,7 @@ from sweeper.errors import PickError, RecordError
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import MADE_FROM, TrialStatus
 from sweeper.results.front import read_front
-from sweeper.results.predict import load_predictor
+from sweeper.results.models.predict import load_predictor
 from sweeper.results.sweep import Sweep, load
 from sweeper.store.input_format import read_input
 from sweeper.store.manifest import Manifest

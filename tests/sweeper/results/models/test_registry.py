@@ -1,5 +1,6 @@
 """The registry and what else is asked of a store: on a copy of the SQLite store that a real sweep has written."""
 
+import os
 import shutil
 import sqlite3
 from dataclasses import replace
@@ -13,12 +14,13 @@ from mlflow.models.utils import _enforce_schema
 
 import clipless
 from clipless.datasets import Categorical, InputFormat, Numeric, Ranges
+from sweeper.driver.options import TRACKING_VARIABLE
 from sweeper.errors import SweeperError
 from sweeper.privacy.card import Card
 from sweeper.results.housekeeping import delete_sweep
+from sweeper.results.models.predict import load_predictor
+from sweeper.results.models.registry import ARTIFACT, _signature, _store, register, served_model, tags_of
 from sweeper.results.notes import add_note, add_tag
-from sweeper.results.predict import load_predictor
-from sweeper.results.registry import ARTIFACT, _signature, register, served_model, tags_of
 from sweeper.results.sweep import load
 from sweeper.store.input_format import write_input
 from sweeper.store.sweep_folder import SweepFolder
@@ -124,6 +126,24 @@ def test_the_run_ended_as_it_had_and_the_users_store_is_theirs_again(registered,
     assert (info.status, info.end_time) == ("KILLED", 1234567)
     assert mlflow.get_tracking_uri() != registered.made.store
     assert mlflow.active_run() is None
+
+
+@pytest.mark.parametrize("chosen", [None, "http://m:5000"])
+def test_later_sweeps_of_the_process_go_where_they_would_have_gone(monkeypatch, chosen):
+    """MLflow keeps the store that it is set to in the environment, where `run` looks for the user's."""
+    import mlflow
+
+    mlflow.set_tracking_uri(None)  # tests before have set one
+    if chosen is None:
+        monkeypatch.delenv(TRACKING_VARIABLE, raising=False)
+    else:
+        monkeypatch.setenv(TRACKING_VARIABLE, chosen)
+    before = mlflow.get_tracking_uri()
+    with _store("sqlite:///elsewhere.db"):
+        assert mlflow.get_tracking_uri() == os.environ[TRACKING_VARIABLE] == "sqlite:///elsewhere.db"
+    assert os.environ.get(TRACKING_VARIABLE) == chosen
+    assert mlflow.get_tracking_uri() == before
+    mlflow.set_tracking_uri(None)
 
 
 def test_what_cannot_be_registered_is_an_error(tracked):

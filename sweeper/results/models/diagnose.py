@@ -11,8 +11,8 @@ from clipless.network import Network
 from clipless.plans.plan import Plan
 from sweeper.errors import PickError, RecordError
 from sweeper.records import Point, Trial
-from sweeper.results.diagnosis import Diagnosis, Snapshot
 from sweeper.results.exporters import exporter
+from sweeper.results.models.diagnosis import Diagnosis, Snapshot
 from sweeper.results.pick import pick
 from sweeper.results.sweep import Sweep, load
 from sweeper.spec.spec import Spec

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 import clipless
-import sweeper.results.diagnose
 import sweeper.results.exporters
+import sweeper.results.models.diagnose
 from clipless.datasets import Dataset, Evaluation, Metadata, Split, prepare
 from clipless.datasets.raw_rows import PIXEL_UNIT
 from clipless.errors import DataError
 from sweeper.cli.main import main
 from sweeper.errors import PickError, RecordError, SweeperError
-from sweeper.results.diagnose import diagnose_sweep, find_point, write_diagnosis
-from sweeper.results.diagnosis import read_diagnosis
+from sweeper.results.models.diagnose import diagnose_sweep, find_point, write_diagnosis
+from sweeper.results.models.diagnosis import read_diagnosis
 from sweeper.results.sweep import load
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
@@ -143,7 +143,7 @@ def test_nothing_is_computed_before_rows_are_known_to_be_public(ran, monkeypatch
     monkeypatch.setattr(clipless.datasets, "load", lambda **_: declared)
     for name in ("build_model", "diagnose", "input_norms", "colour_norms"):
         monkeypatch.setattr(
-            sweeper.results.diagnose, name, lambda *_, **__: pytest.fail("looked at rows that are not public")
+            sweeper.results.models.diagnose, name, lambda *_, **__: pytest.fail("looked at rows that are not public")
         )
     with pytest.raises(DataError, match=f"got evaluation: {evaluation.value} for digits .* unpaid releases"):
         diagnose_sweep(ran.folder)
@@ -238,12 +238,15 @@ def test_colour_spaces_are_looked_at_as_the_data_were_before_they_were_prepared(
         {**CONTENT, "data": {"name": "cifar10", "colour": "yiq", "centre": [0.5, 0.0, 0.0]}}, source="here.yaml"
     )
     prepared = prepare(pictures, spec.data.preparation())
-    found = sweeper.results.diagnose._inputs(spec, prepared, None)
+    found = sweeper.results.models.diagnose._inputs(spec, prepared, None)
     assert [one.space for one in found] == ["as trained", "rgb", "gray", "yiq", "yuv", "hsv"]
     assert loaded == [{"source": "cifar10"}]
     assert found[0].norms != found[3].norms  # centred, and not
     assert found[1].norms.largest == pytest.approx(pictures.validation.x.flatten(1).norm(dim=1).max().item())
-    assert len(sweeper.results.diagnose._inputs(Spec.from_mapping(CONTENT, source="here.yaml"), prepared, None)) == 1
+    assert (
+        len(sweeper.results.models.diagnose._inputs(Spec.from_mapping(CONTENT, source="here.yaml"), prepared, None))
+        == 1
+    )
     assert len(loaded) == 1
 
 

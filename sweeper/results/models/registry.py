@@ -16,7 +16,7 @@ from clipless.datasets import Drop, InputFormat, Ranges
 from clipless.datasets.raw_rows import Pixels
 from sweeper.errors import SweeperError, one_line
 from sweeper.privacy.pricing import round_up
-from sweeper.results.predict import load_predictor, temperature_of
+from sweeper.results.models.predict import load_predictor, temperature_of
 from sweeper.results.sweep import Picked
 from sweeper.tracking.client import destination_of, find_runs
 from sweeper.tracking.names import version_tags
@@ -33,7 +33,7 @@ CODE_NAME = "served_model.py"
 CODE = """\
 from mlflow.models import set_model
 
-from sweeper.results.registry import served_model
+from sweeper.results.models.registry import served_model
 
 set_model(served_model())
 """
@@ -211,10 +211,15 @@ def _log(picked: Picked, name: str, wanted: Destination, files: Path, code: Path
 
 @contextlib.contextmanager
 def _store(uri: str) -> Iterator[None]:
-    """Let MLflow's functions without a client mean this store; a registry elsewhere is the user's to name."""
+    """Let MLflow's functions without a client mean this store; a registry elsewhere is the user's to name.
+
+    MLflow writes what it is set to into the environment, where later sweeps would take it for the user's store: where
+    none was set, none is afterwards.
+    """
     import mlflow
 
-    before = mlflow.get_tracking_uri()
+    is_set: Any = mlflow.tracking.is_tracking_uri_set  # has no types
+    before: Any = mlflow.get_tracking_uri() if is_set() else None
     mlflow.set_tracking_uri(uri)
     try:
         yield
