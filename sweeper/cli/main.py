@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from sweeper.backend.starting import leave
+from sweeper.backend.on_ray.starting import leave
 from sweeper.cli import commands
 from sweeper.errors import SpecError, SweeperError
 
@@ -24,6 +24,7 @@ _PANELS = {
     "running": "Run a sweep",
     "specs": "Before a run",
     "fronts": "Look at sweeps",
+    "audits": "Look at sweeps",
     "models": "Use a model",
     "records": "Keep house",
     "data": "Data",

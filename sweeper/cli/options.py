@@ -66,6 +66,10 @@ OtherTracking = Annotated[
 OtherCluster = Annotated[
     str | None, typer.Option(help="Address of a Ray cluster; by default that of the sweep.", rich_help_panel=ELSEWHERE)
 ]
+OtherPage = Annotated[
+    str | None,
+    typer.Option(help="Address of the sweep's live page; by default as before.", rich_help_panel=ELSEWHERE),
+]
 MaxEpsilon = Annotated[float | None, typer.Option(help="Largest epsilon to accept.")]
 Minimum = Annotated[
     list[str] | None,

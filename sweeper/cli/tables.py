@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from math import isnan
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -15,6 +16,7 @@ from sweeper.results.comparison import PRICE, Comparison
 from sweeper.results.front import Front, FrontTrial
 from sweeper.results.highlights import highlights, spread
 from sweeper.results.sweep import Sweep
+from sweeper.store.evidence import Evidence
 from sweeper.store.notes import read_notes
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -70,6 +72,20 @@ def comparison_view(comparison: Comparison) -> RenderableType:
     if len(comparison.differences) > 1:
         parts.append(Text("The p-values are not corrected for the number of pairs."))
     return Group(*parts, Text(PRICE))
+
+
+def audit_table(rows: Iterable[Evidence]) -> Table:
+    """Return one row per finding: what is claimed, what was attained, and what that says."""
+    table = Table(box=None)
+    heads = ("what", "audit", "claim", "attained", "ratio", "delta", "confidence", "verdict")
+    for column in heads:
+        table.add_column(column, justify="left" if column in ("what", "audit", "verdict") else "right", overflow="fold")
+    for found in (row.finding for row in rows):
+        verdict = Text("contradicted", style="bold red") if found.contradicted else Text("holds")
+        sure = "computed" if found.confidence == 1.0 else f"{100 * found.confidence:g} %"
+        numbers = (f"{found.epsilon:.4g}", f"{found.attained:.4g}", "-" if isnan(found.ratio) else f"{found.ratio:.3f}")
+        table.add_row(found.subject, found.kind.value, *numbers, f"{found.delta:g}", sure, verdict)
+    return table
 
 
 def print_view(what: RenderableType) -> None:

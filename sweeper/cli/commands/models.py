@@ -42,7 +42,7 @@ def diagnose(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The page to write, FILE.html.")] = None,
 ) -> None:
     """Compare bounds, noise and clipping of one point with what public rows do."""
-    from sweeper.results.diagnose import diagnose_sweep, write_diagnosis
+    from sweeper.results.models.diagnose import diagnose_sweep, write_diagnosis
 
     found = diagnose_sweep(sweep, trial=trial, epoch=epoch, data_dir=data_dir, rows=rows)
     page = output or sweep / "diagnostics" / found.name / "diagnostics.html"
@@ -68,7 +68,7 @@ def predict(
     ] = False,
 ) -> None:
     """Predict new rows: class, a score and a probability per class, and a certified radius."""
-    from sweeper.results.predict import load_predictor, write_predictions
+    from sweeper.results.models.predict import load_predictor, write_predictions
 
     predictor = load_predictor(model, max_epsilon=max_epsilon, minimum=_minimum(minimum), data_dir=data_dir)
     frame = predictor(predictor.form.read(data, allow_unknown=allow_unknown, ids=ids or ()))
@@ -82,6 +82,30 @@ def predict(
 
 
 @app.command()
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="What sweeper pick wrote, or a sweep.", show_default=False)],
+    federated: Annotated[
+        Path, typer.Option(help="The file of the parties and servers, and of what it costs.", show_default=False)
+    ],
+    key: Annotated[
+        Path | None, typer.Option(help="File of the private key of who is told the result, for servers elsewhere.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="FILE.json to write the curves to.")] = None,
+) -> None:
+    """Evaluate a picked model over parties that share no row: ROC curve, accuracy and certified accuracy."""
+    from sweeper.cli.evaluations import evaluation_lines
+    from sweeper.federated.command import evaluate as evaluate_
+    from sweeper.federated.command import write_evaluation
+
+    found = evaluate_(model, federated, key)
+    for line in evaluation_lines(found):
+        typer.echo(line)
+    if output is not None:
+        write_evaluation(found, output)
+        typer.echo(str(output))
+
+
+@app.command()
 def register(
     sweep: SweepFolder,
     name: Annotated[str, typer.Option(help="Name of the registered model.", show_default=False)],
@@ -91,7 +115,7 @@ def register(
     data_dir: DataDir = None,
 ) -> None:
     """Register a picked model with MLflow."""
-    from sweeper.results.registry import register as register_model
+    from sweeper.results.models.registry import register as register_model
     from sweeper.results.sweep import load
 
     picked = load(sweep).pick(max_epsilon, _minimum(minimum))

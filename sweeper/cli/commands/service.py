@@ -25,7 +25,15 @@ def serve(
     data_dir: Annotated[Path | None, typer.Option(help="Folder with data sets and tables that specs may name.")] = None,
     tracking: Annotated[str | None, typer.Option(help="MLflow tracking URI of every sweep.")] = None,
     tracking_page: Annotated[
-        str | None, typer.Option(help="Address under which browsers find that MLflow server, if another.")
+        str | None,
+        typer.Option(
+            envvar="SWEEPER_TRACKING_PAGE",
+            help="Address under which browsers find that MLflow server, if another.",
+        ),
+    ] = None,
+    page: Annotated[
+        str | None,
+        typer.Option(help="Address under which people find this service; runs and alerts link to its pages."),
     ] = None,
     cluster: Annotated[
         str | None,
@@ -50,15 +58,16 @@ def serve(
     rate: Annotated[float, typer.Option(help="Requests a second of one client; 0 for no limit.", min=0)] = 100.0,
 ) -> None:
     """Serve sweeps over HTTP: submit, watch, pick; with the live page at /."""
-    from sweeper.backend.jobs import RayJobLauncher, is_job_server
+    from sweeper.backend.on_ray.jobs import RayJobLauncher, is_job_server
     from sweeper.service.settings import Limits, ServiceSettings, check_installed
     from sweeper.spec.addresses import check_url
 
     check_installed()
     from sweeper.service.serving import serve as serve_
 
-    if tracking_page is not None:
-        check_url(tracking_page, "an address of pages", "--tracking-page")
+    for given, option in ((tracking_page, "--tracking-page"), (page, "--page")):
+        if given is not None:
+            check_url(given, "an address of pages", option)
     settings = ServiceSettings(
         out=out,
         data_dir=data_dir,
@@ -67,6 +76,7 @@ def serve(
         port=port,
         tracking=tracking,
         tracking_page=tracking_page,
+        page=page,
         cluster=cluster,
         drivers=drivers,
         allow_fetch=allow_fetch,

@@ -1,0 +1,60 @@
+"""The commands ``sweeper federated``: keys, servers and parties of a federated evaluation."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="federated", help="Servers and parties of a federated evaluation, and their keys.", no_args_is_help=True
+)
+
+FederationFile = Annotated[Path, typer.Argument(help="The file that all who take part hold.", show_default=False)]
+KeyFile = Annotated[Path, typer.Option("--key", help="File of its private key.", show_default=False)]
+
+
+@app.command()
+def key(file: Annotated[Path, typer.Argument(help="The file to write.", show_default=False)]) -> None:
+    """Make a private key, and print the public one for the federation's file."""
+    from sweeper.federated.keys import make_key
+
+    typer.echo(make_key(file).public.hex())
+
+
+@app.command()
+def serve(
+    federation: FederationFile,
+    name: Annotated[str, typer.Option(help="A server of the file.", show_default=False)],
+    key: KeyFile,
+) -> None:
+    """Be a server of the federation until Ctrl-C."""
+    from sweeper.service.settings import check_installed
+
+    check_installed()
+    from sweeper.federated.federation import read_federation
+    from sweeper.federated.keys import read_key
+    from sweeper.federated.serving import serve as serve_
+
+    serve_(read_federation(federation), name, read_key(key), typer.echo)
+
+
+@app.command()
+def join(
+    federation: FederationFile,
+    model: Annotated[Path, typer.Argument(help="What sweeper pick wrote, or a sweep.", show_default=False)],
+    data: Annotated[Path, typer.Argument(help="Rows with labels.", show_default=False)],
+    name: Annotated[str, typer.Option(help="A party of the file.", show_default=False)],
+    key: KeyFile,
+    max_epsilon: Annotated[
+        float | None, typer.Option(help="Refuse if more than this were spent under this key.")
+    ] = None,
+) -> None:
+    """Take part with one's own rows, which stay here."""
+    from sweeper.federated.federation import read_federation
+    from sweeper.federated.keys import ledger_of, read_key, spend
+    from sweeper.federated.party import take_part
+
+    whole, identity = read_federation(federation), read_key(key)
+    spent = spend(key, whole, max_epsilon)
+    bits = take_part(whole, name, identity, model, data)
+    typer.echo(f"{name}: {bits} bits sent and received; epsilon {spent:g} spent in all ({ledger_of(key)})")

@@ -1,0 +1,203 @@
+"""What is asked of the servers, and the curves that are made of their answers."""
+
+import json
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from clipless.curves.certified import CertifiedCurve
+from clipless.curves.classes import ClassCurves
+from clipless.errors import FederationError
+from clipless.federated.function_sharing import SERVERS, agreed_parties, combined
+from clipless.federated.primitives import Identity, Words
+from clipless.federated.query import SharedLaplace
+from clipless.federated.ustat import Sums
+from clipless.federated.words import from_words
+from sweeper.federated.connection import Connection
+from sweeper.federated.federation import ANALYST, Federation, Release
+from sweeper.federated.services import EVALUATE, HELD, RESULT
+
+EVALUATION_VERSION = 1
+_TRUST = {
+    "curator": "The parties trusted the curator with their counts.",
+    "aggregation": (
+        "It holds towards the server and any {colluding} parties together, if the others follow the protocol."
+    ),
+    "function-sharing": "It holds towards either server and any parties together, if the two servers do not collude.",
+}
+
+
+@dataclass(frozen=True)
+class FederatedEvaluation:
+    """A released evaluation.
+
+    Attributes:
+        federation: who took part, and what it cost.
+        sums: by curve.
+        included: the parties whose rows are in all curves.
+        refused: why messages of parties were not taken.
+        bits: that went to and from whoever asked for the result.
+        seconds: that it took after the parties had sent what they send.
+    """
+
+    federation: Federation
+    sums: Mapping[str, tuple[Release, Sums]]
+    included: tuple[str, ...]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    bits: int = 0
+    seconds: float = 0.0
+
+    @property
+    def population(self) -> int:
+        """The declared number of rows of the parties that are included."""
+        return self.federation.rows_of(self.included)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The parties whose rows are in no curve."""
+        return tuple(party.name for party in self.federation.parties if party.name not in self.included)
+
+    @property
+    def statement(self) -> str:
+        """What it costs and towards whom, in sentences."""
+        trust = _TRUST[self.federation.protocol].format(colluding=self.federation.colluding)
+        return (
+            f"All of it together is {self.federation.epsilon:g}-differentially private for each row of a party "
+            f"({self.federation.relation}, numbers of rows as declared). {trust} A row that the model was trained on "
+            f"pays the model's epsilon as well."
+        )
+
+    def certified(self) -> CertifiedCurve | None:
+        """Return certified accuracy, if it was asked for."""
+        if "certified" not in self.sums:
+            return None
+        release, sums = self.sums["certified"]
+        return release.domain.certified_curve(release.query, sums, self.population)
+
+    def classes(self) -> ClassCurves | None:
+        """Return the curves of both classes, if they were asked for."""
+        if "roc" not in self.sums:
+            return None
+        release, sums = self.sums["roc"]
+        return release.domain.class_curves(release.query, sums)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        content: dict[str, Any] = {
+            "evaluation_version": EVALUATION_VERSION,
+            "protocol": self.federation.protocol,
+            "epsilon": self.federation.epsilon,
+            "relation": self.federation.relation,
+            "statement": self.statement,
+            "included": list(self.included),
+            "left_out": list(self.left_out),
+            "refused": dict(self.refused),
+            "rows": self.population,
+            "seconds": round(self.seconds, 3),
+        }
+        certified, classes = self.certified(), self.classes()
+        return {
+            **content,
+            **({} if certified is None else _certified_json(certified)),
+            **({} if classes is None else _roc_json(classes)),
+        }
+
+
+def _certified_json(curve: CertifiedCurve) -> dict[str, Any]:
+    band, smooth = curve.curve.band(), curve.smoothed()
+    return {
+        "accuracy": smooth.accuracy,
+        "certified": [
+            {"radius": float(radius), "share": float(share)}
+            for radius, share in zip(smooth.radii, smooth.certified, strict=True)
+        ],
+        "certified_band": band,
+    }
+
+
+def _roc_json(curves: ClassCurves) -> dict[str, Any]:
+    false, true = curves.smoothed().roc()
+    return {
+        "auroc": curves.auroc(),
+        "auroc_interval": [min(1.0, max(0.0, end)) for end in curves.interval(lambda one: one.auroc())],
+        "roc": [{"false": float(x), "true": float(y)} for x, y in zip(false, true, strict=True)],
+    }
+
+
+def ask(federation: Federation, identity: Identity) -> FederatedEvaluation:
+    """Ask the servers for the result, once the parties have sent what they send.
+
+    Raises:
+        SweeperError: a server cannot be reached.
+        clipless.errors.FederationError: there is no result.
+    """
+    federation.check_complete()
+    ends = [Connection.to(federation, server.name, ANALYST, identity) for server in federation.servers]
+    began = time.perf_counter()
+    made = _evaluated(federation, ends) if federation.protocol == "function-sharing" else _told(federation, ends[0])
+    sums, some, refused = made
+    included = tuple(party.name for party in federation.parties if party.name in some)
+    if not included:
+        raise FederationError("Expected rows of some party, got none" + "".join(f"; {why}" for why in refused.values()))
+    bits, seconds = sum(end.bits for end in ends), time.perf_counter() - began
+    return FederatedEvaluation(federation, sums, included, refused, bits, seconds)
+
+
+Made = tuple[dict[str, tuple[Release, Sums]], tuple[str, ...], dict[str, str]]
+
+
+def _told(federation: Federation, end: Connection) -> Made:
+    """The result of a curator or of a secure aggregation."""
+    content = json.loads(end.ask(RESULT))
+    included = tuple(content["included"])
+    words, start = np.array(content["words"], dtype=np.uint32), 0
+    sums: dict[str, tuple[Release, Sums]] = {}
+    for release in federation.releases:
+        blocks = from_words(words[start : start + release.query.size]).reshape(release.query.groups, -1)
+        counts = release.query.agreed(blocks)
+        sums[release.curve] = release, Sums(counts, included, _noise(federation, release, len(included)))
+        start += release.query.size
+    return sums, included, content["refused"]
+
+
+def _noise(federation: Federation, release: Release, included: int) -> SharedLaplace:
+    if federation.protocol == "aggregation":
+        return release.query.noise_of(included, federation.roster.enough)
+    return release.query.noise_of(1, 1)
+
+
+def _evaluated(federation: Federation, ends: list[Connection]) -> Made:
+    """The sums of both key servers over the parties that sent keys to both, each asked for at the same time."""
+    first, second = (json.loads(end.ask(HELD)) for end in ends)
+    refused = {**first["refused"], **second["refused"]}
+    agreed = [
+        agreed_parties(*({name: bytes.fromhex(key) for name, key in one.items()} for one in pair))
+        for pair in zip(first["held"], second["held"], strict=True)
+    ]
+    included = tuple(name for name in agreed[0] if all(name in others for others in agreed))
+    sums: dict[str, tuple[Release, Sums]] = {}
+    for number, release in enumerate(federation.releases if included else ()):
+        question = {
+            "release": number,
+            "thresholds": list(release.query.thresholds),
+            "epsilon": release.query.epsilon,
+            "parties": list(included),
+        }
+        counts = release.query.agreed(combined(_both(ends, json.dumps(question).encode(), release)))
+        sums[release.curve] = release, Sums(counts, included, release.query.noise_of(SERVERS, 1))
+    return sums, included, refused
+
+
+def _both(ends: list[Connection], question: bytes, release: Release) -> tuple[Words, Words]:
+    with ThreadPoolExecutor(SERVERS) as pool:
+        answers = list(pool.map(lambda end: end.ask(EVALUATE, question), ends))
+    shape = release.query.groups, -1
+    for end, answer in zip(ends, answers, strict=True):
+        if len(answer) != 4 * release.query.size:
+            raise FederationError(f"Expected {release.query.size} words of the server at {end.url}, got others")
+    first, second = (np.frombuffer(answer, dtype=np.uint32).reshape(shape) for answer in answers)
+    return first, second

@@ -1,0 +1,89 @@
+"""Private keys of those who take part, one file each, and what a party has spent under its key."""
+
+import math
+import os
+import time
+from pathlib import Path
+
+from clipless.federated.primitives import KEY_BYTES, Identity
+from sweeper.errors import RecordError, SweeperError
+from sweeper.federated.federation import Federation
+from sweeper.store.jsonl import append_alone, parse_lines
+
+_OWNER_ALONE = 0o600
+LEDGER_SUFFIX = ".ledger.jsonl"
+
+
+def make_key(path: Path) -> Identity:
+    """Make a private key that only its owner can read.
+
+    Raises:
+        SweeperError: the file is there already, or cannot be written.
+    """
+    identity = Identity()
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ALONE), "w") as file:
+            file.write(identity.private.hex() + "\n")
+    except OSError as error:
+        raise SweeperError(f"Cannot write {path}: {error.strerror or error}; a key is never replaced") from error
+    return identity
+
+
+def read_key(path: Path) -> Identity:
+    """Read a private key.
+
+    Raises:
+        SweeperError: the file cannot be read, or holds none.
+    """
+    try:
+        private = bytes.fromhex(path.read_text(encoding="ascii"))
+    except OSError as error:
+        raise SweeperError(f"Cannot read {path}: {error.strerror or error} (--key)") from error
+    except ValueError:
+        private = b""
+    if len(private) != KEY_BYTES:
+        raise SweeperError(f"Expected a private key in {path}; make one with sweeper federated key (--key)")
+    return Identity(private)
+
+
+def ledger_of(key: Path) -> Path:
+    """Return where a party keeps what it has spent."""
+    return key.with_name(key.name + LEDGER_SUFFIX)
+
+
+def spend(key: Path, federation: Federation, most: float | None) -> float:
+    """Enter an evaluation into a party's ledger, on the disk, before anything of its rows is sent.
+
+    Args:
+        key: the party's file, beside which the ledger is.
+        federation: what it costs.
+        most: the largest sum of epsilons, None for any.
+
+    Returns:
+        What is spent with it: epsilons of pure differential privacy add up.
+
+    Raises:
+        SweeperError: more would be spent.
+        RecordError: the ledger cannot be read or written.
+    """
+    path = ledger_of(key)
+    try:
+        entries = parse_lines(path.read_bytes(), path) if path.exists() else []
+        before = [float(entry["epsilon"]) for entry in entries]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"Expected a ledger in {path}, got something else: {error!r}") from None
+    total = math.fsum([*before, federation.epsilon])
+    if most is not None and not total <= most:
+        raise SweeperError(
+            f"Expected at most {most:g} to be spent of these rows, got {federation.epsilon:g} beyond "
+            f"{math.fsum(before):g} (--max-epsilon)"
+        )
+    entry = {
+        "time": time.time(),
+        "epsilon": federation.epsilon,
+        "relation": federation.relation,
+        "protocol": federation.protocol,
+        "federation": federation.digest.hex(),
+    }
+    append_alone(path, entry, durable=True, mode=_OWNER_ALONE)
+    return total

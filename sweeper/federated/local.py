@@ -1,0 +1,136 @@
+"""A federation on this machine: its servers and parties as processes that talk over loopback.
+
+Each has a private key of its own, in a folder that only the user can read and that is removed in the end.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from clipless.federated.primitives import Identity
+from sweeper.errors import SweeperError, one_line
+from sweeper.federated.evaluation import FederatedEvaluation, ask
+from sweeper.federated.federation import SERVERS, Federation, Server
+from sweeper.federated.keys import make_key
+from sweeper.store.jsonl import to_text
+
+_PROGRAM = "from sweeper.cli.main import main; main()"
+_END_SECONDS = 5.0
+_MOST_PARTIES = 64  # processes
+
+
+def evaluate_here(federation: Federation, model: Path) -> FederatedEvaluation:
+    """Evaluate a model over parties whose rows are files of this machine, a process for each party and server.
+
+    Raises:
+        SweeperError: a party without data, too many of them, or a process that fails; says what it said.
+        clipless.errors.FederationError: there is no result.
+    """
+    without = [party.name for party in federation.parties if party.data is None]
+    if without or len(federation.parties) > _MOST_PARTIES:
+        raise SweeperError(
+            f"Expected addresses of servers (servers.url), or data of each of up to {_MOST_PARTIES} parties on this "
+            f"machine (parties.data), got none of {', '.join(without) or 'that'}"
+        )
+    with tempfile.TemporaryDirectory(prefix="sweeper-federated-") as folder, ExitStack() as running:
+        whole, analyst = _with_keys(federation, Path(folder))
+        whole = _with_servers(whole, Path(folder), running)
+        parties = [_party(whole, Path(folder), party.name, str(party.data), model, running) for party in whole.parties]
+        for name, process in parties:
+            if whole.protocol != "aggregation":
+                _wait_for(name, process)
+        found = ask(whole, analyst)
+        for name, process in parties:
+            _wait_for(name, process)
+        return found
+
+
+def _with_keys(federation: Federation, folder: Path) -> tuple[Federation, Identity]:
+    servers = federation.servers or [Server(name=f"server-{n}") for n in range(1, SERVERS[federation.protocol] + 1)]
+    names = [*(server.name for server in servers), *(party.name for party in federation.parties)]
+    keys = {name: make_key(key_path(folder, names.index(name))).public.hex() for name in names}
+    analyst = Identity()
+    content = {
+        **federation.model_dump(),
+        "analyst": analyst.public.hex(),
+        "servers": [{**server.model_dump(), "key": keys[server.name]} for server in servers],
+        "parties": [{**party.model_dump(), "key": keys[party.name]} for party in federation.parties],
+    }
+    return Federation.model_validate(content), analyst
+
+
+def key_path(folder: Path, number: int) -> Path:
+    """Return where the private key of a server or party is, servers first."""
+    return folder / f"{number}.key"
+
+
+def _with_servers(federation: Federation, folder: Path, running: ExitStack) -> Federation:
+    path = _write(federation, folder / "servers.yaml")
+    addresses = []
+    for number, server in enumerate(federation.servers):
+        arguments = ["federated", "serve", str(path), "--name", server.name, "--key", str(key_path(folder, number))]
+        process = running.enter_context(_started(arguments))
+        addresses.append(_address(server.name, process))
+    servers = [
+        server.model_copy(update={"url": url}) for server, url in zip(federation.servers, addresses, strict=True)
+    ]
+    return federation.model_copy(update={"servers": servers})
+
+
+def _address(name: str, process: "subprocess.Popen[str]") -> str:
+    line = _pipe(process.stdout).readline().strip()
+    if not line.startswith("http://"):
+        process.wait(_END_SECONDS)
+        raise SweeperError(f"The server {name!r} did not start: {one_line(_pipe(process.stderr).read())}")
+    return line
+
+
+def _party(
+    federation: Federation, folder: Path, name: str, data: str, model: Path, running: ExitStack
+) -> "tuple[str, subprocess.Popen[str]]":
+    path = _write(federation, folder / "parties.yaml")
+    number = len(federation.servers) + [party.name for party in federation.parties].index(name)
+    key = str(key_path(folder, number))
+    arguments = ["federated", "join", str(path), str(model), data, "--name", name, "--key", key]
+    return name, running.enter_context(_started(arguments))
+
+
+def _write(federation: Federation, path: Path) -> Path:
+    path.write_text(to_text(federation.model_dump(), indent=1), encoding="utf-8")  # JSON is YAML
+    return path
+
+
+@contextmanager
+def _started(arguments: Sequence[str]) -> "Iterator[subprocess.Popen[str]]":
+    process = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+
+
+def _wait_for(name: str, process: "subprocess.Popen[str]") -> None:
+    _, said = process.communicate()
+    if process.returncode:
+        raise SweeperError(f"The party {name!r} failed: {one_line(said)}")
+
+
+def _pipe(pipe: "IO[str] | None") -> "IO[str]":
+    if pipe is None:
+        raise SweeperError("Expected a process with pipes, got one without")
+    return pipe

@@ -1,0 +1,148 @@
+"""A party: computes scores and certified radii of its rows with the model, and takes part in the protocol.
+
+Nothing of a row leaves the process but what the protocol sends.
+
+Shape letters: N rows.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clipless.curves.tree import Floats
+from clipless.datasets import NewRows
+from clipless.errors import DataError
+from clipless.federated.aggregation.party import AggregationParty, contribution
+from clipless.federated.aggregation.roster import ROUNDS
+from clipless.federated.function_sharing import SERVERS, upload
+from clipless.federated.primitives import Identity
+from clipless.federated.query import PartyRows
+from clipless.federated.ustat import answer
+from clipless.federated.words import to_words
+from sweeper.errors import SweeperError
+from sweeper.federated.connection import Connection
+from sweeper.federated.federation import Federation
+from sweeper.federated.services import COUNTS, UPLOAD
+from sweeper.results.models.predict import Predictor, load_predictor
+
+_LABELS = "y"
+
+
+def take_part(federation: Federation, name: str, identity: Identity, model: Path, data: Path) -> int:
+    """Take part in an evaluation to its end, and return the bits that were sent to and from this party.
+
+    Raises:
+        SweeperError: there is no such party, it has another key, or a server cannot be reached.
+        clipless.errors.DataError: rows that the model does not take, or more than were declared.
+        clipless.errors.FederationError: the protocol cannot go on.
+    """
+    if federation.key_of(name) != identity.public:
+        raise SweeperError(f"Expected the private key of {name!r}, got another one (--key)")
+    federation.check_complete()
+    rows = rows_of(federation, load_predictor(model), data)
+    if any(len(own) > federation.party(name).rows for own in rows):
+        raise DataError(f"Expected {federation.party(name).rows} rows at most of {name!r}, got more; declare more")
+    ends = [Connection.to(federation, server.name, name, identity) for server in federation.servers]
+    match federation.protocol:
+        case "curator":
+            _to_curator(federation, ends[0], rows)
+        case "aggregation":
+            _aggregate(federation, name, identity, ends[0], rows)
+        case "function-sharing":
+            _send_keys(federation, name, ends, rows)
+    return sum(end.bits for end in ends)
+
+
+def _to_curator(federation: Federation, end: Connection, rows: list[PartyRows]) -> None:
+    counts = [
+        release.query.sums(release.query.counts(own)).ravel()
+        for release, own in zip(federation.releases, rows, strict=True)
+    ]
+    end.ask(COUNTS, to_words(np.concatenate(counts)).tobytes())
+
+
+def _aggregate(federation: Federation, name: str, identity: Identity, end: Connection, rows: list[PartyRows]) -> None:
+    roster = federation.roster
+    words = [contribution(release.query, own, roster) for release, own in zip(federation.releases, rows, strict=True)]
+    party, told = AggregationParty(name, identity, roster, end.session, np.concatenate(words)), b""
+    for round_ in ROUNDS:
+        told = end.ask(round_, answer(party, round_, told))
+
+
+def _send_keys(federation: Federation, name: str, ends: list[Connection], rows: list[PartyRows]) -> None:
+    uploads = [
+        upload(name, own, federation.form(release)) for release, own in zip(federation.releases, rows, strict=True)
+    ]
+    for number in range(SERVERS):
+        ends[number].ask(UPLOAD, b"".join(content[number] for content in uploads))
+
+
+def rows_of(federation: Federation, predictor: Predictor, data: Path) -> list[PartyRows]:
+    """Return what each row counts in each release.
+
+    Raises:
+        clipless.errors.DataError: rows or labels that do not fit the model.
+        SweeperError: a ROC curve of more than two classes.
+    """
+    check_curves(federation, predictor)
+    rows, labels_N = _read(predictor, data, federation.target)
+    frame = predictor(rows)
+    classes = predictor.form.classes
+    right_N = frame["class"].to_numpy() == np.array(classes, dtype=object)[labels_N]
+    counted = {"certified": lambda domain: domain.signed_radii(frame["certified_radius"].to_numpy(), right_N)}
+    if len(classes) == 2:
+        gaps_N = frame[f"score {classes[1]}"].to_numpy() - frame[f"score {classes[0]}"].to_numpy()
+        scores_N = probability(gaps_N, predictor.temperature)
+        counted["roc"] = lambda domain: domain.scores(scores_N, labels_N == 1)
+    return [counted[release.curve](release.domain) for release in federation.releases]
+
+
+def probability(gaps_N: Floats, temperature: float | None) -> Floats:
+    """Return the probability of the second class, from how much its score exceeds that of the first."""
+    found: Floats = 1.0 / (1.0 + np.exp(-np.clip(gaps_N / (temperature or 1.0), -700.0, 700.0)))
+    return found
+
+
+def check_curves(federation: Federation, predictor: Predictor) -> None:
+    """Refuse what a model has no curve of.
+
+    Raises:
+        SweeperError: a ROC curve of more than two classes.
+    """
+    if "roc" in federation.curves and len(predictor.form.classes) != 2:
+        raise SweeperError(
+            f"Expected a model of two classes for a ROC curve, got {len(predictor.form.classes)}; curves: [certified]"
+        )
+
+
+def _read(predictor: Predictor, data: Path, target: str | None) -> tuple[NewRows, NDArray[np.int64]]:
+    """Read rows with their labels: a column of a table, or the array ``y`` of an npz file."""
+    classes = predictor.form.classes
+    if target is not None:
+        rows = predictor.form.read(data, ids=[target])
+        cells = [str(cell) for cell in rows.ids[target]]
+    else:
+        rows = predictor.form.read(data)
+        cells = [str(label) for label in _labels(data)]
+    known = {_canonical(name): number for number, name in enumerate(classes)}
+    labels = [known.get(_canonical(cell), -1) for cell in cells]
+    if -1 in labels or len(labels) != len(rows.x):
+        raise DataError(f"Expected one label for each row of {data}, out of {', '.join(classes)}, got others")
+    return rows, np.array(labels, dtype=np.int64)
+
+
+def _labels(data: Path) -> NDArray[np.generic]:
+    try:
+        with np.load(data, allow_pickle=False) as archive:
+            return np.asarray(archive[_LABELS])
+    except (OSError, ValueError, KeyError):
+        raise DataError(f"Expected an array {_LABELS!r} of labels in {data}, or a target (target: COLUMN)") from None
+
+
+def _canonical(text: str) -> str:
+    """Write equal numbers equally: another program may have saved the class 1 as 1.0."""
+    try:
+        return repr(float(text))
+    except ValueError:
+        return text

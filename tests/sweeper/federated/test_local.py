@@ -1,0 +1,102 @@
+"""``sweeper evaluate --federated``: servers and parties as processes of this machine, from the command line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeper.cli.main import main
+from sweeper.errors import SweeperError
+from sweeper.federated import local
+from sweeper.federated.command import evaluate
+from sweeper.federated.federation import read_federation
+from sweeper.federated.keys import make_key
+
+PROGRAM = "from sweeper.cli.main import main; main()"
+
+
+def write(folder, names, protocol, **changes):
+    content = {"protocol": protocol, "epsilon": 400, "target": "won", "thresholds": 20, "levels": 6, **changes}
+    content["parties"] = [{"name": name, "rows": 60, "data": f"{name}.csv"} for name in names]
+    path = folder / "parties.yaml"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["function-sharing", "aggregation"])
+@pytest.mark.usefixtures("parties")
+def test_one_command_evaluates_over_processes_and_leaves_none(tmp_path, model, protocol):
+    path = write(tmp_path, ["ann", "bob", "cat"], protocol)
+    program = [sys.executable, "-c", PROGRAM, "evaluate", str(model), "--federated", str(path)]
+    ended = subprocess.run(
+        [*program, "-o", str(tmp_path / "found.json")], capture_output=True, text=True, check=False, timeout=280
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "3 of 3 parties, 180 rows as declared" in ended.stdout
+    assert "All of it together is 400-differentially private for each row of a party" in ended.stdout
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["included"] == ["ann", "bob", "cat"]
+    assert 0.5 < found["accuracy"] < 1.0
+    assert 0.7 < found["auroc"] < 1.0
+    assert str(tmp_path) not in "".join(command_lines())
+
+
+def command_lines():
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            yield path.read_text().replace("\0", " ")
+        except OSError:
+            continue
+
+
+def test_parties_without_data_and_servers_without_addresses_are_refused(tmp_path, model):
+    path = write(tmp_path, ["ann"], "curator")
+    federation = read_federation(path)
+    without = federation.model_copy(update={"parties": [federation.parties[0].model_copy(update={"data": None})]})
+    with pytest.raises(SweeperError, match="got none of ann"):
+        local.evaluate_here(without, model)
+
+
+def test_a_party_process_that_fails_says_why():
+    fake = FakeProcess(1, said="sweeper: Cannot read ann.csv")
+    with pytest.raises(SweeperError, match="The party 'ann' failed: sweeper: Cannot read ann"):
+        local._wait_for("ann", fake)
+
+
+class FakeProcess:
+    def __init__(self, code, said):
+        self.returncode, self._said = code, said
+
+    def communicate(self):
+        return "", self._said
+
+
+def test_servers_elsewhere_want_the_key_of_the_analyst(tmp_path, model):
+    key = make_key(tmp_path / "analyst.key")
+    content = {
+        "protocol": "curator",
+        "epsilon": 1,
+        "servers": [{"name": "s", "url": "http://127.0.0.1:9", "key": key.public.hex()}],
+        "parties": [{"name": "ann", "rows": 1, "key": key.public.hex()}],
+        "analyst": key.public.hex(),
+    }
+    path = tmp_path / "parties.yaml"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(SweeperError, match=r"Expected the private key of who is told the result"):
+        evaluate(model, path)
+    make_key(tmp_path / "other.key")
+    with pytest.raises(SweeperError, match="Expected the private key of the analyst in the file, got another one"):
+        evaluate(model, path, tmp_path / "other.key")
+    with pytest.raises(SweeperError, match="Cannot reach the server 's'"):
+        evaluate(model, path, tmp_path / "analyst.key")
+
+
+def test_a_key_is_made_and_its_public_part_printed(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["federated", "key", str(tmp_path / "ann.key")])
+    assert len(capsys.readouterr().out.strip()) == 64
+    assert (tmp_path / "ann.key").is_file()
