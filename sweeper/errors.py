@@ -5,7 +5,7 @@ service and page repeat `public_line` or `public_sentence`: a message is in them
 row had a part in it.
 """
 
-from clipless.errors import CliplessError, DataError, DeclarationError
+from clipless.errors import CliplessError, DataError, DeclarationError, FederationError
 
 PACKAGES = ("clipless", "sweeper", "dashboards")
 FAILURES_NAME = "failures.jsonl"
@@ -80,7 +80,7 @@ def public_line(error: BaseException) -> str:
 
     Guarantees:
         An error computed from private rows gives the name of its type and no more: a `DataError` that is not a
-        `DeclarationError`, and every error of a kind that these packages do not define.
+        `DeclarationError`, a `FederationError`, and every error of a kind that these packages do not define.
     """
     return one_line(error) if _is_public(error) else f"{type(error).__name__}: {FOR_THE_OWNER}"
 
@@ -92,6 +92,6 @@ def public_sentence(error: BaseException) -> str:
 
 def _is_public(error: BaseException) -> bool:
     ours = type(error).__module__.partition(".")[0] in PACKAGES  # a plug-in's kind may say anything
-    if isinstance(error, DataError):
+    if isinstance(error, DataError | FederationError):
         return ours and isinstance(error, DeclarationError)
     return ours and isinstance(error, SweeperError | CliplessError)

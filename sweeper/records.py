@@ -21,6 +21,11 @@ class Direction(enum.Enum):
     MINIMIZE = "minimize"
     MAXIMIZE = "maximize"
 
+    @property
+    def sign(self) -> float:
+        """By which values are multiplied so that larger is better."""
+        return 1.0 if self is Direction.MAXIMIZE else -1.0
+
 
 NEARLY_ALL = 0.9  # share of rows with one answer, from which on a classifier is looked at more closely,
 HALF_WAY = 0.5  # and how far from chance to perfect its balanced accuracy is not, where that is said of it
@@ -76,19 +81,22 @@ def trial_number(trial: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorePlan:
-    """The noise of scores of private rows, as a trial plans it; see `sweeper.privacy.score_noise.ScoreNoise`.
+    """The noise of scores of private rows, as a trial plans it; see `sweeper.privacy.evaluation`.
 
     Attributes:
         names: of the scores that are released together.
         noise_multiplier: sigma of one release.
         apart: whether a row is in one split by a rule of its own.
         std: standard deviation of the noise of each score, by split.
+        curves: the noise of whole curves of test rows, which are released in place of their scores; see
+            `sweeper.privacy.evaluation.curve_noise.CurveNoise`.
     """
 
     names: tuple[str, ...]
     noise_multiplier: float
     apart: bool
     std: Mapping[str, float]
+    curves: Mapping[str, Any] | None = None
 
 
 def _event(content: Any) -> Any:
@@ -226,6 +234,66 @@ class ClassCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreCurves:
+    """What the released counts of two classes say of a predicted probability; bands hold at all thresholds at once.
+
+    Attributes:
+        thresholds: of the probability of class 1, in [0, 1].
+        positives: released counts of rows of class 1 up to each threshold, noise and all.
+        negatives: likewise.
+        false_rates: from below all thresholds on, as made to increase.
+        true_rates: likewise; ``*_low`` and ``*_high`` are bounds.
+        auroc: with its bounds, lower one first.
+        group_rows: rows of each group of about equal size, by predicted probability.
+        group_predicted: mean probability of each group.
+        group_rates: share of class 1 in each group; ``*_low`` and ``*_high`` bound it among these rows.
+        hosmer_lemeshow: the statistic of these groups.
+        p_value: the share of statistics of calibrated models under the same noise that exceed it.
+    """
+
+    thresholds: tuple[float, ...]
+    positives: tuple[float, ...]
+    negatives: tuple[float, ...]
+    false_rates: tuple[float, ...]
+    false_low: tuple[float, ...]
+    false_high: tuple[float, ...]
+    true_rates: tuple[float, ...]
+    true_low: tuple[float, ...]
+    true_high: tuple[float, ...]
+    auroc: tuple[float, float, float]
+    group_rows: tuple[float, ...]
+    group_predicted: tuple[float, ...]
+    group_rates: tuple[float, ...]
+    group_low: tuple[float, ...]
+    group_high: tuple[float, ...]
+    hosmer_lemeshow: float
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedCurves:
+    """Curves of private test rows that were released for a point, and what is computed of them.
+
+    Attributes:
+        confidence: of each band.
+        noise_multiplier: sigma of all of them together.
+        rows: the public number of test rows.
+        radii: increasing, from 0.
+        certified: certified accuracy at each radius; ``*_low`` and ``*_high`` bound it at all radii at once.
+        scores: of two classes; None with more.
+    """
+
+    confidence: float
+    noise_multiplier: float
+    rows: int
+    radii: tuple[float, ...]
+    certified: tuple[float, ...]
+    certified_low: tuple[float, ...]
+    certified_high: tuple[float, ...]
+    scores: ScoreCurves | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One model of a trial: that of an epoch, or one made from the iterates up to it.
 
@@ -238,6 +306,7 @@ class Point:
         repeats: what the values of a point are the means of, the outcome of each repeat by name; none without repeats.
         test: test numbers, present for points of the final front only.
         classes: how test rows were decided by class; present beside test numbers of rows that are not private.
+        curves: of test rows, present beside test numbers where these are read off released curves.
         model: path of the saved model relative to the sweep folder, if kept.
     """
 
@@ -249,6 +318,7 @@ class Point:
     repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     test: Mapping[str, float] | None = None
     classes: ClassCounts | None = None
+    curves: ReleasedCurves | None = None
     model: str | None = None
 
     @property

@@ -36,7 +36,7 @@ class Dimension:
         return self.value if isinstance(self.value, Range | Choices) else None
 
 
-BUDGET = ("sweep_epsilon", "stages", "finals", "spare_epochs", "accounting", "score_noise")
+BUDGET = ("sweep_epsilon", "stages", "finals", "spare_epochs", "accounting", "score_noise", "curve_noise")
 """Fields of the section ``privacy`` that are of the sweep, not of its trials."""
 
 

@@ -5,6 +5,7 @@ of different deltas, relations or evaluations could not be compared. The options
 declared in ``trial_config.py``.
 """
 
+import enum
 from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -112,10 +113,19 @@ class TrainingSettings(_TrainingOptions):
         return self
 
 
+class AuditEffort(enum.Enum):
+    """How hard the promises of front points are attacked at the end of a sweep."""
+
+    NONE = "none"
+    CHEAP = "cheap"
+    THOROUGH = "thorough"
+
+
 class PrivacySettings(_PrivacyOptions):
     """What is promised. Two of epsilon, noise_multiplier and training.epochs give the third.
 
     With ``sweep_epsilon``, divided into slots, ``training.epochs`` is enough: each trial's noise is that of its stage.
+    ``audit``, left out: cheap.
     """
 
     sweep_epsilon: Annotated[float, ONE_POSITIVE] | None = None
@@ -124,6 +134,9 @@ class PrivacySettings(_PrivacyOptions):
     spare_epochs: Annotated[int, Number(integer=True, at_least=0, fixed=True)] | None = None
     accounting: Annotated[Accounting, Name(names=Accounting, fixed=True)] | None = None
     score_noise: Annotated[float, ONE_POSITIVE] | None = None
+    audit: Annotated[AuditEffort, Name(names=AuditEffort, fixed=True)] | None = None
+
+    curve_noise: Annotated[float, ONE_POSITIVE] | None = None
 
     @property
     def in_slots(self) -> bool:

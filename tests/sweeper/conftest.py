@@ -25,6 +25,12 @@ CONTENT = {
 }
 
 
+@pytest.fixture(autouse=True)
+def nothing_ahead(monkeypatch):
+    """A command that runs in the tests' own process starts no process for workers that it may never want."""
+    monkeypatch.setattr("sweeper.cli.commands.running.start_ahead", lambda: None)
+
+
 @pytest.fixture
 def content():
     """A small valid spec as a nested mapping, to be changed freely."""
@@ -170,7 +176,7 @@ def ray_running():
     """A Ray that the tests of a file share, and the files that share one; it ends when they have."""
     import ray
 
-    from sweeper.backend.cluster import cluster
+    from sweeper.backend.on_ray.cluster import cluster
 
     if not ray.is_initialized():
         _RAY.enter_context(cluster(cpus=2))

@@ -11,7 +11,7 @@ import pytest
 import sweeper
 from sweeper.driver import api
 from sweeper.driver.options import Options
-from sweeper.driver.progress import Progress
+from sweeper.driver.reporting.progress import Progress
 from sweeper.errors import UnknownFigureError
 from sweeper.results.exporters import figure_names
 from sweeper.results.front import build_front

@@ -66,7 +66,15 @@ def test_an_error_of_a_new_kind_about_data_is_for_the_owner_until_somebody_judge
     told = {kind.__name__ for kind in found if kind is not RefusalError and CELL in public_line(kind(CELL))}
     assert told == {
         *("CliplessError", "InvalidBoundError", "UnsupportedError", "PlanError", "AccountingError", "DeclarationError"),
-        *("AccountantsDisagreeError", "ModelFileError", "SweeperError", "SpecError", "RecordError", "PickError"),
+        *(
+            "AccountantsDisagreeError",
+            "AuditError",
+            "ModelFileError",
+            "SweeperError",
+            "SpecError",
+            "RecordError",
+            "PickError",
+        ),
         *("TrialError", "RefutedError", "ExportError", "UnknownFigureError", "UnknownSweepError"),
     }, "may its message have been computed from private rows?"
 

@@ -19,9 +19,10 @@ def broken_score_rules(
 ) -> Iterator[BrokenRule]:
     """Yield what keeps scores of such rows from being paid for; nothing if all is well."""
     if evaluation is not Evaluation.PRIVATE:
-        if privacy.score_noise is not None:
-            expected = "no {name} without evaluation: private, whose scores it is the noise of"
-            yield BrokenRule("privacy.score_noise", privacy.score_noise, expected, "leave it out")
+        for name, given in (("score_noise", privacy.score_noise), ("curve_noise", privacy.curve_noise)):
+            if given is not None:
+                expected = "no {name} without evaluation: private, whose scores it is the noise of"
+                yield BrokenRule(f"privacy.{name}", given, expected, "leave it out")
         return
     named = [(f"search.objectives.{i}", name) for i, name in enumerate(search.objectives) if name != "epsilon"]
     named += [(f"search.metrics.{i}", name) for i, name in enumerate(search.metrics)]

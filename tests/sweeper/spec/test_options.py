@@ -81,7 +81,7 @@ def test_an_added_option_is_refused_in_a_sentence(more):
     ("settings", "configuration", "own"),
     [
         (TrainingSettings, TrialTraining, {"loss", "class_weights"}),
-        (PrivacySettings, TrialPrivacy, set(BUDGET)),
+        (PrivacySettings, TrialPrivacy, {"audit", *BUDGET}),
     ],
 )
 def test_every_option_of_a_trial_is_declared_in_its_configuration(settings, configuration, own):

@@ -13,9 +13,9 @@ import clipless
 from clipless.datasets import Evaluation
 from clipless.losses import TauCCE
 from clipless.testing import SeededSource
-from sweeper.driver.held_out_scores import score_front
+from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.errors import SpecError
-from sweeper.privacy.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import Direction, Objective, Point
 from sweeper.search.space import resolve, sample
 from sweeper.spec import plugins

@@ -49,3 +49,27 @@ def test_noise_for_scores_that_are_free_is_refused(private, evaluation):
 def test_a_selection_may_be_private_on_private_rows(private):
     private["search"] |= {"selection": "private", "sampler": "random"}
     assert Spec.from_mapping(private).search.repetitions is not None
+
+
+def test_curves_are_released_where_scores_are(private):
+    private["privacy"]["curve_noise"] = 4.0
+    assert Spec.from_mapping(private).privacy.curve_noise == 4.0
+    private["privacy"]["curve_noise"] = 0
+    with pytest.raises(SpecError, match=r"Expected curve_noise > 0, got curve_noise=0"):
+        Spec.from_mapping(private)
+
+
+@pytest.mark.parametrize("evaluation", ["public", "exploratory"])
+def test_noise_for_curves_of_rows_that_are_free_is_refused(private, evaluation):
+    private["data"]["evaluation"] = evaluation
+    private["privacy"] = {name: value for name, value in private["privacy"].items() if name != "score_noise"}
+    private["privacy"]["curve_noise"] = 4.0
+    with pytest.raises(SpecError, match=r"Expected no curve_noise without evaluation: private"):
+        Spec.from_mapping(private)
+
+
+def test_curves_need_noise_for_the_scores_that_choose_too(private):
+    del private["privacy"]["score_noise"]
+    private["privacy"]["curve_noise"] = 4.0
+    with pytest.raises(SpecError, match=r"Expected score_noise, the noise multiplier of the scores"):
+        Spec.from_mapping(private)

@@ -248,7 +248,7 @@ ELSEWHERE = {
     | {"scales", "orientations", "order", "order0_gain", "order2_gain", "feature_clip"},
     "training": {"class_weights", "follow_weights", "clip_norm", "ghost_clipping", "copies", "flip", "shift"}
     | {"micro_batch_size"},
-    "privacy": {"delta", "relation", "accept_large_delta", *BUDGET},
+    "privacy": {"delta", "relation", "accept_large_delta", "audit", *BUDGET},
 }
 
 
