@@ -37,10 +37,9 @@ class Idle:
         del job
         return False
 
-    def last_words(self, job: str, folder: Path) -> str:
-        """Return why."""
-        del job, folder
-        return "sweeper: nothing is started here"
+    def is_away(self) -> bool:
+        """It is here."""
+        return False
 
     def kill(self, job: str) -> None:
         """Leave it."""
@@ -58,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=int, default=300)
     options = parser.parse_args()
-    service.mount_pages = lambda *_: None  # the API alone
+    service.mount_pages = lambda *_: []  # the API alone
     exports.exporter = lambda _: drawn
     with tempfile.TemporaryDirectory() as parent:
         for name in (READ, CHANGED):

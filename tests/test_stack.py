@@ -137,7 +137,7 @@ def test_a_submitted_sweep_is_watched_filtered_picked_and_taken_away_in_a_browse
     swept = sweeper.load(campaign.sweep)
     page.wait_for_function(f"(count) => {DRAWN} === count", arg=len(swept.front().points))
     assert {trial.placed["node"] for trial in swept.folder.trials().values()} == {
-        place.address for place in running.places if place.of == "ray-worker"
+        place.name for place in running.places if place.of == "ray-worker"
     }
 
     page.locator("#control-max-epsilon [role=slider]").focus()

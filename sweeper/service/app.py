@@ -1,9 +1,11 @@
 """The service as an ASGI application, from settings alone: testable without a port."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import gc
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import entry_points, version
+from threading import Thread
 
 from anyio import to_thread
 from fastapi import FastAPI
@@ -66,7 +68,7 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
     app.include_router(public.routes(parts))
     add_handlers(app, parts.redact)
     standings = ServiceStandings(parts.catalog, parts.supervisor, parts.redact)
-    mount_pages(app, parts.catalog, settings.tracking_page, standings)
+    app.state.warm_ups = mount_pages(app, parts.catalog, settings.tracking_page, standings)
     least = {API: MAX_SPEC_BYTES, LOGIN: public.MAX_FORM_BYTES}
     app.add_middleware(BodyLimitMiddleware, most=settings.limits.body_bytes, most_below=least)
     app.add_middleware(AccessMiddleware, settings=settings, tokens=parts.tokens, rates=parts.rates)
@@ -76,7 +78,23 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
 
 def mount_pages(
     app: FastAPI, catalog: Catalog, tracking: str | None = None, standings: Standings | None = None
-) -> None:
-    """Let the installed live page, if there is one, add itself at ``/``."""
-    for entry in entry_points(group=PAGES, name=LIVE):
-        entry.load()(app, catalog, tracking=tracking, standings=standings)
+) -> list[Callable[[], None]]:
+    """Let the installed live page, if there is one, add itself at ``/``; return what its first visit would wait for."""
+    entries = entry_points(group=PAGES, name=LIVE)
+    return [entry.load()(app, catalog, tracking=tracking, standings=standings) for entry in entries]
+
+
+def warm_up(app: FastAPI) -> None:
+    """Do in a thread what the first visit of a page would wait for; an error is left to that visit.
+
+    What is imported stays, and is not searched for garbage again: that stops every thread for a third of a second.
+    """
+
+    def work() -> None:
+        for one in app.state.warm_ups:
+            with suppress(Exception):
+                one()
+        gc.collect()
+        gc.freeze()
+
+    Thread(target=work, name="warm-up", daemon=True).start()

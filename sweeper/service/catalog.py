@@ -17,6 +17,7 @@ SHOWN_FILES = (
     "points.jsonl",
     "decisions.jsonl",
     "ledger.jsonl",
+    "audits.jsonl",
     "front.json",
     "notes.jsonl",
     "requests.jsonl",

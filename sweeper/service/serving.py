@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import uvicorn
 
-from sweeper.backend.jobs import RayJobLauncher, is_job_server
+from sweeper.backend.on_ray.jobs import RayJobLauncher, is_job_server
 from sweeper.errors import SweeperError
-from sweeper.service.app import create_app
+from sweeper.service.app import create_app, warm_up
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision.launcher import Launcher
 from sweeper.service.telemetry import JsonLines
@@ -37,6 +37,7 @@ def serve(
     listening = _listen(settings.host, settings.port)
     name = f"[{settings.host}]" if ":" in settings.host else settings.host
     _log_as_json()
+    warm_up(app)
     announce(f"http://{name}:{listening.getsockname()[1]}")
     config = uvicorn.Config(
         app,

@@ -33,8 +33,9 @@ class ServiceSettings:
     tokens: Path | None = None  # file of tokens; required unless ``host`` is an address of this machine only
     host: str = "127.0.0.1"  # where the service listens
     port: int = 8000
-    tracking: str | None = None  # MLflow tracking URI of every sweep; a SQLite file in each sweep's folder by default
+    tracking: str | None = None  # MLflow tracking URI of every sweep; by default one SQLite file in ``out`` for all
     tracking_page: str | None = None  # address under which browsers find that MLflow server, where it is another
+    page: str | None = None  # address under which people find the service, to which runs and alerts link
     cluster: str | None = None  # address of the Ray cluster; by default each sweep starts its own on this machine
     drivers: int = 1  # sweeps that run at a time
     allow_fetch: bool = False  # whether specs may name data sets that are fetched from the network
@@ -42,6 +43,14 @@ class ServiceSettings:
     secure_cookies: bool = False  # whether browsers reach the service by https only
     hosts: tuple[str, ...] = ()  # names by which clients reach the service, beside ``host`` and those of this machine
     limits: Limits = field(default_factory=Limits)  # what clients may take
+
+    def page_of(self, sweep: str) -> str | None:
+        """Return the address of a sweep's live page, None where nobody has said under which the service is found."""
+        base = self.page
+        if base is None and self.port and is_loopback(self.host):
+            name = f"[{self.host}]" if ":" in self.host else self.host
+            base = f"http://{name}:{self.port}"
+        return None if base is None else f"{base.rstrip('/')}/?sweep={sweep}"
 
     def check(self) -> None:
         """Refuse settings under which every machine that reaches the service could use it.

@@ -16,7 +16,7 @@ from sweeper.store.sweep_folder import SweepFolder
 
 KEPT_SECONDS = 1.0  # for which what was seen is not looked up again
 LOST = "its driver was killed, or runs on another machine"
-_RUNNING = (State.QUEUED, State.STARTING, State.RUNNING, State.STOPPING)
+_RUNNING = (State.QUEUED, State.STARTING, State.RUNNING, State.WAITING, State.STOPPING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def standing(name: str, state: State, reason: str, place: int | None = None, *, 
     """Return how a sweep stands, with a reason where its own says nothing of the state."""
     if state is State.LOST:
         reason = LOST
-    if state in _RUNNING and state is not State.QUEUED:
+    if state in _RUNNING and state not in (State.QUEUED, State.WAITING):
         reason = ""  # that of its last end
     return Standing(name=name, state=state, reason=reason, place=place, started=started)
 

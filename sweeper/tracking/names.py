@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sweeper.privacy.pricing import Price
 
 _SIZES = ("width", "channels", "depth")  # of a model, what its name shows first
+PAGE_VARIABLE = "SWEEPER_TRACKING_PAGE"  # where people find the tracking server that runs are sent to, if elsewhere
 MAX_KEY_LENGTH = 250
 MAX_PARAM_LENGTH = 6000
 MAX_TAG_LENGTH = 8000

@@ -34,7 +34,15 @@ from sweeper.tracking.entries import (
     row_from_json,
     row_to_json,
 )
-from sweeper.tracking.names import ARTIFACT_LINK, MAX_TAG_LENGTH, NAME_TAG, RUN_STATUS, clean, mlflow_params
+from sweeper.tracking.names import (
+    ARTIFACT_LINK,
+    MAX_TAG_LENGTH,
+    NAME_TAG,
+    PAGE_VARIABLE,
+    RUN_STATUS,
+    clean,
+    mlflow_params,
+)
 from sweeper.tracking.outbox import JsonRows, Outbox, Undelivered
 
 if TYPE_CHECKING:
@@ -329,8 +337,10 @@ def replay_spool(path: Path, uri: str | None = None) -> int:
 
 
 def how_to_look(uri: str) -> str:
-    """Return what to do to see the runs of a store."""
-    return f"open {uri}" if uri.startswith("http") else f"mlflow ui --backend-store-uri {uri}"
+    """Return what to do to see the runs of a store, at the address for people that the environment gives."""
+    if uri.startswith("http"):
+        return f"open {os.environ.get(PAGE_VARIABLE) or uri}"
+    return f"mlflow ui --backend-store-uri {uri}"
 
 
 def every_run(client: "MlflowClient", experiment: str, query: str) -> list[Any]:

@@ -92,8 +92,11 @@ class Layout:
             arguments = tuple(shlex.split(self._here(place, given)))
         else:
             arguments = tuple(self._here(place, argument) for argument in given)
-        if arguments[:2] == ("ray", "start"):  # it would take the machine's own address, the same for every node
-            return (*arguments, "--node-ip-address", place.address)
+        if arguments[:2] == (
+            "ray",
+            "start",
+        ):  # it would take the machine's own address and name, the same for every node
+            return (*arguments, "--node-ip-address", place.address, "--node-name", place.name)
         return arguments
 
     def health(self, place: Place) -> tuple[str, ...]:

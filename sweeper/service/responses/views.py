@@ -12,7 +12,8 @@ from sweeper.results.front import SCHEMA_VERSION, csv_text, newer_prices, read_f
 from sweeper.service.cache import SharedCache
 from sweeper.service.problems import Redactor
 from sweeper.service.supervision.supervisor import SupervisedStatus
-from sweeper.store.jsonl import read_object
+from sweeper.store.evidence import read_refusals
+from sweeper.store.jsonl import plain, read_object
 from sweeper.store.sweep_folder import SweepFolder, point_to_json
 from sweeper.store.tail import SweepTail
 
@@ -158,4 +159,7 @@ def _front_file(folder: SweepFolder) -> dict[str, Any]:
         raise RecordError(
             f"Expected schema_version {SCHEMA_VERSION} in {folder.front}; read it with the version that wrote it"
         )
-    return content
+    if read_refusals(folder.path).keys() <= content.get("refused", {}).keys():
+        return content
+    gated: dict[str, Any] = plain(read_front(folder.front).to_json())  # audits have refused more since
+    return gated

@@ -21,10 +21,10 @@ _PAGE = """<!DOCTYPE html>
 <meta name="color-scheme" content="light dark"><title>Sweeper: sign in</title>
 <style>body{{font:16px/1.5 system-ui,sans-serif;display:grid;place-items:center;min-height:90vh;margin:1rem}}
 form{{display:grid;gap:.75rem;width:min(24rem,100%)}}input,button{{font:inherit;padding:.6rem}}</style></head>
-<body><form method="post" action="/login"><h1>Sweeper</h1>
+<body><main><form method="post" action="/login"><h1>Sweeper</h1>
 <label for="token">Token, as <code>sweeper token</code> printed it</label>
 <input id="token" name="token" type="password" autocomplete="off" required autofocus>
-<button>Sign in</button><button name="read" value="1">Sign in to read only</button>{note}</form></body></html>"""
+<button>Sign in</button><button name="read" value="1">Sign in to read only</button>{note}</form></main></body></html>"""
 _WRONG = '<p role="alert">Expected a token that is known and has not expired.</p>'
 
 

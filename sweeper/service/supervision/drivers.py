@@ -31,6 +31,8 @@ class Drivers:
 
     def arguments(self, folder: Path, submission: Submission, facts: Facts) -> list[str]:
         """Return the arguments of ``sweeper`` by which a sweep begins, or resumes."""
+        page = self._settings.page_of(folder.name)
+        paged = ["--page", page] if page else []
         if facts.status is None:
             given, data = self._settings, self._data_dir(folder.parent)
             arguments = ["run", str(SweepFolder(folder).spec), "--into", str(folder)]
@@ -38,10 +40,10 @@ class Drivers:
             arguments += ["--trials", str(submission.trials)] if submission.trials else []
             arguments += ["--tracking", given.tracking] if given.tracking else []
             arguments += ["--duration-is-seen"] if given.duration_is_seen else []
-            return arguments + (["--cluster", given.cluster] if given.cluster else [])
+            return arguments + paged + (["--cluster", given.cluster] if given.cluster else [])
         if submission.trials is not None:
-            return ["extend", str(folder), "--trials", str(submission.trials)]
-        return ["resume", str(folder)]
+            return ["extend", str(folder), "--trials", str(submission.trials), *paged]
+        return ["resume", str(folder), *paged]
 
     def launch(self, arguments: list[str], folder: Path) -> str:
         """Start a driver and return how the launcher knows it.

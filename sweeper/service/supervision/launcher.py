@@ -39,6 +39,9 @@ class Launcher(Protocol):
     def is_alive(self, job: str) -> bool:
         """Return whether the driver has not ended; False for an unknown one."""
 
+    def is_away(self) -> bool:
+        """Return whether what runs the drivers did not answer when it was last asked, so that what is known is old."""
+
     def kill(self, job: str) -> None:
         """End a driver that cannot be asked, because it has not begun its sweep; one that has ended is no error."""
 
@@ -75,6 +78,10 @@ class ProcessLauncher:
             return False
         number, _, birth = job.partition(":")
         return number.isdecimal() and bool(birth) and _birth(int(number)) == birth
+
+    def is_away(self) -> bool:
+        """As `Launcher.is_away`: this machine is there."""
+        return False
 
     def kill(self, job: str) -> None:
         """As `Launcher.kill`: the driver and what it started."""

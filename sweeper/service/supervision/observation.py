@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sweeper.driver import failure
+from sweeper.driver.reporting import failure
 from sweeper.errors import RecordError
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.launcher import Launcher
@@ -34,6 +34,7 @@ def facts_of(folder: Path, submission: Submission | None, launcher: Launcher) ->
         points=_size(folder / "points.jsonl"),
         stopped=ended is not None and submission is not None and submissions.was_stopped(folder, submission.asked),
         failure="" if ended is None else failure.said(folder),
+        away=launcher.is_away(),
     )
 
 

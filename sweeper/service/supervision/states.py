@@ -11,6 +11,7 @@ FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 300.0
 GIVEN_UP = f"{MOST_DEATHS} drivers in a row died without a new point"
 NEVER_BEGUN = "stopped before it began"
+AWAY = "the head of the cluster does not answer; the sweep resumes when it is back"
 
 
 class State(enum.Enum):
@@ -19,6 +20,7 @@ class State(enum.Enum):
     QUEUED = "queued"  # waits for its turn, for the pause after a driver's death, or until one can be started
     STARTING = "starting"  # its driver has not written the sweep's file yet
     RUNNING = "running"
+    WAITING = "waiting"  # for the cluster: its head does not answer, and no driver is seen
     STOPPING = "stopping"
     COMPLETED = "completed"
     STOPPED = "stopped"
@@ -46,11 +48,17 @@ class Facts:
     points: int = 0  # bytes of points
     stopped: bool = False  # a request asked it to stop since the driver was started
     failure: str = ""  # why the driver ended, where it said so
+    away: bool = False  # what runs drivers does not answer, so that ``alive`` is what was known last
 
     @property
     def runs(self) -> bool:
         """Whether a driver is there."""
         return self.driven or self.alive
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the driver that is there is seen, not only remembered."""
+        return self.driven or not self.away
 
 
 def state_of(submission: Submission | None, facts: Facts) -> State:
@@ -71,6 +79,8 @@ def _asked(submission: Submission, facts: Facts) -> State:
         return State.QUEUED if submission.wish is Intent.RUN else State.STOPPING
     if submission.wish is Intent.STOP:
         return State.STOPPING
+    if not facts.is_seen:
+        return State.WAITING
     begun = facts.status is not None and facts.mark != submission.mark
     return State.RUNNING if begun or submission.wish is Intent.REST else State.STARTING
 

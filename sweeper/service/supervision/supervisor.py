@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeper.driver import failure
+from sweeper.driver.reporting import failure
 from sweeper.driver.selection.unfinished import has_final_left
 from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweepError
 from sweeper.results.housekeeping import delete_sweep, delete_unstarted
@@ -22,7 +22,7 @@ from sweeper.service.supervision.drivers import Drivers
 from sweeper.service.supervision.launcher import Launcher
 from sweeper.service.supervision.observation import facts_of
 from sweeper.service.supervision.service_lock import ServiceLock
-from sweeper.service.supervision.states import Facts, State, settled, state_of
+from sweeper.service.supervision.states import AWAY, Facts, State, settled, state_of
 from sweeper.service.supervision.submission_queue import SubmissionQueue
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, Metrics, where
@@ -41,10 +41,13 @@ class SupervisedStatus:
     submission: Submission | None  # what the service was asked about it, None if nothing
     has_started: bool  # whether its driver has written ``sweep.json``
     place: int | None = None  # in the line for a driver, 1 the next; None if it does not wait
+    is_away: bool = False  # whether what runs drivers does not answer
 
     @property
     def trouble(self) -> str:
         """Why it does not run, where the sweep itself does not say."""
+        if self.is_away and self.state in (State.QUEUED, State.WAITING):
+            return AWAY
         return "" if self.submission is None else self.submission.trouble
 
 
@@ -197,7 +200,7 @@ class Supervisor:
         """
         _, submission, facts = self._seen(name)  # without the lock: a reader does not wait for a start
         state, place = state_of(submission, facts), self._queue.place(name)
-        return SupervisedStatus(state, submission, self._queue.has_started(name), place)
+        return SupervisedStatus(state, submission, self._queue.has_started(name), place, facts.away)
 
     def tick(self) -> None:
         """Check every submission once, and start the drivers that may be started."""

@@ -31,6 +31,7 @@ class FakeLauncher:
 
     def __init__(self):
         self.started, self.alive, self.killed, self.broken = [], set(), [], False
+        self.away = False
 
     def start(self, arguments, folder):
         del folder
@@ -43,6 +44,9 @@ class FakeLauncher:
 
     def is_alive(self, job):
         return job in self.alive
+
+    def is_away(self):
+        return self.away
 
     def kill(self, job):
         self.killed.append(job)

@@ -5,12 +5,15 @@ import json
 import pytest
 
 from sweeper.errors import UnknownSweepError
+from sweeper.records import TrialStatus
 from sweeper.service.catalog import Catalog
 from sweeper.service.responses.standings import ServiceStandings
 from sweeper.service.standings import LOST, RecordedStandings, submitted_spec
-from sweeper.service.supervision.states import State
+from sweeper.service.supervision.states import AWAY, State
+from sweeper.spec.spec import Spec
 from sweeper.store.lock import driver_lock
-from sweeper.store.sweep_folder import HIDDEN
+from sweeper.store.manifest import Manifest
+from sweeper.store.sweep_folder import HIDDEN, SweepFolder
 
 from .conftest import DONE, SPEC, YAML
 
@@ -21,6 +24,12 @@ LATER = "tiny-20990101-000000"
 def standings(client):
     parts = client.app.state.parts
     return ServiceStandings(parts.catalog, parts.supervisor, parts.redact)
+
+
+def describe_as_running(folder):
+    spec = Spec.from_yaml(folder / "spec.yaml")
+    manifest = Manifest(name=spec.name, status=TrialStatus.RUNNING, spec=spec.to_plain(), source="s")
+    SweepFolder(folder).write_manifest(manifest)
 
 
 def submit(client, text=SPEC):
@@ -45,6 +54,28 @@ def test_a_sweep_that_failed_says_why_without_a_folder_of_this_machine(make_swee
     make_sweep(status="failed", reason=f"cannot read {out}/x")
     found = standings.one(DONE)
     assert (found.state, found.reason, found.runs) == (State.FAILED, "cannot read x", False)
+
+
+def test_while_the_head_of_the_cluster_is_away_a_sweep_waits_for_it(client, standings, supervisor, launcher, out):
+    names = submit(client), submit(client)
+    supervisor.tick()
+    describe_as_running(out / names[0])
+    launcher.away = True
+    for name, state in zip(names, (State.WAITING, State.QUEUED), strict=True):
+        found = standings.one(name)
+        assert (found.state, found.reason, found.runs) == (state, AWAY, True)
+        told = client.get(f"/api/v1/sweeps/{name}").json()
+        assert (told["state"], told["trouble"]) == (state.value, AWAY)
+    assert client.post(f"/api/v1/sweeps/{names[0]}/resume").status_code == 409
+    assert client.delete(f"/api/v1/sweeps/{names[0]}").status_code == 409
+    with driver_lock(out / names[0]):  # the service does not reach the head, but the driver is seen
+        seen = ServiceStandings(standings._catalog, supervisor, standings._redact).one(names[0])
+        assert (seen.state, seen.reason) == (State.RUNNING, "")
+    launcher.away = False
+    launcher.alive.clear()  # a head that was started again knows no job of before
+    supervisor.tick()
+    again = ServiceStandings(standings._catalog, supervisor, standings._redact)
+    assert (again.one(names[0]).state, again.one(names[0]).reason) == (State.QUEUED, "")
 
 
 @pytest.mark.parametrize("kind", ["service", "records"])

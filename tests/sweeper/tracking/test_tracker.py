@@ -1,4 +1,5 @@
 import contextlib
+import fcntl
 import io
 import json
 import math
@@ -330,6 +331,12 @@ def test_how_to_look_depends_on_the_store():
     assert how_to_look("http://mlflow:5000") == "open http://mlflow:5000"
 
 
+def test_people_are_sent_to_the_address_for_people(monkeypatch):
+    monkeypatch.setenv("SWEEPER_TRACKING_PAGE", "https://runs.example.org")
+    assert how_to_look("http://mlflow:5000") == "open https://runs.example.org"
+    assert how_to_look("sqlite:///x/mlflow.db") == "mlflow ui --backend-store-uri sqlite:///x/mlflow.db"
+
+
 def test_two_sweeps_of_one_name_share_an_experiment_and_no_runs(folder):
     other = folder.parent / "digits-20260303-120000"
     other.mkdir()
@@ -398,19 +405,32 @@ def test_a_run_is_renamed_and_stays_the_run_of_its_trial(folder):
 
 def test_a_store_is_made_by_one_process_at_a_time(tmp_path, monkeypatch):
     made, seen = [], []
-    monkeypatch.setattr(tracker_module, "_make", lambda store: made.append(store) or store.touch())
+
+    def make(store):
+        assert is_held()
+        made.append(store)
+        store.touch()
+
+    def is_held():
+        try:
+            with (tmp_path / f".{STORE_NAME}.lock").open("a") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
 
     def second():
         with tracker_module._alone(f"sqlite:///{tmp_path / STORE_NAME}"):
-            seen.append(1)
+            seen.append(is_held())
 
+    monkeypatch.setattr(tracker_module, "_make", make)
     thread = threading.Thread(target=second)
     with tracker_module._alone(f"sqlite:///{tmp_path / STORE_NAME}"):
         thread.start()
-        thread.join(0.3)
+        assert is_held()
         assert seen == []
     thread.join(PATIENCE_SECONDS)
-    assert seen == [1]
+    assert seen == [True]
     assert made == [tmp_path / STORE_NAME]
 
 

@@ -109,9 +109,17 @@ def test_the_tracking_server_answers_under_the_name_by_which_drivers_know_it(com
 def test_links_of_the_live_page_lead_to_where_the_tracking_server_is_published(compose):
     ((address, port),) = (entry.rsplit(":", 1) for entry in compose.services["mlflow"].ports)
     assert list(compose.services["mlflow"].published()) == [("5000", port)]
-    assert f"--tracking-page http://{address}" in " ".join(compose.services["sweeper"].arguments)
-    other = read_compose(FILE, {"MLFLOW_PAGE": "https://mlflow.example.org"}).services["sweeper"]
-    assert "--tracking-page https://mlflow.example.org" in " ".join(other.arguments)
+    other = read_compose(FILE, {"MLFLOW_PAGE": "https://mlflow.example.org"})
+    for name in ("sweeper", "ray-head"):  # where the live page and the drivers are
+        assert compose.services[name].environment["SWEEPER_TRACKING_PAGE"] == f"http://{address}"
+        assert other.services[name].environment["SWEEPER_TRACKING_PAGE"] == "https://mlflow.example.org"
+
+
+def test_links_to_the_live_page_lead_to_where_the_service_is_published(compose):
+    ((address, _),) = (entry.rsplit(":", 1) for entry in compose.services["sweeper"].ports)
+    assert f"--page http://{address}" in " ".join(compose.services["sweeper"].arguments)
+    other = read_compose(FILE, {"SWEEPER_PAGE": "https://sweeps.example.org"}).services["sweeper"]
+    assert "--page https://sweeps.example.org" in " ".join(other.arguments)
 
 
 def test_the_first_steps_are_those_of_the_guide():

@@ -51,8 +51,12 @@ def test_commands_name_hosts_ports_and_folders_of_this_machine(found):
 
 
 def test_the_address_for_browsers_is_that_under_which_the_machine_has_it(found):
-    service = found.command(found.named("sweeper"))
-    assert service[service.index("--tracking-page") + 1] == service[service.index("--tracking") + 1]
+    place = found.named("sweeper")
+    service = found.command(place)
+    for told in (place, found.named("ray-head")):  # drivers run there
+        page = found.environment(told)["SWEEPER_TRACKING_PAGE"]
+        assert page == service[service.index("--tracking") + 1]
+    assert service[service.index("--page") + 1] == f"http://{place.address}:{place.ports['8600']}"
 
 
 def test_a_shell_command_is_translated_as_a_whole(found):
@@ -70,7 +74,7 @@ def test_every_ray_node_has_its_own_address_and_scratch_folder(found):
     for name in ("ray-head", "ray-worker-1", "ray-worker-2"):
         place = found.named(name)
         command = found.command(place)
-        assert command[-2:] == ("--node-ip-address", place.address)
+        assert command[-4:] == ("--node-ip-address", place.address, "--node-name", name)
         assert command[command.index("--temp-dir") + 1] == f"{place.scratch[0]}/ray"
         assert str(place.scratch[0]).startswith("/scratch/")
     assert len({place.scratch for place in found.all}) == len(found.all)

@@ -85,13 +85,13 @@ def test_a_sweep_is_known_before_its_driver_is_started(supervise, spec, out, lau
 
 
 def test_a_driver_gets_the_folder_the_data_and_how_to_run(supervise, spec, out, launcher, tmp_path):
-    supervisor = supervise(data_dir=tmp_path, tracking="http://mlflow", cluster="auto")
+    supervisor = supervise(data_dir=tmp_path, tracking="http://mlflow", cluster="auto", page="https://sweeps.org/")
     name = supervisor.submit(spec, None, "").name
     supervisor.tick()
     folder = out / name
     assert launcher.started == [
         ["run", f"{folder}/spec.yaml", "--into", f"{folder}", "--data-dir", f"{tmp_path}", "--tracking", "http://mlflow",
-         "--cluster", "auto"]
+         "--page", f"https://sweeps.org/?sweep={name}", "--cluster", "auto"]
     ]  # fmt: skip
     supervisor.tick()
     assert len(launcher.started) == 1
@@ -215,7 +215,7 @@ def test_a_driver_that_died_is_replaced_by_one_that_resumes(supervise, spec, out
     assert state(supervisor, name) is State.QUEUED
     clock.now += 3
     supervisor.tick()
-    assert launcher.started[1] == ["resume", str(out / name)]
+    assert launcher.started[1] == ["resume", str(out / name), "--page", f"http://127.0.0.1:8000/?sweep={name}"]
     for _ in range(10):
         launcher.alive.clear()
         supervisor.tick()
@@ -477,7 +477,8 @@ def test_an_ended_sweep_is_extended_and_goes_on_after_deaths(supervise, make_swe
     with pytest.raises(RecordError, match="is queued; stop it first"):
         supervisor.resume(DONE, trials=5)
     supervisor.tick()
-    assert launcher.started == [["extend", str(folder.path), "--trials", "4"]]
+    page = f"http://127.0.0.1:8000/?sweep={folder.path.name}"
+    assert launcher.started == [["extend", str(folder.path), "--trials", "4", "--page", page]]
     launcher.alive.clear()
     supervisor.tick()
     assert state(supervisor, DONE) is State.QUEUED, "it had completed, but before"
