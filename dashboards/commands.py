@@ -34,7 +34,7 @@ def export_diagnostics(record: Path, path: Path) -> Path:
         RecordError: no readable diagnosis, or a page that cannot be written.
     """
     from dashboards.pages.diagnostics import build_page  # needs what trains, which takes seconds to import
-    from sweeper.results.diagnosis import read_diagnosis
+    from sweeper.results.models.diagnosis import read_diagnosis
 
     replace_file(path, build_page(read_diagnosis(record)))
     return path

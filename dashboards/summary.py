@@ -8,7 +8,8 @@ from typing import Any
 
 from dashboards.data import SweepData, finite
 from sweeper.privacy.pricing import Price
-from sweeper.records import MEMBERSHIP, Direction, Point
+from sweeper.records import MEMBERSHIP, Objective, Point
+from sweeper.results.highlights import best
 from sweeper.spec.objectives import attack_radius_text
 
 BUDGETS = (1.0, 3.0, 8.0)
@@ -26,15 +27,14 @@ class Budget:
 
 def best_within(data: SweepData, name: str, epsilon: float) -> Point | None:
     """The point of the front that is best in ``name`` at this epsilon or less; the cheaper one of equals."""
-    sign = 1.0 if data.direction(name) is Direction.MAXIMIZE else -1.0
     usable = [p for p in data.front_points if finite(p, "epsilon", name) and p.values["epsilon"] <= epsilon]
-    return max(usable, key=lambda p: (sign * p.values[name], -p.values["epsilon"]), default=None)
+    return best(usable, Objective(name, data.direction(name)))
 
 
-def budgets(data: SweepData, epsilons: tuple[float, ...] = BUDGETS) -> tuple[Budget, ...]:
+def budgets(data: SweepData) -> tuple[Budget, ...]:
     """The headline: what each budget buys, in every objective but epsilon."""
     names = [objective.name for objective in data.result.objectives if objective.name != "epsilon"]
-    return tuple(Budget(e, {name: best_within(data, name, e) for name in names}) for e in epsilons)
+    return tuple(Budget(e, {name: best_within(data, name, e) for name in names}) for e in BUDGETS)
 
 
 def front_rows(data: SweepData) -> list[dict[str, Any]]:

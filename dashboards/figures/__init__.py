@@ -16,7 +16,7 @@ from dashboards.figures._theme import DARK, FONT, LIGHT, MONOSPACE, Theme, excha
 from sweeper.results.comparison import Comparison
 
 if TYPE_CHECKING:  # a diagnosis needs what trains, which takes seconds to import
-    from sweeper.results.diagnosis import Diagnosis
+    from sweeper.results.models.diagnosis import Diagnosis
 
 __all__ = [
     "DARK",
@@ -43,7 +43,7 @@ Figure: TypeAlias = go.Figure
 
 def sweep_figures() -> Mapping[str, FigureKind[SweepData, Any]]:
     """Return the figures of a sweep by name, in the order of the report."""
-    return figures_in(f"{__name__}.sweep")
+    return figures_in(f"{__name__}.sweep", f"{__name__}.hyperparameters")
 
 
 def comparison_figures() -> Mapping[str, FigureKind[Comparison, Any]]:

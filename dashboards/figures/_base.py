@@ -1,8 +1,9 @@
 """What a figure is, and how pages, exports and the live page find the figures there are.
 
-A figure is one module in ``sweep/``, ``comparison/`` or ``diagnosis/`` with a function ``info`` that computes its
-numbers, ``plot`` that draws them, ``rows`` that returns them as a table, and a `FigureKind` named ``FIGURE`` that says
-what the figure is called and how to read it. Nothing else lists figures: `figures_in` imports the modules of a folder.
+A figure is one module in ``sweep/``, ``hyperparameters/``, ``comparison/`` or ``diagnosis/`` with a function
+``info`` that computes its numbers, ``plot`` that draws them, ``rows`` that returns them as a table, and a `FigureKind`
+named ``FIGURE`` that says what the figure is called and how to read it. Nothing else lists figures: `figures_in`
+imports the modules of a folder.
 """
 
 import enum
@@ -93,10 +94,15 @@ class FigureKind(Generic[D, I]):
 
 
 @cache
-def figures_in(package: str) -> Mapping[str, FigureKind[Any, Any]]:
-    """Return the figures of a folder by name, in the order of pages; modules that begin with ``_`` are none."""
-    names = [module.name for module in iter_modules(import_module(package).__path__) if module.name[0] != "_"]
-    kinds: list[FigureKind[Any, Any]] = [import_module(f"{package}.{name}").FIGURE for name in names]
+def figures_in(*packages: str) -> Mapping[str, FigureKind[Any, Any]]:
+    """Return the figures of folders by name, in the order of pages; modules that begin with ``_`` are none."""
+    names = [
+        f"{package}.{module.name}"
+        for package in packages
+        for module in iter_modules(import_module(package).__path__)
+        if module.name[0] != "_"
+    ]
+    kinds: list[FigureKind[Any, Any]] = [import_module(name).FIGURE for name in names]
     return {kind.name: kind for kind in sorted(kinds, key=lambda kind: (kind.position, kind.name))}
 
 

@@ -157,7 +157,7 @@ def staircase(points: Iterable[Point], name: str, direction: Direction = Directi
 
     Points without a finite epsilon or value are passed over. At equal epsilon the better point counts.
     """
-    sign = 1.0 if direction is Direction.MAXIMIZE else -1.0
+    sign = direction.sign
     steps = [Step(p.values["epsilon"], p.values[name], *p.key) for p in _candidates(list(points), name, sign)]
     kept: list[Step] = []
     for step in sorted(steps, key=lambda s: (s.epsilon, -sign * s.value, s.trial, s.epoch, s.made_from)):

@@ -12,7 +12,7 @@ from dashboards.figures._base import FigureInfo
 from dashboards.figures._common import log_ticks, new_figure
 from dashboards.figures._theme import Theme
 from dashboards.text import number
-from sweeper.results.diagnosis import Diagnosis, Snapshot
+from sweeper.results.models.diagnosis import Diagnosis, Snapshot
 
 _PANEL_PIXELS = 120
 

@@ -17,7 +17,7 @@ from dashboards.figures._common import DASHES, SYMBOLS
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.diagnosis._header import header, log_axis, moment, panels
 from dashboards.text import number
-from sweeper.results.diagnosis import Diagnosis
+from sweeper.results.models.diagnosis import Diagnosis
 
 _LEGENDS = {Method.DP_SGD: "flat clipping (dp-sgd)", Method.LIP_DP_SGD: "guard (lip-dp-sgd)"}
 

@@ -3,7 +3,7 @@
 from dashboards.figures._base import FigureKind
 from dashboards.figures.diagnosis._header import header, moment
 from dashboards.figures.diagnosis.clipping import ClippingInfo, Line, legend, methods_of, plot, settings_of
-from sweeper.results.diagnosis import Diagnosis
+from sweeper.results.models.diagnosis import Diagnosis
 
 
 def info(diagnosis: Diagnosis) -> ClippingInfo:

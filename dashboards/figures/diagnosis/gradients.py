@@ -4,7 +4,7 @@ from dashboards.figures._base import FigureKind
 from dashboards.figures.diagnosis._header import header, moment
 from dashboards.figures.diagnosis._norms import CurveKind, Mark, NormPanel, NormsInfo, histogram_curve, plot
 from dashboards.text import number
-from sweeper.results.diagnosis import Diagnosis
+from sweeper.results.models.diagnosis import Diagnosis
 
 
 def info(diagnosis: Diagnosis) -> NormsInfo:

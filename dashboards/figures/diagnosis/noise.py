@@ -10,7 +10,7 @@ from dashboards.figures._common import new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.diagnosis._header import MomentValues, header, log_axis, moment, moment_marks
 from dashboards.text import number
-from sweeper.results.diagnosis import Diagnosis
+from sweeper.results.models.diagnosis import Diagnosis
 
 WHOLE = "all parameters"
 

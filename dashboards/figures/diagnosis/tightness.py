@@ -11,7 +11,7 @@ from dashboards.figures._common import log_ticks
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.diagnosis._header import MomentValues, header, moment, moment_marks, panels
 from dashboards.text import number
-from sweeper.results.diagnosis import Diagnosis
+from sweeper.results.models.diagnosis import Diagnosis
 
 _ROW_PIXELS = 24
 

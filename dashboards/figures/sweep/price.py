@@ -17,7 +17,6 @@ from dashboards.figures._common import Step, epsilon_axis, header, marks, new_fi
 from dashboards.figures._curves import last_epsilon
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import delta_text, number, show
-from sweeper.records import Direction
 
 _BEYOND = 1.5  # how far the axis goes beyond the price
 _SWEEP, _ADVANCE = "the look included", "fixed in advance"
@@ -56,9 +55,8 @@ def info(data: SweepData) -> PriceInfo:
 
 def _bought(data: SweepData, name: str, epsilon: float) -> Bought:
     direction = data.direction(name)
-    sign = 1.0 if direction is Direction.MAXIMIZE else -1.0
     alone = staircase(data.points, name, direction)
-    best = max(alone, key=lambda step: sign * step.value, default=None)
+    best = max(alone, key=lambda step: direction.sign * step.value, default=None)
     reached = None if best is None or not isfinite(epsilon) else replace(best, epsilon=epsilon)
     return Bought(name, alone, reached)
 

@@ -16,7 +16,7 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import header, label, new_figure, value_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number, show
-from sweeper.records import Direction, Point
+from sweeper.records import Point
 
 _FEWEST = 3  # pairs that an order is said of
 _NOISE = "privacy."  # settings that say how loud a trial is, not what it is
@@ -64,8 +64,7 @@ def info(data: SweepData, *, utility: str | None = None) -> StagesInfo:
 
 
 def _staged(data: SweepData, utility: str, stage: int, points: Sequence[Point], source: str | None) -> Staged:
-    sign = 1.0 if data.direction(utility) is Direction.MAXIMIZE else -1.0
-    best = max(points, key=lambda point: sign * point.values[utility])
+    best = max(points, key=lambda point: data.direction(utility).sign * point.values[utility])
     return Staged(
         points[0].trial, stage, max(point.values["epsilon"] for point in points), best.values[utility], source
     )

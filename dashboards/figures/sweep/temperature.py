@@ -21,7 +21,7 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import header, hover_texts, label, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import delta_text, number, radius_of, show, title_of
-from sweeper.records import MEMBERSHIP, Direction, Point, PointKey
+from sweeper.records import MEMBERSHIP, Point, PointKey
 from sweeper.spec.objectives import attack_radius, needs_two_classes, radius, radius_text
 
 TEMPERATURE = "training.loss.temperature"
@@ -182,7 +182,7 @@ def _best(data: SweepData, points: Sequence[Point], name: str) -> Cell | None:
     usable = [point for point in points if finite(point, name)]
     if not usable:
         return None
-    sign = 1.0 if data.direction(name) is Direction.MAXIMIZE else -1.0
+    sign = data.direction(name).sign
     best = min(usable, key=lambda p: (-sign * p.values[name], p.values["epsilon"], p.key))
     at_radius = [value for other, value in best.values.items() if _attacks(other, name)]
     return Cell(best.values[name], best, min(at_radius, default=None))

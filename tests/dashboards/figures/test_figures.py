@@ -9,7 +9,8 @@ import pytest
 
 from dashboards.figures import DARK, LIGHT, as_json, exchange, is_empty, sweep_figures
 from dashboards.figures._common import WATERMARK, epsilon_axis, log_ticks
-from dashboards.figures.sweep import configurations, front3d, hypervolume, robustness, trajectories
+from dashboards.figures.hyperparameters import configurations
+from dashboards.figures.sweep import front3d, hypervolume, robustness, trajectories
 from dashboards.text import MISSING
 from sweeper.pareto import dominance
 from sweeper.pareto.dominance import hypervolume as measure

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from dashboards.figures import LIGHT
-from dashboards.figures.sweep import architectures, importances
+from dashboards.figures.hyperparameters import importances
+from dashboards.figures.sweep import architectures
 from sweeper.results.importance import FRONT
 
 

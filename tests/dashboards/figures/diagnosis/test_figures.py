@@ -25,7 +25,7 @@ from dashboards.figures._common import WATERMARK
 from dashboards.figures.diagnosis import clipping, clipping_parameters, gradients, inputs, noise, tightness
 from dashboards.pages.diagnostics import build_page
 from sweeper.errors import RecordError
-from sweeper.results.diagnosis import Diagnosis, Snapshot
+from sweeper.results.models.diagnosis import Diagnosis, Snapshot
 
 FIGURES = diagnosis_figures()
 

@@ -8,9 +8,9 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, omitted
 from dashboards.figures._common import marks, value_axis
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.sweep._pairs import frame, objectives_of, panels, searched, texts
-from dashboards.figures.sweep.configurations import DRAWN_TRIALS, Axis, ConfigurationsInfo
-from dashboards.figures.sweep.configurations import info as configurations
+from dashboards.figures.hyperparameters._pairs import frame, objectives_of, panels, searched, texts
+from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, Axis, ConfigurationsInfo
+from dashboards.figures.hyperparameters.configurations import info as configurations
 
 MOST_PANELS = 4
 

@@ -8,9 +8,9 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, omitted
 from dashboards.figures._common import label, marks
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.sweep._pairs import both, frame, objectives_of, pairs, panels, ranks, searched, texts
-from dashboards.figures.sweep.configurations import DRAWN_TRIALS, Axis, ConfigurationsInfo
-from dashboards.figures.sweep.configurations import info as configurations
+from dashboards.figures.hyperparameters._pairs import both, frame, objectives_of, pairs, panels, ranks, searched, texts
+from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, Axis, ConfigurationsInfo
+from dashboards.figures.hyperparameters.configurations import info as configurations
 from dashboards.figures.sweep.front import color_bar
 
 

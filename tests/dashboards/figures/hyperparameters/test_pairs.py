@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from dashboards.figures.sweep import contours, ranks, slices
-from dashboards.figures.sweep._pairs import explained
-from dashboards.figures.sweep._pairs import ranks as places
+from dashboards.figures.hyperparameters import contours, ranks, slices
+from dashboards.figures.hyperparameters._pairs import explained
+from dashboards.figures.hyperparameters._pairs import ranks as places
 
 
 def test_what_explains_most_comes_first(sweep):

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData
 from dashboards.figures._common import new_figure
 from dashboards.figures._theme import Theme
-from dashboards.figures.sweep.configurations import Axis, ConfigurationsInfo
+from dashboards.figures.hyperparameters.configurations import Axis, ConfigurationsInfo
 from dashboards.text import MISSING, setting, show
 
 FEW = 6  # distinct values that are compared as groups

@@ -1,0 +1,72 @@
+"""Calibration of predicted probabilities on private test rows: released with the ROC curve, at no further cost."""
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData
+from dashboards.figures._base import FigureKind, Table, Topic
+from dashboards.figures._common import header, new_figure, percent_axis
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.sweep import _held_out as held_out
+from dashboards.figures.sweep._held_out import Line, LinesInfo
+from dashboards.text import number
+from sweeper.records import Point, ScoreCurves
+
+
+def info(data: SweepData) -> LinesInfo:
+    """Collect the groups of a few points of the front."""
+    points = _points(data)
+    scores = [(point, point.curves.scores) for point in held_out.drawn(points) if point.curves is not None]
+    return LinesInfo(
+        **header(data, "calibration on private test rows"),
+        lines=tuple(_line(point, found) for point, found in scores if found is not None),
+        confidence=held_out.confidence(points),
+    )
+
+
+def rows(info: LinesInfo) -> Table:
+    """One row per group of each point."""
+    return held_out.rows(info, "predicted", "observed")
+
+
+def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the figure; nothing for a sweep without curves of two classes."""
+    yaxis = {"title": {"text": "share of class 1 (test)"}, **percent_axis("accuracy"), "range": [-0.02, 1.02]}
+    title = {"title": {"text": f"mean predicted probability of a group; bands at {info.confidence:.0%}"}}
+    xaxis = {**title, **percent_axis("accuracy"), "range": [-0.02, 1.02]}
+    figure = new_figure(
+        info, theme, empty=not info.lines, xaxis=xaxis, yaxis=yaxis, **({"height": 520} if info.lines else {})
+    )
+    held_out.add(figure, info.lines, theme, marked=True, corner="top left")
+    if info.lines:
+        figure.add_shape(type="line", x0=0, y0=0, x1=1, y1=1, line={"color": theme.line, "width": 1, "dash": "dot"})
+    return figure
+
+
+def _points(data: SweepData) -> list[Point]:
+    return held_out.with_curves(data, lambda curves: curves.scores is not None)
+
+
+def _line(point: Point, scores: ScoreCurves) -> Line:
+    said = f"Hosmer-Lemeshow {number(scores.hosmer_lemeshow, 3)}, p {number(scores.p_value, 2)}"
+    x = scores.group_predicted
+    ends = (x, scores.group_low), (x, scores.group_high)
+    return Line(point, held_out.legend(point, said), x, scores.group_rates, *ends)
+
+
+FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
+    name="calibration",
+    heading="Calibration on private test rows",
+    summary="observed shares over predicted probabilities of private test rows, and the Hosmer-Lemeshow statistic",
+    caption=(
+        "Ten groups of about equal size by predicted probability, from the counts that the ROC curve was released "
+        "with. A calibrated model is on the dotted diagonal. The band covers the noise: the share among these rows is "
+        "in it, for all groups at once. The p-value is that of calibrated models under the same noise, and small where "
+        "the model is not calibrated."
+    ),
+    position=46,
+    info=info,
+    plot=plot,
+    rows=rows,
+    omitted=lambda data: held_out.left_out(_points(data)),
+    topic=Topic.FRONT,
+)

@@ -1,0 +1,67 @@
+"""Certified accuracy of private test rows at every radius: one release for each point, with a band."""
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData
+from dashboards.figures._base import FigureKind, Table, Topic
+from dashboards.figures._common import header, new_figure, percent_axis
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.sweep import _held_out as held_out
+from dashboards.figures.sweep._held_out import Line, LinesInfo
+from dashboards.text import show
+from sweeper.records import Point, ReleasedCurves
+
+
+def info(data: SweepData) -> LinesInfo:
+    """Collect the curves of a few points of the front."""
+    points = _points(data)
+    unit = data.result.claim.radius_unit
+    return LinesInfo(
+        **header(data, f"certified accuracy of private test rows, radius in {unit}"),
+        lines=tuple(_line(point, point.curves) for point in held_out.drawn(points) if point.curves is not None),
+        confidence=held_out.confidence(points),
+    )
+
+
+def rows(info: LinesInfo) -> Table:
+    """One row per radius of each point."""
+    return held_out.rows(info, "radius", "certified")
+
+
+def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the figure; nothing for a sweep without curves."""
+    yaxis = {"title": {"text": "certified accuracy (test)"}, **percent_axis("accuracy"), "range": [0, 1.02]}
+    xaxis = {"title": {"text": f"Euclidean radius; bands at {info.confidence:.0%}"}, "rangemode": "tozero"}
+    figure = new_figure(
+        info, theme, empty=not info.lines, xaxis=xaxis, yaxis=yaxis, **({"height": 460} if info.lines else {})
+    )
+    held_out.add(figure, info.lines, theme)
+    return figure
+
+
+def _points(data: SweepData) -> list[Point]:
+    return held_out.with_curves(data, lambda _: True)
+
+
+def _line(point: Point, curves: ReleasedCurves) -> Line:
+    words = f"accuracy {show('accuracy', curves.certified[0])}"
+    below, above = (curves.radii, curves.certified_low), (curves.radii, curves.certified_high)
+    return Line(point, held_out.legend(point, words), curves.radii, curves.certified, below, above)
+
+
+FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
+    name="certified-curve",
+    heading="Certified accuracy at every radius",
+    summary="certified accuracy of private test rows over the radius, released as one curve for each point",
+    caption=(
+        "Released once for each point of the front, with noise that the ledger holds. The true curve of the "
+        "distribution that the rows come from lies in the band at all radii at once with the stated confidence: the "
+        "band covers the noise and that the rows are a sample."
+    ),
+    position=42,
+    info=info,
+    plot=plot,
+    rows=rows,
+    omitted=lambda data: held_out.left_out(_points(data)),
+    topic=Topic.ROBUSTNESS,
+)

@@ -1,0 +1,71 @@
+"""ROC curves of private test rows: one release for each point, with a band."""
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData
+from dashboards.figures._base import FigureKind, Table, Topic
+from dashboards.figures._common import header, new_figure, percent_axis
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.sweep import _held_out as held_out
+from dashboards.figures.sweep._held_out import Line, LinesInfo
+from dashboards.text import number
+from sweeper.records import Point, ScoreCurves
+
+
+def info(data: SweepData) -> LinesInfo:
+    """Collect the curves of a few points of the front."""
+    points = _points(data)
+    scores = [(point, point.curves.scores) for point in held_out.drawn(points) if point.curves is not None]
+    return LinesInfo(
+        **header(data, "ROC of private test rows"),
+        lines=tuple(_line(point, found) for point, found in scores if found is not None),
+        confidence=held_out.confidence(points),
+    )
+
+
+def rows(info: LinesInfo) -> Table:
+    """One row per threshold of each point."""
+    return held_out.rows(info, "false_positive_rate", "true_positive_rate", corners=True)
+
+
+def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the figure; nothing for a sweep without curves of two classes."""
+    yaxis = {"title": {"text": "true positive rate (test)"}, **percent_axis("accuracy"), "range": [0, 1.02]}
+    title = {"title": {"text": f"false positive rate (test); bands at {info.confidence:.0%}"}}
+    xaxis = {**title, **percent_axis("accuracy"), "range": [-0.005, 1.005]}
+    figure = new_figure(
+        info, theme, empty=not info.lines, xaxis=xaxis, yaxis=yaxis, **({"height": 520} if info.lines else {})
+    )
+    held_out.add(figure, info.lines, theme, corner="bottom right")
+    if info.lines:
+        figure.add_shape(type="line", x0=0, y0=0, x1=1, y1=1, line={"color": theme.line, "width": 1, "dash": "dot"})
+    return figure
+
+
+def _points(data: SweepData) -> list[Point]:
+    return held_out.with_curves(data, lambda curves: curves.scores is not None)
+
+
+def _line(point: Point, scores: ScoreCurves) -> Line:
+    low, middle, high = (number(value, 3) for value in scores.auroc)
+    name = held_out.legend(point, f"AUROC {middle} [{low}, {high}]")
+    below, above = (scores.false_high, scores.true_low), (scores.false_low, scores.true_high)
+    return Line(point, name, scores.false_rates, scores.true_rates, below, above)
+
+
+FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
+    name="roc",
+    heading="ROC curves of private test rows",
+    summary="true over false positive rates of private test rows, released as one curve for each point",
+    caption=(
+        "Released once for each point of the front, with noise that the ledger holds. The true curve of the "
+        "distribution that the rows come from lies in the band at all thresholds at once with the stated confidence; "
+        "so does the area under it between its two bounds. Chance is the dotted diagonal."
+    ),
+    position=44,
+    info=info,
+    plot=plot,
+    rows=rows,
+    omitted=lambda data: held_out.left_out(_points(data)),
+    topic=Topic.FRONT,
+)
