@@ -23,7 +23,7 @@ from dashboards.data import read
 from dashboards.export.files import export_front
 from dashboards.export.pictures import find_browser
 from sweeper.records import Point, TrialStatus
-from sweeper.service.app import create_app
+from sweeper.service.app import create_app, warm_up
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
@@ -148,6 +148,7 @@ def serving(out: Path) -> Iterator[str]:
     thread.start()
     while not server.started:
         time.sleep(0.05)
+    warm_up(app)
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     server.should_exit = True
     thread.join()

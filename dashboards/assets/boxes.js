@@ -1,5 +1,5 @@
 "use strict";
-// A box beside each slider of the filters, for who would rather type a number; empty is any.
+// A box beside each slider of the filters, for who would rather type a number; empty is any. And plain roles of choices.
 (() => {
   const inPercent = (label) => /%|^(accuracy|auroc|certified)/.test(label);
   const said = (label) => {
@@ -30,5 +30,12 @@
       if (box !== document.activeElement && box.value !== said(label)) box.value = said(label);
     }
   };
+  // Dash says that its radio buttons and boxes are options of a list; they are inputs with labels, in a named group.
+  const plain = () => {
+    for (const one of document.querySelectorAll("#space, #axis, :is(#space, #axis) label")) {
+      for (const name of ["role", "aria-selected"]) if (one.hasAttribute(name)) one.removeAttribute(name);
+    }
+  };
+  new MutationObserver(plain).observe(document.documentElement, { childList: true, subtree: true, attributeFilter: ["role", "aria-selected"] });
   new MutationObserver(follow).observe(document.documentElement, { childList: true, characterData: true, subtree: true });
 })();

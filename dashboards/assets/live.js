@@ -266,6 +266,7 @@
     latest = shown;
     document.title = `${shown.title} · Sweeper`;
     notice(shown.notice);
+    byId("missing").hidden = shown.title !== "Not found";
     byId("tabs").hidden = !shown.tab;
     for (const [tab, href] of Object.entries(shown.tabs)) {
       const link = byId(`tab-${tab}`);

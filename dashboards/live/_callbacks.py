@@ -12,7 +12,7 @@ from typing import Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, no_update
 
-from dashboards.figures import comparison_figures
+from dashboards.figures import comparison_figures, sweep_figures
 from dashboards.live._dynamic import DynamicFragments
 from dashboards.live._header import TITLES as TITLES_OF_ACTIONS
 from dashboards.live._layout import (
@@ -118,7 +118,7 @@ def _sweep(snapshot: Snapshot, view: View, token: str) -> PageState:
     filters = replace(plain, max_epsilon=view.max_epsilon, minimum=view.minimum, point=view.point)
     resources = head
     for name in figures_of(view.tab):
-        asked = replace(plain, linear=view.linear)
+        asked = replace(plain, linear=view.linear and sweep_figures()[name].epsilon_axis)
         drawn = name
         if name == FRONT:
             asked, drawn = replace(asked, radius=view.radius), FRONT_3D if view.solid else FRONT

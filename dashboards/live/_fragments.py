@@ -115,7 +115,7 @@ def _values(data: SweepData, point: Point) -> Html:
     if point.classes is not None:
         shown = [MISSING, show("balanced accuracy", point.classes.balanced_accuracy)]
         rows.append(tag("tr", tag("th", "balanced accuracy", scope="row"), each("td", shown, class_="number")))
-    heads = tag("tr", each("th", ["", "validation", "test"], scope="col"))
+    heads = tag("tr", tag("td"), each("th", ["validation", "test"], scope="col"))
     return tag("table", tag("thead", heads), tag("tbody", *rows))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from dashboards.data import SweepData
-from dashboards.live._list import state
+from dashboards.live._list import in_words, state
 from dashboards.live._snapshots import Snapshot
 from dashboards.live._view import Action, Tab, View
 from dashboards.pages._html import Child, Html, join, tag
@@ -41,6 +41,7 @@ _BY_STATE: Mapping[State, tuple[Action, ...]] = {
     State.QUEUED: (Action.STOP,),
     State.STARTING: (Action.STOP,),
     State.RUNNING: (Action.STOP, *_MORE),
+    State.WAITING: (Action.STOP, *_MORE),
     State.STOPPING: (),
     State.COMPLETED: (Action.EXTEND, *_MORE, Action.DELETE),
     **dict.fromkeys(
@@ -82,8 +83,7 @@ def sweep_header(
 ) -> Html:
     """Name, state and terms of a sweep that has started, and the answers to four questions."""
     folder = tag("span", snapshot.name, class_="folder")
-    reason = f": {standing.reason}" if standing.reason else None
-    eyebrow = join([state(standing), reason, folder])
+    eyebrow = join([state(standing), _reason(standing), folder])
     data = snapshot.data
     if data is None:
         said = tag("p", snapshot.trouble) if standing.runs else None
@@ -101,13 +101,12 @@ def sweep_header(
 
 def waiting_header(standing: Standing, spec: Mapping[str, Any] | None, *, offers: Html) -> Html:
     """Name and state of a sweep that was submitted and has no records yet, and its spec."""
-    reason = f": {standing.reason}" if standing.reason else None
     folder = tag("span", standing.name, class_="folder")
     known = spec or {}
     text = tag("pre", yaml.safe_dump(dict(known), sort_keys=False, allow_unicode=True), tabindex=0)
     return tag(
         "header",
-        tag("p", state(standing), reason, folder, class_="eyebrow"),
+        tag("p", state(standing), _reason(standing), folder, class_="eyebrow"),
         tag("h1", str(known.get("name", standing.name))),
         _answers(_answer("Is it still running?", _running(standing, Progress(0)), _waits(standing)), offers),
         tag("details", tag("summary", "Spec"), text) if spec else None,
@@ -149,6 +148,10 @@ def offers(view: View, actions: Sequence[Action], *, may_write: bool, readable: 
         links += [_link(TITLES[action], replace(View(sweep=view.sweep), action=action)) for action in actions]
     said = None if may_write else tag("p", "Signed in to read: stopping, extending and steering need another token.")
     return _answer("What can I do now?", tag("div", *links, class_="links") if links else None, said)
+
+
+def _reason(standing: Standing) -> Html | None:
+    return tag("span", f": {standing.reason}", class_="reason") if standing.reason else None
 
 
 def _link(words: str, view: View) -> Html:
@@ -202,10 +205,9 @@ def total_price(data: SweepData) -> Price | None:
 
 
 def _running(standing: Standing, progress: Progress) -> Html:
-    word = {True: "yes", False: "no"}[standing.runs] if standing.state is State.RUNNING else standing.state.value
     if progress.total is None:
-        return _big(word, "")
-    return _big(f"{progress.ended} of {progress.total}", f"trials, {standing.state.value}")
+        return _big("yes" if standing.state is State.RUNNING else in_words(standing.state), "")
+    return _big(f"{progress.ended} of {progress.total}", f"trials, {in_words(standing.state)}")
 
 
 def _detail(progress: Progress) -> Html | None:

@@ -47,6 +47,7 @@ def layout() -> html.Div:
             _bar(),
             html.Main(
                 [
+                    html.H1("Not found", id="missing", hidden=True),
                     html.P(id="notice", role="status", hidden=True, className="banner"),
                     html.Div(id="part-sweeps"),
                     html.Div(id="part-action"),
@@ -185,4 +186,4 @@ def _figure(kind: FigureKind[Any, Any], inner: html.Div) -> html.Figure:
 
 def _graph(kind: FigureKind[Any, Any]) -> html.Div:
     place = html.Div(html.Div(), id=f"figure-{kind.name}", className="plot")
-    return html.Div(place, role="img", className="frame", **_aria(label=f"Figure: {kind.heading}"))
+    return html.Div(place, role="group", className="frame", **_aria(label=f"Figure: {kind.heading}"))

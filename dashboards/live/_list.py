@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from dashboards.live._fragments import age, status
+from dashboards.live._fragments import age
 from dashboards.live._snapshots import SweepSummary
 from dashboards.live._view import Action, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.text import MISSING
 from sweeper.service.standings import Standing
+from sweeper.service.supervision.states import State
 
 _HEADS = ("compare", "sweep", "state", "trials", "points", "hypervolume", "age")
 _NUMERIC = ("trials", "points", "hypervolume")
@@ -62,11 +63,17 @@ def _row(standing: Standing, row: SweepSummary, now: datetime) -> Html:
 def state(standing: Standing) -> Html:
     """How a sweep stands, with its place in the line where it waits.
 
-    >>> from sweeper.service.supervision.states import State
     >>> state(Standing(name="s", state=State.QUEUED, place=2))
     '<span class="status queued">queued, number 2 in line</span>'
     """
-    word = standing.state.value
-    if standing.place is None:
-        return status(word)
-    return tag("span", f"{word}, number {standing.place} in line", class_=f"status {word}")
+    place = f", number {standing.place} in line" if standing.place is not None else ""
+    return tag("span", in_words(standing.state) + place, class_=f"status {standing.state.value}")
+
+
+def in_words(state: State) -> str:
+    """How a sweep stands, as people read it.
+
+    >>> in_words(State.WAITING)
+    'waiting for the cluster'
+    """
+    return "waiting for the cluster" if state is State.WAITING else state.value

@@ -27,16 +27,17 @@ from dashboards.figures import (
 )
 from dashboards.figures._common import point_name, staircase
 from dashboards.live import _fragments as fragments
+from dashboards.live._layout import FRONT
 from dashboards.live._snapshots import Snapshot, Snapshots
 from dashboards.live._specs import spec_differences
 from dashboards.live._trial import one_trial
-from dashboards.live._view import View
+from dashboards.live._view import Tab, View
 from dashboards.pages import _sections as sections
 from dashboards.pages import _tables as tables
 from dashboards.pages import comparison as compared
 from dashboards.pages._html import Html, join, tag
 from dashboards.pages._page import untitled
-from sweeper.errors import PickError, UnknownSweepError
+from sweeper.errors import PickError, SweeperError, UnknownSweepError
 from sweeper.results.comparison import Comparison, ComparisonError, compare
 from sweeper.results.pick import meeting
 from sweeper.service.cache import SharedCache
@@ -90,6 +91,13 @@ class Resources:
             case "marks", "front":
                 return _json(marks(snapshot.sweep(), view))
         raise UnknownSweepError("Expected a figure or a part of the live page; got another name")
+
+    def prepare(self, view: View) -> None:
+        """Make what a page that is being opened asks for first, if anything can be made."""
+        other = view.trial or view.solid or view.action or view.compares
+        if view.sweep and view.tab is Tab.FRONT and not other:
+            with contextlib.suppress(SweeperError):
+                self.get("figure", FRONT, view)
 
     def _address(self, snapshot: Snapshot) -> str | None:
         return None if snapshot.data is None else fragments.tracking_address(snapshot.data, self._tracking)
@@ -173,7 +181,7 @@ def _figure(kind: FigureKind[SweepData, Any], snapshot: Snapshot, radius: str, l
 
 def _of_trial(snapshot: Snapshot, view: View) -> Resource:
     """Return the curve of one trial beside the front of all."""
-    _load_pandas()
+    load_pandas()
     kind, data = sweep_figures()["trajectories"], snapshot.sweep()
     info = kind.info(one_trial(data, view.trial))
     steps = staircase(data.front_points, data.utility, data.direction(data.utility))
@@ -185,11 +193,11 @@ def _of_trial(snapshot: Snapshot, view: View) -> Resource:
 def _drawn(
     kind: FigureKind[T, Any], data: T, radius: str = "", *, linear: bool, running: bool = False
 ) -> dict[str, Any] | None:
-    _load_pandas()
+    load_pandas()
     return _ready(kind, kind.draw(data, certificate=radius), linear=linear, running=running)
 
 
-def _load_pandas() -> None:
+def load_pandas() -> None:
     """Wait until pandas is whole: Plotly looks at it as soon as any thread, such as that of importances, imports it."""
     with contextlib.suppress(ImportError):
         import_module("pandas")

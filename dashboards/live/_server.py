@@ -1,26 +1,28 @@
 """Routes of the live page, and its files."""
 
+import asyncio
 import gzip
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
 from dash import Dash
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from dashboards.figures import DARK, LIGHT, exchange, plotly_js
 from dashboards.live._backend import Backend, PassThrough
 from dashboards.live._callbacks import register
 from dashboards.live._dynamic import PARTS, DynamicFragments, Rights
 from dashboards.live._layout import layout
-from dashboards.live._resources import KINDS, Resources
+from dashboards.live._resources import KINDS, Resources, load_pandas
 from dashboards.live._snapshots import Snapshots
 from dashboards.live._view import PREFIX, View
 from dashboards.pages._page import variables
@@ -71,7 +73,25 @@ class _LivePage(Dash):
         return f'<script id="_dash-renderer" src="{PREFIX}{_RENDERER}"></script>'
 
 
-def mount(app: FastAPI, catalog: Catalog, *, tracking: str | None = None, standings: Standings | None = None) -> None:
+class _Opening(PassThrough):
+    """Hands out the page, and makes its first figure while the browser reads the scripts."""
+
+    def __init__(self, inner: FastAPI, resources: Resources) -> None:
+        super().__init__(inner, PREFIX)
+        self._resources = resources
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds tasks weakly
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        view = View.parse(Request(scope).url.query)
+        task = asyncio.create_task(run_in_threadpool(self._resources.prepare, view))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await super().__call__(scope, receive, send)
+
+
+def mount(
+    app: FastAPI, catalog: Catalog, *, tracking: str | None = None, standings: Standings | None = None
+) -> Callable[[], None]:
     """Add the live page to an application, which answers errors itself.
 
     The page offers what the REST API of the service does to those whom the service has found to be allowed to write.
@@ -81,6 +101,9 @@ def mount(app: FastAPI, catalog: Catalog, *, tracking: str | None = None, standi
         catalog: of the sweeps that may be seen.
         tracking: where browsers find the tracking server, if not under the address that sweeps report to.
         standings: says how sweeps stand; by default as their records and locks do.
+
+    Returns:
+        What may be called in a thread once the application listens: it does what the first visit would wait for.
     """
     inner = FastAPI(openapi_url=None)
     snapshots = Snapshots(catalog)
@@ -88,16 +111,26 @@ def mount(app: FastAPI, catalog: Catalog, *, tracking: str | None = None, standi
         inner.add_api_route(PREFIX + name, _asset_route(name, kind))
     inner.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=4)
     parts = DynamicFragments(snapshots, catalog, standings or RecordedStandings(catalog), tracking)
-    register(_page(inner), snapshots, parts)
-    app.router.routes.append(Route("/", PassThrough(inner, PREFIX), name="live", include_in_schema=False))
+    page, backend = _page(inner)
+    register(page, snapshots, parts)
     resources = Resources(snapshots, tracking)
+    app.router.routes.append(Route("/", _Opening(inner, resources), name="live", include_in_schema=False))
     for kind in KINDS:
         route = _resource_route(resources, parts, kind)
         app.add_api_route(f"{PREFIX}{kind}/{{name}}", route, include_in_schema=False)
     app.router.routes.append(Route(f"{PREFIX}{{path:path}}", PassThrough(inner), name="live", include_in_schema=False))
+    return partial(_warm_up, page, backend)
 
 
-def _page(inner: FastAPI) -> Dash:
+def _warm_up(page: Dash, backend: Backend) -> None:
+    """Import and compress what every visit needs; a second of one processor."""
+    for name in _ASSETS:
+        _packed_asset(name)
+    backend.pack(page)
+    load_pandas()
+
+
+def _page(inner: FastAPI) -> tuple[Dash, Backend]:
     page = _LivePage(
         __name__,
         server=False,
@@ -118,7 +151,7 @@ def _page(inner: FastAPI) -> Dash:
         return Response(renderer, media_type="text/javascript")
 
     page.init_app(inner)
-    return page
+    return page, cast("Backend", page.backend)
 
 
 def _asset_route(name: str, kind: str) -> Callable[[Request], Response]:

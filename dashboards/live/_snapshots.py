@@ -18,9 +18,8 @@ from typing import TypeVar, cast
 
 from dashboards.data import SweepData, read
 from sweeper.errors import RecordError, SweeperError
-from sweeper.pareto.dominance import front_mask, hypervolume
 from sweeper.records import Trial, TrialStatus
-from sweeper.results.front import Front, FrontTrial, read_front, up_to_date
+from sweeper.results.front import Front, FrontTrial, gated, read_front, still_admitted, up_to_date
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import Catalog
 from sweeper.store.jsonl import read_object
@@ -239,12 +238,16 @@ def _read(folder: SweepFolder, state: _SweepState) -> tuple[SweepData, dict[str,
     follower = state.follower = state.follower or SweepTail(folder)
     follower.look()
     data = SweepData(
-        result=_live_front(up_to_date(_written_front(folder, state), folder.ledger), follower),
+        result=_live_front(still_admitted(_current(folder, state), folder.path), follower),
         manifest=manifest,
         directory=folder.path.name,
         decisions=tuple(follower.decisions),
     )
     return data, follower.trials
+
+
+def _current(folder: SweepFolder, state: _SweepState) -> Front:
+    return up_to_date(_written_front(folder, state), folder.ledger)
 
 
 def _written_front(folder: SweepFolder, state: _SweepState) -> Front:
@@ -262,11 +265,5 @@ def _written_front(folder: SweepFolder, state: _SweepState) -> Front:
 def _live_front(written: Front, follower: SweepTail) -> Front:
     """Return the front over every row; the claim is that of ``front.json``."""
     points = tuple(point for point in follower.points.values() if point.trial in follower.trials)
-    mask = front_mask(points, written.objectives)
-    return replace(
-        written,
-        trials={id_: FrontTrial.of(trial) for id_, trial in follower.trials.items()},
-        points=points,
-        on_front=frozenset(point.key for point, chosen in zip(points, mask, strict=True) if chosen),
-        hypervolume=hypervolume(points, written.objectives, written.box),
-    )
+    trials = {id_: FrontTrial.of(trial) for id_, trial in follower.trials.items()}
+    return gated(replace(written, trials=trials, points=points))

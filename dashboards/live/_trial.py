@@ -116,9 +116,9 @@ def _configuration(data: SweepData, id_: str) -> Html:
     varying = set(data.varying)
     rows = []
     for name, value in data.settings[id_].items():
-        searched = tag("td", "searched" if name in varying else None)
+        searched = tag("td", "searched" if name in varying else "the spec")
         rows.append(tag("tr", tag("th", name, scope="row"), tag("td", setting(value)), searched))
-    heads = each("th", ["hyperparameter", "value", ""], scope="col")
+    heads = each("th", ["hyperparameter", "value", "from"], scope="col")
     return section("configuration", "Configuration", scrolling_table(heads, rows))
 
 

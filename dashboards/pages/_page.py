@@ -119,7 +119,7 @@ def card(heading: str, *parts: Child) -> Html:
 
 def panel(name: str, heading: str, caption: str, *, wide: bool = False) -> Html:
     """The section of one figure; a wide one scrolls sideways on a phone instead of shrinking."""
-    plot = tag("div", id=f"plot-{name}", class_="plot", role="img", aria_label=f"Figure: {heading}")
+    plot = tag("div", id=f"plot-{name}", class_="plot", role="group", aria_label=f"Figure: {heading}")
     inner = tag("div", plot, class_="wide", tabindex=0) if wide else plot
     words = tag("figcaption", caption) if caption else None
     return section(name, heading, tag("figure", inner, words))

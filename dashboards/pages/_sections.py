@@ -145,7 +145,7 @@ def _card(data: SweepData, budget: Budget, title: str = "") -> Html:
                 rows.append(_card_row(f"best {name}", name, point))
     marks = [] if data.is_better_than_constant(first) else ["No better than a constant answer."]
     marks += [f"{said}."] if (said := nearly_constant(data, first)) else []
-    heads = each("th", ["", "validation", "test"], scope="col")
+    heads = join([tag("td"), each("th", ["validation", "test"], scope="col")])
     where = f"{first.label}, own epsilon {show('epsilon', first.values['epsilon'])}"
     return card(
         title,
@@ -263,14 +263,19 @@ def how_to_pick(data: SweepData) -> Html:
     model = next((point.model for point in data.front_points if point.model), None)
     load = [
         tag("p", "The model of any point of the front, in Python:"),
-        tag("pre", tag("code", f'import clipless\n\nmodel = clipless.load("{data.directory or "."}/{model}")')),
+        _code(f'import clipless\n\nmodel = clipless.load("{data.directory or "."}/{model}")'),
     ]
     words = (
         "Name what you can afford and what you need; you get one point: its configuration, "
         "its privacy card and its model."
     )
-    code = tag("pre", tag("code", "\n".join(commands)))
+    code = _code("\n".join(commands))
     return section("pick", "Take one of these models", tag("p", words), code, *(load if model else []))
+
+
+def _code(text: str) -> Html:
+    """Lines that may be wider than the page: a box that the keyboard scrolls."""
+    return tag("pre", tag("code", text), tabindex=0)
 
 
 def versions(data: SweepData) -> Html | None:

@@ -9,7 +9,7 @@ from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import scrolling_table, section
 from dashboards.summary import front_rows
 from dashboards.text import MISSING, setting, show
-from sweeper.records import Direction, Point
+from sweeper.records import Point
 
 SHOWN_POINTS = 300
 SHOWN_TRIALS = 300
@@ -107,7 +107,7 @@ def trials_table(
 
 def _best(data: SweepData) -> dict[str, Point]:
     """Return the point of each trial that is best in the utility."""
-    sign = 1.0 if data.direction(data.utility) is Direction.MAXIMIZE else -1.0
+    sign = data.direction(data.utility).sign
     best: dict[str, Point] = {}
     for point in data.points:
         known = best.get(point.trial)

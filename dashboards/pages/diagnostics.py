@@ -4,7 +4,7 @@ from dashboards.figures import diagnosis_figures
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import build, exploratory, header, scrolling_table, section
 from dashboards.text import MISSING, number, show
-from sweeper.results.diagnosis import Diagnosis
+from sweeper.results.models.diagnosis import Diagnosis
 
 
 def build_page(diagnosis: Diagnosis) -> str:

@@ -137,6 +137,30 @@ def _point(generator: np.random.Generator, id_: str, config: dict[str, Any], epo
     }
 
 
+def _curves(values: dict[str, float]) -> dict[str, Any]:
+    """Curves that fall and rise as they should, in bands."""
+    thresholds, radii = np.linspace(0.1, 0.9, 9), np.linspace(0.0, 0.5, 6)
+    certified = values["accuracy"] * np.exp(-3.0 * radii)
+    false, true = (np.concatenate([[1.0], (1.0 - thresholds) ** power, [0.0]]) for power in (3.0, 0.4))
+    rates = {"false_rates": false, "true_rates": true}
+    for name in ("false", "true"):
+        rates |= {f"{name}_low": rates[f"{name}_rates"] - 0.05, f"{name}_high": rates[f"{name}_rates"] + 0.05}
+    groups = {"group_predicted": thresholds, "group_rates": thresholds**1.2, "group_rows": 20.0 + thresholds}
+    groups |= {"group_low": thresholds**1.2 - 0.1, "group_high": thresholds**1.2 + 0.1}
+    counts = {"thresholds": thresholds, "positives": 90.0 * thresholds, "negatives": 110.0 * thresholds}
+    scores = {name: found.tolist() for name, found in {**rates, **groups, **counts}.items()}
+    return {
+        "confidence": 0.95,
+        "noise_multiplier": 4.0,
+        "rows": 359,
+        "radii": radii.tolist(),
+        "certified": certified.tolist(),
+        "certified_low": (certified - 0.05).tolist(),
+        "certified_high": (certified + 0.05).tolist(),
+        "scores": scores | {"auroc": [0.8, 0.87, 0.93], "hosmer_lemeshow": 8.5, "p_value": 0.4},
+    }
+
+
 def _mark_front(points: list[dict[str, Any]]) -> None:
     """Brute force: the tests must not trust the code they test."""
     rows = [point["values"] for point in points]
@@ -151,6 +175,7 @@ def _mark_front(points: list[dict[str, Any]]) -> None:
                 name: value if name == "epsilon" else value - 0.012 for name, value in point["values"].items()
             }
             point["model"] = f"models/{point['trial']}-{point['epoch']}.safetensors"
+            point["curves"] = _curves(point["values"])
 
 
 def write_folder(folder: Path, front: dict[str, Any], **sweep: Any) -> Path:

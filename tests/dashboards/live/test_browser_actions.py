@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from sweeper.records import Trial, TrialStatus
+from sweeper.records import Point, Trial, TrialStatus
 from sweeper.service.security.tokens import Role, make_token
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.store.jsonl import JsonlFile
@@ -28,6 +28,7 @@ training: {epochs: 2, batch_size: 256, learning_rate: {log: [0.02, 0.1]}}
 privacy: {sweep_epsilon: 3, delta: 1e-4}
 search: {objectives: [epsilon, accuracy]}
 """
+FEW = ("t0000", "t0001", "t0002")  # trials that have ended when a sweep is first looked at
 # What a reader of screens, or somebody who sees little, would stumble over; figures are pictures with a name.
 STUMBLES = """() => {
     const found = [], seen = (one) => one.checkVisibility() && one.getClientRects().length;
@@ -44,7 +45,7 @@ STUMBLES = """() => {
     const name = (one) => one.getAttribute('aria-label') || one.innerText?.trim() || one.title || one.value
         || [...(one.labels ?? [])].map((label) => label.innerText).join('') ||
         document.getElementById(one.getAttribute('aria-labelledby') ?? '')?.innerText;
-    for (const one of document.querySelectorAll('a[href], button, [role=slider], [role=img], input, select, textarea')) {
+    for (const one of document.querySelectorAll('a[href], button, [role=slider], [role=group], input, select, textarea')) {
         if (seen(one) && !one.closest('.js-plotly-plot') && !name(one)?.trim()) found.push(`no name: ${one.outerHTML.slice(0, 120)}`);
     }
     for (const one of document.querySelectorAll('input:not([type=hidden]), select, textarea')) {
@@ -74,24 +75,38 @@ STUMBLES = """() => {
 
 
 class Finisher:
-    """A launcher whose drivers have done everything at once."""
+    """A launcher whose driver has done a few trials at once, and the others when it is told to."""
 
     def __init__(self, write_front):
         self._write_front = write_front
 
     def start(self, _, folder):
-        front = self._write_front(name="typed")
-        (folder / "front.json").write_text(json.dumps(front))
-        sweep = SweepFolder(folder)
-        describe(sweep, "completed", SPEC)
-        for id_, trial in front["trials"].items():
-            sweep.save_trial(Trial(id=id_, config=trial["config"], plan=PLAN, status=TrialStatus(trial["status"])))
-        for point in front["points"]:
+        self._front, self._sweep, self._alive = self._write_front(name="typed"), SweepFolder(folder), True
+        (folder / "front.json").write_text(json.dumps(self._front))
+        describe(self._sweep, "running", SPEC)
+        self._train(first=True)
+        return "job"
+
+    def finish(self):
+        self._train(first=False)
+        describe(self._sweep, "completed", SPEC)
+        self._alive = False
+
+    def _train(self, *, first):
+        for id_, trial in self._front["trials"].items():
+            if (id_ in FEW) is first:
+                done = Trial(id=id_, config=trial["config"], plan=PLAN, status=TrialStatus(trial["status"]))
+                self._sweep.save_trial(done)
+        for point in self._front["points"]:
+            if (point["trial"] in FEW) is first:
+                self._sweep.save_point(Point(trial=point["trial"], epoch=point["epoch"], values=point["values"]))
             if point["model"]:
-                (folder / point["model"]).write_bytes(b"weights")
-        return "done"
+                (self._sweep.path / point["model"]).write_bytes(b"weights")
 
     def is_alive(self, _):
+        return self._alive
+
+    def is_away(self):
         return False
 
     def kill(self, _):
@@ -124,7 +139,8 @@ def tab_to(page, name, role=None, most=120):
 
 def test_by_the_keyboard_alone_a_sweep_is_submitted_watched_picked_and_taken(context, out, listening, make_front):
     settings = ServiceSettings(out=out, limits=Limits(requests_per_second=0))
-    with serving(settings, listening, Finisher(make_front)) as address, contextlib.closing(context.new_page()) as page:
+    launcher = Finisher(make_front)
+    with serving(settings, listening, launcher) as address, contextlib.closing(context.new_page()) as page:
         page.set_default_timeout(PATIENCE)
         page.goto(address)
         page.wait_for_selector("#part-sweeps a")
@@ -143,8 +159,11 @@ def test_by_the_keyboard_alone_a_sweep_is_submitted_watched_picked_and_taken(con
         tab_to(page, "Submit")
         page.keyboard.press("Enter")
         expect(page.locator("#part-head h1")).to_have_text("typed")
+        expect(page.locator("#part-head .status")).to_have_text("running")
+        few = drawn(page)
+        launcher.finish()
         expect(page.locator("#part-head .status")).to_have_text("completed")
-        drawn(page, 2)
+        assert drawn(page, few + 1) > few
         tab_to(page, "epsilon ≤ any", "slider")
         page.keyboard.press("PageDown")
         expect(page.locator("#part-picked")).to_contain_text("points within these conditions")

@@ -279,6 +279,9 @@ class TestInTheService:
             def is_alive(self, _):
                 return True
 
+            def is_away(self):
+                return False
+
             def kill(self, _):
                 pass
 

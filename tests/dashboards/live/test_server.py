@@ -1,6 +1,7 @@
 import json
 import re
 import threading
+import time
 from importlib.metadata import entry_points
 
 import pytest
@@ -11,6 +12,7 @@ from dashboards import live
 from dashboards.live import _backend, _callbacks
 from dashboards.live._callbacks import PageState
 from dashboards.live._layout import layout
+from dashboards.live._resources import Resources
 from sweeper.errors import PickError
 from sweeper.service.app import create_app
 from sweeper.service.security.tokens import Role, make_token
@@ -332,3 +334,33 @@ class TestBehindTheService:
         answer = client.get(f"/live/file/card.md?sweep={ENDED}")
         assert answer.status_code == 409
         assert str(out) not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("search", "made"),
+    [
+        (f"?sweep={ENDED}", ["front"]),
+        (f"?sweep={ENDED}&axis=linear", ["front"]),
+        ("", []),
+        (f"?sweep={ENDED}&tab=trials", []),
+        (f"?sweep={ENDED}&view=3d", []),
+        (f"?sweep={ENDED}&trial=t0001", []),
+        (f"?sweep={ENDED}&do=stop", []),
+        ("?sweep=none", ["front"]),
+    ],
+)
+def test_while_the_browser_reads_the_page_its_first_figure_is_made(search, made, app, monkeypatch):
+    asked = []
+    get = Resources.get
+
+    def noting(self, kind, name, view):
+        asked.append(name)
+        return get(self, kind, name, view)
+
+    monkeypatch.setattr(Resources, "get", noting)
+    with TestClient(app) as client:
+        assert client.get(f"/{search}").status_code == 200
+        until = time.monotonic() + 60
+        while asked != made and time.monotonic() < until:
+            time.sleep(0.01)
+    assert asked == made

@@ -4,12 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from clipless.audits.finding import Finding, Kind
 from dashboards.live import _snapshots
 from dashboards.live._snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Snapshot, Snapshots
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.pareto.dominance import dominates
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
+from sweeper.store.evidence import Evidence, append_evidence
 
 from .conftest import ENDED, EVENT, RUNNING, Growing
 
@@ -41,6 +43,29 @@ def test_a_running_sweep_grows_without_a_new_front_file(snapshots, growing, cloc
     costs = {p.key: (p.values["epsilon"], -p.values["accuracy"], -p.values["certified@0.25"]) for p in later.points}
     for key in later.result.on_front:
         assert not any(dominates(other, costs[key]) for other in costs.values())
+
+
+def test_what_an_audit_refuses_leaves_the_front_at_the_next_look(snapshots, growing, clock):
+    for trial, epsilon, accuracy in (("t0001", 0.5, 0.9), ("t0002", 0.6, 0.4)):
+        growing.start(trial)
+        growing.add(trial, 1, epsilon, accuracy)
+    clock.now += 100
+    assert snapshots.get(RUNNING).sweep().result.on_front == {("t0001", 1, "")}
+    finding = Finding(
+        kind=Kind.STEP,
+        subject="trial t0001",
+        epsilon=1.0,
+        delta=1e-4,
+        attained=4.0,
+        confidence=1.0,
+        p_value=0.0,
+        contradicted=True,
+    )
+    append_evidence(growing.folder.path, [Evidence(trial="t0001", finding=finding, found="now", program="1")])
+    clock.now += 100
+    found = snapshots.get(RUNNING).sweep()
+    assert found.result.on_front == {("t0002", 1, "")}
+    assert "refused by an audit" in found.trials["t0001"].reason
 
 
 def test_prices_are_up_to_date(snapshots, growing, clock):
