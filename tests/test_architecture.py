@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 HOUSES = {"dashboards": ROOT / "dashboards", "sweeper": ROOT / "sweeper", "clipless": ROOT / "models" / "clipless"}
+MOST_MODULES = 15
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,12 @@ def test_every_folder_is_in_the_table_of_its_package_and_every_room_of_the_table
     named = rooms(package)
     assert set(named) == folders(HOUSES[package])
     assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize("package", HOUSES)
+def test_no_folder_holds_more_modules_than_can_be_taken_in_at_a_glance(package):
+    held = Counter(path.parent for path in HOUSES[package].rglob("*.py") if path.name != "__init__.py")
+    assert {str(folder.relative_to(ROOT)): count for folder, count in held.items() if count > MOST_MODULES} == {}
 
 
 @pytest.mark.parametrize("package", HOUSES)

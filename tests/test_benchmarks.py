@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy
 import pytest
@@ -487,3 +488,41 @@ def test_results_of_a_gpu_replace_those_of_an_earlier_run(script, tmp_path):
     assert "second" in text
     assert "first" not in text
     assert text.rstrip().endswith("Behind.")
+
+
+def test_curves_are_measured_against_what_the_thesis_and_a_bound_say(script, monkeypatch, capsys, tmp_path):
+    curves, peers = script("curves"), script("_curve_peers")
+    assert peers.levels(1) == 0
+    assert [peers.levels(leaves) for leaves in (2, 3, 128, 129)] == [1, 2, 7, 8]
+    error = curves.counts_error(peers.thesis_noise(0.5, 32, curves.MOVED), 32, curves.MOVED, 1500)
+    assert error == pytest.approx(2.0 * 6**3 / 0.25, rel=0.06)
+    for leaves in (8, 64):
+        root = curves.SquareRoot(leaves).gaussian_variance(curves.ADDED)
+        assert 0.5 * root < peers.least_gaussian_variance(leaves) < root
+    generator = numpy.random.default_rng(0)
+    scores = generator.beta(2, 4, 4000)
+    positive = generator.random(4000) < scores
+    exact = curves._exact_statistic(scores, positive)
+    assert 0.0 < exact < 40.0  # calibrated
+    assert peers.algorithm_10(scores, positive, curves.probabilities(), 1e6, generator) == pytest.approx(
+        exact, rel=0.05
+    )
+    monkeypatch.setattr(curves, "scored", lambda *_: (scores, positive))
+    monkeypatch.setattr(curves, "TABLES", ("one",))
+    monkeypatch.setattr(curves, "EPSILONS", (0.5, 2.0))
+    for part in ("roc", "hosmer-lemeshow", "quantiles"):
+        first, *_ = curves.PARTS[part](tmp_path, 2)
+        assert first.lines[0].y[0] > first.lines[0].y[1] > 0.0
+    assert "| one | 4000 |" in capsys.readouterr().out
+
+
+def test_federated_curves_are_whole_and_their_picture_is_drawn(script, tmp_path):
+    federated = script("federated")
+    bits, seconds = federated.aggregation(4, 10, 6)
+    assert bits == federated.roster.communication_bits(4, federated.words(10))
+    assert seconds > 0.0
+    assert federated.sharing_bits(100, 1000, servers=4) == 2 * federated.sharing_bits(100, 1000)
+    assert federated.sharing_bits(1000, 1000) < federated.words_bits(1000, 1000)
+    assert federated.sharing_bits(1000, 10) > federated.words_bits(1000, 10)
+    federated.picture(tmp_path / "federated.svg")
+    assert len(list(ElementTree.parse(tmp_path / "federated.svg").iter("{http://www.w3.org/2000/svg}polyline"))) == 6

@@ -78,6 +78,7 @@ def install(project):
     (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("heading", recipes())
 def test_a_recipe_works_as_it_stands(heading, copy):
     recipe = recipes()[heading]

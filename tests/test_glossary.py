@@ -13,7 +13,7 @@ BANNED = {
     *("follow", "keeper", "mistakes", "outcomes", "parts", "places", "recent", "rows", "seeing", "slots", "tracked"),
 }
 # Rows of a data set are a term of the field; a module or class called nothing but "rows" is not.
-ROWS_OF_DATA = {"new_rows", "raw_rows", "NewRows", "_ClipRows", "_FormedRows"}
+ROWS_OF_DATA = {"new_rows", "raw_rows", "NewRows", "PartyRows", "_ClipRows", "_FormedRows"}
 
 
 def words(name):

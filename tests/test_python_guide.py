@@ -21,6 +21,7 @@ def run(cell, names):
     return None if last is None else eval(compile(ast.Expression(last.value), str(PAGE), "eval"), names)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_cell_runs_and_shows_what_the_page_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
