@@ -24,7 +24,7 @@ Shape letters: M canaries, D all trainable entries, T steps, K pairs of a canary
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, floor, log2
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ from clipless.training.trainer import PrivateTrainer, check_micro_batch
 
 CONFIDENCE = 1.0 - ACCUSATION
 _MOST_CANARIES = 4000  # half of which take part
-_MOST_PAIRS = 2**14
+_MOST_PAIRS = 2**15
 _MOST_STEPS_KEPT = 256
 _MEASURED_AT_ONCE = 512
 _COINS = 0x636F696E
@@ -294,15 +294,20 @@ def _steps_bound(run: _Run, rate: float, confidence: float, generator: np.random
         return None
     thinned_K, odds = (~run.drawn, rate / (1.0 - rate)) if rate < 0.5 else (run.drawn, (1.0 - rate) / rate)
     kept = np.flatnonzero(~thinned_K | (generator.random(len(thinned_K)) < odds))
-    count = min(_MOST_PAIRS, 1 << len(kept).bit_length() - 1) if len(kept) > 1 else 0
-    if count < 2:
+    if len(kept) < 2:
         return None
+    count = min(_MOST_PAIRS, _rounded(len(kept)))
     chosen = generator.permutation(kept)[:count]
     step = PoissonGaussian(
         noise_multiplier=run.noise_multiplier, sampling_rate=1.0, steps=1, relation=Relation.ADD_OR_REMOVE_ONE
     )
     game = Game(event=step, canaries=count)
     return lower_bound(run.ratios[chosen], run.drawn[chosen], game, _ANY_DELTA, confidence)
+
+
+def _rounded(count: int) -> int:
+    """Return at most as many, one of few sizes: nulls of one size are drawn once for all trainings."""
+    return int(2.0 ** (floor(8.0 * log2(count)) / 8.0))
 
 
 def _final(training: AuditedTraining, run: _Run) -> Finding:

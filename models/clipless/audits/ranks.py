@@ -54,7 +54,7 @@ BoolArray = NDArray[np.bool_]
 
 _REPETITIONS, _MORE_REPETITIONS = 499, 1999  # of null distributions; more for a claim that the first ones reject
 _AT_ONCE = 2**20  # numbers that are held at once
-_PER_OCTAVE = 48  # nulls in a family, for each factor of two in the noise: 1.5 % apart
+_PER_OCTAVE = 240  # nulls in a family, for each factor of two in the noise: 0.3 % apart
 _LEAST, _MOST = -4 * _PER_OCTAVE, 5 * _PER_OCTAVE
 _SUREST = 20  # one canary in so many
 _MOST_LOSS = 50.0  # of a weight: an infinite one would be all of the sum
