@@ -5,6 +5,7 @@ import copy
 import importlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,40 @@ def test_no_request_makes_an_internal_error(bench, out, make_sweep, monkeypatch)
     read = {label for label, status in answers if status == 200 and label.startswith("GET")}
     assert len(read) >= 10, "most of what can be read was"
     assert answers.total() > 100
+
+
+@pytest.fixture
+def guarded(bench, out, make_sweep, monkeypatch, tmp_path):
+    """A service with tokens, and everybody who may ask it."""
+    monkeypatch.setattr(app_module, "entry_points", lambda **_: ())
+    monkeypatch.setattr(exports, "exporter", lambda _: bench.drawn)
+    for name in (bench.READ, bench.CHANGED):
+        make_sweep(name)
+    known = bench.visitors(tmp_path / "tokens.json")
+    given_ = ServiceSettings(out=out, tokens=tmp_path / "tokens.json", limits=Limits(requests_per_second=0))
+    return app_module.create_app(given_, bench.Idle()), known, out
+
+
+def test_nobody_is_answered_what_they_may_not_ask_nor_leaves_a_trace(bench, guarded):
+    answers = bench.trespass(*guarded, examples=2)
+    assert {name for name, _ in answers} == set(guarded[1])
+    for name, visitor in guarded[1].items():
+        refused = {status for (who, status) in answers if who == name} & {401, 403}
+        assert refused == (set() if visitor.writes else {403} if visitor.reads else {401})
+
+
+@pytest.mark.parametrize("wrong", [{"reads": False}, {"reads": True, "writes": True}], ids=["less", "more"])
+def test_the_fuzzer_ends_where_rights_are_others_than_were_thought(bench, guarded, wrong):
+    app, known, out = guarded
+    with pytest.raises(SystemExit, match="was answered to somebody with"):
+        bench.trespass(app, {"somebody": replace(known["a reader"], **wrong)}, out, examples=1)
+
+
+def test_the_fuzzer_ends_at_a_trace(bench, guarded, monkeypatch):
+    app, known, out = guarded
+    monkeypatch.setattr(bench, "check", lambda *_: (out / "trace").write_text("here"))
+    with pytest.raises(SystemExit, match=r"left a trace of nobody in .*trace"):
+        bench.trespass(app, {"nobody": known["nobody"]}, out, examples=1)
 
 
 def test_the_fuzzer_ends_at_an_internal_error_and_at_an_error_of_another_shape(bench):
