@@ -1,10 +1,11 @@
 """What the guard and its exact sums cost on each kind of layer: a forward and a backward pass, with and without them.
 
-    python benchmarks/layer_cost.py [--rows 512] [--rounds 15] [--threads 2] [--device cpu]
+    python benchmarks/layer_cost.py [--rows 512] [--rounds 15] [--threads 2] [--device cpu] [--parts]
 
 Each layer stands alone behind trained ones, so its backward pass forms the gradient of its input too (not for the
 scattering head and the first convolution, which see fixed inputs). Passes with and without the guard alternate; the
-table gives the median time of both and the median of their ratio over rounds.
+table gives the median time of both and the median of their ratio over rounds. With ``--parts``, what the guard of a
+convolution does instead, beside the gradient of the kernel that it replaces.
 """
 
 import argparse
@@ -17,6 +18,8 @@ import torch
 from _step import start
 from torch import Tensor, nn
 
+from clipless.guards import convolution
+from clipless.guards.exact_sums import Digits, whole_operand
 from clipless.guards.guard import guarded
 from clipless.layers import Conv2d, Dense, Householder, Residual
 
@@ -74,13 +77,61 @@ def passes(kind: Kind, rows: int, device: str) -> tuple[Callable[[], None], Call
     return plain, private
 
 
-def seconds(work: Callable[[], None], device: str) -> float:
+def parts(layer: Conv2d, size: int, rows: int, device: str) -> dict[str, Callable[[], object]]:
+    """The gradient of a kernel as torch computes it, and what its exact sum is made of, in caches as in a step."""
+    generator = torch.Generator().manual_seed(0)
+    kernel, stride, padding = layer.geometry
+    x = torch.randn(rows, layer.in_channels, size, size, generator=generator).to(device)
+    g = torch.randn(rows, layer.out_channels, size, size, generator=generator).to(device)
+    scale_B = torch.ones(rows, dtype=torch.float64, device=device)
+    at_once = convolution.rows_at_once(g, x, kernel)
+    pieces = list(zip(g.split(at_once), x.split(at_once), scale_B.split(at_once), strict=True))
+    digits = [Digits(g_n) for g_n, *_ in pieces]
+    whole = [whole_operand(d, x_n, s_n, 1e-4) for d, (_, x_n, s_n) in zip(digits, pieces, strict=True)]
+    weight = layer.weight.detach()
+    wanted = [False, True, False]
+
+    def by_torch() -> object:
+        geometry = None, stride, padding, (1, 1), False, (0, 0), 1
+        return torch.ops.aten.convolution_backward(g, x, weight, *geometry, wanted)
+
+    def product() -> object:
+        return [
+            convolution.conv_product(d.values, w.clone(), kernel, stride, padding)
+            for d, w in zip(digits, whole, strict=True)
+        ]
+
+    return {
+        "the gradient by torch": by_torch,
+        "cotangents to 8 bits": lambda: [Digits(g_n) for g_n, *_ in pieces],
+        "inputs to 15 bits": lambda: [
+            whole_operand(d, x_n, s_n, 1e-4) for d, (_, x_n, s_n) in zip(digits, pieces, strict=True)
+        ],
+        "patches and the product of integers": product,
+    }
+
+
+def seconds(work: Callable[[], object], device: str) -> float:
     """Time of one pass."""
     began = time.perf_counter()
     work()
     if device == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter() - began
+
+
+def print_parts(rows: int, rounds: int, device: str) -> None:
+    """Print the table of parts; those of a layer take turns."""
+    names: list[str] = []
+    for kind in kinds():
+        if isinstance(kind.layer, Conv2d) and kind.layer.groups == 1 and not kind.exact:
+            works = parts(kind.layer.to(device), kind.shape[-1], rows, device)
+            if not names:
+                names = list(works)
+                print(f"| layer | {' | '.join(f'{name}, ms' for name in names)} |\n|---{'|---' * len(names)}|")
+            times = [[seconds(work, device) for work in works.values()] for _ in range(rounds + 1)][1:]
+            medians = (1e3 * statistics.median(column) for column in zip(*times, strict=True))
+            print(f"| {kind.name} | {' | '.join(f'{median:.1f}' for median in medians)} |", flush=True)
 
 
 def main() -> None:
@@ -91,9 +142,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--parts", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     print(f"{options.rows} rows, {options.device}, {options.threads} threads, {options.rounds} rounds\n")
+    if options.parts:
+        print_parts(options.rows, options.rounds, options.device)
+        return
     print("| layer | without a guard, ms | with it, ms | ratio |\n|---|---|---|---|")
     for kind in kinds():
         plain, private = passes(kind, options.rows, options.device)

@@ -36,6 +36,17 @@ def script(monkeypatch):
     return importlib.import_module
 
 
+def test_the_parts_of_a_guarded_convolution_are_its_gradient(script):
+    kinds = script("layer_cost").kinds()
+    (layer,) = (kind.layer for kind in kinds if kind.name.startswith("convolution 16"))
+    works = script("layer_cost").parts(layer, 5, 3, "cpu")
+    (product,), (_, gradient, _) = works["patches and the product of integers"](), works["the gradient by torch"]()
+    (digits,), (whole,) = works["cotangents to 8 bits"](), works["inputs to 15 bits"]()
+    patches = torch.nn.functional.unfold(whole.float(), 3, padding=1)
+    expected = (digits.values.flatten(2) @ patches.mT).sum(dim=0).view_as(gradient)
+    torch.testing.assert_close((128 * product[0] + product[1]).float(), expected)
+
+
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize("contender", STEP_CONTENDERS)
 def test_every_contender_takes_steps_of_whole_batches(script, contender):

@@ -74,8 +74,7 @@ def _conv_sum(ctx: Any, g: Tensor, x: Tensor, kernel: Pair) -> Tensor:
     stride, padding, guard, groups = ctx.stride, ctx.padding, ctx.guard, ctx.groups
     weights = _patch_weights((x.shape[-2], x.shape[-1]), kernel, stride, padding, x.device, x.dtype)
     if not guard.exact and groups == 1:
-        entries = 2 * g[0, 0].numel() * kernel[0] * kernel[1] * x.shape[1] + g[0].numel()
-        parts = zip(*(t.split(max(1, _DIGITS_AT_ONCE // entries)) for t in (g, x)), strict=True)
+        parts = zip(*(t.split(rows_at_once(g, x, kernel)) for t in (g, x)), strict=True)
         sums, kept = zip(*(_conv_part(ctx, g_n, x_n, kernel, weights) for g_n, x_n in parts), strict=True)
         guard.add(chain.from_iterable(sums))
         return select_rows(torch.cat(kept), g)
@@ -91,6 +90,12 @@ def _conv_sum(ctx: Any, g: Tensor, x: Tensor, kernel: Pair) -> Tensor:
     return add_formed(guard, g, x, gradients, patch_norm_B, bound_B)
 
 
+def rows_at_once(g_BOHW: Tensor, x_BIHW: Tensor, kernel: Pair) -> int:
+    """Return of how many rows the digits of patches and cotangents stay in the caches."""
+    patches = g_BOHW[0, 0].numel() * kernel[0] * kernel[1] * x_BIHW.shape[1]
+    return max(1, _DIGITS_AT_ONCE // (2 * patches + g_BOHW[0].numel()))
+
+
 def _conv_part(ctx: Any, g: Tensor, x: Tensor, kernel: Pair, weights: Tensor) -> tuple[list[Part], Tensor]:
     """Return the sum of some rows, and which of them are finite."""
     patch_entries = g[0, 0].numel() * kernel[0] * kernel[1] * x.shape[1]
@@ -101,12 +106,12 @@ def _conv_part(ctx: Any, g: Tensor, x: Tensor, kernel: Pair, weights: Tensor) ->
     scale_B = ctx.guard.scales(bound_B, patch_norm_B, digits.rounding(step, patch_entries)) * ctx.scale
 
     def product(g_BOHW: Tensor, x_BIHW: Tensor) -> Sequence[Tensor]:
-        return _conv_product(g_BOHW, x_BIHW, kernel, ctx.stride, ctx.padding)
+        return conv_product(g_BOHW, x_BIHW, kernel, ctx.stride, ctx.padding)
 
     return outer_sum(digits, select_rows(keep_B, x), scale_B, step, product), keep_B
 
 
-def _conv_product(g_BOHW: Tensor, x_BIHW: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Sequence[Tensor]:
+def conv_product(g_BOHW: Tensor, x_BIHW: Tensor, kernel: Pair, stride: Pair, padding: Pair) -> Sequence[Tensor]:
     """Products of digits g and the digits of x over patches, (O, I, kernel height, kernel width) each."""
     (channels, *_), size = x_BIHW.shape[1:], list(g_BOHW.shape[2:])
     digits = x_BIHW.new_empty((len(x_BIHW), 2 * channels, *x_BIHW.shape[2:]), dtype=torch.int8)
