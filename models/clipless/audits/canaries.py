@@ -1,10 +1,13 @@
-"""Ideal canaries: rows whose gradient is one entry of a weight, of the largest norm that a guard lets through.
+"""Ideal canaries: rows whose gradient is one direction of a weight, of the largest norm that a guard lets through.
 
-Such a gradient is of rank one, and canaries on different entries are orthogonal: none changes what is seen of another.
-Where each parameter has a guard of its own, a canary has an entry in every weight that is large enough; under
+Such a gradient is of rank one: one input, and of its outputs a row of a Hadamard matrix. Directions are orthogonal, so
+that no canary changes what is seen of another; and spread over outputs, for the whole numbers that sums are made of end
+somewhere, and a gradient in a single entry would be cut there long before it is as large as the guard allows. Entries
+of a direction are equal in size, and so are their whole numbers: rounding leaves directions as they are.
+Where each parameter has a guard of its own, a canary has a direction in every weight that is large enough; under
 ``dp-sgd``, whose clipping norm is for the whole gradient, in one.
 
-Shape letters: M canaries, E entries, R planted rows.
+Shape letters: M canaries, R planted rows, O outputs or channels of them.
 """
 
 from collections.abc import Mapping
@@ -13,6 +16,7 @@ from itertools import product
 from math import sqrt
 
 import torch
+from scipy.linalg import hadamard
 from torch import Tensor
 
 from clipless.audits.planted import Operands, Shapes, operand_shapes, trained_layers
@@ -29,14 +33,16 @@ _INPUT = 2.0**13  # norm of inputs, so that a bias, whose gradient knows no inpu
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """Entries of one weight, and the operands that reach them.
+    """Directions in one weight, and the operands that reach them.
 
     Attributes:
         layer: name of the layer.
         parameter: name of the weight.
-        entry: (M,) which entry of the flat weight.
+        basis: (O, O) orthonormal; the rows are what directions are made of along the outputs.
+        axis: of a batch of outputs, along which they are.
+        entry: (M,) which entry of the flat weight, seen in the basis.
         inputs: (M,) entry of the flat input of one example.
-        outputs: (M,) entry of its flat output.
+        outputs: (M,) entry of its flat output, seen in the basis.
         amplitude: (M,) what a canary contributes, over the sensitivity.
         norms: of inputs, and of cotangents.
         shapes: of an example's input and output.
@@ -44,6 +50,8 @@ class Entries:
 
     layer: str
     parameter: str
+    basis: Tensor
+    axis: int
     entry: Tensor
     inputs: Tensor
     outputs: Tensor
@@ -53,10 +61,17 @@ class Entries:
 
     def operands(self, canaries_R: Tensor, sign_R: Tensor) -> Operands:
         """Return what makes rows the chosen canaries, times a sign: 0 for one that does not take part."""
+        outputs = _one_entry(self.outputs[canaries_R], self.shapes[1], sign_R)
+        cotangents = torch.tensordot(outputs, self.basis.to(outputs), dims=([self.axis], [0])).movedim(-1, self.axis)
         return Operands(
             _one_entry(self.inputs[canaries_R], self.shapes[0]) * self.norms[0],
-            _one_entry(self.outputs[canaries_R], self.shapes[1], sign_R) * self.norms[1],
+            cotangents.contiguous() * self.norms[1],
         )
+
+    def seen(self, weight: Tensor) -> Tensor:
+        """Return the components of a tensor of the weight's size in the canaries' directions, (M,) float64."""
+        inside: Tensor = self.basis @ weight.double().view(len(self.basis), -1)
+        return inside.flatten()[self.entry]
 
 
 def _one_entry(place_R: Tensor, shape: tuple[int, ...], value_R: Tensor | None = None) -> Tensor:
@@ -66,9 +81,9 @@ def _one_entry(place_R: Tensor, shape: tuple[int, ...], value_R: Tensor | None =
 
 
 def lay_canaries(model: Network, plan: Plan, most: int) -> tuple[Entries, ...]:
-    """Choose entries for at most ``most`` canaries; all weights returned carry every canary.
+    """Choose directions for at most ``most`` canaries; all weights returned carry every canary.
 
-    Fewer canaries have entries in more weights: as many are taken as bound epsilon best, about.
+    Fewer canaries have directions in more weights: as many are taken as bound epsilon best, about.
 
     Raises:
         AuditError: no dense layer, and no convolution that canaries can enter, has enough entries.
@@ -109,15 +124,37 @@ def _carries(layer: object) -> bool:
 def _entries(model: Network, plan: Plan, name: str, shapes: Shapes, count: int) -> Entries:
     layer = model.get_submodule(name)
     here, delta = next(layer.parameters()).device, float(plan.sensitivities[f"{name}.weight"])
-    # entries far apart: a whole number of them, each once
-    size = layer.get_parameter("weight").numel()
-    entry_M = (torch.arange(count) * size) // count
+    weight = layer.get_parameter("weight")
+    basis, widest = hadamard_basis(len(weight))
+    size = widest * weight[0].numel()  # of directions that are spread most, unless there are too few
+    size = size if size >= count else weight.numel()
+    entry_M = (torch.arange(count) * size) // count  # each once
     scale = layer.scale if isinstance(layer, Conv2d) else 1.0
     found = _in_kernel(layer, shapes, entry_M) if isinstance(layer, Conv2d) else _in_matrix(shapes, entry_M)
     norms = (_INPUT, _ASKED * delta / (scale * (1.0 if plan.method is Method.LIP_DP_SGD else _INPUT)))
     input_M, output_M = (t.to(here) for t in found)
-    amplitude_M = torch.ones(count, dtype=torch.float64, device=here)
-    return Entries(name, f"{name}.weight", entry_M.to(here), input_M, output_M, amplitude_M, norms, shapes)
+    return Entries(
+        layer=name,
+        parameter=f"{name}.weight",
+        basis=basis.to(here),
+        axis=1 if isinstance(layer, Conv2d) else -1,
+        entry=entry_M.to(here),
+        inputs=input_M,
+        outputs=output_M,
+        amplitude=torch.ones(count, dtype=torch.float64, device=here),
+        norms=norms,
+        shapes=shapes,
+    )
+
+
+def hadamard_basis(count: int) -> tuple[Tensor, int]:
+    """Return an orthonormal basis of Hadamard matrices along its diagonal, (O, O), and the size of the first of them.
+
+    Their sizes are the powers of two that ``count`` is made of, the largest first.
+    """
+    sizes = [2**power for power in reversed(range(count.bit_length())) if count >> power & 1]
+    blocks = [torch.from_numpy(hadamard(size)).double() / sqrt(size) for size in sizes]
+    return torch.block_diag(*blocks), sizes[0]
 
 
 def _in_matrix(shapes: Shapes, entry_M: Tensor) -> tuple[Tensor, Tensor]:

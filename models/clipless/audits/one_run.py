@@ -150,7 +150,7 @@ class _Watched(PrivateTrainer):
             std, delta = float(stds[one.parameter]), float(plan.sensitivities[one.parameter])
             released = self._totals[one.parameter].flatten() - self._others[one.parameter]
             gain_M = one.amplitude * (delta / std) ** 2
-            seen_M += gain_M * released[one.entry] / delta
+            seen_M += gain_M * one.seen(released) / delta
             weight_M += one.amplitude * gain_M
         value_M, variance_M = seen_M / weight_M, 1.0 / weight_M
         self.scores += _log_ratio(value_M, variance_M, plan.sampling_rate, plan.relation)
@@ -166,7 +166,7 @@ class _Watched(PrivateTrainer):
         stds = self._plan.noise_stds
         for one in self._entries:
             gone = self._begun[one.parameter] - self._parameters[one.parameter].detach()
-            gone_M = gone.flatten()[one.entry].double()
+            gone_M = one.seen(gone)
             gain_M = one.amplitude * float(self._plan.sensitivities[one.parameter] / stds[one.parameter])
             moved_M += gain_M * gone_M / gone_M.std().clamp(min=1e-300)
         return moved_M.nan_to_num(0.0)
@@ -219,7 +219,7 @@ def _measured(training: AuditedTraining, model: Network, entries: tuple[Entries,
 
 
 def _amplitude(one: Entries, total: Tensor, plan: Plan) -> Tensor:
-    return (total.flatten()[one.entry] / float(plan.sensitivities[one.parameter])).clamp(_LEAST_AMPLITUDE, 1.0)
+    return (one.seen(total) / float(plan.sensitivities[one.parameter])).clamp(_LEAST_AMPLITUDE, 1.0)
 
 
 def _trainer(training: AuditedTraining, model: Network, canaries: int) -> _Watched:
