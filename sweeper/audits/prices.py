@@ -1,57 +1,77 @@
 """The price of a sweep under attack: everything that its records say it released, against what its ledger charges.
 
-What was drawn is taken from the records of trials and points, not from the ledger: a training that the ledger forgot is
-simulated all the same. Nothing is trained and no row is read: the worst neighbouring rows of Gaussian slots are known.
+What was drawn is taken from the records of trials and points, not from the ledger: a training, a score or a curve that
+the ledger forgot is simulated all the same, and held against nothing at all too. Nothing is trained and no row is read:
+the worst neighbouring rows of Gaussian slots are known.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 
 import torch
 
 from clipless.audits.finding import Finding, Kind
 from clipless.privacy.accounting.private_selection import Repetitions
-from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.audits.losses import runs_for, scores
-from sweeper.audits.lower_bound import CONFIDENCE, Attack, attack
-from sweeper.audits.selection import selection_attack
+from sweeper.audits.lower_bound import CONFIDENCE, Attack, Scores, attack
+from sweeper.audits.released import SPLITS, TEST, TRAINING, VALIDATION, Release, of_split, releases, unpaid
+from sweeper.audits.selection import selection_scores
 from sweeper.errors import RecordError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import WINNER_TRIAL
-from sweeper.records import PointKey, Trial
+from sweeper.records import Point, Trial
 
 _DELTAS = (1e-3, 1e-2)  # beside the claim's own, for the price is one at every delta and counts reach these
+_UNPAID_RUNS = 20_000  # what was not paid for is held against an epsilon of 0
 SEED = 0
-
-Released = Mapping[str, list[PoissonGaussian]]
-"""What trials spent, by whose row it was."""
 
 
 def audit_price(
     ledger: Ledger,
     trials: Sequence[Trial],
-    points: Iterable[PointKey],
+    points: Iterable[Point],
     delta: float,
     *,
     repetitions: Repetitions | None = None,
     seed: int = SEED,
-) -> Finding | None:
+) -> tuple[Finding, ...]:
     """Attack the price of a sweep, explorers and finals together, or of a private selection and its final.
+
+    Attacked are a training row, and, where their scores or curves are paid for, a validation row and a test row: each
+    by everything that was released of its split.
 
     Args:
         ledger: whose price is claimed.
         trials: as they were recorded; of a private selection that held, the winner and its final.
-        points: keys of what was released of them.
+        points: what was released of them.
         delta: of the claim.
         repetitions: the law of the number of candidates, as the spec says it.
         seed: of the simulation.
 
     Returns:
-        What the adversary attained, not judged yet; ``None`` where nothing finite is claimed or nothing was drawn.
+        What the adversary attained, not judged yet: nothing where nothing finite is claimed or nothing was drawn. One
+        finding more where something was released that no entry of the ledger covers.
 
     Raises:
         RecordError: the ledger says that a private selection held, and the spec that there was none.
     """
+    found = releases(trials, points)
+    generator = torch.Generator().manual_seed(seed)
+    whole = _of_everything(ledger, trials, found, delta, repetitions, generator)
+    free = _of_nothing(unpaid(found, ledger), delta, generator)
+    return tuple(replace(one, evidence={**one.evidence, "seed": seed}) for one in (whole, free) if one is not None)
+
+
+def _of_everything(
+    ledger: Ledger,
+    trials: Sequence[Trial],
+    found: Sequence[Release],
+    delta: float,
+    repetitions: Repetitions | None,
+    generator: torch.Generator,
+) -> Finding | None:
+    """Attack the price of everything that leaves."""
     selected = ledger.selection is not None and not ledger.selection.broken
     if selected and repetitions is None:
         raise RecordError("Expected the law of the private selection that the ledger has priced, got none in the spec")
@@ -60,68 +80,70 @@ def audit_price(
         at: ledger.answers(at, tight=True)[question].epsilon for at in (delta, *(d for d in _DELTAS if d > delta))
     }
     finite = {at: claim for at, claim in claims.items() if claim < inf}
-    released = _released(trials, points)
-    steps = sum(event.steps for events in released.values() for event in events)
+    steps = sum(one.event.steps for one in found)
     if not (finite and steps):
         return None
-    generator = torch.Generator().manual_seed(seed)
     if selected and repetitions is not None:
-        how, found = _attack_selection(trials, released, repetitions, finite, generator)
+        seen = _of_selection(trials, found, repetitions, generator)
     else:
-        runs = runs_for(steps)
-        how, found = attack({whose: scores(events, runs, generator) for whose, events in released.items()}, finite)
-    evidence = {"attack": how, "trainings": len(released[_TRAINING]), "steps": steps, "seed": seed}
-    return _finding(Kind.SELECTION if selected else Kind.SWEEP, found, evidence)
+        seen = {
+            split: scores(events, runs_for(steps), generator) for split in SPLITS if (events := of_split(found, split))
+        }
+    how, attained = attack(seen, finite)
+    evidence = {"attack": how, "trainings": len(of_split(found, TRAINING)), "steps": steps}
+    for split in (VALIDATION, TEST):
+        if split in seen:
+            evidence[f"releases seen by {split}"] = sum(event.steps for event in of_split(found, split))
+            evidence[f"attained by {split}"] = attack({split: seen[split]}, finite)[1].epsilon
+    return _finding(Kind.SELECTION if selected else Kind.SWEEP, attained, evidence)
 
 
-_TRAINING, _VALIDATION = "a training row", "a validation row"
-
-
-def _attack_selection(
-    trials: Sequence[Trial],
-    released: Released,
-    repetitions: Repetitions,
-    claims: Mapping[float, float],
-    generator: torch.Generator,
-) -> tuple[str, Attack]:
+def _of_selection(
+    trials: Sequence[Trial], found: Sequence[Release], repetitions: Repetitions, generator: torch.Generator
+) -> dict[str, Scores]:
+    """Return runs of the selection and its final as a training row and a validation row see them, and of test rows."""
     winner = next((trial for trial in trials if trial.id == WINNER_TRIAL), None)
     if winner is None or winner.plan is None:
         raise RecordError(f"Expected the winner {WINNER_TRIAL} of the private selection among the trials, got none")
-    final = next((event for event in released[_TRAINING][1:]), None)
-    steps = repetitions.mean * winner.plan.event.steps + (0 if final is None else final.steps)
-    return selection_attack(winner.plan.event, repetitions, claims, runs_for(steps), generator, final)
+    seen: dict[str, Scores] = {}
+    for split in (TRAINING, VALIDATION):
+        own = [one for one in found if one.split == split]
+        candidate = next((one.event for one in own if one.trial == WINNER_TRIAL), None)
+        if candidate is None:
+            continue
+        if split == TRAINING:  # every candidate trained to its end
+            candidate = winner.plan.event
+        final = next((one.event for one in own if one.trial != WINNER_TRIAL), None)
+        steps = repetitions.mean * candidate.steps + (0 if final is None else final.steps)
+        orders = selection_scores(candidate, repetitions, runs_for(steps), generator, final)
+        seen |= {order if split == TRAINING else f"{split}, {order}": one for order, one in orders.items()}
+    tests = of_split(found, TEST)
+    return seen | ({TEST: scores(tests, runs_for(len(tests)), generator)} if tests else {})
 
 
-def _released(trials: Sequence[Trial], points: Iterable[PointKey]) -> Released:
-    """Return what trials spent on training rows, and on validation rows where their scores are paid for."""
-    last: dict[str, int] = {}
-    for trial, epoch, _ in points:
-        last[trial] = max(epoch, last.get(trial, 0))
-    planned = [(trial.plan, last[trial.id]) for trial in trials if trial.plan is not None and trial.id in last]
-    found = {
-        _TRAINING: [
-            plan.event.with_steps(plan.repeats * (plan.preliminary_steps + epochs * plan.steps_per_epoch))
-            for plan, epochs in planned
-        ]
-    }
-    paid = [
-        PoissonGaussian(
-            noise_multiplier=plan.scores.noise_multiplier,
-            sampling_rate=1.0,
-            steps=plan.repeats * epochs,
-            relation=Relation.ADD_OR_REMOVE_ONE,
-        )
-        for plan, epochs in planned
-        if plan.scores is not None
-    ]
-    return found | ({_VALIDATION: paid} if paid else {})
+def _of_nothing(free: Sequence[Release], delta: float, generator: torch.Generator) -> Finding | None:
+    """Attack what nobody has paid for: whatever it tells contradicts the ledger."""
+    if not free:
+        return None
+    evidence = {"releases": "; ".join(_said(one) for one in free)}
+    if any(one.event.noise_multiplier == 0.0 for one in free):
+        nothing = Attack(epsilon=inf, claim=0.0, delta=delta, p_value=0.0, hits=0, alarms=0, runs=0)
+        return _finding(Kind.SWEEP, nothing, evidence, "what no entry of the ledger covers")
+    seen = {split: scores(events, _UNPAID_RUNS, generator) for split in SPLITS if (events := of_split(free, split))}
+    _, attained = attack(seen, dict.fromkeys({delta, *_DELTAS}, 0.0))
+    return _finding(Kind.SWEEP, attained, evidence, "what no entry of the ledger covers")
 
 
-def _finding(kind: Kind, found: Attack, evidence: Mapping[str, object]) -> Finding:
+def _said(one: Release) -> str:
+    point = f", epoch {one.epoch}" if one.epoch else ""
+    return f"{one.event.steps} of {one.split}, trial {one.trial}{point}"
+
+
+def _finding(kind: Kind, found: Attack, evidence: Mapping[str, object], subject: str | None = None) -> Finding:
     counts = {"hits": found.hits, "alarms": found.alarms, "runs": found.runs}
     return Finding(
         kind=kind,
-        subject="the private selection" if kind is Kind.SELECTION else "the price of everything",
+        subject=subject or ("the private selection" if kind is Kind.SELECTION else "the price of everything"),
         epsilon=found.claim,
         delta=found.delta,
         attained=found.epsilon,

@@ -11,7 +11,7 @@ Shapes: R runs, C candidates of all of them.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ import torch
 from clipless.privacy.accounting.private_selection import Distribution, Repetitions
 from clipless.privacy.events import PoissonGaussian
 from sweeper.audits.losses import losses
-from sweeper.audits.lower_bound import Attack, Counts, Floats, Scores, attack
+from sweeper.audits.lower_bound import Counts, Floats, Scores
 
 _REFERENCE = 200_000  # candidates of each world from which ranks are learned
 _TOP = 1e6  # rank of a block on top
@@ -49,22 +49,21 @@ class _World:
         return found
 
 
-def selection_attack(
+def selection_scores(
     candidate: PoissonGaussian,
     repetitions: Repetitions,
-    claims: Mapping[float, float],
     runs: int,
     generator: torch.Generator,
     final: PoissonGaussian | None = None,
-) -> tuple[str, Attack]:
-    """Return the planted order that attains most against the claims of winner and final, and what it attains."""
+) -> dict[str, Scores]:
+    """Return the adversary's scores of the winner, and its final, under each planted order."""
     worlds = [_simulated(candidate, repetitions, runs, generator, final, present=present) for present in (True, False)]
     known = tuple(losses(candidate, _REFERENCE, generator, present=present) for present in (True, False))
-    scores = {}
+    found = {}
     for name, order in planted_orders(known[0], known[1], repetitions).items():
         ranks = [np.sort(order(loss)) for loss in known]
-        scores[name] = Scores(*(_scores(world, order, ranks, repetitions) for world in worlds))
-    return attack(scores, claims)
+        found[name] = Scores(*(_scores(world, order, ranks, repetitions) for world in worlds))
+    return found
 
 
 def planted_orders(present: Floats, absent: Floats, repetitions: Repetitions) -> dict[str, Order]:

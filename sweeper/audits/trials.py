@@ -1,5 +1,6 @@
 """A trial under attack: its training as it was planned, rebuilt from records and a saved model without any row."""
 
+from collections.abc import Hashable
 from dataclasses import replace
 from math import isclose
 
@@ -20,9 +21,26 @@ SEED = 0
 
 
 def audit_trial(
-    folder: SweepFolder, trial: Trial, point: Point, effort: Effort, *, seed: int = SEED
+    folder: SweepFolder,
+    trial: Trial,
+    point: Point,
+    effort: Effort,
+    *,
+    seed: int = SEED,
+    forms: set[Hashable] | None = None,
+    stacks: bool = False,
 ) -> tuple[Finding, ...]:
     """Attack the training of a point on made-up rows, with the weights that were kept of it.
+
+    Args:
+        folder: of the sweep.
+        trial: what is audited.
+        point: whose model is taken.
+        effort: how much the audit may cost.
+        seed: of the search.
+        forms: of trainings that a cheap audit has found nothing of: what they have in common is not looked at again
+            (`Effort.BRIEF`). The form of this one is added.
+        stacks: whether the sweep trains trials of one shape as one: the step of one that stacks is attacked there too.
 
     Returns:
         The findings, judged among themselves; nothing of a training without privacy, which claims none.
@@ -31,11 +49,20 @@ def audit_trial(
         RecordError: no model was kept, or the configuration no longer gives the plan that is recorded.
         clipless.errors.CliplessError: the model cannot be read, or not be audited.
     """
-    training = audited_training(folder, trial, point)
-    return () if training is None else audit_training(training, effort, seed=seed)
+    training = audited_training(folder, trial, point, stacks=stacks)
+    if training is None:
+        return ()
+    if forms is None or effort is not Effort.CHEAP:
+        return audit_training(training, effort, seed=seed)
+    found = audit_training(training, Effort.BRIEF if training.form in forms else effort, seed=seed)
+    if not any(one.contradicted for one in found):
+        forms.add(training.form)
+    return found
 
 
-def audited_training(folder: SweepFolder, trial: Trial, point: Point) -> AuditedTraining | None:
+def audited_training(
+    folder: SweepFolder, trial: Trial, point: Point, *, stacks: bool = False
+) -> AuditedTraining | None:
     """Return what is attacked of a point, ``None`` of a training without privacy; the errors of `audit_trial`."""
     if trial.plan is None or trial.plan.method == Method.NON_PRIVATE.value:
         return None
@@ -47,7 +74,7 @@ def audited_training(folder: SweepFolder, trial: Trial, point: Point) -> Audited
     _check_same_plan(plan, recorded, trial.id)
     logits = model.output_shape()[0]
     training = config.training
-    return AuditedTraining(
+    found = AuditedTraining(
         subject=f"trial {point.label}",
         model=model,
         loss=loss,
@@ -58,6 +85,7 @@ def audited_training(folder: SweepFolder, trial: Trial, point: Point) -> Audited
         ghost_clipping=bool(training.ghost_clipping),
         exact_norms=bool(training.exact_norms),
     )
+    return replace(found, stacked=stacks and recorded.repeats == 1 and found.stacks)
 
 
 def _with_noise(config: TrialConfig, recorded: TrialPlan) -> TrialConfig:

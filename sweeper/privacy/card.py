@@ -22,6 +22,7 @@ from sweeper.records import Point, Trial, TrialPlan, TrialStatus
 from sweeper.store.jsonl import replace_file, to_text
 
 if TYPE_CHECKING:
+    from clipless.audits.finding import Finding
     from sweeper.privacy.charges import Entry
 
 CARD_VERSION = 1
@@ -70,12 +71,14 @@ def make_card(
     ledger: Mapping[str, Price],
     attempts: "Sequence[Entry]",
     last_epoch: int | None = None,
+    audits: "Sequence[Finding]" = (),
 ) -> Card:
     """Collect the facts about one point.
 
     ``attempts`` is what the ledger charges to this trial: several trainings if one had to begin anew, none behind a
     private selection, whose ledger names no training. Where ``last_epoch`` of the trial is not known, every epoch of a
-    trial that was ended early counts as the one at which it ended.
+    trial that was ended early counts as the one at which it ended. ``audits`` is what audits found of this trial and of
+    the whole sweep, of which the card takes the most that was attained of each kind.
 
     Raises:
         RecordError: the trial has no plan, or the point is none of its epochs.
@@ -110,6 +113,7 @@ def make_card(
                 "trainings": _trainings(attempts),
                 "ended_early": trial.reason if _is_where_it_ended(trial, point, last_epoch) else None,
             },
+            "audits": _attained(audits),
             "sampling": {"kind": "poisson", **{key: getattr(plan, key) for key in kept}},
             "noise": {
                 "noise_multiplier": plan.noise_multiplier,
@@ -153,6 +157,17 @@ def _by_class(point: Point, claim: Claim) -> dict[str, Any] | None:
         "constant_answer": claim.baselines.constant("accuracy", "test"),
         "warning": warning(counts, claim.baselines.classes),
     }
+
+
+def _attained(audits: "Sequence[Finding]") -> list[dict[str, Any]]:
+    """Return the finding of each kind that attained the largest share of its claim; one that contradicts it first."""
+    most: dict[str, Finding] = {}
+    for one in audits:
+        best = most.get(one.kind.value)
+        if best is None or (one.contradicted, one.ratio) > (best.contradicted, best.ratio):
+            most[one.kind.value] = one
+    kept = ("kind", "epsilon", "delta", "attained", "confidence", "contradicted")
+    return [{name: value for name, value in one.to_json().items() if name in kept} for one in most.values()]
 
 
 def charged_to(trial: str, ledger: Path) -> "tuple[Entry, ...]":

@@ -83,6 +83,19 @@ def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
         ],
     )
     yield "Both accountants compute upper bounds independently; the smaller one is claimed." + _crosscheck(advance)
+    yield _audited(card.get("audits", ()))
+
+
+def _audited(audits: Iterable[Mapping[str, Any]]) -> str:
+    """Return in one line what attacks on the claim of the training, and on that of the sweep, attained."""
+    found = [
+        f"the {one['kind']} audit attained epsilon {float(one['attained']):.3g} of the {float(one['epsilon']):.3g} "
+        f"claimed at delta {one['delta']:g}{', which **contradicts the claim**' if one['contradicted'] else ''}"
+        for one in audits
+    ]
+    if not found:
+        return "Audits: none; nothing has attacked these claims."
+    return f"Audits: {'; '.join(found)}. These are lower bounds: they can refute a claim, not prove it."
 
 
 def _of_one_training(card: Mapping[str, Any]) -> Iterator[str]:

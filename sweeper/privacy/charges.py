@@ -87,7 +87,7 @@ class Charges:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._entries: dict[tuple[str, int], Entry] = {}
-        self._tests: list[PaidScores] = []
+        self._tests: list[ScoresRow] = []
         self.selection: Terms | None = None
         self.budget: Budget | RenyiFilter | None = None
 
@@ -97,10 +97,19 @@ class Charges:
         return tuple(self._entries.values())
 
     @property
+    def tests(self) -> tuple[ScoresRow, ...]:
+        """Every release of scores of private test rows, in the order in which they were entered."""
+        return tuple(self._tests)
+
+    @property
+    def _paid_tests(self) -> list[PaidScores]:
+        return [row.scores for row in self._tests]
+
+    @property
     def relation(self) -> Relation | None:
         """The neighbouring relation of every event, ``None`` before the first."""
         selected = () if self.selection is None else (self.selection.event,)
-        events = (*selected, *(entry.event for entry in self.entries), *(paid.event for paid in self._tests))
+        events = (*selected, *(entry.event for entry in self.entries), *(row.scores.event for row in self._tests))
         return next((event.relation for event in events), None)
 
     def attempts(self, trial: str) -> list[Entry]:
@@ -115,8 +124,8 @@ class Charges:
         """Return what is charged, and whether the splits are apart."""
         charged = self._drawn()
         validation = [event for entry in charged for event in entry.charged_scores]
-        paid = [*(entry.scores for entry in charged if entry.scores is not None), *self._tests]
-        splits = ([entry.charged for entry in charged], validation, [one.event for one in self._tests])
+        paid = [*(entry.scores for entry in charged if entry.scores is not None), *self._paid_tests]
+        splits = ([entry.charged for entry in charged], validation, [one.event for one in self._paid_tests])
         return splits, all(one.apart for one in paid)
 
     def entries_with(self, opened: OpenRow) -> list[Entry]:
@@ -154,9 +163,9 @@ class Charges:
             case None:
                 return None
             case Budget():
-                return refused_tests_by_slots(self.budget, [*self._tests, paid])
+                return refused_tests_by_slots(self.budget, [*self._paid_tests, paid])
             case RenyiFilter():
-                return refused_tests_by_filter(self.budget, self._drawn(), [*self._tests, paid])
+                return refused_tests_by_filter(self.budget, self._drawn(), [*self._paid_tests, paid])
 
     def _drawn(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.drawn]
@@ -191,7 +200,7 @@ class Charges:
             case BudgetRow():
                 self.budget = row.budget
             case ScoresRow():
-                self._tests.append(row.scores)
+                self._tests.append(row)
             case OpenRow():
                 self._open(row)
             case DrawRow():

@@ -103,6 +103,10 @@ class Ledger:
         """Return every training, in the order in which they were opened."""
         return self._charges.entries
 
+    def tests(self) -> tuple[ScoresRow, ...]:
+        """Return every release of scores of private test rows, in the order in which they were entered."""
+        return self._charges.tests
+
     def open(
         self,
         trial: str,

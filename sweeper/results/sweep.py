@@ -12,6 +12,7 @@ from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.records import Point, Trial
 from sweeper.results.front import Front, read_front
 from sweeper.results.pick import pick
+from sweeper.store.evidence import findings_about, read_evidence
 from sweeper.store.jsonl import replace_file, to_text
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
@@ -173,6 +174,7 @@ class Sweep:
             ledger=front.ledger,
             attempts=charged_to(trial.id, self.folder.ledger),
             last_epoch=max(other.epoch for other in front.points if other.trial == trial.id),
+            audits=findings_about(trial.id, read_evidence(self.directory)),
         )
         return Picked(point, trial, card, self.directory / point.model, self)
 

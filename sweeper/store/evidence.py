@@ -67,6 +67,11 @@ def read_refusals(folder: Path) -> dict[str, str]:
     return refusals_of(read_evidence(folder))
 
 
+def findings_about(trial: str, rows: Iterable[Evidence]) -> tuple[Finding, ...]:
+    """Return what was found of the points of a trial, and of all."""
+    return tuple(row.finding for row in rows if row.trial in (trial, WHOLE_SWEEP))
+
+
 def refusals_of(rows: Iterable[Evidence]) -> dict[str, str]:
     """Return why points are refused, as `read_refusals`, by all rows of evidence from the first."""
     found: dict[str, str] = {}

@@ -1,28 +1,34 @@
 """What an audit is asked about: a training, and how much may be spent on attacking it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 import torch
 
+from clipless.audits.planted import operand_shapes
 from clipless.datasets import Split
 from clipless.errors import AuditError
 from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plans.plan import Plan
+from clipless.privacy.accounting.claim import claims
 from clipless.privacy.randomness import RandomSource, SecureSource
+from clipless.stacks.member import Member, step_form
 from clipless.training.optimizers import Adam, Optimizer
 
 
 class Effort(StrEnum):
     """How much an audit may cost.
 
+    BRIEF: of a training like one that was audited (`AuditedTraining.form`), what may differ: whether its sums exceed
+        its own sensitivities, and its noise the deviations that its own plan says.
     CHEAP: the step and the noise, well under a twentieth of a training; for every trial.
     THOROUGH: a longer search, and a training of its own with canaries; for points of a front.
     """
 
+    BRIEF = "brief"
     CHEAP = "cheap"
     THOROUGH = "thorough"
 
@@ -42,9 +48,10 @@ class AuditedTraining:
         ghost_clipping: as for `clipless.fit`.
         exact_norms: as for `clipless.fit`.
         source: makes the randomness of a training; by default what `clipless.fit` takes.
+        stacked: whether it is trained as a member of a stack (`clipless.stacks`); its step is then attacked there too.
 
     Raises:
-        AuditError: the plan claims no privacy.
+        AuditError: the plan claims no privacy, or the training never stacks.
     """
 
     subject: str
@@ -57,19 +64,59 @@ class AuditedTraining:
     ghost_clipping: bool = False
     exact_norms: bool = False
     source: Callable[[], RandomSource] = SecureSource
+    stacked: bool = False
 
     def __post_init__(self) -> None:
         if not self.plan.noise_multiplier > 0.0:
             raise AuditError(f"Expected a claim of privacy to audit, got a {self.plan.method.value} plan without noise")
+        if self.stacked and not self.stacks:
+            raise AuditError(f"Expected a training that stacks, got {self.subject}, which is trained alone")
+
+    @property
+    def stacks(self) -> bool:
+        """Whether such a training can be a member of a stack."""
+        return not self.ghost_clipping and step_form(self.member(self.model, self.plan)) is not None
+
+    def member(self, model: Network, plan: Plan) -> Member:
+        """Return the training of another model, or with another plan, as a stack takes it."""
+        return Member(
+            model=model,
+            loss=self.loss,
+            plan=plan,
+            optimizer=self.optimizer,
+            exact_norms=self.exact_norms,
+            source=self.source(),
+        )
 
     def copied_model(self) -> Network:
         """Return a copy of the model that an audit may change."""
         return deepcopy(self.model)
 
     @property
+    def form(self) -> Hashable:
+        """What trainings have in common whose steps run the same code on tensors of the same shapes."""
+        layers = tuple(
+            (type(layer), tuple((name, p.shape, p.requires_grad) for name, p in layer.named_parameters(recurse=False)))
+            for layer in self.model.modules()
+        )
+        plan, options = self.plan, (self.micro_batch_size, self.ghost_clipping, self.exact_norms, self.stacked)
+        rules = (
+            plan.method,
+            plan.relation,
+            plan.allocation,
+            plan.follow_weights,
+            type(plan.clipping),
+            plan.freezing,
+            self.source,
+        )
+        shapes = tuple(operand_shapes(self.model).items())
+        return (layers, shapes, type(self.loss), type(self.optimizer), options, rules)
+
+    @property
     def epsilon(self) -> float:
         """The claim for the whole plan."""
-        return self.plan.claims()[-1].epsilon
+        event = self.plan.event()
+        return claims(event, (event.steps,), self.plan.delta)[-1].epsilon  # kept: asked by each audit
 
 
 def made_up_rows(model: Network, classes: int, count: int = 64, seed: int = 0) -> Split:

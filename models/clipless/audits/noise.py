@@ -19,27 +19,28 @@ import os
 import select
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
-from math import inf, sqrt
+from math import ceil, sqrt
 
 import numpy as np
 import torch
 from scipy import stats
 
+from clipless.audits.attained import attained_epsilon
 from clipless.audits.audited import AuditedTraining, Effort
 from clipless.audits.finding import ACCUSATION, Finding, Kind
 from clipless.audits.one_run import planned_for
 from clipless.audits.ranks import FloatArray
 from clipless.plans.method import Method
 from clipless.plans.plan import Plan
-from clipless.privacy.accounting.pld import optimistic_epsilon
 from clipless.privacy.randomness import RandomSource
 from clipless.training.checkpoint import TrainingState
 from clipless.training.trainer import PrivateTrainer, check_micro_batch
 
-_STEPS = {Effort.CHEAP: 8, Effort.THOROUGH: 64}
-_FLIPS = {Effort.CHEAP: 2**14, Effort.THOROUGH: 2**18}
+_STEPS = {Effort.BRIEF: (2, 8), Effort.CHEAP: (4, 8), Effort.THOROUGH: (64, 64)}
+_NUMBERS = 128  # of each parameter: half the noise has then a p-value above 1e-8 once in ten million times
+_FLIPS = {Effort.BRIEF: 2**10, Effort.CHEAP: 2**14, Effort.THOROUGH: 2**18}
 _MOST_ENTRIES = 4096  # of a parameter
 _MOST_SHAPED = 10_000  # numbers whose shape is tested
 _WORDS = 256  # that a forked process draws
@@ -91,13 +92,12 @@ def audit_noise(training: AuditedTraining, effort: Effort = Effort.CHEAP) -> Fin
     """
     heard = hear(training, effort)
     p_values, multiplier = p_values_of(heard), least_multiplier(heard.noise, training.plan)
-    event = replace(training.plan.event(), noise_multiplier=multiplier)
     return Finding(
         kind=Kind.NOISE,
         subject=training.subject,
         epsilon=training.epsilon,
         delta=training.plan.delta,
-        attained=inf if multiplier == 0.0 else optimistic_epsilon(event, training.plan.delta),
+        attained=attained_epsilon(training.plan.event(), multiplier, training.plan.delta, effort),
         confidence=1.0 - ACCUSATION,
         p_value=min(1.0, len(p_values) * min(p_values.values())),
         contradicted=False,
@@ -110,15 +110,30 @@ def audit_noise(training: AuditedTraining, effort: Effort = Effort.CHEAP) -> Fin
 
 
 def hear(training: AuditedTraining, effort: Effort) -> Heard:
-    """Take steps on empty batches, restore the training and take more; draw batches."""
+    """Take steps on empty batches, restore the training and take more; draw batches.
+
+    With `Effort.BRIEF` nothing is restored or forked: that is the same for all trainings of one form.
+    """
+    steps, batches = steps_to_hear(training.plan, effort), 2 * max(1, _FLIPS[effort] // (2 * len(training.rows)))
     first = _trainer(training, None)
-    _rest(first, _STEPS[effort])
+    _rest(first, steps)
+    noise, rate = {name: kept for name, kept in first.heard.items() if kept}, training.plan.sampling_rate
+    if effort is Effort.BRIEF:
+        return Heard({name: np.stack(kept) for name, kept in noise.items()}, first.draw(batches), rate, None)
     second = _trainer(training, first.state())
-    _rest(second, _STEPS[effort] // 2)
-    noise = {name: np.stack(steps + second.heard[name]) for name, steps in first.heard.items() if steps}
-    batches = 2 * max(1, _FLIPS[effort] // (2 * len(training.rows)))
+    _rest(second, max(1, steps // 2))
     members = np.concatenate([first.draw(batches // 2), second.draw(batches - batches // 2)])
-    return Heard(noise, members, training.plan.sampling_rate, repeats_when_forked(training.source()))
+    both = {name: np.stack(kept + second.heard[name]) for name, kept in noise.items()}
+    return Heard(both, members, rate, repeats_when_forked(training.source()))
+
+
+def steps_to_hear(plan: Plan, effort: Effort) -> int:
+    """Return how many steps are listened to: as many as tell half the noise of the smallest parameter from all of it.
+
+    Within limits: parameters of a few entries are heard less surely, together with the others.
+    """
+    least, most = _STEPS[effort]
+    return min(most, max(least, ceil(_NUMBERS / min(plan.sizes.values()))))
 
 
 def _trainer(training: AuditedTraining, state: TrainingState | None) -> _Listening:
@@ -158,7 +173,8 @@ def p_values_of(heard: Heard) -> dict[str, float]:
 
 
 def _smallest(p_values: Sequence[float]) -> float:
-    return min(1.0, len(p_values) * min(p_values, default=1.0))
+    """Return the p-value of several tests; of none, as of the pairs of a single parameter, 1."""
+    return min(1.0, len(p_values) * min(p_values)) if p_values else 1.0
 
 
 def _some(values: FloatArray) -> FloatArray:

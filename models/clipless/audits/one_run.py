@@ -30,12 +30,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clipless.audits.attained import epsilon_at_least
 from clipless.audits.audited import AuditedTraining
 from clipless.audits.canaries import Entries, lay_canaries, operands_of, reached_multiplier
 from clipless.audits.finding import ACCUSATION, Finding, Kind
 from clipless.audits.guesses import guessed_epsilon
 from clipless.audits.planted import planted
-from clipless.audits.ranks import BoolArray, Bound, FloatArray, Game, epsilon_at_least, lower_bound, surest_p_value
+from clipless.audits.ranks import BoolArray, Bound, FloatArray, Game, lower_bound, surest_p_value
 from clipless.datasets import Split
 from clipless.errors import AuditError
 from clipless.network import Network

@@ -45,8 +45,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from clipless.audits.attained import epsilon_at_least
 from clipless.errors import AuditError
-from clipless.privacy.accounting.pld import loss_grids, optimistic_epsilon
+from clipless.privacy.accounting.pld import loss_grids
 from clipless.privacy.events import PoissonGaussian
 
 FloatArray = NDArray[np.float64]
@@ -136,12 +137,6 @@ def ranked(scores_M: FloatArray, coins_M: BoolArray, weights_M: FloatArray) -> f
     if np.isnan(scores_M).any():
         raise AuditError("Expected scores that can be ordered, got NaN")
     return float(weights_M @ np.where(coins_M[np.argsort(scores_M, kind="stable")], 1.0, -1.0))
-
-
-@lru_cache(maxsize=1024)
-def epsilon_at_least(event: PoissonGaussian, delta: float) -> float:
-    """Return what an event costs, from below."""
-    return optimistic_epsilon(event, delta)
 
 
 def rank_weights(game: Game) -> FloatArray:

@@ -15,21 +15,22 @@ Shape letters: B rows.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from math import inf, isfinite, sqrt
+from dataclasses import dataclass, field
+from math import ceil, inf, isfinite, sqrt
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from clipless.audits.attained import attained_epsilon
 from clipless.audits.audited import AuditedTraining, Effort
 from clipless.audits.finding import Finding, Kind
 from clipless.audits.operands import PATTERNS, operand, shares
 from clipless.audits.planted import Operands, Shapes, operand_shapes, planted
+from clipless.audits.stacked import stacked_sums
 from clipless.network import Network
 from clipless.plans.method import Method
 from clipless.plans.plan import Plan
-from clipless.privacy.accounting.pld import optimistic_epsilon
 from clipless.testing import broken_weights
 from clipless.training.batch_sums import sum_gradients
 
@@ -37,8 +38,9 @@ Sums = Mapping[str, Tensor]
 # batch -> its sums, with one row left out
 Batch = Callable[[int | None], Sums]
 
-_BATCHES = {Effort.CHEAP: 6, Effort.THOROUGH: 60}
+_BATCHES = {Effort.BRIEF: 1, Effort.CHEAP: 6, Effort.THOROUGH: 60}
 _ROWS = 24  # of a batch
+_PASSES = {Effort.BRIEF: 2, Effort.CHEAP: 4, Effort.THOROUGH: _ROWS}  # of a batch, at most
 _LEFT_OUT = 2  # rows of each batch that are left out in turn
 _TOLERANCE = 1e-9  # rounding in the norm of a difference; sums are exact
 
@@ -68,6 +70,18 @@ class Worst:
         together = sqrt(sum((norm / float(stds[name])) ** 2 for name, norm in moved.items()))
         self.joint = max(self.joint, plan.event().noise_multiplier * together)
 
+    def see_neighbour(self, sums: Sums, changed: Sums, plan: Plan) -> None:
+        """Compare a member's sums before and after its neighbours in a stack drew other rows.
+
+        What these move adds to what a row of the member's own may move.
+        """
+        self.pairs += 1
+        for name, delta in plan.sensitivities.items():
+            moved = _finite(float((sums[name] - changed[name]).norm())) / float(delta)
+            if moved:
+                self.parameters[name] = max(self.parameters.get(name, 0.0), 1.0 + moved)
+                self.joint = max(self.joint, 1.0 + moved)
+
     @property
     def exceeded(self) -> bool:
         """Whether a sum moved by more than the noise covers."""
@@ -85,16 +99,15 @@ def audit_step(training: AuditedTraining, effort: Effort = Effort.CHEAP, *, seed
     Guarantees:
         Never contradicts a step whose computed sums move by their sensitivities at most.
     """
-    worst = search(training, _BATCHES[effort], np.random.default_rng(seed))
+    worst = search(training, _BATCHES[effort], np.random.default_rng(seed), passes=_PASSES[effort])
     plan, event = training.plan, training.plan.event()
     reached = inf if worst.joint == 0.0 else event.noise_multiplier / worst.joint
-    attained = 0.0 if reached == inf else optimistic_epsilon(replace(event, noise_multiplier=reached), plan.delta)
     return Finding(
         kind=Kind.STEP,
         subject=training.subject,
         epsilon=training.epsilon,
         delta=plan.delta,
-        attained=inf if reached == 0.0 else attained,
+        attained=attained_epsilon(event, reached, plan.delta, effort),
         confidence=1.0,
         p_value=0.0 if worst.exceeded else 1.0,
         contradicted=worst.exceeded,
@@ -106,20 +119,35 @@ def audit_step(training: AuditedTraining, effort: Effort = Effort.CHEAP, *, seed
     )
 
 
-def search(training: AuditedTraining, batches: int, generator: np.random.Generator) -> Worst:
-    """Compare the sums of ``batches`` planted batches, and of half as many rows through the model, with neighbours'."""
+def search(training: AuditedTraining, batches: int, generator: np.random.Generator, *, passes: int = _ROWS) -> Worst:
+    """Compare the sums of ``batches`` planted batches, and of half as many rows through the model, with neighbours'.
+
+    A planted batch is cut into ``passes`` at most. Of a training in a stack, sums within one are compared as well.
+    """
     worst, model = Worst(), training.copied_model()
     plan = training.plan.at(model, training.loss)
     for number in range(batches):
         count = min(_ROWS, 2 + number * 11)
-        made = [planted_batch(training, model, plan, count, generator, steady=number == 0)]
+        made = [planted_batch(training, model, plan, count, generator, steady=number == 0, passes=passes)]
         if number % 2 == 0:
             made.append(_through_the_model(training, model, plan, count, generator, broken=number % 4 == 0))
         for batch in made:
             full = batch(None)
             for row in {0, *generator.integers(count, size=_LEFT_OUT - 1).tolist()}:
                 worst.see(full, batch(row), plan)
+    if training.stacked:
+        search_in_stacks(training, batches // 3, generator, worst)
     return worst
+
+
+def search_in_stacks(training: AuditedTraining, batches: int, generator: np.random.Generator, worst: Worst) -> None:
+    """Compare what is summed for the members of stacks, without single rows and with other rows of neighbours."""
+    for members in stacked_sums(training, batches, generator):
+        for one in members:
+            for fewer in one.fewer:
+                worst.see(one.full, fewer, one.plan)
+            if one.changed is not None:
+                worst.see_neighbour(one.full, one.changed, one.plan)
 
 
 def planted_batch(
@@ -130,13 +158,14 @@ def planted_batch(
     generator: np.random.Generator,
     *,
     steady: bool = False,
+    passes: int = _ROWS,
 ) -> Batch:
     """Return a batch of planted operands; ``steady`` asks each row for four times each sensitivity."""
     operands = {
         name: _chosen(shape, _sensitivity(plan, name), plan.method, count, generator, steady=steady)
         for name, shape in operand_shapes(model).items()
     }
-    size = int(generator.choice([1, 7, _ROWS]))
+    size = max(int(generator.choice([1, 7, _ROWS])), ceil(count / passes))
     x, y = torch.zeros(count, *model.input_shape).to(training.rows.x), training.rows.y[:1]
 
     def sums(left_out: int | None) -> Sums:

@@ -11,7 +11,7 @@ own sensitivities and their guard, clipping norms, learning rate, averages, chec
 Shape letters: M members, B rows of a member in a pass, R = M B, D all trainable entries of a member.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from math import ceil, erf, sqrt
 
@@ -195,7 +195,15 @@ class RunningStack:
             self._totals_MD.zero_()  # sums of an unfinished step carry no noise yet
             raise
 
-    def _step(self, draws: Sequence[Tensor]) -> None:
+    def sums(self, draws: Sequence[Tensor]) -> Mapping[str, Tensor]:
+        """Return what the rows of a step add up to before the noise, (M, *shape) float64: for audits of public rows."""
+        self._gather(draws)
+        found = {name: total.clone() for name, total in self._totals.items()}
+        self._totals_MD.zero_()
+        return found
+
+    def _gather(self, draws: Sequence[Tensor]) -> list[tuple[Plan, frozenset[str]]]:
+        """Add up the gradients of every member's rows; return the plans of the step, and what rests in it."""
         check_rows(max(map(len, draws)) * self._copies)
         self._totals_MD.zero_()
         with ExitStack() as stack:
@@ -204,6 +212,10 @@ class RunningStack:
             for i in range(passes):
                 part = slice(i * self._rows, (i + 1) * self._rows)
                 self._pass([drawn[part] for drawn in draws], [plan for plan, _ in now])
+        return now
+
+    def _step(self, draws: Sequence[Tensor]) -> None:
+        now = self._gather(draws)
         resting = [rest for _, rest in now]
         mask_MD = self._mask(resting)
         if mask_MD is not None:  # sums that receive no noise

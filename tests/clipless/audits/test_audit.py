@@ -5,11 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from clipless.audits.audit import audit_training
 from clipless.audits.audited import Effort
 from clipless.audits.finding import Kind
 from clipless.errors import AuditError
+from clipless.testing import SeededSource
+
+from .conftest import dense_network
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
@@ -56,6 +60,42 @@ def test_every_fault_is_caught(campaign, number):
         (fault, method): [campaign.audit(campaign.Job(method, 1, fault, canaries=512))] for method in campaign.METHODS
     }
     assert all(campaign.accused(found) == 1 for found in runs.values())
+
+
+ONLY_A_RUN_SHOWS = {"every row passes twice", "four times the steps"}
+
+
+@pytest.mark.parametrize("effort", [Effort.BRIEF, Effort.CHEAP])
+@pytest.mark.parametrize("method", ["clipless", "lip-dp-sgd", "dp-sgd"])
+def test_brief_and_cheap_audits_catch_every_fault_of_step_noise_and_batches(campaign, method, effort):
+    for name, fault in campaign.FAULTS.items():
+        audited = campaign.audited(method, 1)
+        with fault():
+            found = audit_training(audited, effort, seed=1)
+        assert any(one.contradicted for one in found) == (name not in ONLY_A_RUN_SHOWS), name
+
+
+@pytest.mark.parametrize("effort", [Effort.BRIEF, Effort.CHEAP])
+def test_brief_and_cheap_audits_accuse_no_correct_training(campaign, effort):
+    runs = [audit_training(campaign.audited(method, seed), effort, seed=seed) for method, seed in campaign_runs()]
+    assert campaign.accused(runs) <= 2
+
+
+def campaign_runs():
+    return [(method, seed) for method in ("clipless", "lip-dp-sgd", "dp-sgd") for seed in range(7)]
+
+
+def test_trainings_have_one_form_whatever_their_weights_and_noise_are(training):
+    first, model = training(source=SeededSource), dense_network()
+    with torch.no_grad():
+        model.get_parameter("layers.1.weight").mul_(0.5)
+    assert training(model=model, epsilon=1.0, source=SeededSource).form == first.form
+    others = [
+        training("dp-sgd", source=SeededSource),
+        training(model=dense_network(32), source=SeededSource),
+        replace(first, exact_norms=True),
+    ]
+    assert all(other.form != first.form for other in others)
 
 
 def test_the_campaign_has_a_test_for_each_fault(campaign):

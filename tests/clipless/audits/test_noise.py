@@ -1,5 +1,7 @@
 """The audit of noise and batches: what is as planned passes, every repetition and every missing deviation does not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,17 @@ from scipy import stats
 
 from clipless.audits.audited import Effort
 from clipless.audits.finding import Kind
-from clipless.audits.noise import Heard, audit_noise, hear, least_multiplier, p_values_of, repeats_when_forked
+from clipless.audits.noise import (
+    Heard,
+    audit_noise,
+    hear,
+    least_multiplier,
+    p_values_of,
+    repeats_when_forked,
+    steps_to_hear,
+)
+from clipless.layers import Dense, InputBall
+from clipless.network import Network
 from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
 from clipless.training import trainer
@@ -139,3 +151,27 @@ def test_the_tests_of_the_noise_share_the_level(training):
     p_values = [value for name, value in found.evidence.items() if name.startswith("p-value")]
     assert len(p_values) == 7
     assert found.p_value == pytest.approx(min(1.0, 7 * min(p_values)))
+
+
+def single_layer():
+    generator = torch.Generator().manual_seed(0)
+    return Network([InputBall(10.0), Dense(24, 24, generator=generator)], (24,))
+
+
+@pytest.mark.parametrize("effort", [Effort.BRIEF, Effort.CHEAP])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_model_of_a_single_parameter_is_not_accused_for_pairs_that_do_not_exist(training, method, effort):
+    found = audit_noise(training(method, model=single_layer()), effort)
+    assert found.evidence["p-value of parameters"] == 1.0
+    assert found.p_value > 1e-3
+
+
+def test_steps_are_as_many_as_tell_half_the_noise_of_the_smallest_parameter(training):
+    plan = training().plan
+    sizes = {name: 40 if name.endswith("bias") else size for name, size in plan.sizes.items()}
+    few = replace(plan, sizes=sizes)
+    assert steps_to_hear(few, Effort.BRIEF) == 4
+    assert [steps_to_hear(plan, effort) for effort in (Effort.BRIEF, Effort.CHEAP, Effort.THOROUGH)] == [6, 6, 64]
+    assert steps_to_hear(replace(plan, sizes=dict.fromkeys(sizes, 1)), Effort.CHEAP) == 8
+    half_seen = stats.chi2.cdf(4.0 * stats.chi2.ppf(1e-8, 128), 128)
+    assert half_seen > 1.0 - 1e-6

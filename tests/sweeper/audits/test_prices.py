@@ -16,6 +16,7 @@ from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
+from sweeper.records import Point, ReleasedCurves
 from sweeper.spec.stages import StagePlan
 
 DELTA = 1e-3
@@ -42,9 +43,14 @@ def spend(ledger, trials, stages=None):
         ledger.close(trial.id, trial.plan.repeats * event.steps)
 
 
+def point_of(trial, epoch=1, **more):
+    return Point(trial=trial.id, epoch=epoch, values={"epsilon": 1.0}, **more)
+
+
 def found(ledger, trials, **more):
-    finding = audit_price(ledger, trials, [(trial.id, 1, "") for trial in trials], DELTA, **more)
-    return judged([finding])[0]
+    """Return what was found of the whole price, where every release is in the ledger."""
+    (finding,) = judged(audit_price(ledger, trials, [point_of(trial) for trial in trials], DELTA, **more))
+    return finding
 
 
 def test_the_composition_of_all_trainings_is_nearly_attained_and_never_exceeded(ledger, make_trial):
@@ -75,9 +81,12 @@ def test_explorers_and_the_final_of_a_budget_are_nearly_attained_and_never_excee
 def test_a_training_that_the_ledger_forgot_contradicts_its_price(ledger, make_trial):
     trials = [make_trial(n, replace(TRIAL, noise_multiplier=1.0)) for n in range(1, 5)]
     spend(ledger, trials[:1])
-    finding = found(ledger, trials)
-    assert finding.contradicted
-    assert finding.attained > finding.epsilon
+    whole, free = judged(audit_price(ledger, trials, [point_of(trial) for trial in trials], DELTA))
+    assert whole.contradicted
+    assert whole.attained > whole.epsilon
+    assert free.contradicted
+    assert (free.epsilon, free.subject) == (0.0, "what no entry of the ledger covers")
+    assert free.evidence["releases"].count("4 of a training row") == 3
 
 
 def test_a_private_selection_attains_more_than_one_training_and_no_more_than_its_price(ledger, make_trial):
@@ -120,15 +129,91 @@ def test_scores_of_private_rows_are_attacked_too(ledger, make_trial):
 
 
 def test_where_nothing_finite_is_claimed_or_nothing_was_released_nothing_is_attacked(ledger, make_trial):
-    assert audit_price(ledger, [], [], DELTA) is None
+    assert audit_price(ledger, [], [], DELTA) == ()
     trial = make_trial(1, replace(TRIAL, noise_multiplier=0.0))
     spend(ledger, [trial])
-    assert audit_price(ledger, [trial], [("t0001", 1, "")], DELTA) is None
+    assert audit_price(ledger, [trial], [point_of(trial)], DELTA) == ()
 
 
 def test_a_selection_without_its_law_or_its_winner_is_not_guessed(ledger, make_trial):
     ledger.select(Terms(event=TRIAL, repetitions=LAW))
     with pytest.raises(RecordError, match="law of the private selection"):
-        audit_price(ledger, [make_trial(1, TRIAL)], [("t0001", 1, "")], DELTA)
+        audit_price(ledger, [make_trial(1, TRIAL)], [], DELTA)
     with pytest.raises(RecordError, match="winner t0001"):
-        audit_price(ledger, [make_trial(2, TRIAL)], [("t0002", 1, "")], DELTA, repetitions=LAW)
+        audit_price(ledger, [make_trial(2, TRIAL)], [point_of(make_trial(2, TRIAL))], DELTA, repetitions=LAW)
+
+
+LOUD = replace(TRIAL, noise_multiplier=0.8, sampling_rate=1.0, steps=1)
+CURVES = ReleasedCurves(
+    confidence=0.95,
+    noise_multiplier=LOUD.noise_multiplier,
+    rows=100,
+    radii=(0.0,),
+    certified=(0.9,),
+    certified_low=(0.8,),
+    certified_high=(1.0,),
+)
+
+
+@pytest.fixture
+def released(ledger, make_trial):
+    """A quiet training that was paid for, and a loud curve for each of two points of it."""
+    quiet = replace(TRIAL, noise_multiplier=50.0)
+    trial = make_trial(1, quiet, score_noise=20.0)
+    ledger.open("t0001", quiet, scores=PaidScores(event=replace(LOUD, noise_multiplier=20.0), apart=True))
+    ledger.close("t0001", quiet.steps, scored=1)
+    return trial, [point_of(trial, test={"accuracy": 0.9}, curves=CURVES, made_from=name) for name in ("", "slow")]
+
+
+def test_curves_of_private_rows_are_attacked_and_their_price_is_nearly_attained(ledger, released):
+    trial, points = released
+    for _ in points:
+        ledger.enter_test("t0001", 1, PaidScores(event=LOUD, apart=True))
+    (finding,) = judged(audit_price(ledger, [trial], points, DELTA))
+    assert finding.evidence["attack"] == "a test row"
+    assert finding.evidence["releases seen by a test row"] == 2
+    assert not finding.contradicted
+    assert 0.75 < finding.ratio <= 1.0
+
+
+def test_curves_that_nobody_pays_for_are_contradicted(ledger, released):
+    trial, points = released
+    whole, free = judged(audit_price(ledger, [trial], points, DELTA))
+    assert whole.contradicted
+    assert free.contradicted
+    ledger.enter_test("t0001", 1, PaidScores(event=LOUD, apart=True))
+    _, one = judged(audit_price(ledger, [trial], points, DELTA))
+    assert one.contradicted
+    assert one.evidence["releases"] == "1 of a test row, trial t0001, epoch 1"
+
+
+def test_curves_that_are_louder_than_their_entry_are_contradicted(ledger, released):
+    trial, points = released
+    for _ in points:
+        ledger.enter_test("t0001", 1, PaidScores(event=replace(LOUD, noise_multiplier=1.6), apart=True))
+    assert all(one.contradicted for one in judged(audit_price(ledger, [trial], points, DELTA)))
+
+
+def test_within_a_budget_curves_without_an_entry_are_contradicted_though_its_price_is_not(ledger, make_trial):
+    loud = PaidScores(event=LOUD.with_steps(2), apart=True)
+    budget = replace(cut_budget(9.0, DELTA, [StagePlan(1, 1.0)], TRIAL), tests=loud)
+    ledger.set_budget(budget)
+    trial = make_trial(1, budget.slot_of("t0001"), score_noise=None)
+    spend(ledger, [trial], stages=[0])
+    points = [point_of(trial, test={"accuracy": 0.9}, curves=CURVES)]
+    whole, free = judged(audit_price(ledger, [trial], points, DELTA))
+    assert (whole.contradicted, free.contradicted) == (False, True)
+
+
+def test_scores_of_the_winner_of_a_selection_are_attacked_beside_it(ledger, make_trial):
+    ledger.select(Terms(event=replace(TRIAL, noise_multiplier=50.0), repetitions=LAW))
+    trial = make_trial(1, replace(TRIAL, noise_multiplier=50.0))
+    points = [point_of(trial, test={"accuracy": 0.9}, curves=CURVES)]
+    whole, free = judged(audit_price(ledger, [trial], points, DELTA, repetitions=LAW))
+    assert whole.contradicted
+    assert whole.evidence["attack"] == "a test row"
+    assert free.contradicted
+    ledger.enter_test("t0001", 1, PaidScores(event=LOUD, apart=True))
+    (finding,) = judged(audit_price(ledger, [trial], points, DELTA, repetitions=LAW))
+    assert not finding.contradicted
+    assert finding.evidence["attack"] == "a test row"

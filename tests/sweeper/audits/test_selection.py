@@ -10,7 +10,8 @@ from clipless.privacy.accounting.selection_composed import explored_epsilon
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.audits import selection
-from sweeper.audits.selection import _numbers, _World, planted_orders, selection_attack
+from sweeper.audits.lower_bound import attack
+from sweeper.audits.selection import _numbers, _World, planted_orders, selection_scores
 
 EVENT = PoissonGaussian(noise_multiplier=1.5, sampling_rate=1.0, steps=1, relation=Relation.ADD_OR_REMOVE_ONE)
 LAWS = {
@@ -31,7 +32,7 @@ def generator():
 def test_the_best_of_many_attains_more_than_one_and_no_more_than_its_price(law, generator, monkeypatch):
     monkeypatch.setattr(selection, "_REFERENCE", 100_000)
     price = selection_epsilon(EVENT, LAWS[law], DELTA)
-    _, found = selection_attack(EVENT, LAWS[law], {DELTA: price}, 100_000, generator)
+    _, found = attack(selection_scores(EVENT, LAWS[law], 100_000, generator), {DELTA: price})
     assert claim(EVENT, DELTA).epsilon < found.epsilon <= price
     assert found.epsilon > 0.5 * price
     assert found.p_value > 0.01
@@ -40,7 +41,7 @@ def test_the_best_of_many_attains_more_than_one_and_no_more_than_its_price(law, 
 def test_with_a_final_winner_and_final_attain_more_than_either(generator):
     final, law = EVENT.with_steps(2), LAWS["geometric"]
     price = explored_epsilon(EVENT, law, final, DELTA)
-    _, found = selection_attack(EVENT, law, {DELTA: price}, 100_000, generator, final)
+    _, found = attack(selection_scores(EVENT, law, 100_000, generator, final), {DELTA: price})
     assert max(0.6 * price, claim(final, DELTA).epsilon) < found.epsilon <= price
 
 

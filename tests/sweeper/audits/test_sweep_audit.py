@@ -18,6 +18,7 @@ from sweeper.cli.main import main
 from sweeper.driver.audits import audited
 from sweeper.errors import PickError, RecordError
 from sweeper.results.front import gated, read_front
+from sweeper.results.pick import pick
 from sweeper.results.sweep import load
 from sweeper.spec.spec import Spec
 from sweeper.store.evidence import EVIDENCE_NAME, WHOLE_SWEEP, read_evidence
@@ -73,7 +74,7 @@ def test_a_sweep_ends_with_audits_of_every_trial_on_its_front(ran):
     assert {row.trial for row in rows} == front_trials(ran.folder)
     assert {row.finding.kind for row in rows} == {Kind.STEP, Kind.NOISE}
     assert not contradictions(rows)
-    assert all(0.9 < row.finding.ratio <= 1.0 for row in rows if row.finding.kind is Kind.STEP)
+    assert all(0.7 < row.finding.ratio <= 1.0 for row in rows if row.finding.kind is Kind.STEP)
     assert "Refused" not in ran.said
 
 
@@ -87,6 +88,23 @@ def test_a_training_is_rebuilt_as_it_was_planned_without_any_row(folder, monkeyp
         assert dict(training.plan.sensitivities) == pytest.approx(dict(recorded.sensitivities))
         assert training.epsilon == pytest.approx(recorded.epsilon_curve[-1], rel=1e-9)
         assert training.subject == f"trial {point.label}"
+
+
+def test_what_trials_of_one_form_have_in_common_is_audited_once_unless_it_is_contradicted(folder, monkeypatch):
+    sweep, efforts = load(folder), []
+    point = one_of_each_trial(sweep.front().front_points)[0]
+    found = audit_trial(sweep.folder, sweep.folder.trials()[point.trial], point, Effort.CHEAP)
+    wrong = [True, False, False]
+
+    def audit(_training, effort, **_more):
+        efforts.append(effort)
+        return (replace(found[0], contradicted=wrong[len(efforts) - 1]),)
+
+    monkeypatch.setattr(trials, "audit_training", audit)
+    forms = set()
+    for _ in wrong:
+        audit_trial(sweep.folder, sweep.folder.trials()[point.trial], point, Effort.CHEAP, forms=forms)
+    assert efforts == [Effort.CHEAP, Effort.CHEAP, Effort.BRIEF]
 
 
 def test_another_program_or_a_lost_model_is_not_audited(folder):
@@ -142,8 +160,8 @@ def test_a_contradiction_is_one_sentence_an_exit_code_and_a_refusal_everywhere(f
     rows = csv.DictReader((folder / "front.csv").read_text().splitlines())
     assert {row["on_front"] for row in rows if row["trial"] == guilty} == {"False"}
     assert call("pick", folder, "--min", "accuracy=2")[2].count("refused by an audit") == 1
-    if front_trials(folder):
-        assert load(folder).pick().trial.id != guilty
+    if front_trials(folder):  # of points that came up the model may not have been kept
+        assert pick(read_front(folder / "front.json")).trial != guilty
 
 
 def test_a_guard_that_lets_twice_too_much_through_is_contradicted(folder, monkeypatch):

@@ -3,6 +3,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from clipless.audits.finding import Finding, Kind
 from clipless.privacy.accounting.claim import claim as price_claim
 from clipless.privacy.events import Composed, Relation
 from clipless.privacy.noisy_counts import scores_event
@@ -46,6 +47,30 @@ def test_the_card_prices_the_epoch_in_advance_and_afterwards(card, event):
         "steps": 20,
     }
     assert guarantee["chosen_afterwards"]["epsilon"] == afterwards.epsilon > advance.epsilon
+
+
+def found(kind, attained, epsilon=1.2, **more):
+    finding = {"delta": 1e-4, "confidence": 0.95, "p_value": 1.0, "contradicted": False} | more
+    return Finding(kind=kind, subject="trial t0001", epsilon=epsilon, attained=attained, **finding)
+
+
+def test_the_card_says_what_audits_attained_of_each_claim(card, trial, point, claim):
+    assert "Audits: none; nothing has attacked these claims." in card.to_markdown()
+    audits = [found(Kind.STEP, 1.1), found(Kind.STEP, 1.17), found(Kind.SWEEP, 1.95, 2.45, delta=0.01)]
+    audited = make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=LEDGER, audits=audits)
+    line = next(line for line in audited.to_markdown().splitlines() if line.startswith("Audits:"))
+    assert "the step audit attained epsilon 1.17 of the 1.2 claimed at delta 0.0001" in line
+    assert "the sweep-price audit attained epsilon 1.95 of the 2.45 claimed at delta 0.01." in line
+    assert "contradicts" not in line
+    assert json.loads(json.dumps(audited.to_json()["audits"], allow_nan=False))[0]["attained"] == 1.17
+
+
+def test_the_card_does_not_hide_a_contradiction_behind_a_larger_share(trial, point, claim):
+    audits = [found(Kind.STEP, 1.1), found(Kind.SWEEP, float("inf"), 0.0, contradicted=True), found(Kind.SWEEP, 0.9)]
+    card = make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=LEDGER, audits=audits)
+    text = card.to_markdown()
+    assert "the sweep-price audit attained epsilon inf of the 0 claimed at delta 0.0001, which **contradicts" in text
+    json.dumps(card.to_json(), allow_nan=False)
 
 
 def test_the_card_says_what_the_model_was_made_from_and_that_it_costs_the_last_iterate(card, trial, point, claim):

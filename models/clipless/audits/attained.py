@@ -1,0 +1,31 @@
+"""From the noise multiplier that an audit attained to a lower bound of epsilon."""
+
+from dataclasses import replace
+from functools import lru_cache
+from math import ceil, inf, log2
+
+from clipless.audits.audited import Effort
+from clipless.privacy.accounting.lower_bound import attack_epsilon
+from clipless.privacy.accounting.pld import optimistic_epsilon
+from clipless.privacy.events import PoissonGaussian
+
+_PER_OCTAVE = 1000  # multipliers that are told apart: trainings with one noise then share what is computed
+
+
+def attained_epsilon(event: PoissonGaussian, noise_multiplier: float, delta: float, effort: Effort) -> float:
+    """Return what an event costs at least if its noise multiplier is this one or less.
+
+    With `Effort.BRIEF` in closed form, which is as good as the accountant's from a noise multiplier of 3 on
+    (`clipless.privacy.accounting.lower_bound`); otherwise by the accountant.
+    """
+    if noise_multiplier in (0.0, inf):
+        return 0.0 if noise_multiplier == inf else inf
+    at_most = 2.0 ** (ceil(log2(noise_multiplier) * _PER_OCTAVE) / _PER_OCTAVE)
+    attained = replace(event, noise_multiplier=at_most)
+    return attack_epsilon(attained, delta) if effort is Effort.BRIEF else epsilon_at_least(attained, delta)
+
+
+@lru_cache(maxsize=1024)
+def epsilon_at_least(event: PoissonGaussian, delta: float) -> float:
+    """Return what an event costs, from below."""
+    return optimistic_epsilon(event, delta)
