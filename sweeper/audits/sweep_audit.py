@@ -1,10 +1,13 @@
 """Auditing a sweep: the trials of its front, and its price; what is found is kept beside it."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+
+import torch
 
 from clipless.audits.audited import Effort
 from clipless.audits.finding import ACCUSATION, Finding, judged
@@ -151,14 +154,29 @@ def _findings_of_trials(
     *,
     forms: set[Hashable] | None = None,
 ) -> Iterator[tuple[str, tuple[Finding, ...]]]:
-    stacks = folder.read_manifest().read_spec().resources.stack != 1
+    resources = folder.read_manifest().read_spec().resources
+    stacks, threads = resources.stack != 1, max(1, int(resources.cpus))
     for point in points:
         if is_over():
             return
         try:
-            yield point.trial, audit_trial(folder, trials[point.trial], point, effort, forms=forms, stacks=stacks)
+            with _threads(threads):
+                found = audit_trial(folder, trials[point.trial], point, effort, forms=forms, stacks=stacks)
         except Exception as error:  # a sweep does not fail because its audit does, whatever a plug-in raises
             tell(f"Trial {point.label} was not audited: {public_sentence(error)}")
+        else:
+            yield point.trial, found
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Compute as trials do: with their number of threads, of which more only hold each other up in small networks."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _findings_of_price(folder: SweepFolder, front: Front, trials: Mapping[str, Trial]) -> tuple[Finding, ...]:

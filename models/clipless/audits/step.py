@@ -136,7 +136,7 @@ def search(training: AuditedTraining, batches: int, generator: np.random.Generat
             for row in {0, *generator.integers(count, size=_LEFT_OUT - 1).tolist()}:
                 worst.see(full, batch(row), plan)
     if training.stacked:
-        search_in_stacks(training, batches // 3, generator, worst)
+        search_in_stacks(training, batches // 6, generator, worst)
     return worst
 
 
