@@ -90,42 +90,24 @@ __all__ = [
     "zoo",
 ]
 
-_MODULES = ("attacks", "datasets", "layers", "losses", "projections", "zoo")
-_HOME = {
-    "Adam": "clipless.training.optimizers",
-    "ClassWeighted": "clipless.losses",
-    "CrammerSinger": "clipless.losses",
-    "Epoch": "clipless.training.trainer",
-    "HKR": "clipless.losses",
-    "KCosine": "clipless.losses",
-    "KR": "clipless.losses",
-    "MAE": "clipless.losses",
-    "Method": "clipless.plans.method",
-    "MulticlassHinge": "clipless.losses",
-    "MultilabelBCE": "clipless.losses",
-    "Network": "clipless.network",
-    "NoiseAllocation": "clipless.privacy.allocation",
-    "Plan": "clipless.plans.plan",
-    "Relation": "clipless.privacy.events",
-    "SGD": "clipless.training.optimizers",
-    "Schedule": "clipless.plans.schedule",
-    "TauBCE": "clipless.losses",
-    "TauCCE": "clipless.losses",
-    "WestonWatkins": "clipless.losses",
-    "attacked_accuracy": "clipless.evaluation",
-    "certified_auroc": "clipless.certificates.certify",
-    "certified_radii": "clipless.certificates.certify",
-    "certify": "clipless.certificates.certify",
-    "convert": "clipless.conversion.convert",
-    "evaluate": "clipless.evaluation",
-    "fit": "clipless.training.trainer",
-    "float64_logits": "clipless.certificates.certify",
-    "load": "clipless.saving",
-    "make_plan": "clipless.plans.plan",
-    "save": "clipless.saving",
+_HOMES = {
+    "clipless.certificates.certify": "certified_auroc certified_radii certify float64_logits",
+    "clipless.conversion.convert": "convert",
+    "clipless.evaluation": "attacked_accuracy evaluate",
+    "clipless.losses": "ClassWeighted CrammerSinger HKR KCosine KR MAE MulticlassHinge MultilabelBCE TauBCE TauCCE "
+    "WestonWatkins",
+    "clipless.network": "Network",
+    "clipless.plans.method": "Method",
+    "clipless.plans.plan": "Plan make_plan",
+    "clipless.plans.schedule": "Schedule",
+    "clipless.privacy.allocation": "NoiseAllocation",
+    "clipless.privacy.events": "Relation",
+    "clipless.saving": "load save",
+    "clipless.training.optimizers": "Adam SGD",
+    "clipless.training.trainer": "Epoch fit",
 }
 
-__getattr__ = by_need(__name__, _HOME, _MODULES)
+__getattr__ = by_need(__name__, _HOMES, "attacks datasets layers losses projections zoo")
 
 
 def __dir__() -> list[str]:

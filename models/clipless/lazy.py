@@ -5,17 +5,19 @@ from importlib import import_module
 from typing import Any
 
 
-def by_need(package: str, homes: Mapping[str, str], modules: tuple[str, ...] = ()) -> Callable[[str], Any]:
+def by_need(package: str, homes: Mapping[str, str], modules: str = "") -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package.
 
-    ``homes`` gives the module of each name; ``modules`` are those of the package's own that are names of it too.
+    ``homes`` has the names by the module that each is in, with blanks between them, as has ``modules`` those of the
+    package's own that are names of it too.
     """
+    home = {name: module for module, names in homes.items() for name in names.split()}
 
     def find(name: str) -> Any:
-        if name in modules:
+        if name in modules.split():
             return import_module(f"{package}.{name}")
-        if name not in homes:
+        if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        return getattr(import_module(home[name]), name)
 
     return find

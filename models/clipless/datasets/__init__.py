@@ -43,27 +43,17 @@ __all__ = [
     "write_ranges_template",
 ]
 
-_HOME = {
-    "Categorical": "clipless.datasets.tables.declarations",
-    "ColourSpace": "clipless.datasets.metadata",
-    "ColumnSplit": "clipless.datasets.splits",
-    "Dataset": "clipless.datasets.dataset",
-    "Drop": "clipless.datasets.tables.declarations",
-    "Evaluation": "clipless.datasets.metadata",
-    "HashSplit": "clipless.datasets.splits",
-    "InputFormat": "clipless.datasets.new_rows.reading",
-    "Metadata": "clipless.datasets.metadata",
-    "NewRows": "clipless.datasets.new_rows.reading",
-    "Numeric": "clipless.datasets.tables.declarations",
-    "Preparation": "clipless.datasets.preparation",
-    "Ranges": "clipless.datasets.tables.declarations",
-    "Split": "clipless.datasets.dataset",
-    "available": "clipless.datasets.catalog",
-    "input_format": "clipless.datasets.new_rows.reading",
-    "load": "clipless.datasets.catalog",
-    "load_ranges": "clipless.datasets.tables.ranges_file",
-    "prepare": "clipless.datasets.maps",
-    "write_ranges_template": "clipless.datasets.tables.template",
+_HOMES = {
+    "clipless.datasets.catalog": "available load",
+    "clipless.datasets.dataset": "Dataset Split",
+    "clipless.datasets.maps": "prepare",
+    "clipless.datasets.metadata": "ColourSpace Evaluation Metadata",
+    "clipless.datasets.new_rows.reading": "InputFormat NewRows input_format",
+    "clipless.datasets.preparation": "Preparation",
+    "clipless.datasets.splits": "ColumnSplit HashSplit",
+    "clipless.datasets.tables.declarations": "Categorical Drop Numeric Ranges",
+    "clipless.datasets.tables.ranges_file": "load_ranges",
+    "clipless.datasets.tables.template": "write_ranges_template",
 }
 
-__getattr__ = by_need(__name__, _HOME)
+__getattr__ = by_need(__name__, _HOMES)
