@@ -1,10 +1,13 @@
 """The budget of a sweep, cut for the trials that its spec describes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from clipless.datasets import Dataset
 from clipless.errors import AccountingError, CliplessError
+from clipless.plans.plan import Plan
 from clipless.privacy.accounting.calibration import steps_for
 from clipless.privacy.accounting.renyi_filter import RenyiFilter, best_order
 from clipless.privacy.events import PoissonGaussian
@@ -19,7 +22,10 @@ from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.search import SELECTION_SHARE
 from sweeper.spec.spec import Spec
 from sweeper.spec.stages import SPARE_EPOCHS
+from sweeper.spec.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_plan, event_without_noise
+
+T = TypeVar("T")
 
 CHECKED_CONFIGURATIONS = 8  # until one can be planned
 
@@ -36,7 +42,7 @@ def plan_budget(spec: Spec, data: Dataset) -> Budget | RenyiFilter | None:
     epsilon, delta = spec.privacy.sweep_epsilon, spec.privacy.delta
     if epsilon is None:
         return None
-    training, epochs = _first_trial(spec, data)
+    training, epochs = first_that_can(spec, partial(_trial, spec, data))
     trial = training.with_steps(spec.search.repeats * training.steps)
     if not spec.privacy.in_slots:
         return RenyiFilter(order=best_order(trial, epsilon, delta), epsilon=epsilon, delta=delta)
@@ -53,27 +59,42 @@ def plan_budget(spec: Spec, data: Dataset) -> Budget | RenyiFilter | None:
     return budget if noise is None else _with_scores(spec, budget, noise, epochs, spare_epochs)
 
 
-def _first_trial(spec: Spec, data: Dataset) -> tuple[PoissonGaussian, int]:
-    """Return what a training of the first configuration spends, and its epochs."""
+def first_that_can(spec: Spec, make: Callable[[Mapping[str, Scalar]], T]) -> T:
+    """Return what is made of the first of the first configurations that can be planned.
+
+    Raises:
+        SpecError, clipless.errors.CliplessError: the first of the configurations cannot be planned, and no other can.
+    """
     refusals: list[Exception] = []
     for proposal in sample(spec, min(spec.trials, CHECKED_CONFIGURATIONS)):
         try:
-            return _trial(spec, data, proposal)
+            return make(proposal)
         except (SpecError, CliplessError) as error:
             refusals.append(error)
     raise refusals[0]
 
 
-def _trial(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> tuple[PoissonGaussian, int]:
+def planned(
+    spec: Spec, data: Dataset, proposal: Mapping[str, Scalar], slot: PoissonGaussian | None = None
+) -> tuple[TrialConfig, Plan]:
+    """Return a configuration and its plan, with the noise that a ``slot`` of the budget gives it.
+
+    Raises:
+        SpecError, clipless.errors.CliplessError: it cannot be planned.
+    """
     config = resolve(spec, proposal)
     loss = build_loss(config)
     model = build_model(config, data, loss, spec.search.seed)
-    if config.training.epochs is None:
-        plan = build_plan(config, model, loss, len(data.train))
-        return plan.event(), plan.epochs
-    if spec.privacy.in_slots:
-        return event_without_noise(config, model, loss, len(data.train)), config.training.epochs
-    return build_plan(config, model, loss, len(data.train)).event(), config.training.epochs
+    return config, build_plan(config, model, loss, len(data.train), slot, repeats=spec.search.repeats)
+
+
+def _trial(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> tuple[PoissonGaussian, int]:
+    """Return what a training of a configuration spends, and its epochs."""
+    config = resolve(spec, proposal)
+    if spec.privacy.in_slots and config.training.epochs is not None:
+        return event_without_noise(config, data, spec.search.seed), config.training.epochs
+    plan = planned(spec, data, proposal)[1]
+    return plan.event(), plan.epochs
 
 
 def _with_scores(spec: Spec, budget: Budget, noise: ScoreNoise, epochs: int, spare_epochs: int) -> Budget:

@@ -123,9 +123,11 @@ def with_noise_of(slot: PoissonGaussian, config: TrialConfig, data: Dataset, *, 
     return config.model_copy(update={"privacy": privacy})
 
 
-def event_without_noise(config: TrialConfig, model: Network, loss: Loss, population: int) -> PoissonGaussian:
+def event_without_noise(config: TrialConfig, data: Dataset, seed: int) -> PoissonGaussian:
     """Return what one training of a configuration spends but for its noise, which the budget of the sweep gives."""
-    return replace(_planned(config, model, loss, population, noise_multiplier=1.0).event(), noise_multiplier=0.0)
+    loss = build_loss(config)
+    plan = _planned(config, build_model(config, data, loss, seed), loss, len(data.train), noise_multiplier=1.0)
+    return replace(plan.event(), noise_multiplier=0.0)
 
 
 def _planned(

@@ -23,13 +23,12 @@ from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.prices import answers
 from sweeper.privacy.pricing import Price, price, round_up
 from sweeper.privacy.selection import Terms
-from sweeper.search.space import open_dimensions, resolve, sample
+from sweeper.search.space import open_dimensions, sample
 from sweeper.spec.fields.nested import flatten
 from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
-from sweeper.trials.budget_plan import CHECKED_CONFIGURATIONS, plan_budget
-from sweeper.trials.build import build_loss, build_model, build_plan
+from sweeper.trials.budget_plan import first_that_can, plan_budget, planned
 from sweeper.trials.metrics import check_metrics
 from sweeper.trials.price_preview import (
     budget_in_words,
@@ -100,14 +99,8 @@ def first_plan(spec: Spec, data: Dataset) -> Plan:
     Raises:
         SpecError, clipless.errors.CliplessError: the first of the configurations cannot be planned, and no other can.
     """
-    refusals: list[Exception] = []
     slot = _first_slot(spec, data)
-    for proposal in sample(spec, min(spec.trials, CHECKED_CONFIGURATIONS)):
-        try:
-            return _build(spec, data, proposal, slot)[1]
-        except (SpecError, CliplessError) as error:
-            refusals.append(error)
-    raise refusals[0]
+    return first_that_can(spec, lambda proposal: planned(spec, data, proposal, slot)[1])
 
 
 def can_be_planned(
@@ -118,7 +111,7 @@ def can_be_planned(
     The ``slot`` of a budget gives it its noise.
     """
     try:
-        _build(spec, data, proposal, slot)
+        planned(spec, data, proposal, slot)
     except (SpecError, CliplessError):
         return False
     return True
@@ -160,17 +153,8 @@ def _first_slot(spec: Spec, data: Dataset) -> PoissonGaussian | None:
     return (budget if budget.selection is None else budget.candidates).stages[0].slot
 
 
-def _build(
-    spec: Spec, data: Dataset, proposal: Mapping[str, Scalar], slot: PoissonGaussian | None = None
-) -> tuple[TrialConfig, Plan]:
-    config = resolve(spec, proposal)
-    loss = build_loss(config)
-    model = build_model(config, data, loss, spec.search.seed)
-    return config, build_plan(config, model, loss, len(data.train), slot, repeats=spec.search.repeats)
-
-
 def _plan(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar], slot: PoissonGaussian | None) -> Preview:
-    config, plan = _build(spec, data, proposal, slot)
+    config, plan = planned(spec, data, proposal, slot)
     stds = plan.noise_stds
     parameters = tuple(
         ParameterPreview(

@@ -14,10 +14,10 @@ from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.prices import answers, composed
 from sweeper.privacy.pricing import Price, round_up
 from sweeper.privacy.selection import Terms
-from sweeper.search.space import resolve, sample
+from sweeper.search.space import sample
 from sweeper.spec.spec import Spec
 from sweeper.spec.stages import StagePlan
-from sweeper.trials.build import build_loss, build_model, build_plan
+from sweeper.trials.budget_plan import planned
 
 ESTIMATED_CONFIGURATIONS = 4  # that stand for all trials where the price is not fixed
 _LARGER = 2.0  # times the budget, or the share of the explorers, in the table of other cuts
@@ -132,10 +132,7 @@ def _first_plans(spec: Spec, data: Dataset) -> list[Plan]:
     plans = []
     for proposal in sample(spec, min(spec.trials, ESTIMATED_CONFIGURATIONS)):
         try:
-            config = resolve(spec, proposal)
-            loss = build_loss(config)
-            model = build_model(config, data, loss, spec.search.seed)
-            plans.append(build_plan(config, model, loss, len(data.train), repeats=spec.search.repeats))
+            plans.append(planned(spec, data, proposal)[1])
         except (SpecError, CliplessError):
             continue
     return plans

@@ -18,7 +18,7 @@ from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.pricing import price, round_up
 from sweeper.spec.spec import Spec
 from sweeper.trials import preview as module
-from sweeper.trials.budget_plan import plan_budget
+from sweeper.trials.budget_plan import CHECKED_CONFIGURATIONS, plan_budget
 from sweeper.trials.preview import can_be_planned, check_plans, preview, priced_terms, render, sweep_cost
 
 
@@ -131,12 +131,12 @@ def test_a_sweep_may_begin_if_one_of_its_configurations_can_be_planned(content, 
 
 def test_a_sweep_of_which_no_configuration_can_be_planned_is_refused(content, digits, monkeypatch):
     tried = []
-    real = module._build
-    monkeypatch.setattr(module, "_build", lambda *args: tried.append(args) or real(*args))
+    real = module.planned
+    monkeypatch.setattr(module, "planned", lambda *args: tried.append(args) or real(*args))
     content["model"] = {"architecture": "convnet", "depth": {"int": [5, 60]}}
     with pytest.raises(SpecError, match="maps of at least"):
         check_plans(Spec.from_mapping(content), digits)
-    assert len(tried) == module.CHECKED_CONFIGURATIONS
+    assert len(tried) == CHECKED_CONFIGURATIONS
 
 
 def test_a_budget_for_less_than_one_epoch_is_refused(content, digits):
