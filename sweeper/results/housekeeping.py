@@ -25,7 +25,7 @@ from sweeper.store.lock import is_driven
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, list_sweeps
 from sweeper.tracking.client import delete_runs, destination_of
-from sweeper.tracking.tracker import own_store
+from sweeper.tracking.store import own_store
 
 SPENT_NAME = "spent"
 STATEMENT_NAME = "statement.json"

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from sweeper.errors import SweeperError, one_line
 from sweeper.store.manifest import Manifest
 from sweeper.tracking.names import MAX_TAG_LENGTH, NOTE_TAG, clean
-from sweeper.tracking.tracker import STORE_NAME, SWEEP_TAG, TRIAL_TAG, Destination, every_run, prepare_mlflow
+from sweeper.tracking.store import (
+    STORE_NAME,
+    SWEEP_TAG,
+    TRIAL_TAG,
+    Destination,
+    every_run,
+    prepare_mlflow,
+    runs_by_trial,
+)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -73,10 +81,7 @@ def _trial(data: Any) -> LoggedTrial:
 def find_runs(client: "MlflowClient", wanted: Destination) -> dict[str | None, str]:
     """Return the runs of a sweep by trial, ``None`` for the sweep's own."""
     experiment = client.get_experiment_by_name(wanted.experiment)
-    if experiment is None:
-        return {}
-    runs = every_run(client, experiment.experiment_id, f"tags.`{SWEEP_TAG}` = '{wanted.sweep}'")
-    return {run.data.tags.get(TRIAL_TAG): run.info.run_id for run in runs}
+    return {} if experiment is None else runs_by_trial(client, experiment.experiment_id, wanted.sweep)
 
 
 def set_tags(wanted: Destination, trial: str, tags: Mapping[str, str]) -> None:

@@ -6,19 +6,12 @@ is slow, out of reach or broken neither fails nor delays a trial. MLflow is impo
 made, in the outbox's thread: together they take four seconds of one processor.
 """
 
-import contextlib
-import fcntl
-import json
-import logging
 import os
-import tempfile
 import time
-import warnings
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.records import TrialStatus
@@ -31,80 +24,13 @@ from sweeper.tracking.entries import (
     RunRow,
     TagsRow,
     TrackingRow,
-    row_from_json,
     row_to_json,
 )
-from sweeper.tracking.names import (
-    ARTIFACT_LINK,
-    MAX_TAG_LENGTH,
-    NAME_TAG,
-    PAGE_VARIABLE,
-    RUN_STATUS,
-    clean,
-    mlflow_params,
-)
-from sweeper.tracking.outbox import JsonRows, Outbox, Undelivered
+from sweeper.tracking.names import PAGE_VARIABLE, RUN_STATUS, clean, mlflow_params
+from sweeper.tracking.outbox import Outbox, Undelivered
+from sweeper.tracking.store import Destination, Store, artifacts_beside
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import DatasetInput, Metric
-
-STORE_NAME = "mlflow.db"
-ARTIFACTS_NAME = "mlflow-artifacts"
 SPOOL_NAME = "tracking-spool.jsonl"
-
-EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # what MLflow's page then shows: trainings
-DEFAULT_EXPERIMENT = "0"  # which MLflow makes in every store, and nothing here uses
-
-SWEEP_TAG = "sweeper.sweep"
-TRIAL_TAG = "sweeper.trial"
-PARENT_TAG = "mlflow.parentRunId"
-
-METRICS_PER_BATCH = 1000
-PARAMS_PER_BATCH = 100
-
-DEFAULTS = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # the outbox tries again
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
-    """Where the runs of one sweep go.
-
-    Attributes:
-        uri: any MLflow tracking URI.
-        sweep: what tells this sweep's runs from others: the name of its folder.
-        artifacts: URI of the folder for a new experiment's artifacts; the server decides if ``None``.
-    """
-
-    uri: str
-    experiment: str
-    sweep: str
-    artifacts: str | None = None
-
-    @classmethod
-    def of(cls, folder: Path, experiment: str, uri: str | None = None) -> "Destination":
-        """Return the destination of a sweep folder: the given URI, or the SQLite store of all sweeps beside it."""
-        folder = folder.resolve()
-        uri = uri or f"sqlite:///{own_store(folder)}"
-        return cls(uri=uri, experiment=experiment, sweep=folder.name, artifacts=artifacts_beside(uri))
-
-
-def own_store(folder: Path) -> Path:
-    """Return the SQLite store of a sweep folder: beside it, or in it, where earlier versions had one for each sweep."""
-    inside = folder / STORE_NAME
-    return inside if inside.is_file() else folder.parent / STORE_NAME
-
-
-def artifacts_beside(uri: str) -> str | None:
-    """Return the folder of artifacts beside a SQLite store, None for others: servers have places of their own."""
-    scheme, _, path = uri.partition(":///")
-    return (Path(path).resolve().parent / ARTIFACTS_NAME).as_uri() if scheme == "sqlite" and path else None
 
 
 class Tracker:
@@ -190,131 +116,6 @@ class Tracker:
         self._outbox.put(row_to_json(row))
 
 
-class Store:
-    """An MLflow store that takes the rows of one sweep; the same row twice does no harm."""
-
-    def __init__(self, destination: Destination) -> None:
-        self._destination = destination
-        self._client: MlflowClient | None = None
-        self._experiment = ""
-        self.run_ids: dict[str | None, str] = {}
-        self.refused: list[str] = []
-
-    def deliver(self, rows: JsonRows) -> None:
-        """Write rows in order; metrics and tags together, run by run; files last, which a store may have no room for.
-
-        Raises:
-            Exception: whatever MLflow raises when the store cannot be used; the rows must come again.
-        """
-        told: dict[str | None, list[TrackingRow]] = defaultdict(list)
-        try:
-            client = self._client or self._connect()
-            read = [row_from_json(row) for row in rows]
-            for row in read:
-                if isinstance(row, RunRow):
-                    self._start(client, row)
-                elif isinstance(row, EndRow):
-                    client.set_terminated(self._run(client, row.trial, row.at), row.status, row.at)
-                elif isinstance(row, DatasetRow):
-                    client.log_inputs(self._run(client, row.trial, row.at), [_dataset(row)])
-                if not isinstance(row, ArtifactRow):
-                    told[row.trial].append(row)
-            for about in told.values():
-                self._write(client, about)
-            for row in read:
-                if isinstance(row, ArtifactRow):
-                    self._attach(client, row)
-        except BaseException:
-            self._client = None  # look again at what is there: a call may have failed after it was heard
-            raise
-
-    def _connect(self) -> "MlflowClient":
-        prepare_mlflow()
-        from mlflow import MlflowClient
-
-        wanted = self._destination
-        with _alone(wanted.uri):
-            client = MlflowClient(tracking_uri=wanted.uri)
-            experiment = client.get_experiment_by_name(wanted.experiment)
-            self._experiment = (
-                experiment.experiment_id
-                if experiment
-                else client.create_experiment(wanted.experiment, wanted.artifacts, tags=EXPERIMENT_TAGS)
-            )
-        self.run_ids |= self._known_runs(client)
-        self._client = client
-        return client
-
-    def _known_runs(self, client: "MlflowClient") -> dict[str | None, str]:
-        runs = every_run(client, self._experiment, f"tags.`{SWEEP_TAG}` = '{self._destination.sweep}'")
-        return {run.data.tags.get(TRIAL_TAG): run.info.run_id for run in runs}
-
-    def _run(self, client: "MlflowClient", trial: str | None, at: int) -> str:
-        if trial not in self.run_ids:
-            tags = {SWEEP_TAG: self._destination.sweep, "mlflow.source.name": "sweeper"}
-            if trial is not None:
-                tags |= {TRIAL_TAG: trial, PARENT_TAG: self._run(client, None, at)}
-            run = client.create_run(self._experiment, at, tags, run_name=trial or self._destination.sweep)
-            self.run_ids[trial] = run.info.run_id
-        return self.run_ids[trial]
-
-    def _start(self, client: "MlflowClient", row: RunRow) -> None:
-        from mlflow.entities import Param
-
-        known = row.trial in self.run_ids
-        run = self._run(client, row.trial, row.at)
-        if known:
-            client.update_run(run, status="RUNNING")
-        for part in _chunks([Param(key, value) for key, value in row.params.items()], PARAMS_PER_BATCH):
-            self._log(client, run, params=part)
-
-    def _write(self, client: "MlflowClient", rows: Sequence[TrackingRow]) -> None:
-        from mlflow.entities import RunTag
-
-        metrics = [metric for row in rows if isinstance(row, MetricsRow) for metric in _metrics(row)]
-        tagged = [row.tags for row in rows if isinstance(row, RunRow | TagsRow | EndRow)]
-        last = {clean(key): str(value) for tags in tagged for key, value in tags.items()}
-        run = self._run(client, rows[0].trial, rows[0].at)
-        name = last.pop(NAME_TAG, None)
-        if name is not None:
-            client.update_run(run, name=name)
-        home = f"#/experiments/{self._experiment}/runs/{run}/artifacts/"
-        texts = {key: value.replace(ARTIFACT_LINK, home) for key, value in last.items()}
-        tags = [RunTag(key, value[:MAX_TAG_LENGTH]) for key, value in texts.items()]
-        for part in _chunks(metrics, METRICS_PER_BATCH) if metrics else [[]]:
-            self._log(client, run, metrics=part, tags=tags)
-            tags = []
-
-    def _attach(self, client: "MlflowClient", row: ArtifactRow) -> None:
-        if Path(row.path).exists():
-            client.log_artifact(self._run(client, row.trial, row.at), row.path)
-        else:
-            self.refused.append(f"{row.path} does not exist")
-
-    def _log(
-        self,
-        client: "MlflowClient",
-        run: str,
-        *,
-        metrics: Sequence[Any] = (),
-        params: Sequence[Any] = (),
-        tags: Sequence[Any] = (),
-    ) -> None:
-        """Write a batch, or do without if the store will never take it: a parameter that has changed."""
-        from mlflow.exceptions import MlflowException
-
-        try:
-            client.log_batch(run, metrics, params, tags)
-        except MlflowException as error:
-            if error.error_code != "INVALID_PARAMETER_VALUE":
-                raise
-            if metrics and tags:
-                self._log(client, run, metrics=metrics)
-                self._log(client, run, tags=tags)
-            else:
-                self.refused.append(one_line(error))
-
-
 def replay_spool(path: Path, uri: str | None = None) -> int:
     """Deliver the rows that wait in a spool file, delete it, and return how many they were.
 
@@ -343,75 +144,5 @@ def how_to_look(uri: str) -> str:
     return f"mlflow ui --backend-store-uri {uri}"
 
 
-def every_run(client: "MlflowClient", experiment: str, query: str) -> list[Any]:
-    """Return the runs that a query finds, page by page."""
-    page = client.search_runs([experiment], query)
-    runs = list(page)
-    while page.token:
-        page = client.search_runs([experiment], query, page_token=page.token)
-        runs += page
-    return runs
-
-
-def prepare_mlflow() -> None:
-    """Telemetry off, few retries, and silence about what is no news, unless the user has set it otherwise."""
-    for name, value in DEFAULTS.items():
-        os.environ.setdefault(name, value)
-    warnings.filterwarnings("ignore", message="The ``noload`` loader strategy", category=DeprecationWarning)
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
-    logging.getLogger("urllib3.connectionpool").addFilter(_not_from_an_outbox)
-
-
-def _not_from_an_outbox(record: logging.LogRecord) -> bool:
-    return not (record.threadName or "").startswith("outbox ")
-
-
 def _now() -> int:
     return time.time_ns() // 1_000_000
-
-
-@contextlib.contextmanager
-def _alone(uri: str) -> Iterator[None]:
-    """Let one process at a time look into a SQLite store; make it first if there is none.
-
-    Two that make the tables of one file at once break it. Of a server nothing is known.
-    """
-    scheme, _, path = uri.partition(":///")
-    if scheme != "sqlite" or not path:
-        yield
-        return
-    store = Path(path)
-    store.parent.mkdir(parents=True, exist_ok=True)
-    with store.with_name(f".{store.name}.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if not store.is_file():
-            _make(store)
-        yield
-
-
-def _make(store: Path) -> None:
-    """Make a store with all its tables and no experiment; who is killed meanwhile leaves none, not a part of one."""
-    from mlflow import MlflowClient
-
-    with tempfile.TemporaryDirectory(dir=store.parent, prefix=f".{store.name}-") as folder:
-        made = Path(folder) / store.name
-        MlflowClient(tracking_uri=f"sqlite:///{made}").delete_experiment(DEFAULT_EXPERIMENT)
-        made.replace(store)
-
-
-def _dataset(row: DatasetRow) -> "DatasetInput":
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    told = Dataset(row.name, row.digest, "sweeper", json.dumps({"name": row.name}), profile=json.dumps(row.facts))
-    return DatasetInput(told, [InputTag("mlflow.data.context", "training")])
-
-
-def _metrics(row: MetricsRow) -> "list[Metric]":
-    from mlflow.entities import Metric
-
-    return [Metric(name, float(value), row.at, row.step) for name, value in row.metrics.items()]
-
-
-def _chunks(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(items), size):
-        yield list(items[start : start + size])

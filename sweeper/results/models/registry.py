@@ -20,7 +20,7 @@ from sweeper.results.models.predict import load_predictor, temperature_of
 from sweeper.results.sweep import Picked
 from sweeper.tracking.client import destination_of, find_runs
 from sweeper.tracking.names import version_tags
-from sweeper.tracking.tracker import Destination, prepare_mlflow
+from sweeper.tracking.store import Destination, prepare_mlflow
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -17,19 +17,11 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import TrialStatus
 from sweeper.tracking import outbox
-from sweeper.tracking import tracker as tracker_module
+from sweeper.tracking import store as store_module
 from sweeper.tracking.names import NAME_TAG
 from sweeper.tracking.outbox import Undelivered, stored_rows
-from sweeper.tracking.tracker import (
-    SPOOL_NAME,
-    STORE_NAME,
-    Destination,
-    Store,
-    Tracker,
-    how_to_look,
-    own_store,
-    replay_spool,
-)
+from sweeper.tracking.store import STORE_NAME, Destination, Store, own_store
+from sweeper.tracking.tracker import SPOOL_NAME, Tracker, how_to_look, replay_spool
 
 NOWHERE = "http://127.0.0.1:9"
 PATIENCE_SECONDS = 300.0  # ends a test that hangs; no test takes so long
@@ -420,12 +412,12 @@ def test_a_store_is_made_by_one_process_at_a_time(tmp_path, monkeypatch):
         return False
 
     def second():
-        with tracker_module._alone(f"sqlite:///{tmp_path / STORE_NAME}"):
+        with store_module._alone(f"sqlite:///{tmp_path / STORE_NAME}"):
             seen.append(is_held())
 
-    monkeypatch.setattr(tracker_module, "_make", make)
+    monkeypatch.setattr(store_module, "_make", make)
     thread = threading.Thread(target=second)
-    with tracker_module._alone(f"sqlite:///{tmp_path / STORE_NAME}"):
+    with store_module._alone(f"sqlite:///{tmp_path / STORE_NAME}"):
         thread.start()
         assert is_held()
         assert seen == []
@@ -443,11 +435,11 @@ def test_a_store_is_there_with_all_its_tables_or_not_at_all(tmp_path, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mlflow.MlflowClient.delete_experiment", killed)
-    with pytest.raises(KeyboardInterrupt), tracker_module._alone(f"sqlite:///{tmp_path}/mlflow.db"):
+    with pytest.raises(KeyboardInterrupt), store_module._alone(f"sqlite:///{tmp_path}/mlflow.db"):
         pass
     assert seen == [[".mlflow.db.lock"]]
     monkeypatch.undo()
-    tracker_module.prepare_mlflow()
-    with tracker_module._alone(f"sqlite:///{tmp_path}/mlflow.db"):
+    store_module.prepare_mlflow()
+    with store_module._alone(f"sqlite:///{tmp_path}/mlflow.db"):
         assert (tmp_path / "mlflow.db").is_file()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".mlflow.db.lock", "mlflow.db"]

@@ -25,7 +25,7 @@ from sweeper.results.sweep import load
 from sweeper.store.input_format import write_input
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import delete_runs, destination_of, find_runs, logged_trials, set_tags
-from sweeper.tracking.tracker import STORE_NAME, own_store
+from sweeper.tracking.store import STORE_NAME, own_store
 
 # What MLflow imports.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
