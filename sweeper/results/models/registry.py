@@ -60,15 +60,8 @@ def register(picked: Picked, name: str, *, tracking: str | None = None, data_dir
     """
     manifest = picked.sweep.manifest()
     wanted = destination_of(picked.sweep.directory, replace(manifest, tracking=tracking or manifest.tracking))
-    form = picked.sweep.input_format(data_dir)
-    with tempfile.TemporaryDirectory() as folder:
-        files, code = _written(picked, Path(folder), data_dir)
-        try:
-            return _log(picked, name, wanted, files, code, form)
-        except SweeperError:
-            raise
-        except Exception as error:
-            raise SweeperError(f"Cannot register {name} in {wanted.uri}: {one_line(error)}") from error
+    with _saved_from(picked, data_dir, f"Cannot register {name} in {wanted.uri}") as parts:
+        return _log(picked, name, wanted, parts)
 
 
 def log_model(picked: Picked, wanted: Destination, run: str, *, data_dir: Path | None = None) -> str:
@@ -79,29 +72,38 @@ def log_model(picked: Picked, wanted: Destination, run: str, *, data_dir: Path |
     Raises:
         SweeperError: nothing to encode rows by, or the store does not take the model.
     """
+    with _saved_from(picked, data_dir, f"Cannot log the model in {wanted.uri}") as parts:
+        return _logged(picked, wanted, run, parts)
+
+
+@contextlib.contextmanager
+def _saved_from(picked: Picked, data_dir: Path | None, trouble: str) -> Iterator[dict[str, Any]]:
+    """Give what MLflow saves a model from: what ``pick`` writes, and the code that loads it.
+
+    An error of MLflow's meanwhile becomes a `SweeperError` that begins with ``trouble``.
+    """
     form = picked.sweep.input_format(data_dir)
     with tempfile.TemporaryDirectory() as folder:
-        files, code = _written(picked, Path(folder), data_dir)
+        files, code = Path(folder) / ARTIFACT, Path(folder) / CODE_NAME
+        code.write_text(CODE, encoding="utf-8")
+        lacking = picked.write(files, data_dir)
+        if lacking is not None:
+            raise SweeperError(lacking)
         try:
-            return _logged(picked, wanted, run, files, code, form)
+            prepare_mlflow()
+            yield {
+                "python_model": str(code),
+                "artifacts": {ARTIFACT: str(files)},
+                "signature": _signature(form, probabilities=temperature_of(picked.trial.config) is not None),
+                "pip_requirements": _requirements(),
+            }
         except SweeperError:
             raise
         except Exception as error:
-            raise SweeperError(f"Cannot log the model in {wanted.uri}: {one_line(error)}") from error
+            raise SweeperError(f"{trouble}: {one_line(error)}") from error
 
 
-def _written(picked: Picked, folder: Path, data_dir: Path | None) -> tuple[Path, Path]:
-    """Write what ``pick`` writes, and the code that loads it, and return where."""
-    files, code = folder / ARTIFACT, folder / CODE_NAME
-    code.write_text(CODE, encoding="utf-8")
-    trouble = picked.write(files, data_dir)
-    if trouble is not None:
-        raise SweeperError(trouble)
-    return files, code
-
-
-def _logged(picked: Picked, wanted: Destination, run: str, files: Path, code: Path, form: InputFormat) -> str:
-    prepare_mlflow()
+def _logged(picked: Picked, wanted: Destination, run: str, parts: Mapping[str, Any]) -> str:
     import mlflow
     from mlflow import MlflowClient
     from mlflow.entities import LoggedModelOutput
@@ -116,13 +118,7 @@ def _logged(picked: Picked, wanted: Destination, run: str, files: Path, code: Pa
     )
     with tempfile.TemporaryDirectory() as folder, _without_advice():
         saved = Path(folder) / "model"
-        mlflow.pyfunc.save_model(
-            saved,
-            python_model=str(code),
-            artifacts={ARTIFACT: str(files)},
-            signature=_signature(form, probabilities=temperature_of(picked.trial.config) is not None),
-            pip_requirements=_requirements(),
-        )
+        mlflow.pyfunc.save_model(saved, **parts)
         client.log_model_artifacts(made.model_id, str(saved))
     client.finalize_logged_model(made.model_id, "READY")
     client.log_outputs(run, [LoggedModelOutput(made.model_id, step=picked.point.epoch)])
@@ -186,23 +182,14 @@ def _without_advice() -> Iterator[None]:
         yield
 
 
-def _log(picked: Picked, name: str, wanted: Destination, files: Path, code: Path, form: InputFormat) -> Registered:
-    prepare_mlflow()
+def _log(picked: Picked, name: str, wanted: Destination, parts: Mapping[str, Any]) -> Registered:
     import mlflow
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=wanted.uri)
     run, tags = _run(client, picked, wanted), tags_of(picked)
     with _store(wanted.uri), _as_it_was(client, run), mlflow.start_run(run_id=run), _without_advice():
-        logged = mlflow.pyfunc.log_model(
-            name=name,
-            python_model=str(code),
-            artifacts={ARTIFACT: str(files)},
-            signature=_signature(form, probabilities=temperature_of(picked.trial.config) is not None),
-            pip_requirements=_requirements(),
-            registered_model_name=name,
-            tags=tags,
-        )
+        logged = mlflow.pyfunc.log_model(name=name, registered_model_name=name, tags=tags, **parts)
     version = str(logged.registered_model_version)
     for key, value in tags.items():
         client.set_model_version_tag(name, version, key, value)
