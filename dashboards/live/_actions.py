@@ -17,7 +17,7 @@ from dashboards.live._header import TITLES, total_price
 from dashboards.live._view import Action, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.text import number, setting
-from sweeper.records import Direction, TrialStatus
+from sweeper.records import Direction
 from sweeper.spec.dimensions import Dimension
 from sweeper.spec.fields.ranges import Choices, Range
 from sweeper.spec.spec import Spec
@@ -279,8 +279,3 @@ def _tag_fields(_: Asked) -> Html:
         _field("value", "Value", _input("value", name="value", type="text", maxlength=5000)),
     )
     return join(fields)
-
-
-def running_trial(data: SweepData | None, trial: str) -> bool:
-    """Whether a trial runs."""
-    return data is not None and trial in data.trials and data.trials[trial].status == TrialStatus.RUNNING.value

@@ -16,7 +16,6 @@ from dashboards.text import MISSING, setting, show
 
 FEW = 6  # distinct values that are compared as groups
 LEAST_TRIALS = 4
-MOST_PAIRS = 3
 PANEL_HEIGHT = 380
 
 
@@ -50,9 +49,9 @@ def ranks(values: Any) -> Any:
     return ((ends - counts) + (counts - 1) / 2)[first]
 
 
-def pairs(axes: Sequence[Axis], most: int = MOST_PAIRS) -> list[tuple[Axis, Axis]]:
+def pairs(axes: Sequence[Axis]) -> list[tuple[Axis, Axis]]:
     """Return pairs of the first axes."""
-    return list(combinations(axes[:3], 2))[:most]
+    return list(combinations(axes[:3], 2))
 
 
 def both(first: Axis, second: Axis) -> list[int]:

@@ -1,16 +1,20 @@
 """What figures of released curves share: the points that have some, a line with its band, and its rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, Table, omitted
-from dashboards.figures._common import DASHES
+from dashboards.figures._common import DASHES, header, new_figure
 from dashboards.figures._theme import Theme
 from dashboards.text import show
 from sweeper.records import Point, ReleasedCurves
+
+T = TypeVar("T")
+Part: TypeAlias = Callable[[ReleasedCurves], T | None]
 
 MOST_LINES = 4
 _OPACITY = 0.16
@@ -46,27 +50,26 @@ class LinesInfo(FigureInfo):
     confidence: float
 
 
-def with_curves(data: SweepData, wanted: Callable[[ReleasedCurves], bool]) -> list[Point]:
-    """The points of the front that have curves of a kind, smallest epsilon first."""
-    return [point for point in data.front_points if point.curves is not None and wanted(point.curves)]
+def collected(data: SweepData, title: str, of: Part[T], line: Callable[[Point, T], Line]) -> LinesInfo:
+    """Collect the lines of a few points of the front, spread over it with both ends; ``of`` takes a part of curves."""
+    found = _with(data, of)
+    last, shown = len(found) - 1, found
+    if len(found) > MOST_LINES:
+        shown = [found[round(i * last / (MOST_LINES - 1))] for i in range(MOST_LINES)]
+    confidence = next((point.curves.confidence for point, _ in found if point.curves is not None), 0.0)
+    lines = tuple(line(point, part) for point, part in shown)
+    return LinesInfo(**header(data, title), lines=lines, confidence=confidence)
 
 
-def drawn(points: Sequence[Point]) -> list[Point]:
-    """A few of them, spread over the front with both ends."""
-    if len(points) <= MOST_LINES:
-        return list(points)
-    last = len(points) - 1
-    return [points[round(i * last / (MOST_LINES - 1))] for i in range(MOST_LINES)]
-
-
-def left_out(points: Sequence[Point]) -> str:
+def left_out(data: SweepData, of: Part[T]) -> str:
     """Say how many points are drawn."""
-    return omitted(MOST_LINES, len(points), "points of the front with curves")
+    return omitted(MOST_LINES, len(_with(data, of)), "points of the front with curves")
 
 
-def confidence(points: Sequence[Point]) -> float:
-    """The confidence of the bands, 0 without any."""
-    return next((point.curves.confidence for point in points if point.curves is not None), 0.0)
+def _with(data: SweepData, of: Part[T]) -> list[tuple[Point, T]]:
+    """The points of the front that have such a part of curves, smallest epsilon first."""
+    parts = [(point, None if point.curves is None else of(point.curves)) for point in data.front_points]
+    return [(point, part) for point, part in parts if part is not None]
 
 
 def legend(point: Point, words: str) -> str:
@@ -91,10 +94,25 @@ def rows(info: LinesInfo, x: str, y: str, *, corners: bool = False) -> Table:
     ]
 
 
-def add(
-    figure: go.Figure, lines: Sequence[Line], theme: Theme, *, marked: bool = False, corner: str = "top right"
-) -> None:
+def draw(
+    info: LinesInfo,
+    theme: Theme,
+    axes: Mapping[str, Any],
+    *,
+    height: int,
+    diagonal: bool = False,
+    marked: bool = False,
+    corner: str = "top right",
+) -> go.Figure:
     """Draw the bands, the lines on top of them, and their names in a corner where no curve goes."""
+    figure = new_figure(info, theme, empty=not info.lines, **axes, **({"height": height} if info.lines else {}))
+    _add(figure, info.lines, theme, marked=marked, corner=corner)
+    if diagonal and info.lines:
+        figure.add_shape(type="line", x0=0, y0=0, x1=1, y1=1, line={"color": theme.line, "width": 1, "dash": "dot"})
+    return figure
+
+
+def _add(figure: go.Figure, lines: Sequence[Line], theme: Theme, *, marked: bool, corner: str) -> None:
     y, x = corner.split()
     place = {"x": 0.99 if x == "right" else 0.01, "y": 0.99 if y == "top" else 0.02}
     figure.update_layout(legend={"orientation": "v", "xanchor": x, "yanchor": y, "bgcolor": "rgba(0,0,0,0)", **place})

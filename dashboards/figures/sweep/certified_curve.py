@@ -4,7 +4,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, Topic
-from dashboards.figures._common import header, new_figure, percent_axis
+from dashboards.figures._common import percent_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep import _held_out as held_out
 from dashboards.figures.sweep._held_out import Line, LinesInfo
@@ -14,13 +14,8 @@ from sweeper.records import Point, ReleasedCurves
 
 def info(data: SweepData) -> LinesInfo:
     """Collect the curves of a few points of the front."""
-    points = _points(data)
-    unit = data.result.claim.radius_unit
-    return LinesInfo(
-        **header(data, f"certified accuracy of private test rows, radius in {unit}"),
-        lines=tuple(_line(point, point.curves) for point in held_out.drawn(points) if point.curves is not None),
-        confidence=held_out.confidence(points),
-    )
+    title = f"certified accuracy of private test rows, radius in {data.result.claim.radius_unit}"
+    return held_out.collected(data, title, _whole, _line)
 
 
 def rows(info: LinesInfo) -> Table:
@@ -32,15 +27,11 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves."""
     yaxis = {"title": {"text": "certified accuracy (test)"}, **percent_axis("accuracy"), "range": [0, 1.02]}
     xaxis = {"title": {"text": f"Euclidean radius; bands at {info.confidence:.0%}"}, "rangemode": "tozero"}
-    figure = new_figure(
-        info, theme, empty=not info.lines, xaxis=xaxis, yaxis=yaxis, **({"height": 460} if info.lines else {})
-    )
-    held_out.add(figure, info.lines, theme)
-    return figure
+    return held_out.draw(info, theme, {"xaxis": xaxis, "yaxis": yaxis}, height=460)
 
 
-def _points(data: SweepData) -> list[Point]:
-    return held_out.with_curves(data, lambda _: True)
+def _whole(curves: ReleasedCurves) -> ReleasedCurves:
+    return curves
 
 
 def _line(point: Point, curves: ReleasedCurves) -> Line:
@@ -62,6 +53,6 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: held_out.left_out(_points(data)),
+    omitted=lambda data: held_out.left_out(data, _whole),
     topic=Topic.ROBUSTNESS,
 )

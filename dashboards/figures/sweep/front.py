@@ -139,13 +139,15 @@ def _heights(info: FrontInfo) -> list[float]:
     return [end for value, spread in spreads for end in (value - spread, value + spread)]
 
 
-def step_line(steps: Sequence[Step], right_end: float, color: str, *, name: str) -> go.Scatter:
+def step_line(
+    steps: Sequence[Step], right_end: float, color: str, *, name: str, dash: str = "solid", width: float = 2
+) -> go.Scatter:
     """A staircase, drawn to the right end of the axis."""
     return go.Scatter(
         x=[*(step.epsilon for step in steps), *[right_end][: len(steps)]],
         y=[step.value for step in (*steps, *steps[-1:])],
         mode="lines",
-        line={"shape": "hv", "width": 2, "color": color},
+        line={"shape": "hv", "width": width, "color": color, "dash": dash},
         name=name,
         hoverinfo="skip",
     )

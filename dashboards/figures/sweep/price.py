@@ -16,6 +16,7 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import Step, epsilon_axis, header, marks, new_figure, percent_axis, staircase
 from dashboards.figures._curves import last_epsilon
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.sweep.front import step_line
 from dashboards.text import delta_text, number, show
 
 _BEYOND = 1.5  # how far the axis goes beyond the price
@@ -94,9 +95,9 @@ def plot(info: PriceInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _traces(value: Bought, right_end: float, color: str) -> list[go.Scatter]:
     name = escape(value.name)  # the whole title would be cut on a phone
-    traces = [_line(value.alone, right_end, f"{name}, {_ADVANCE}", color, dash="dot", width=1.5)]
+    traces = [step_line(value.alone, right_end, color, name=f"{name}, {_ADVANCE}", dash="dot", width=1.5)]
     if value.best is not None:
-        traces.append(_line((value.best,), right_end, f"{name}, {_SWEEP}", color, dash="solid", width=3))
+        traces.append(step_line((value.best,), right_end, color, name=f"{name}, {_SWEEP}", width=3))
         said = (
             f"epsilon {number(value.best.epsilon, 4, up=True)}, {_SWEEP}<br>{name} {show(value.name, value.best.value)}"
         )
@@ -104,17 +105,6 @@ def _traces(value: Bought, right_end: float, color: str) -> list[go.Scatter]:
         marker = {"size": 12, "color": color}
         traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, showlegend=False))
     return traces
-
-
-def _line(steps: tuple[Step, ...], right_end: float, name: str, color: str, *, dash: str, width: float) -> go.Scatter:
-    return go.Scatter(
-        x=[*(step.epsilon for step in steps), right_end],
-        y=[step.value for step in (*steps, steps[-1])],
-        mode="lines",
-        line={"shape": "hv", "width": width, "color": color, "dash": dash},
-        name=name,
-        hoverinfo="skip",
-    )
 
 
 FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(

@@ -4,23 +4,17 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, Topic
-from dashboards.figures._common import header, new_figure, percent_axis
+from dashboards.figures._common import percent_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep import _held_out as held_out
 from dashboards.figures.sweep._held_out import Line, LinesInfo
 from dashboards.text import number
-from sweeper.records import Point, ScoreCurves
+from sweeper.records import Point, ReleasedCurves, ScoreCurves
 
 
 def info(data: SweepData) -> LinesInfo:
     """Collect the curves of a few points of the front."""
-    points = _points(data)
-    scores = [(point, point.curves.scores) for point in held_out.drawn(points) if point.curves is not None]
-    return LinesInfo(
-        **header(data, "ROC of private test rows"),
-        lines=tuple(_line(point, found) for point, found in scores if found is not None),
-        confidence=held_out.confidence(points),
-    )
+    return held_out.collected(data, "ROC of private test rows", _scores, _line)
 
 
 def rows(info: LinesInfo) -> Table:
@@ -33,17 +27,12 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     yaxis = {"title": {"text": "true positive rate (test)"}, **percent_axis("accuracy"), "range": [0, 1.02]}
     title = {"title": {"text": f"false positive rate (test); bands at {info.confidence:.0%}"}}
     xaxis = {**title, **percent_axis("accuracy"), "range": [-0.005, 1.005]}
-    figure = new_figure(
-        info, theme, empty=not info.lines, xaxis=xaxis, yaxis=yaxis, **({"height": 520} if info.lines else {})
-    )
-    held_out.add(figure, info.lines, theme, corner="bottom right")
-    if info.lines:
-        figure.add_shape(type="line", x0=0, y0=0, x1=1, y1=1, line={"color": theme.line, "width": 1, "dash": "dot"})
-    return figure
+    axes = {"xaxis": xaxis, "yaxis": yaxis}
+    return held_out.draw(info, theme, axes, height=520, diagonal=True, corner="bottom right")
 
 
-def _points(data: SweepData) -> list[Point]:
-    return held_out.with_curves(data, lambda curves: curves.scores is not None)
+def _scores(curves: ReleasedCurves) -> ScoreCurves | None:
+    return curves.scores
 
 
 def _line(point: Point, scores: ScoreCurves) -> Line:
@@ -66,6 +55,6 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: held_out.left_out(_points(data)),
+    omitted=lambda data: held_out.left_out(data, _scores),
     topic=Topic.FRONT,
 )
