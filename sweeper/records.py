@@ -81,21 +81,14 @@ def trial_number(trial: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorePlan:
-    """The noise of scores of private rows, as a trial plans it; see `sweeper.privacy.evaluation`.
+    """The noise of scores of private rows, as a trial plans it; see `sweeper.privacy.evaluation`."""
 
-    Attributes:
-        names: of the scores that are released together.
-        noise_multiplier: sigma of one release.
-        apart: whether a row is in one split by a rule of its own.
-        std: standard deviation of the noise of each score, by split.
-        curves: the noise of whole curves of test rows, which are released in place of their scores; see
-            `sweeper.privacy.evaluation.curve_noise.CurveNoise`.
-    """
-
-    names: tuple[str, ...]
-    noise_multiplier: float
-    apart: bool
-    std: Mapping[str, float]
+    names: tuple[str, ...]  # of the scores that are released together
+    noise_multiplier: float  # sigma of one release
+    apart: bool  # whether a row is in one split by a rule of its own
+    std: Mapping[str, float]  # standard deviation of the noise of each score, by split
+    # the noise of whole curves of test rows, which are released in place of their scores; see
+    # `sweeper.privacy.evaluation.curve_noise.CurveNoise`
     curves: Mapping[str, Any] | None = None
 
 
@@ -168,39 +161,25 @@ _PLAN = TypeAdapter(TrialPlan)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One configuration trained once.
+    """One configuration trained once."""
 
-    Attributes:
-        id: ``t0007``; unique within the sweep.
-        config: the resolved spec values of this trial, nested as in the spec.
-        plan: what it planned, ``None`` before that.
-        run_id: MLflow run, when tracking is on.
-        placed: the ``node`` and ``device`` that trained it last; empty before its first plan.
-        status: how the trial stands or ended, and ``reason`` in one sentence.
-    """
-
-    id: str
-    config: Mapping[str, Any]
-    plan: TrialPlan | None = None
-    run_id: str | None = None
+    id: str  # ``t0007``; unique within the sweep
+    config: Mapping[str, Any]  # the resolved spec values of this trial, nested as in the spec
+    plan: TrialPlan | None = None  # what it planned, ``None`` before that
+    run_id: str | None = None  # MLflow run, when tracking is on
+    # the ``node`` and ``device`` that trained it last; empty before its first plan
     placed: Mapping[str, str] = field(default_factory=dict)
-    status: TrialStatus = TrialStatus.RUNNING
+    status: TrialStatus = TrialStatus.RUNNING  # how the trial stands or ended, and ``reason`` in one sentence
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassCounts:
-    """How rows that may be looked at were decided, class by class, as counts.
+    """How rows that may be looked at were decided, class by class, as counts."""
 
-    Attributes:
-        rows: of each class.
-        decided: for each class.
-        correct: of each class that were decided for it.
-    """
-
-    rows: tuple[int, ...]
-    decided: tuple[int, ...]
-    correct: tuple[int, ...]
+    rows: tuple[int, ...]  # of each class
+    decided: tuple[int, ...]  # for each class
+    correct: tuple[int, ...]  # of each class that were decided for it
 
     @property
     def recalls(self) -> tuple[float | None, ...]:
@@ -235,62 +214,40 @@ class ClassCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreCurves:
-    """What the released counts of two classes say of a predicted probability; bands hold at all thresholds at once.
+    """What the released counts of two classes say of a predicted probability; bands hold at all thresholds at once."""
 
-    Attributes:
-        thresholds: of the probability of class 1, in [0, 1].
-        positives: released counts of rows of class 1 up to each threshold, noise and all.
-        negatives: likewise.
-        false_rates: from below all thresholds on, as made to increase.
-        true_rates: likewise; ``*_low`` and ``*_high`` are bounds.
-        auroc: with its bounds, lower one first.
-        group_rows: rows of each group of about equal size, by predicted probability.
-        group_predicted: mean probability of each group.
-        group_rates: share of class 1 in each group; ``*_low`` and ``*_high`` bound it among these rows.
-        hosmer_lemeshow: the statistic of these groups.
-        p_value: the share of statistics of calibrated models under the same noise that exceed it.
-    """
-
-    thresholds: tuple[float, ...]
-    positives: tuple[float, ...]
-    negatives: tuple[float, ...]
-    false_rates: tuple[float, ...]
+    thresholds: tuple[float, ...]  # of the probability of class 1, in [0, 1]
+    positives: tuple[float, ...]  # released counts of rows of class 1 up to each threshold, noise and all
+    negatives: tuple[float, ...]  # likewise
+    false_rates: tuple[float, ...]  # from below all thresholds on, as made to increase
     false_low: tuple[float, ...]
     false_high: tuple[float, ...]
-    true_rates: tuple[float, ...]
+    true_rates: tuple[float, ...]  # likewise; ``*_low`` and ``*_high`` are bounds
     true_low: tuple[float, ...]
     true_high: tuple[float, ...]
-    auroc: tuple[float, float, float]
-    group_rows: tuple[float, ...]
-    group_predicted: tuple[float, ...]
-    group_rates: tuple[float, ...]
+    auroc: tuple[float, float, float]  # with its bounds, lower one first
+    group_rows: tuple[float, ...]  # rows of each group of about equal size, by predicted probability
+    group_predicted: tuple[float, ...]  # mean probability of each group
+    group_rates: tuple[float, ...]  # share of class 1 in each group; ``*_low`` and ``*_high`` bound it among these rows
     group_low: tuple[float, ...]
     group_high: tuple[float, ...]
-    hosmer_lemeshow: float
-    p_value: float
+    hosmer_lemeshow: float  # the statistic of these groups
+    p_value: float  # the share of statistics of calibrated models under the same noise that exceed it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedCurves:
-    """Curves of private test rows that were released for a point, and what is computed of them.
+    """Curves of private test rows that were released for a point, and what is computed of them."""
 
-    Attributes:
-        confidence: of each band.
-        noise_multiplier: sigma of all of them together.
-        rows: the public number of test rows.
-        radii: increasing, from 0.
-        certified: certified accuracy at each radius; ``*_low`` and ``*_high`` bound it at all radii at once.
-        scores: of two classes; None with more.
-    """
-
-    confidence: float
-    noise_multiplier: float
-    rows: int
-    radii: tuple[float, ...]
+    confidence: float  # of each band
+    noise_multiplier: float  # sigma of all of them together
+    rows: int  # the public number of test rows
+    radii: tuple[float, ...]  # increasing, from 0
+    # certified accuracy at each radius; ``*_low`` and ``*_high`` bound it at all radii at once
     certified: tuple[float, ...]
     certified_low: tuple[float, ...]
     certified_high: tuple[float, ...]
-    scores: ScoreCurves | None = None
+    scores: ScoreCurves | None = None  # of two classes; None with more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

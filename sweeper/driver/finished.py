@@ -16,22 +16,16 @@ from sweeper.tracking.outbox import Undelivered
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedSweep:
-    """A sweep that was run, and how that ended.
-
-    Attributes:
-        left: rows that the tracking store has not taken.
-        troubles: what could not be written, and what else there is to say, one sentence each.
-        failures: the whole errors of trials that failed, for the owner of the data alone.
-    """
+    """A sweep that was run, and how that ended."""
 
     sweep: Sweep
     front: Front
     outcome: RunResult
     progress: Progress
-    left: Undelivered
+    left: Undelivered  # rows that the tracking store has not taken
     look: str
-    troubles: tuple[str, ...]
-    failures: Mapping[str, str]
+    troubles: tuple[str, ...]  # what could not be written, and what else there is to say, one sentence each
+    failures: Mapping[str, str]  # the whole errors of trials that failed, for the owner of the data alone
 
 
 def write_results(folder: SweepFolder, front: Front, *, page: bool) -> Iterator[str]:

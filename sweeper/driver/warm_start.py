@@ -35,17 +35,12 @@ _NO_MATTER = ("training.micro_batch_size",)
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """What there is to learn from.
-
-    Attributes:
-        unfit: how many trials have other parameters than this space allows.
-        unscored: how many have no number for some objective.
-    """
+    """What there is to learn from."""
 
     source: str
     observations: tuple[Observation, ...]
-    unfit: int
-    unscored: int
+    unfit: int  # how many trials have other parameters than this space allows
+    unscored: int  # how many have no number for some objective
     steering: Steering
 
     @property

@@ -24,19 +24,14 @@ _OPENER = urllib.request.build_opener(NoRedirection, urllib.request.ProxyHandler
 
 @dataclass
 class Connection:
-    """A conversation.
-
-    Attributes:
-        session: of the server's process and of the federation.
-        bits: sent in both directions so far.
-    """
+    """A conversation."""
 
     url: str
-    session: bytes
+    session: bytes  # of the server's process and of the federation
     _nonce: bytes
     _channel: Channel
     _timeout: float
-    bits: int = 0
+    bits: int = 0  # sent in both directions so far
 
     @classmethod
     def to(cls, federation: Federation, server: str, own: str, identity: Identity) -> "Connection":

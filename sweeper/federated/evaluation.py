@@ -33,23 +33,14 @@ _TRUST = {
 
 @dataclass(frozen=True)
 class FederatedEvaluation:
-    """A released evaluation.
+    """A released evaluation."""
 
-    Attributes:
-        federation: who took part, and what it cost.
-        sums: by curve.
-        included: the parties whose rows are in all curves.
-        refused: why messages of parties were not taken.
-        bits: that went to and from whoever asked for the result.
-        seconds: that it took after the parties had sent what they send.
-    """
-
-    federation: Federation
-    sums: Mapping[str, tuple[Release, Sums]]
-    included: tuple[str, ...]
-    refused: Mapping[str, str] = field(default_factory=dict)
-    bits: int = 0
-    seconds: float = 0.0
+    federation: Federation  # who took part, and what it cost
+    sums: Mapping[str, tuple[Release, Sums]]  # by curve
+    included: tuple[str, ...]  # the parties whose rows are in all curves
+    refused: Mapping[str, str] = field(default_factory=dict)  # why messages of parties were not taken
+    bits: int = 0  # that went to and from whoever asked for the result
+    seconds: float = 0.0  # that it took after the parties had sent what they send
 
     @property
     def population(self) -> int:

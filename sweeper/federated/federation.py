@@ -32,69 +32,43 @@ Finite = Annotated[float, Gt(0), Le(1e6)]
 
 
 class Server(Section):
-    """A server of the protocol.
+    """A server of the protocol."""
 
-    Attributes:
-        name: by which others know it.
-        url: where it listens; left out, it is a process of this machine.
-        key: its public key.
-    """
-
-    name: Annotated[str, MinLen(1)]
-    url: str | None = None
-    key: str | None = None
+    name: Annotated[str, MinLen(1)]  # by which others know it
+    url: str | None = None  # where it listens; left out, it is a process of this machine
+    key: str | None = None  # its public key
 
 
 class Party(Section):
-    """Whose rows are counted.
+    """Whose rows are counted."""
 
-    Attributes:
-        name: by which others know it.
-        rows: how many it has at most, for all to see; shares are of this number.
-        key: its public key.
-        data: its rows, if it is a process of this machine.
-    """
-
-    name: Annotated[str, MinLen(1)]
-    rows: Annotated[int, Ge(1), Le(10**7)]
-    key: str | None = None
-    data: str | None = None
+    name: Annotated[str, MinLen(1)]  # by which others know it
+    rows: Annotated[int, Ge(1), Le(10**7)]  # how many it has at most, for all to see; shares are of this number
+    key: str | None = None  # its public key
+    data: str | None = None  # its rows, if it is a process of this machine
 
 
 class Federation(Section):
-    """A federated evaluation.
+    """A federated evaluation."""
 
-    Attributes:
-        protocol: curator, aggregation, or function-sharing.
-        epsilon: of each row, for everything that is released.
-        relation: which rows of all parties together are neighbours.
-        curves: what is released; epsilon is divided evenly among them.
-        thresholds: of each curve.
-        radius: the largest of the certified curve, in raw units.
-        levels: of the domain of function sharing, 2^levels thresholds.
-        target: the column of labels, for tables.
-        colluding: aggregation: how many parties may collude with the server.
-        needed: aggregation: how many must stay to the end; 0 for as few as ``colluding`` allows.
-        wait_seconds: how long servers wait for those who are missing.
-        servers: one, or two for function sharing; left out, they are processes of this machine.
-        parties: whose rows are counted.
-        analyst: the public key of who is told the result.
-    """
-
-    protocol: Protocol
-    epsilon: Finite
+    protocol: Protocol  # curator, aggregation, or function-sharing
+    epsilon: Finite  # of each row, for everything that is released
+    # which rows of all parties together are neighbours
     relation: Literal["add-or-remove-one", "replace-one"] = "add-or-remove-one"
+    # what is released; epsilon is divided evenly among them
     curves: Annotated[list[Curve], MinLen(1)] = Field(default_factory=lambda: list(_BOTH))
-    thresholds: Annotated[int, Ge(2), Le(4096)] = 100
-    radius: Finite = 1.0
-    levels: Annotated[int, Ge(2), Le(16)] = 12
-    target: str | None = None
-    colluding: Annotated[int, Ge(0)] = 0
+    thresholds: Annotated[int, Ge(2), Le(4096)] = 100  # of each curve
+    radius: Finite = 1.0  # the largest of the certified curve, in raw units
+    levels: Annotated[int, Ge(2), Le(16)] = 12  # of the domain of function sharing, 2^levels thresholds
+    target: str | None = None  # the column of labels, for tables
+    colluding: Annotated[int, Ge(0)] = 0  # aggregation: how many parties may collude with the server
+    # aggregation: how many must stay to the end; 0 for as few as ``colluding`` allows
     needed: Annotated[int, Ge(0)] = 0
-    wait_seconds: Finite = 60.0
+    wait_seconds: Finite = 60.0  # how long servers wait for those who are missing
+    # one, or two for function sharing; left out, they are processes of this machine
     servers: list[Server] = Field(default_factory=list)
-    parties: Annotated[list[Party], MinLen(1)]
-    analyst: str | None = None
+    parties: Annotated[list[Party], MinLen(1)]  # whose rows are counted
+    analyst: str | None = None  # the public key of who is told the result
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -214,17 +188,11 @@ class Federation(Section):
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One curve.
+    """One curve."""
 
-    Attributes:
-        curve: its name.
-        domain: where values of rows have their places.
-        query: what is asked of the parties.
-    """
-
-    curve: Curve
-    domain: Domain
-    query: Query
+    curve: Curve  # its name
+    domain: Domain  # where values of rows have their places
+    query: Query  # what is asked of the parties
 
     @property
     def thresholds(self) -> Floats:

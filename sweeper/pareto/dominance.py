@@ -71,17 +71,12 @@ def front_mask(points: Sequence[Point], objectives: Sequence[Objective]) -> NDAr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """The region that a hypervolume is measured in.
+    """The region that a hypervolume is measured in."""
 
-    Attributes:
-        reference: by objective, the worst value that counts; a point worse in any objective adds nothing.
-        ideal: by objective, the best value that counts; better ones are counted as equal to it.
-        log_epsilon: epsilon is measured in its logarithm, so that 0.5 -> 1 counts as much as 5 -> 10.
-    """
-
+    # by objective, the worst value that counts; a point worse in any objective adds nothing
     reference: Mapping[str, float]
-    ideal: Mapping[str, float]
-    log_epsilon: bool = True
+    ideal: Mapping[str, float]  # by objective, the best value that counts; better ones are counted as equal to it
+    log_epsilon: bool = True  # epsilon is measured in its logarithm, so that 0.5 -> 1 counts as much as 5 -> 10
 
     @classmethod
     def default(cls, objectives: Sequence[Objective], *, log_epsilon: bool = True) -> "Box":

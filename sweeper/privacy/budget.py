@@ -33,17 +33,11 @@ _TOLERANCE = 1e-3  # of the logarithm of the noise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Slots of one loudness.
+    """Slots of one loudness."""
 
-    Attributes:
-        slot: what one trial may spend, all its repeats together.
-        trials: the number of slots.
-        spare: steps of the slot's mechanism beside them.
-    """
-
-    slot: PoissonGaussian
-    trials: int
-    spare: int
+    slot: PoissonGaussian  # what one trial may spend, all its repeats together
+    trials: int  # the number of slots
+    spare: int  # steps of the slot's mechanism beside them
 
     @property
     def pool(self) -> PoissonGaussian:
@@ -71,22 +65,16 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What the trials of a sweep may spend, stage by stage.
+    """What the trials of a sweep may spend, stage by stage."""
 
-    Attributes:
-        epsilon: what was asked for, at delta.
-        scores: releases of scores of private validation rows, ``None`` where scores are free; those of the candidates
-            of a private selection are in its terms.
-        tests: the same of test rows.
-        selection: the private selection from which the final follows, ``None`` without one.
-    """
-
-    epsilon: float
+    epsilon: float  # what was asked for, at delta
     delta: float
     stages: tuple[Stage, ...]
+    # releases of scores of private validation rows, ``None`` where scores are free; those of the candidates of a
+    # private selection are in its terms
     scores: PaidScores | None = None
-    tests: PaidScores | None = None
-    selection: Terms | None = None
+    tests: PaidScores | None = None  # the same of test rows
+    selection: Terms | None = None  # the private selection from which the final follows, ``None`` without one
 
     @property
     def trials(self) -> int:

@@ -27,29 +27,19 @@ Splits = tuple[list[PoissonGaussian], list[PoissonGaussian], list[PoissonGaussia
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One training.
-
-    Attributes:
-        attempt: 1 for its first training, 2 when it was started again, ...
-        steps: what was run, ``None`` while the entry is open.
-        kept: steps of earlier attempts that this one goes on from.
-        goes_on: whether a later attempt goes on from this one, and plans the steps that it did not run.
-        scores: what was planned for scores of private validation rows, ``None`` where they are free.
-        scored: releases of scores that were made, ``None`` while that is not known.
-        stage: whose slot it fills, where the budget is cut into slots.
-        drawn: whether noise may have been drawn; false until that is marked.
-    """
+    """One training."""
 
     trial: str
-    attempt: int
+    attempt: int  # 1 for its first training, 2 when it was started again, ...
     event: PoissonGaussian
-    steps: int | None = None
-    kept: int = 0
-    goes_on: bool = False
+    steps: int | None = None  # what was run, ``None`` while the entry is open
+    kept: int = 0  # steps of earlier attempts that this one goes on from
+    goes_on: bool = False  # whether a later attempt goes on from this one, and plans the steps that it did not run
+    # what was planned for scores of private validation rows, ``None`` where they are free
     scores: PaidScores | None = None
-    scored: int | None = None
-    stage: int | None = None
-    drawn: bool = True
+    scored: int | None = None  # releases of scores that were made, ``None`` while that is not known
+    stage: int | None = None  # whose slot it fills, where the budget is cut into slots
+    drawn: bool = True  # whether noise may have been drawn; false until that is marked
 
     @property
     def planned(self) -> PoissonGaussian:

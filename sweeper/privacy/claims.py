@@ -113,29 +113,18 @@ class Steering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What holds for every point of a sweep.
-
-    Attributes:
-        population: N, number of training rows; public.
-        unit: the privacy unit, ``row`` or the column that identifies it.
-        evaluation: what the rows held back are: public, private or exploratory.
-        radius_unit: units of certified radii.
-        exploratory: true when there is no guarantee; marks every figure, card and run.
-        public: sentences: what was taken as public, and why.
-        conditions: sentences: what is not guaranteed.
-        baselines: what scores are compared with.
-    """
+    """What holds for every point of a sweep."""
 
     data: str
-    population: int
-    unit: str
-    evaluation: str
-    radius_unit: str
-    exploratory: bool
+    population: int  # N, number of training rows; public
+    unit: str  # the privacy unit, ``row`` or the column that identifies it
+    evaluation: str  # what the rows held back are: public, private or exploratory
+    radius_unit: str  # units of certified radii
+    exploratory: bool  # true when there is no guarantee; marks every figure, card and run
     secure_generator: bool
-    public: tuple[str, ...]
-    conditions: tuple[str, ...]
-    baselines: Baselines = field(default_factory=Baselines)
+    public: tuple[str, ...]  # sentences: what was taken as public, and why
+    conditions: tuple[str, ...]  # sentences: what is not guaranteed
+    baselines: Baselines = field(default_factory=Baselines)  # what scores are compared with
 
     @classmethod
     def about(

@@ -17,24 +17,16 @@ from sweeper.privacy.selection import Terms
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRow:
-    """A training is entered before its first noise is drawn.
-
-    Attributes:
-        attempt: 1 for its first training, 2 when it was started again, ...
-        event: what is planned, without the steps that are kept.
-        kept: steps of earlier attempts that this one goes on from.
-        scores: what is planned for scores of private validation rows, ``None`` where they are free.
-        stage: whose slot it fills, from 0, where the budget is cut into slots.
-        drawn: whether it is charged from now on; otherwise a `DrawRow` follows before its first noise.
-    """
+    """A training is entered before its first noise is drawn."""
 
     trial: str
-    attempt: int
-    event: PoissonGaussian
-    kept: int = 0
+    attempt: int  # 1 for its first training, 2 when it was started again, ...
+    event: PoissonGaussian  # what is planned, without the steps that are kept
+    kept: int = 0  # steps of earlier attempts that this one goes on from
+    # what is planned for scores of private validation rows, ``None`` where they are free
     scores: PaidScores | None = None
-    stage: int | None = None
-    drawn: bool = True
+    stage: int | None = None  # whose slot it fills, from 0, where the budget is cut into slots
+    drawn: bool = True  # whether it is charged from now on; otherwise a `DrawRow` follows before its first noise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,19 +111,13 @@ class IndependentProposer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a price needs to know of a private selection.
+    """What a price needs to know of a private selection."""
 
-    Attributes:
-        event: what every candidate spends on the training rows.
-        repetitions: the distribution of their number.
-        scores: what every candidate spends on private validation rows, ``None`` where they are public.
-        broken: the conditions that did not hold, one sentence each.
-    """
-
-    event: PoissonGaussian
-    repetitions: Repetitions
+    event: PoissonGaussian  # what every candidate spends on the training rows
+    repetitions: Repetitions  # the distribution of their number
+    # what every candidate spends on private validation rows, ``None`` where they are public
     scores: PoissonGaussian | None = None
-    broken: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()  # the conditions that did not hold, one sentence each
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values: nothing in them depends on how many candidates there were, unless something broke."""
@@ -168,24 +162,17 @@ class PrivateSelection:
     """One private selection, fed with what happens to its candidates.
 
     It has more than fifteen methods because each event of a candidate and each question about them is one.
-
-    Attributes:
-        terms: event and distribution, known before the first candidate begins.
-        objectives: of the sweep; the first one that is not epsilon is the score.
-        constraints: what the winner should meet.
-        evaluation: what the scored rows are.
-        source: of the number of candidates and of their configurations; tests inject one, and say so.
-        earlier: the number that an earlier driver of the same selection has drawn; drawn now if ``None``.
-        number: how many candidates to train; secret, 0 only under ``poisson``.
     """
 
-    terms: Terms
-    objectives: Sequence[Objective]
-    constraints: Sequence[Constraint] = ()
-    evaluation: Evaluation = Evaluation.PUBLIC
+    terms: Terms  # event and distribution, known before the first candidate begins
+    objectives: Sequence[Objective]  # of the sweep; the first one that is not epsilon is the score
+    constraints: Sequence[Constraint] = ()  # what the winner should meet
+    evaluation: Evaluation = Evaluation.PUBLIC  # what the scored rows are
+    # of the number of candidates and of their configurations; tests inject one, and say so
     source: RandomSource = field(default_factory=SecureSource)
+    # the number that an earlier driver of the same selection has drawn; drawn now if ``None``
     earlier: InitVar[int | None] = None
-    number: int = field(init=False, repr=False)
+    number: int = field(init=False, repr=False)  # how many candidates to train; secret, 0 only under ``poisson``
     _candidates: dict[str, _Candidate] = field(init=False, repr=False, default_factory=dict)
     _broken: dict[str, None] = field(init=False, repr=False, default_factory=dict)
 

@@ -63,19 +63,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Mean hypervolume of one spec minus that of another.
-
-    Attributes:
-        low: lower end of its interval; None, like ``high`` and ``p``, with one run of either.
-        p: two-sided p-value of the rank test.
-    """
+    """Mean hypervolume of one spec minus that of another."""
 
     first: str
     second: str
     mean: float
-    low: float | None = None
+    low: float | None = None  # lower end of its interval; None, like ``high`` and ``p``, with one run of either
     high: float | None = None
-    p: float | None = None
+    p: float | None = None  # two-sided p-value of the rank test
 
     def __str__(self) -> str:
         said = f"hypervolume of {self.first} minus {self.second}: {self.mean:+.4f}"
@@ -86,18 +81,13 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Several sweeps, side by side.
-
-    Attributes:
-        box: where every hypervolume was measured.
-        conflicts: why the sweeps are not comparable, in sentences; empty unless that was asked for.
-    """
+    """Several sweeps, side by side."""
 
     objectives: tuple[Objective, ...]
-    box: Box
+    box: Box  # where every hypervolume was measured
     groups: tuple[Group, ...]
     differences: tuple[Difference, ...]
-    conflicts: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()  # why the sweeps are not comparable, in sentences; empty unless that was asked for
 
     @property
     def runs(self) -> tuple[Run, ...]:

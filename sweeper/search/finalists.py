@@ -24,19 +24,12 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explored:
-    """A trial of an earlier stage.
+    """A trial of an earlier stage."""
 
-    Attributes:
-        proposal: values of open dimensions by name.
-        loudness: sampling rate * sqrt(steps) / noise multiplier of its training.
-        stage: from 0.
-        points: values by objective of its epochs, ``epsilon`` among them; none of a trial that failed.
-    """
-
-    proposal: Mapping[str, Scalar]
-    loudness: float
-    stage: int
-    points: Sequence[Values]
+    proposal: Mapping[str, Scalar]  # values of open dimensions by name
+    loudness: float  # sampling rate * sqrt(steps) / noise multiplier of its training
+    stage: int  # from 0
+    points: Sequence[Values]  # values by objective of its epochs, ``epsilon`` among them; none of a trial that failed
 
 
 def finalists(
@@ -88,15 +81,10 @@ def _ranked(trials: Sequence[Explored], spec: Spec, region: Sequence[Constraint]
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What a trial has shown.
+    """What a trial has shown."""
 
-    Attributes:
-        rows: cost rows of the epochs that count, the ideal at 0 and the reference at 1.
-        missed: by how much these epochs miss the constraints; epochs that miss them by more do not count.
-    """
-
-    rows: Floats
-    missed: float
+    rows: Floats  # cost rows of the epochs that count, the ideal at 0 and the reference at 1
+    missed: float  # by how much these epochs miss the constraints; epochs that miss them by more do not count
 
     @classmethod
     def of(cls, trial: Explored, axes: Sequence[Objective], wanted: Sequence[Constraint]) -> "_Shown":

@@ -38,21 +38,14 @@ class _Grid(BruteForceSampler):
 
 @dataclass(frozen=True, slots=True)
 class SamplerKind:
-    """What a search has to know of a sampler.
+    """What a search has to know of a sampler."""
 
-    Attributes:
-        make: returns one, given ``seed``.
-        told_epochs: of one trial that it is told, at most.
-        remembers: whether it notes things down in the study when it is asked: a rebuilt search has to ask it again.
-        one_sequence: whether its proposals are points of one sequence, which share a seed.
-        slow: whether it is asked for the next proposal before that is needed.
-    """
-
-    make: Callable[..., BaseSampler]
-    told_epochs: int = 1
+    make: Callable[..., BaseSampler]  # returns one, given ``seed``
+    told_epochs: int = 1  # of one trial that it is told, at most
+    # whether it notes things down in the study when it is asked: a rebuilt search has to ask it again
     remembers: bool = False
-    one_sequence: bool = False
-    slow: bool = False
+    one_sequence: bool = False  # whether its proposals are points of one sequence, which share a seed
+    slow: bool = False  # whether it is asked for the next proposal before that is needed
 
     def for_trial(self, seed: int, number: int) -> BaseSampler:
         """Return a sampler for one trial alone, whose proposal depends on the seed, its number and the results.

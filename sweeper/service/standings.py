@@ -21,21 +21,13 @@ _RUNNING = (State.QUEUED, State.STARTING, State.RUNNING, State.WAITING, State.ST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How one sweep stands.
+    """How one sweep stands."""
 
-    Attributes:
-        name: of its folder.
-        state: in a word.
-        reason: why, in a sentence; empty where there is nothing to say.
-        place: in the line for a driver, 1 the next; None if it does not wait.
-        started: whether it has records.
-    """
-
-    name: str
-    state: State
-    reason: str = ""
-    place: int | None = None
-    started: bool = True
+    name: str  # of its folder
+    state: State  # in a word
+    reason: str = ""  # why, in a sentence; empty where there is nothing to say
+    place: int | None = None  # in the line for a driver, 1 the next; None if it does not wait
+    started: bool = True  # whether it has records
 
     @property
     def runs(self) -> bool:

@@ -23,18 +23,12 @@ WHOLE_SWEEP = ""  # in the place of a trial: the claim is about every point
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A finding about the points of one trial, or of all.
+    """A finding about the points of one trial, or of all."""
 
-    Attributes:
-        trial: id of the trial; empty for every point of the sweep.
-        found: when, in UTC.
-        program: version that audited.
-    """
-
-    trial: str
+    trial: str  # id of the trial; empty for every point of the sweep
     finding: Finding
-    found: str
-    program: str
+    found: str  # when, in UTC
+    program: str  # version that audited
 
 
 def append_evidence(folder: Path, rows: Iterable[Evidence]) -> None:

@@ -26,37 +26,27 @@ MAX_SHOWN = 60  # characters of a wrong value in a message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a sweep is and how it stands.
-
-    Attributes:
-        status: how it stands or ended, and ``reason`` in one sentence.
-        spec: the resolved spec, as JSON values; `read_spec` returns it as a `Spec`.
-        overrides: the values in it that the file of the spec does not have, by dotted name.
-        started: time in the name of the folder, ``YYYYmmdd-HHMMSS``.
-        population: N, number of training rows; public.
-        claim: what holds for every point, as JSON values; ``sweeper.driver.resume`` reads it.
-        tracking: MLflow tracking URI, ``None`` for the SQLite file beside the folder, or in it.
-        storage: URL through which its nodes exchanged files.
-        page: address of its live page, to which runs and alerts link.
-        selecting: where the folder of a private selection that has not ended was made, ``None`` for all others.
-    """
+    """What a sweep is and how it stands."""
 
     name: str
-    status: TrialStatus
+    status: TrialStatus  # how it stands or ended, and ``reason`` in one sentence
     reason: str = ""
-    spec: Mapping[str, Any]
+    spec: Mapping[str, Any]  # the resolved spec, as JSON values; `read_spec` returns it as a `Spec`
+    # the values in it that the file of the spec does not have, by dotted name
     overrides: Mapping[str, Any] = field(default_factory=dict)
     spec_hash: str = ""
     source: str
     versions: Mapping[str, str] = field(default_factory=dict)
-    started: str = ""
-    population: int | None = None
+    started: str = ""  # time in the name of the folder, ``YYYYmmdd-HHMMSS``
+    population: int | None = None  # N, number of training rows; public
+    # what holds for every point, as JSON values; ``sweeper.driver.resume`` reads it
     claim: Mapping[str, Any] | None = None
     data_dir: str | None = None
-    tracking: str | None = None
+    tracking: str | None = None  # MLflow tracking URI, ``None`` for the SQLite file beside the folder, or in it
     cluster: str | None = None
-    storage: str | None = None
-    page: str | None = None
+    storage: str | None = None  # URL through which its nodes exchanged files
+    page: str | None = None  # address of its live page, to which runs and alerts link
+    # where the folder of a private selection that has not ended was made, ``None`` for all others
     selecting: str | None = None
 
     @property

@@ -63,18 +63,13 @@ class ArtifactRow(_Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetRow(_Row):
-    """A run learns from a data set, of which only what is declared of it is told.
-
-    Attributes:
-        digest: of the declarations, at most 36 characters; no row enters it.
-        facts: public facts, as JSON values.
-    """
+    """A run learns from a data set, of which only what is declared of it is told."""
 
     OP: ClassVar[str] = "dataset"
 
     name: str
-    digest: str
-    facts: Mapping[str, Any]
+    digest: str  # of the declarations, at most 36 characters; no row enters it
+    facts: Mapping[str, Any]  # public facts, as JSON values
 
 
 TrackingRow = RunRow | MetricsRow | TagsRow | EndRow | ArtifactRow | DatasetRow

@@ -58,18 +58,12 @@ DEFAULTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where the runs of one sweep go.
+    """Where the runs of one sweep go."""
 
-    Attributes:
-        uri: any MLflow tracking URI.
-        sweep: what tells this sweep's runs from others: the name of its folder.
-        artifacts: URI of the folder for a new experiment's artifacts; the server decides if ``None``.
-    """
-
-    uri: str
+    uri: str  # any MLflow tracking URI
     experiment: str
-    sweep: str
-    artifacts: str | None = None
+    sweep: str  # what tells this sweep's runs from others: the name of its folder
+    artifacts: str | None = None  # URI of the folder for a new experiment's artifacts; the server decides if ``None``
 
     @classmethod
     def of(cls, folder: Path, experiment: str, uri: str | None = None) -> "Destination":

@@ -38,24 +38,15 @@ _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What a sweep would take on this machine.
+    """What a sweep would take on this machine."""
 
-    Attributes:
-        step_seconds: of one training step.
-        score_seconds: of the scores of one epoch, of those that cost nothing too.
-        trial_seconds: of one trial, all its repeats.
-        places: trials at a time.
-        process_bytes: of the process of one trial, its libraries included.
-        data_bytes: of the rows, which all trials of a node share.
-    """
-
-    step_seconds: float
-    score_seconds: float
-    trial_seconds: float
+    step_seconds: float  # of one training step
+    score_seconds: float  # of the scores of one epoch, of those that cost nothing too
+    trial_seconds: float  # of one trial, all its repeats
     trials: float
-    places: int
-    process_bytes: int
-    data_bytes: int
+    places: int  # trials at a time
+    process_bytes: int  # of the process of one trial, its libraries included
+    data_bytes: int  # of the rows, which all trials of a node share
 
     @property
     def seconds(self) -> float:

@@ -44,19 +44,14 @@ SELECTION, FINAL = "selection", "final"  # the stages of a budget that holds a p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterPreview:
-    """One parameter of a planned training.
-
-    Attributes:
-        sensitivity: largest change of its summed gradient by one example.
-        noise_std: standard deviation of the noise on each entry of the summed gradient.
-        noise_to_gradient: norm of the noise over the largest possible norm of the summed gradient of an
-            expected batch, ``noise_std sqrt(size) / (b sensitivity)``.
-    """
+    """One parameter of a planned training."""
 
     name: str
     size: int
-    sensitivity: float
-    noise_std: float
+    sensitivity: float  # largest change of its summed gradient by one example
+    noise_std: float  # standard deviation of the noise on each entry of the summed gradient
+    # norm of the noise over the largest possible norm of the summed gradient of an expected batch, ``noise_std
+    # sqrt(size) / (b sensitivity)``
     noise_to_gradient: float
 
 

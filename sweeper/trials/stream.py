@@ -14,22 +14,15 @@ from sweeper.records import TrialPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
-    """A trial is ready to train.
-
-    Attributes:
-        attempt: unique to this attempt of the trial.
-        kept: steps of its earlier attempts that it goes on from.
-        scores_kept: releases of scores of its earlier attempts that it does not make again.
-        placed: the ``node`` and ``device`` that train it.
-    """
+    """A trial is ready to train."""
 
     KIND: ClassVar[str] = "plan"
 
-    attempt: str
+    attempt: str  # unique to this attempt of the trial
     plan: TrialPlan
-    kept: int = 0
-    scores_kept: int = 0
-    placed: Mapping[str, str] = field(default_factory=dict)
+    kept: int = 0  # steps of its earlier attempts that it goes on from
+    scores_kept: int = 0  # releases of scores of its earlier attempts that it does not make again
+    placed: Mapping[str, str] = field(default_factory=dict)  # the ``node`` and ``device`` that train it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,39 +36,28 @@ class FirstDrawRow:
 class FreeRow:
     """A model that was made from the iterates up to an epoch.
 
-    Attributes:
-        made_from: name of the average that it is.
-        values: validation numbers by objective name, without epsilon: that is the one of the epoch.
-
     The others are as in `EpochRow`.
     """
 
-    made_from: str
-    values: Mapping[str, float]
+    made_from: str  # name of the average that it is
+    values: Mapping[str, float]  # validation numbers by objective name, without epsilon: that is the one of the epoch
     repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochRow:
-    """An epoch is done.
-
-    Attributes:
-        epoch: 1-based.
-        values: validation numbers by objective name.
-        repeats: the outcome of each repeat by name; none without repeats.
-        model: path of the saved model relative to the sweep folder, if kept.
-        free: models made from the iterates so far, see `sweeper.trials.free_points`.
-    """
+    """An epoch is done."""
 
     KIND: ClassVar[str] = "epoch"
 
-    epoch: int
-    values: Mapping[str, float]
+    epoch: int  # 1-based
+    values: Mapping[str, float]  # validation numbers by objective name
+    # the outcome of each repeat by name; none without repeats
     repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    model: str | None = None
+    model: str | None = None  # path of the saved model relative to the sweep folder, if kept
     done: bool = False
-    free: tuple[FreeRow, ...] = ()
+    free: tuple[FreeRow, ...] = ()  # models made from the iterates so far, see `sweeper.trials.free_points`
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -23,23 +23,14 @@ _PORT = re.compile(r"(?<=port[ =])\d+\b")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One copy of a service.
+    """One copy of a service."""
 
-    Attributes:
-        name: of the copy; that of the service if there is one copy only.
-        of: the service's name.
-        service: what the file says.
-        address: where it listens.
-        ports: those of this machine by those of the file.
-        folders: those of this machine by those that the service sees.
-    """
-
-    name: str
-    of: str
-    service: Service
-    address: str
-    ports: Mapping[str, str]
-    folders: Mapping[str, Path]
+    name: str  # of the copy; that of the service if there is one copy only
+    of: str  # the service's name
+    service: Service  # what the file says
+    address: str  # where it listens
+    ports: Mapping[str, str]  # those of this machine by those of the file
+    folders: Mapping[str, Path]  # those of this machine by those that the service sees
 
     @property
     def scratch(self) -> tuple[Path, ...]:
@@ -49,23 +40,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What of this machine is given to a stack.
+    """What of this machine is given to a stack."""
 
-    Attributes:
-        base: folder of the compose file; relative paths in it begin there.
-        state: folder for what stays: volumes, logs, secrets.
-        scratch: a short one for what does not.
-        subnet: three numbers of loopback addresses, ``127.77.0``.
-        copies: of services, one where nothing is said; none leaves a service out.
-        addresses: of services that are to have another one.
-    """
-
-    base: Path
-    state: Path
-    scratch: Path
-    subnet: str
+    base: Path  # folder of the compose file; relative paths in it begin there
+    state: Path  # folder for what stays: volumes, logs, secrets
+    scratch: Path  # a short one for what does not
+    subnet: str  # three numbers of loopback addresses, ``127.77.0``
+    # of services, one where nothing is said; none leaves a service out
     copies: Mapping[str, int] = field(default_factory=dict)
-    addresses: Mapping[str, str] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)  # of services that are to have another one
 
 
 class Layout:

@@ -26,31 +26,18 @@ WELL_AFTER_SECONDS = 10.0  # a service that ran for so long is started again at 
 
 @dataclass(frozen=True)
 class Settings:
-    """What to keep.
+    """What to keep."""
 
-    Attributes:
-        command: arguments of its process.
-        environment: all of it.
-        folder: where it runs.
-        log: file for what it says.
-        state: file that says, as JSON, its process and how often it was started.
-        restart: policy, as in a compose file.
-        stop_signal: name of the signal that asks it to end.
-        grace_seconds: how long it may take to.
-        scratch: folders that are emptied before each start.
-        user: who runs it, and owns its scratch folders; whoever runs this program if ``None``.
-    """
-
-    command: tuple[str, ...]
-    environment: dict[str, str]
-    folder: str
-    log: str
-    state: str
-    restart: str
-    stop_signal: str
-    grace_seconds: float
-    scratch: tuple[str, ...]
-    user: str | None
+    command: tuple[str, ...]  # arguments of its process
+    environment: dict[str, str]  # all of it
+    folder: str  # where it runs
+    log: str  # file for what it says
+    state: str  # file that says, as JSON, its process and how often it was started
+    restart: str  # policy, as in a compose file
+    stop_signal: str  # name of the signal that asks it to end
+    grace_seconds: float  # how long it may take to
+    scratch: tuple[str, ...]  # folders that are emptied before each start
+    user: str | None  # who runs it, and owns its scratch folders; whoever runs this program if ``None``
 
 
 def adopt_orphans(*, die_with_parent: bool = False) -> None:

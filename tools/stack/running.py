@@ -32,29 +32,18 @@ LAST_WORDS = 400  # characters of a log
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackSettings:
-    """What stack is run, and where.
+    """What stack is run, and where."""
 
-    Attributes:
-        file: the compose file.
-        state: folder for its volumes, logs and secrets.
-        workers: copies of ``ray-worker``.
-        without: services that are left out.
-        environment: more variables for every service.
-        addresses: of services that are not to get a loopback address of the stack's own.
-        patience_seconds: until every service must be well.
-        clock: returns seconds.
-        say: is told what happens, line by line.
-    """
-
-    file: Path
-    state: Path
-    workers: int = 2
-    without: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    file: Path  # the compose file
+    state: Path  # folder for its volumes, logs and secrets
+    workers: int = 2  # copies of ``ray-worker``
+    without: tuple[str, ...] = ()  # services that are left out
+    environment: Mapping[str, str] = field(default_factory=dict)  # more variables for every service
+    # of services that are not to get a loopback address of the stack's own
     addresses: Mapping[str, str] = field(default_factory=dict)
-    patience_seconds: float = PATIENCE_SECONDS
-    clock: Callable[[], float] = time.monotonic
-    say: Callable[[str], None] = lambda _: None
+    patience_seconds: float = PATIENCE_SECONDS  # until every service must be well
+    clock: Callable[[], float] = time.monotonic  # returns seconds
+    say: Callable[[str], None] = lambda _: None  # is told what happens, line by line
 
 
 class Stack:

@@ -37,21 +37,13 @@ class Mean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """What one way to spend a budget came to on one task.
+    """What one way to spend a budget came to on one task."""
 
-    Attributes:
-        task: its name.
-        epsilon: the budget, which is the price of everything; of `each P`, that of one trial.
-        way: a name that this figure has a label for.
-        accuracy: best validation accuracy.
-        certified: best certified validation accuracy.
-    """
-
-    task: str
-    epsilon: float
-    way: str
-    accuracy: Mean
-    certified: Mean
+    task: str  # its name
+    epsilon: float  # the budget, which is the price of everything; of `each P`, that of one trial
+    way: str  # a name that this figure has a label for
+    accuracy: Mean  # best validation accuracy
+    certified: Mean  # best certified validation accuracy
 
     @property
     def means(self) -> tuple[Mean, Mean]:

@@ -23,13 +23,9 @@ from clipless.privacy.randomness import RandomSource
 
 @dataclass(frozen=True, eq=False)
 class CertifiedCurve:
-    """Certified accuracy at each radius.
+    """Certified accuracy at each radius."""
 
-    Attributes:
-        curve: the distribution function of minus the signed radius.
-    """
-
-    curve: PrivateEcdf
+    curve: PrivateEcdf  # the distribution function of minus the signed radius
 
     @property
     def radii(self) -> Floats:

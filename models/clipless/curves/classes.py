@@ -29,21 +29,13 @@ _LEAST_EXPECTED = 0.5  # rows: groups with fewer expected of a class would blow 
 
 @dataclass(frozen=True, eq=False)
 class ClassCurves:
-    """Released counts of rows of each class whose score does not exceed each threshold.
+    """Released counts of rows of each class whose score does not exceed each threshold."""
 
-    Attributes:
-        grid: thresholds of the score.
-        positives: (N,) counts with noise; that of the last threshold is the class' own number.
-        negatives: likewise.
-        mechanism: the noise in each count.
-        relation: which data sets are neighbours.
-    """
-
-    grid: Grid
-    positives: Floats
-    negatives: Floats
-    mechanism: Mechanism
-    relation: Relation
+    grid: Grid  # thresholds of the score
+    positives: Floats  # (N,) counts with noise; that of the last threshold is the class' own number
+    negatives: Floats  # likewise
+    mechanism: Mechanism  # the noise in each count
+    relation: Relation  # which data sets are neighbours
 
     def smoothed(self) -> "ClassCurves":
         """Return the closest curves that increase."""
@@ -96,17 +88,11 @@ class ClassCurves:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Groups of rows in increasing order of their predicted probability.
+    """Groups of rows in increasing order of their predicted probability."""
 
-    Attributes:
-        rows: (G,) how many.
-        expected: (G,) the sum of their probabilities.
-        observed: (G,) how many are positive.
-    """
-
-    rows: Floats
-    expected: Floats
-    observed: Floats
+    rows: Floats  # (G,) how many
+    expected: Floats  # (G,) the sum of their probabilities
+    observed: Floats  # (G,) how many are positive
 
     @property
     def predicted(self) -> Floats:

@@ -22,21 +22,13 @@ from clipless.privacy.randomness import RandomSource, SecureSource
 
 @dataclass(frozen=True, eq=False)
 class PrivateEcdf:
-    """A released distribution function.
+    """A released distribution function."""
 
-    Attributes:
-        grid: the thresholds.
-        shares: (N,) F at each threshold; 1 at the last one. Not yet increasing, see `clipless.curves.smoothing`.
-        population: the public number of rows.
-        mechanism: the noise in it.
-        relation: which data sets are neighbours.
-    """
-
-    grid: Grid
-    shares: Floats
-    population: int
-    mechanism: Mechanism
-    relation: Relation
+    grid: Grid  # the thresholds
+    shares: Floats  # (N,) F at each threshold; 1 at the last one. Not yet increasing, see `clipless.curves.smoothing`
+    population: int  # the public number of rows
+    mechanism: Mechanism  # the noise in it
+    relation: Relation  # which data sets are neighbours
 
     @property
     def deviation(self) -> float:

@@ -15,14 +15,11 @@ class Grid:
     A value counts at every threshold that it does not exceed; values beyond the last one count there, values below the
     first one everywhere.
 
-    Attributes:
-        thresholds: (N,) finite numbers.
-
     Raises:
         DataError: thresholds that are not finite, or do not increase.
     """
 
-    thresholds: Floats
+    thresholds: Floats  # (N,) finite numbers
 
     def __post_init__(self) -> None:
         found = np.asarray(self.thresholds, dtype=np.float64)

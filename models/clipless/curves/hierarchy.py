@@ -35,18 +35,13 @@ Nodes = list[Floats]
 class Hierarchy:
     """A forest over N leaves whose blocks have ``base`` children each, with ``levels`` levels of nodes.
 
-    Attributes:
-        leaves: N.
-        base: b, children of a block.
-        levels: h, leaves included.
-
     Raises:
         AccountingError: there is no such forest.
     """
 
-    leaves: int
-    base: int = 2
-    levels: int = 1
+    leaves: int  # N
+    base: int = 2  # b, children of a block
+    levels: int = 1  # h, leaves included
 
     def __post_init__(self) -> None:
         if not (1 <= self.leaves <= MOST_LEAVES and self.base >= 2 and 1 <= self.levels <= 1 + 20):

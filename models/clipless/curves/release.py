@@ -22,14 +22,10 @@ _ROUNDING = 1.0 + 2.0**-40  # of normals and their sums in double precision
 
 @dataclass(frozen=True, slots=True)
 class Laplace:
-    """Whole-numbered Laplace noise on a tree or a hierarchy: epsilon-DP, without a delta.
+    """Whole-numbered Laplace noise on a tree or a hierarchy: epsilon-DP, without a delta."""
 
-    Attributes:
-        epsilon: of the whole curve.
-        tree: of the noise; by default the quietest one for the number of thresholds, which is a hierarchy.
-    """
-
-    epsilon: float
+    epsilon: float  # of the whole curve
+    # of the noise; by default the quietest one for the number of thresholds, which is a hierarchy
     tree: Tree | Hierarchy | None = None
 
     def __post_init__(self) -> None:
@@ -69,14 +65,10 @@ class Laplace:
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
-    """Gaussian noise on a tree, or that of the square root of summation: composes with training in a ledger.
+    """Gaussian noise on a tree, or that of the square root of summation: composes with training in a ledger."""
 
-    Attributes:
-        noise_multiplier: sigma; the release of the whole curve is one Gaussian mechanism with it.
-        kind: a tree or a `SquareRoot`; by default the one with less noise for the number of thresholds.
-    """
-
-    noise_multiplier: float
+    noise_multiplier: float  # sigma; the release of the whole curve is one Gaussian mechanism with it
+    # a tree or a `SquareRoot`; by default the one with less noise for the number of thresholds
     kind: Tree | SquareRoot | None = None
 
     def __post_init__(self) -> None:

@@ -24,13 +24,9 @@ _ROUNDING = 1.0 + 2.0**-30
 
 @dataclass(frozen=True, slots=True)
 class SquareRoot:
-    """Noise S z on N counts.
+    """Noise S z on N counts."""
 
-    Attributes:
-        leaves: N.
-    """
-
-    leaves: int
+    leaves: int  # N
 
     def __post_init__(self) -> None:
         if not 1 <= self.leaves <= MOST_LEAVES:

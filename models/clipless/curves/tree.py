@@ -63,18 +63,13 @@ class Change(enum.Enum):
 class Tree:
     """A forest over N leaves whose blocks have ``base`` children each.
 
-    Attributes:
-        leaves: N.
-        base: b, children of a block.
-        height: h; the topmost blocks have b^h leaves.
-
     Raises:
         AccountingError: there is no such tree.
     """
 
-    leaves: int
-    base: int = 2
-    height: int = 0
+    leaves: int  # N
+    base: int = 2  # b, children of a block
+    height: int = 0  # h; the topmost blocks have b^h leaves
 
     def __post_init__(self) -> None:
         if not (

@@ -20,32 +20,20 @@ PIXEL_UNIT = "pixels in [0, 1]"
 
 @dataclass(frozen=True, slots=True)
 class Pixels:
-    """Images of whole levels from 0 on.
+    """Images of whole levels from 0 on."""
 
-    Attributes:
-        shape: of one stored image, (H, W) or (H, W, 3).
-        largest: level that becomes 1.
-    """
-
-    shape: tuple[int, ...]
-    largest: int
+    shape: tuple[int, ...]  # of one stored image, (H, W) or (H, W, 3)
+    largest: int  # level that becomes 1
 
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
-    """Tensors as a plug-in's loader gives them: float32, one per row.
+    """Tensors as a plug-in's loader gives them: float32, one per row."""
 
-    Attributes:
-        shape: of one row.
-        norm: largest norm of a row.
-        gain: Lipschitz constant from ``radius_unit`` to the tensor.
-        radius_unit: the units in which radii are given.
-    """
-
-    shape: tuple[int, ...]
-    norm: float
-    gain: float
-    radius_unit: str
+    shape: tuple[int, ...]  # of one row
+    norm: float  # largest norm of a row
+    gain: float  # Lipschitz constant from ``radius_unit`` to the tensor
+    radius_unit: str  # the units in which radii are given
 
 
 RawRows: TypeAlias = Ranges | Pixels | Tensors

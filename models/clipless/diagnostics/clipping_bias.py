@@ -28,21 +28,14 @@ _FLAT_FACTORS = tuple(2.0**power for power in range(4, -5, -1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClippingRule:
-    """One setting.
+    """One setting."""
 
-    Attributes:
-        method: what clips; without privacy, nothing does.
-        level: sensitivity fraction, or clip norm C.
-        limits: what one row may contribute, by parameter; under ``dp-sgd`` C, to all of them together.
-        in_use: whether the plan trains with this setting.
-        noise_norm: see `ClippingBias`.
-    """
-
-    method: Method
-    level: float
+    method: Method  # what clips; without privacy, nothing does
+    level: float  # sensitivity fraction, or clip norm C
+    # what one row may contribute, by parameter; under ``dp-sgd`` C, to all of them together
     limits: Mapping[str, float]
-    in_use: bool = False
-    noise_norm: float = 0.0
+    in_use: bool = False  # whether the plan trains with this setting
+    noise_norm: float = 0.0  # see `ClippingBias`
 
     def factors(self, rows: Passes) -> dict[str, Tensor]:
         """Return the (B,) factors of the rows' contributions, by parameter."""

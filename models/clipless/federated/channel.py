@@ -18,15 +18,10 @@ OVERHEAD_BYTES = _COUNTER_BYTES + SEAL_BYTES
 
 @dataclass(slots=True)
 class Channel:
-    """One end of a channel.
+    """One end of a channel."""
 
-    Attributes:
-        own: the name of this end.
-        other: the name of the other end.
-    """
-
-    own: str
-    other: str
+    own: str  # the name of this end
+    other: str  # the name of the other end
     _outgoing: bytes = field(repr=False)
     _incoming: bytes = field(repr=False)
     _sent: int = 0

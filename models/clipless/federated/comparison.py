@@ -44,21 +44,13 @@ _CACHED = 2**15  # nodes of all keys that are looked at together: what fits into
 
 @dataclass(frozen=True, eq=False)
 class ComparisonKeys:
-    """One server's keys of K rows.
+    """One server's keys of K rows."""
 
-    Attributes:
-        server: 0 or 1.
-        roots: (K, 2) seeds.
-        corrections: (n, K, 2) corrections of seeds, their lowest bits 0.
-        controls: (n, 2, K) corrections of the control bits of left and right children, 0 or 1.
-        words: (n + 1, K, C) corrections of words; the last are those of leaves.
-    """
-
-    server: int
-    roots: Blocks
-    corrections: Blocks
-    controls: NDArray[np.uint64]
-    words: Words
+    server: int  # 0 or 1
+    roots: Blocks  # (K, 2) seeds
+    corrections: Blocks  # (n, K, 2) corrections of seeds, their lowest bits 0
+    controls: NDArray[np.uint64]  # (n, 2, K) corrections of the control bits of left and right children, 0 or 1
+    words: Words  # (n + 1, K, C) corrections of words; the last are those of leaves
 
     @property
     def levels(self) -> int:

@@ -21,15 +21,10 @@ from clipless.privacy.events import Relation
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """All thresholds that may be asked for, public.
+    """All thresholds that may be asked for, public."""
 
-    Attributes:
-        levels: n.
-        thresholds: (2^n,) increasing.
-    """
-
-    levels: int
-    thresholds: Floats
+    levels: int  # n
+    thresholds: Floats  # (2^n,) increasing
 
     def __post_init__(self) -> None:
         if not 2 <= self.levels <= MOST_LEVELS or self.thresholds.shape != (2**self.levels,):

@@ -22,17 +22,12 @@ _WORD_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """The form of what parties send, public.
+    """The form of what parties send, public."""
 
-    Attributes:
-        levels: n, of a domain with 2^n thresholds.
-        groups: C, of rows.
-        capacity: keys that each party sends, by name: how many rows it may have. Keys beyond its rows count nothing
-            and look like any others, so that nobody learns how many rows it has.
-    """
-
-    levels: int
-    groups: int
+    levels: int  # n, of a domain with 2^n thresholds
+    groups: int  # C, of rows
+    # keys that each party sends, by name: how many rows it may have. Keys beyond its rows count nothing and look
+    # like any others, so that nobody learns how many rows it has
     capacity: tuple[tuple[str, int], ...]
 
     def of(self, party: str) -> int:

@@ -35,15 +35,10 @@ MOST_LEVELS = 20
 
 @dataclass(frozen=True, slots=True)
 class PartyRows:
-    """What one party's rows count, secret.
+    """What one party's rows count, secret."""
 
-    Attributes:
-        places: (R,) the first threshold of the domain at which each row counts.
-        groups: (R,) the group in which it counts.
-    """
-
-    places: Integers
-    groups: Integers
+    places: Integers  # (R,) the first threshold of the domain at which each row counts
+    groups: Integers  # (R,) the group in which it counts
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -54,21 +49,15 @@ class PartyRows:
 class Query:
     """Counts of rows up to thresholds, with noise.
 
-    Attributes:
-        thresholds: increasing places in the domain.
-        groups: 1, or 2 for the rows of two classes.
-        epsilon: of all sums together.
-        relation: which data sets of all parties are neighbours.
-
     Raises:
         FederationError: thresholds that do not increase from 0 on, or another number of groups.
         AccountingError: an epsilon that is not positive and finite.
     """
 
-    thresholds: tuple[int, ...]
-    groups: int
-    epsilon: float
-    relation: Relation = Relation.ADD_OR_REMOVE_ONE
+    thresholds: tuple[int, ...]  # increasing places in the domain
+    groups: int  # 1, or 2 for the rows of two classes
+    epsilon: float  # of all sums together
+    relation: Relation = Relation.ADD_OR_REMOVE_ONE  # which data sets of all parties are neighbours
 
     def __post_init__(self) -> None:
         steps = np.diff(np.array(self.thresholds, dtype=np.int64))

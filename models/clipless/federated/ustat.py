@@ -37,19 +37,12 @@ from clipless.federated.words import from_words, to_words
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What was released.
+    """What was released."""
 
-    Attributes:
-        counts: (C, T) with noise, made to agree.
-        included: the parties whose rows are in them.
-        mechanism: the noise in them.
-        bits: what was sent, sealing included; 0 if it was not counted.
-    """
-
-    counts: NDArray[np.float64]
-    included: tuple[str, ...]
-    mechanism: SharedLaplace
-    bits: int = 0
+    counts: NDArray[np.float64]  # (C, T) with noise, made to agree
+    included: tuple[str, ...]  # the parties whose rows are in them
+    mechanism: SharedLaplace  # the noise in them
+    bits: int = 0  # what was sent, sealing included; 0 if it was not counted
 
 
 class UStat(ABC):
@@ -94,19 +87,14 @@ def nobody_leaves(round_: str, party: str) -> bool:
 class Aggregation(UStat):
     """Secure aggregation (Bonawitz et al., 2017).
 
-    Attributes:
-        colluding: how many parties may collude with the server.
-        needed: how many must stay to the end; see `Roster`.
-        leaves: which parties drop out before which round, to simulate drop-outs.
-
     Guarantees:
         See `AggregationParty`. Each of the t or more parties whose words are summed adds noise of power 1 / (t - c),
         and at least t - c of them do not collude: the noise that a coalition does not know is enough for epsilon.
     """
 
-    colluding: int = 0
-    needed: int = 0
-    leaves: Leaves = nobody_leaves
+    colluding: int = 0  # how many parties may collude with the server
+    needed: int = 0  # how many must stay to the end; see `Roster`
+    leaves: Leaves = nobody_leaves  # which parties drop out before which round, to simulate drop-outs
     _bits: int = field(default=0, init=False)
 
     def release(self, query: Query, rows: Mapping[str, PartyRows]) -> Sums:
@@ -174,18 +162,14 @@ def answer(party: AggregationParty, round_: str, told: bytes) -> bytes:
 class FunctionSharing(UStat):
     """Function secret sharing of comparison functions between two servers.
 
-    Attributes:
-        levels: n, of a domain with 2^n thresholds.
-        capacity: how many keys each party sends; by default as many as the largest has rows, which tells that number.
-        absent: parties that send no keys, to simulate drop-outs.
-
     Guarantees:
         See `KeyServer`.
     """
 
-    levels: int
+    levels: int  # n, of a domain with 2^n thresholds
+    # how many keys each party sends; by default as many as the largest has rows, which tells that number
     capacity: int = 0
-    absent: Collection[str] = ()
+    absent: Collection[str] = ()  # parties that send no keys, to simulate drop-outs
 
     def release(self, query: Query, rows: Mapping[str, PartyRows]) -> Sums:
         """See `UStat.release`."""

@@ -38,20 +38,14 @@ from clipless.scalars import on_host
 class StackedGuard:
     """How the gradients of one parameter of every member are guarded, and where the sums of one pass go.
 
-    Attributes:
-        sensitivities: Delta of each member; numbers of a device are not looked at.
-        rows: R, of all members together, those of the padding included.
-        total: (M, *shape of the parameter), float64; each member's sum is added to its entry.
-        normalise: see `clipless.guards.guard.Guard`.
-
     Raises:
         PlanError: a sensitivity that is not positive and finite, or totals and rows that do not fit the members.
     """
 
-    sensitivities: tuple[float, ...]
-    rows: int
-    total: Tensor
-    normalise: bool = False
+    sensitivities: tuple[float, ...]  # Delta of each member; numbers of a device are not looked at
+    rows: int  # R, of all members together, those of the padding included
+    total: Tensor  # (M, *shape of the parameter), float64; each member's sum is added to its entry
+    normalise: bool = False  # see `clipless.guards.guard.Guard`
     _formed: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:

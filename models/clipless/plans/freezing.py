@@ -19,15 +19,10 @@ from clipless.network import Network
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freezing:
-    """Freeze the first layers (as Brock et al. 2017, arXiv 1706.04983, do to save time).
+    """Freeze the first layers (as Brock et al. 2017, arXiv 1706.04983, do to save time)."""
 
-    Attributes:
-        layers: how many of the layers with trained parameters rest, counted from the input.
-        after: share of the planned steps after which they rest, in (0, 1).
-    """
-
-    layers: int = 1
-    after: float = 0.5
+    layers: int = 1  # how many of the layers with trained parameters rest, counted from the input
+    after: float = 0.5  # share of the planned steps after which they rest, in (0, 1)
 
     def __post_init__(self) -> None:
         if type(self.layers) is not int or self.layers < 1:

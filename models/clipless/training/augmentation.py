@@ -20,17 +20,11 @@ from clipless.privacy.randomness import RandomSource
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Augmentation:
-    """Random flips and shifts of images, drawn anew for each copy; neither enlarges a norm.
+    """Random flips and shifts of images, drawn anew for each copy; neither enlarges a norm."""
 
-    Attributes:
-        copies: K, of each drawn row; a public number.
-        flip: mirror left and right with probability 1/2.
-        shift: largest shift, in pixels, up or down and left or right; zeros come in.
-    """
-
-    copies: int = 1
-    flip: bool = False
-    shift: int = 0
+    copies: int = 1  # K, of each drawn row; a public number
+    flip: bool = False  # mirror left and right with probability 1/2
+    shift: int = 0  # largest shift, in pixels, up or down and left or right; zeros come in
 
     def __post_init__(self) -> None:
         if type(self.copies) is not int or self.copies < 1:

@@ -30,17 +30,11 @@ _IDENTITY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingState:
-    """The state of a training between two epochs.
+    """The state of a training between two epochs."""
 
-    Attributes:
-        epoch: done, 1-based.
-        tensors: weights, buffers, the optimiser's and the average's state, by name.
-        clip_factor: of an adaptive clipping norm.
-    """
-
-    epoch: int
-    tensors: Mapping[str, Tensor]
-    clip_factor: float
+    epoch: int  # done, 1-based
+    tensors: Mapping[str, Tensor]  # weights, buffers, the optimiser's and the average's state, by name
+    clip_factor: float  # of an adaptive clipping norm
 
     def under(self, prefix: str) -> dict[str, Tensor]:
         """Return the tensors whose names begin with ``prefix`` and a dot, without it."""

@@ -66,15 +66,10 @@ def accumulate_clipped(
 
 
 class _Gradients(Protocol):
-    """Gradients of one parameter, one for each row.
+    """Gradients of one parameter, one for each row."""
 
-    Attributes:
-        norms: (B,) upper bounds of their norms, float64.
-        roundings: (B,) what rounding may add to the norms of scaled gradients.
-    """
-
-    norms: Tensor
-    roundings: Tensor
+    norms: Tensor  # (B,) upper bounds of their norms, float64
+    roundings: Tensor  # (B,) what rounding may add to the norms of scaled gradients
 
     def sums(self, factor_B: Tensor) -> list[Part]:
         """Return the exact sum of gradients times their factors; rows of factor 0 are left out, whatever they hold."""

@@ -29,35 +29,24 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What a look at one point of a sweep found.
-
-    Attributes:
-        made_from: name of the average that the point is; empty for an iterate.
-        data: name of the data set, whose public validation rows were looked at.
-        method: what bounds the contribution of one row.
-        batch_size: b, expected.
-        noise_multiplier: sigma.
-        input_radius: of the first input ball; None without one.
-        inputs: norms of the rows, as the model gets them first.
-        snapshots: the initial weights, then the point's.
-    """
+    """What a look at one point of a sweep found."""
 
     sweep: str
     trial: str
     epoch: int
-    made_from: str = ""
+    made_from: str = ""  # name of the average that the point is; empty for an iterate
     values: Mapping[str, float]
     delta: float
     exploratory: bool
-    data: str
-    method: Method
+    data: str  # name of the data set, whose public validation rows were looked at
+    method: Method  # what bounds the contribution of one row
     loss: str
-    batch_size: float
-    noise_multiplier: float
+    batch_size: float  # b, expected
+    noise_multiplier: float  # sigma
     epochs: int
-    input_radius: float | None
-    inputs: tuple[InputNorms, ...]
-    snapshots: tuple[Snapshot, ...]
+    input_radius: float | None  # of the first input ball; None without one
+    inputs: tuple[InputNorms, ...]  # norms of the rows, as the model gets them first
+    snapshots: tuple[Snapshot, ...]  # the initial weights, then the point's
 
     @property
     def name(self) -> str:

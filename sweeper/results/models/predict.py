@@ -36,16 +36,12 @@ _CROSS_ENTROPIES = ("tau-cce", "tau-bce")
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """A model with what is needed to give it rows.
-
-    Attributes:
-        temperature: of the cross-entropy that the model was trained with, None for other losses.
-    """
+    """A model with what is needed to give it rows."""
 
     model: clipless.Network
     form: InputFormat
     exploratory: bool
-    temperature: float | None = None
+    temperature: float | None = None  # of the cross-entropy that the model was trained with, None for other losses
 
     def __call__(self, rows: NewRows) -> "pd.DataFrame":
         """Predict rows.

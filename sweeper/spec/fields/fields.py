@@ -149,15 +149,10 @@ class Number(FieldType):
 
 @dataclass(frozen=True, kw_only=True)
 class Name(FieldType):
-    """Names out of a list.
+    """Names out of a list."""
 
-    Attributes:
-        names: what may stand there; an enumeration makes a fixed field hold its member.
-        fixed: no list of them.
-    """
-
-    names: type[Enum] | tuple[str, ...]
-    fixed: bool = False
+    names: type[Enum] | tuple[str, ...]  # what may stand there; an enumeration makes a fixed field hold its member
+    fixed: bool = False  # no list of them
 
     def parse(self, value: Any) -> Open | Enum:
         """Return a name, the enumeration's member, or ``Choices``."""

@@ -32,17 +32,11 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What a spec takes for one value of a configuration.
+    """What a spec takes for one value of a configuration."""
 
-    Attributes:
-        field: what it may hold; a plain type for one value of that type.
-        default: what it is if left out, `REQUIRED` if it must not be.
-        when: the condition under which a trial has it; without one, every trial has.
-    """
-
-    field: FieldType | type
-    default: Any = None
-    when: Condition | None = None
+    field: FieldType | type  # what it may hold; a plain type for one value of that type
+    default: Any = None  # what it is if left out, `REQUIRED` if it must not be
+    when: Condition | None = None  # the condition under which a trial has it; without one, every trial has
 
 
 class OpenSection(Section):

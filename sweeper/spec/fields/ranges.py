@@ -13,18 +13,13 @@ Scalar = bool | int | float | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Every number from ``low`` to ``high``, ends included.
-
-    Attributes:
-        log: drawn uniformly in the logarithm.
-        integer: whole numbers only.
-        step: distance from one value to the next, counted from ``low``; ``None`` for 1 (integers) or no grid.
-    """
+    """Every number from ``low`` to ``high``, ends included."""
 
     low: float
     high: float
-    log: bool = False
-    integer: bool = False
+    log: bool = False  # drawn uniformly in the logarithm
+    integer: bool = False  # whole numbers only
+    # distance from one value to the next, counted from ``low``; ``None`` for 1 (integers) or no grid
     step: float | None = None
 
     def __contains__(self, value: Any) -> bool:

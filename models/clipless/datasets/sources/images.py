@@ -33,21 +33,15 @@ _KEYS = ("x_train", "y_train", "x_test", "y_test")
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSet:
-    """A published set of images.
-
-    Attributes:
-        shape: of one stored image, (H, W) or (H, W, 3).
-        data_id: its number at OpenML.
-        test_counts: published number of test images of each class; the last rows at OpenML must have them.
-        channels_first: whether OpenML's rows list one channel after the other.
-    """
+    """A published set of images."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of one stored image, (H, W) or (H, W, 3)
     classes: tuple[str, ...]
-    data_id: int
+    data_id: int  # its number at OpenML
+    # published number of test images of each class; the last rows at OpenML must have them
     test_counts: tuple[int, ...]
-    channels_first: bool = False
+    channels_first: bool = False  # whether OpenML's rows list one channel after the other
 
     @property
     def files(self) -> tuple[str, ...]:

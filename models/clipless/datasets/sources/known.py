@@ -32,20 +32,14 @@ _ADULT_DATA_ID = 1590
 
 @dataclass(frozen=True, kw_only=True)
 class KnownTable:
-    """A published table.
-
-    Attributes:
-        file: where a local folder holds it; its last part alone is looked for too.
-        bounds: one range for every column of an ADBench table; None where a codebook declares the columns.
-        data_id: its number at OpenML; None where it is read from a local folder only.
-        conditions: further sentences for the card.
-    """
+    """A published table."""
 
     name: str
-    file: str
+    file: str  # where a local folder holds it; its last part alone is looked for too
+    # one range for every column of an ADBench table; None where a codebook declares the columns
     bounds: tuple[float, float] | None = None
-    data_id: int | None = None
-    conditions: tuple[str, ...] = ()
+    data_id: int | None = None  # its number at OpenML; None where it is read from a local folder only
+    conditions: tuple[str, ...] = ()  # further sentences for the card
 
     def ranges(self) -> Ranges:
         """Return the declarations of this table."""

@@ -43,23 +43,16 @@ _CATEGORY_CHANGES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """What is said about a table besides its ranges.
-
-    Attributes:
-        split_name: enters the key of the split.
-        evaluation: whether validation and test rows are public, and ``public_because`` of what.
-        unit: ``"row"``, or the column that identifies the privacy unit.
-        training_published: whether the training rows are published too.
-    """
+    """What is said about a table besides its ranges."""
 
     name: str
-    split_name: str
-    evaluation: Evaluation
+    split_name: str  # enters the key of the split
+    evaluation: Evaluation  # whether validation and test rows are public, and ``public_because`` of what
     public_because: str
-    unit: str = "row"
+    unit: str = "row"  # ``"row"``, or the column that identifies the privacy unit
     splitting: Splitting = field(default_factory=HashSplit)
     conditions: tuple[str, ...] = ()
-    training_published: bool = False
+    training_published: bool = False  # whether the training rows are published too
 
 
 def load_table(

@@ -31,20 +31,14 @@ SELF_MASK, FRESH_KEY = b"self mask", b"fresh key"  # the two secrets of a party 
 class Roster:
     """The parties, public.
 
-    Attributes:
-        names: of the parties.
-        keys: their static public keys.
-        colluding: c, of how many parties the server may know everything.
-        needed: t, how many must stay to the end; by default as few as c allows.
-
     Raises:
         FederationError: names that repeat, or t and c that cannot keep the secrets of n parties: 2 t > n + c.
     """
 
-    names: tuple[str, ...]
-    keys: tuple[bytes, ...]
-    colluding: int = 0
-    needed: int = 0
+    names: tuple[str, ...]  # of the parties
+    keys: tuple[bytes, ...]  # their static public keys
+    colluding: int = 0  # c, of how many parties the server may know everything
+    needed: int = 0  # t, how many must stay to the end; by default as few as c allows
 
     def __post_init__(self) -> None:
         count = len(self.names)

@@ -37,17 +37,11 @@ _ROUNDING = 1e-11  # of a cell's mass and likelihood ratio: a hundred times what
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LowerProfile:
-    """A convex, piecewise linear lower bound of a privacy profile, as a function of alpha = e^epsilon >= 1.
+    """A convex, piecewise linear lower bound of a privacy profile, as a function of alpha = e^epsilon >= 1."""
 
-    Attributes:
-        losses: its knots, as epsilons: increasing. Shape: (K,).
-        masses: by how much mass the profile bends there. Shape: (K,).
-        slack: what is taken off everywhere.
-    """
-
-    losses: FloatArray
-    masses: FloatArray
-    slack: float
+    losses: FloatArray  # its knots, as epsilons: increasing. Shape: (K,)
+    masses: FloatArray  # by how much mass the profile bends there. Shape: (K,)
+    slack: float  # what is taken off everywhere
 
     def __call__(self, epsilons: FloatArray) -> FloatArray:
         """Return the bound at epsilons >= 0, which is negative where nothing is known. Shape: (E,) -> (E,)."""

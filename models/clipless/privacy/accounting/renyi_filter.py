@@ -23,11 +23,6 @@ _ROUNDING = 2.0**-48  # of a sum, its terms being rounded up, and of the budget
 class RenyiFilter:
     """Which trainings still fit into a budget; its fields are fixed before the first one.
 
-    Attributes:
-        order: the Renyi order, a whole number from 2 to 1024.
-        epsilon: price of everything that is ever admitted.
-        delta: the probability the guarantee may fail with.
-
     Guarantees:
         If every training runs only if `admits` said so, given all that ran before with the steps it really took,
         then all of them together are (epsilon, delta)-differentially private under add-or-remove-one.
@@ -36,9 +31,9 @@ class RenyiFilter:
         AccountingError: a field is out of range.
     """
 
-    order: int
-    epsilon: float
-    delta: float
+    order: int  # the Renyi order, a whole number from 2 to 1024
+    epsilon: float  # price of everything that is ever admitted
+    delta: float  # the probability the guarantee may fail with
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
