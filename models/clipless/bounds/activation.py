@@ -28,7 +28,6 @@ _ROUNDED_UP = 1.0 + 1e-6
 @bound_rule(GroupSort)
 def bound_group_sort(layer: GroupSort, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1; the groups must divide the features."""
-    del weights
     features = signal.shape[0] if layer.axis == 1 else signal.shape[-1]
     if layer.group_size is not None and features % layer.group_size:
         raise InvalidBoundError(
@@ -41,14 +40,12 @@ def bound_group_sort(layer: GroupSort, signal: Signal, weights: WeightNorms) -> 
 @bound_rule(Abs)
 def bound_relu_or_abs(layer: ReLU | Abs, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1, and 0 at 0; the modulus preserves norms."""
-    del layer, weights
     return LayerBound(output=signal, input_gain=1.0)
 
 
 @bound_rule(Tanh)
 def bound_tanh(layer: Tanh, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1; saturates at ``sqrt(n)``."""
-    del layer, weights
     root = sqrt(prod(signal.shape))
     norm = root * hyperbolic_tangent(signal.norm / root) * _ROUNDED_UP
     return LayerBound(output=Signal(signal.shape, smaller(norm, signal.norm)), input_gain=1.0)
@@ -57,7 +54,6 @@ def bound_tanh(layer: Tanh, signal: Signal, weights: WeightNorms) -> LayerBound:
 @bound_rule(Sigmoid)
 def bound_sigmoid(layer: Sigmoid, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1/4; the output is ``sqrt(n) / 2`` at 0 and saturates at ``sqrt(n)``."""
-    del layer, weights
     root = sqrt(prod(signal.shape))
     norm = root / (1.0 + exponential(-signal.norm / root)) * _ROUNDED_UP
     return LayerBound(output=Signal(signal.shape, norm), input_gain=0.25)
@@ -66,7 +62,6 @@ def bound_sigmoid(layer: Sigmoid, signal: Signal, weights: WeightNorms) -> Layer
 @bound_rule(Softplus)
 def bound_softplus(layer: Softplus, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1; the output is ``sqrt(n) log 2`` at 0."""
-    del layer, weights
     norm = (signal.norm + sqrt(prod(signal.shape)) * log(2.0)) * _ROUNDED_UP
     return LayerBound(output=Signal(signal.shape, norm), input_gain=1.0)
 
@@ -74,7 +69,6 @@ def bound_softplus(layer: Softplus, signal: Signal, weights: WeightNorms) -> Lay
 @bound_rule(Householder)
 def bound_householder(layer: Householder, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Norm-preserving; gain X to the angles."""
-    del weights
     if signal.shape[0] != layer.features:
         raise InvalidBoundError(f"Expected {layer.features} features, got shape {signal.shape} (Householder)")
     return LayerBound(

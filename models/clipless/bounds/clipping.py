@@ -7,5 +7,4 @@ from clipless.layers import ClipGradient
 @bound_rule(ClipGradient)
 def bound_clip_gradient(layer: ClipGradient, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1, and C, or what it is lowered to, as an absolute bound of what reaches the layers before."""
-    del weights
     return LayerBound(output=signal, input_gain=1.0, cotangent_bound=layer.current_norm)

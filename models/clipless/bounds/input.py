@@ -8,5 +8,4 @@ from clipless.scalars import smaller
 @bound_rule(InputBall)
 def bound_input_ball(layer: InputBall, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Output at most ``min(X, radius)``; gain 1."""
-    del weights
     return LayerBound(output=Signal(signal.shape, smaller(signal.norm, layer.radius)), input_gain=1.0)

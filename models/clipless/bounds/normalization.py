@@ -15,14 +15,12 @@ from clipless.scalars import smaller
 @bound_rule(LayerCentering)
 def bound_layer_centering(layer: LayerCentering, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Nothing grows."""
-    del layer, weights
     return LayerBound(output=signal, input_gain=1.0)
 
 
 @bound_rule(GroupNorm)
 def bound_group_norm(layer: GroupNorm, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Output at most ``min(X / alpha, sqrt(n))``; gain ``1 / alpha``."""
-    del weights
     if signal.shape[0] % layer.groups:
         raise InvalidBoundError(
             f"Expected a number of channels divisible by {layer.groups}, got {signal.shape[0]} (GroupNorm)"

@@ -13,14 +13,12 @@ from clipless.layers import AvgPool2d, GlobalL2Pool2d, L2Pool2d, MaxPool2d
 @bound_rule(MaxPool2d)
 def bound_l2_or_max_pool(layer: L2Pool2d | MaxPool2d, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1, and 0 at 0; what fills no window is dropped."""
-    del weights
     return LayerBound(output=Signal(_pooled(layer, signal), signal.norm), input_gain=1.0)
 
 
 @bound_rule(AvgPool2d)
 def bound_average_pool(layer: AvgPool2d, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain ``1 / window``, 1 if scaled."""
-    del weights
     gain = 1.0 if layer.scaled else 1.0 / layer.window
     return LayerBound(output=Signal(_pooled(layer, signal), gain * signal.norm), input_gain=gain)
 
@@ -28,7 +26,6 @@ def bound_average_pool(layer: AvgPool2d, signal: Signal, weights: WeightNorms) -
 @bound_rule(GlobalL2Pool2d)
 def bound_global_l2_pool(layer: GlobalL2Pool2d, signal: Signal, weights: WeightNorms) -> LayerBound:
     """The norms of the channels have the input's norm; gain 1."""
-    del layer, weights
     if len(signal.shape) != 3:
         raise InvalidBoundError(f"Expected a (C, H, W) map, got {signal.shape} (GlobalL2Pool2d)")
     return LayerBound(output=Signal(signal.shape[:1], signal.norm), input_gain=1.0)

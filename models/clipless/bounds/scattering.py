@@ -8,7 +8,6 @@ from clipless.layers.scattering import Scattering2d
 @bound_rule(Scattering2d)
 def bound_scattering(layer: Scattering2d, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain as computed; the map is 0 at 0, so the output norm is at most the gain times X."""
-    del weights
     if len(signal.shape) != 3 or signal.shape[1:] != layer.size:
         raise InvalidBoundError(
             f"Expected a (C, {layer.size[0]}, {layer.size[1]}) map, got {signal.shape} (Scattering2d)"

@@ -10,14 +10,12 @@ from clipless.layers import Flatten, SpaceToDepth, SwapAxes, Tokens
 @bound_rule(Flatten)
 def bound_flatten(layer: Flatten, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Everything is preserved."""
-    del layer, weights
     return LayerBound(output=Signal((prod(signal.shape),), signal.norm), input_gain=1.0)
 
 
 @bound_rule(SpaceToDepth)
 def bound_space_to_depth(layer: SpaceToDepth, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Everything is preserved; blocks must tile the map."""
-    del weights
     if len(signal.shape) != 3 or any(n % layer.block for n in signal.shape[1:]):
         raise InvalidBoundError(
             f"Expected a (C, H, W) map that blocks of {layer.block} tile, got {signal.shape} (SpaceToDepth)"
@@ -30,7 +28,6 @@ def bound_space_to_depth(layer: SpaceToDepth, signal: Signal, weights: WeightNor
 @bound_rule(Tokens)
 def bound_tokens(layer: Tokens, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Everything is preserved."""
-    del layer, weights
     if len(signal.shape) != 3:
         raise InvalidBoundError(f"Expected a (C, H, W) map, got {signal.shape} (Tokens)")
     channels, height, width = signal.shape
@@ -40,7 +37,6 @@ def bound_tokens(layer: Tokens, signal: Signal, weights: WeightNorms) -> LayerBo
 @bound_rule(SwapAxes)
 def bound_swap_axes(layer: SwapAxes, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Everything is preserved."""
-    del layer, weights
     if len(signal.shape) != 2:
         raise InvalidBoundError(f"Expected tokens (T, C), got {signal.shape} (SwapAxes)")
     return LayerBound(output=Signal((signal.shape[1], signal.shape[0]), signal.norm), input_gain=1.0)

@@ -41,7 +41,6 @@ class BreastCancer:
 
     def raw(self, data_dir: Path | None = None) -> Ranges:
         """Return the declarations of the measurements, in their order."""
-        del data_dir
         ranges = self._ranges([str(name) for name in _bunch().feature_names])
         return replace(ranges, source="see there", classes=None)  # as the data.json of earlier sweeps has it
 
@@ -53,7 +52,6 @@ class BreastCancer:
         splitting: HashSplit | None = None,
     ) -> Dataset:
         """Load them."""
-        del data_dir
         bunch = _bunch()
         features = [str(name) for name in bunch.feature_names]
         columns = {name: pa.array(column) for name, column in zip(features, bunch.data.T, strict=True)}

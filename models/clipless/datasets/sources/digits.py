@@ -22,7 +22,6 @@ class Digits:
 
     def raw(self, data_dir: Path | None = None) -> Pixels:
         """Return the format of an image."""
-        del data_dir
         return Pixels((8, 8), 16)
 
     def load(

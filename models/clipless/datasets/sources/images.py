@@ -50,7 +50,6 @@ class ImageSet:
 
     def raw(self, data_dir: Path | None = None) -> Pixels:
         """Return the format of an image."""
-        del data_dir
         return Pixels(self.shape, _BYTE)
 
     def load(
