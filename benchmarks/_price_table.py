@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dashboards.figures.measured.ways import Mean, Spending
+from _measured_ways import Mean, Spending
 
 TABLE = Path(__file__).with_name("price.json")
 FIGURES = ("accuracy", "certified", "hypervolume")

@@ -27,6 +27,7 @@ from _curve_peers import (
     opendp_quantiles,
     thesis_noise,
 )
+from _measured_panels import FIGURE, Measured, Panel
 from PIL import Image
 
 from clipless.curves.classes import ClassCurves, release_classes
@@ -39,7 +40,6 @@ from clipless.curves.tree import Change, Tree, best_tree
 from clipless.privacy.accounting.calibration import noise_multiplier_for
 from clipless.privacy.events import Relation
 from dashboards.export.pictures import render
-from dashboards.figures.measured.panels import FIGURE, Measured, Panel
 
 EPSILONS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 LENGTHS = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)

@@ -7,12 +7,12 @@ import argparse
 from io import BytesIO
 from pathlib import Path
 
+from _measured_ways import FIGURE
 from _price_table import TABLE, Table
 from PIL import Image
 
 from dashboards.export.pictures import render
 from dashboards.figures import DARK, LIGHT
-from dashboards.figures.measured.ways import FIGURE
 
 
 def main() -> None:

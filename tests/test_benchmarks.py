@@ -15,7 +15,6 @@ import torch
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed
-from dashboards.figures.measured import ways
 from sweeper.search.space import sample
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
@@ -429,6 +428,7 @@ def test_results_and_the_picture_have_the_numbers_of_the_table(script):
     results = (BENCHMARKS / "RESULTS.md").read_text(encoding="utf-8")
     assert table.rows
     assert table.markdown() in results
+    ways = script("_measured_ways")
     drawn = ways.rows(ways.info([row.spending() for row in table.rows]))
     measured = {(row.task, row.price, row.way): row for row in table.rows}
     assert len(drawn) == len(measured)
