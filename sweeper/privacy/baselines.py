@@ -21,16 +21,12 @@ GIVEN = "What was reached without privacy, as the spec gives it: {scores}."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baselines:
-    """What a score has to beat, and what it may come near to.
+    """What a score has to beat, and what it may come near to."""
 
-    Attributes:
-        classes: names of the classes.
-        majority: share of the rows that are of the most frequent class, by split; none where these rows are private.
-        without_privacy: what was reached without privacy, by objective, as the spec gives it.
-    """
-
-    classes: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()  # names of the classes
+    # share of the rows that are of the most frequent class, by split; none where these rows are private
     majority: Mapping[str, float] = field(default_factory=dict)
+    # what was reached without privacy, by objective, as the spec gives it
     without_privacy: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod

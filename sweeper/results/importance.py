@@ -30,18 +30,14 @@ _TREES, _FOLDS, _SHUFFLES = 32, 3, 2
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """What mattered for one result.
+    """What mattered for one result."""
 
-    Attributes:
-        target: an objective, at the last epoch of a trial; or ``hypervolume``, that of all points of a trial.
-        explained: share of the variance over unseen trials that the forest explains (R squared); where it is near or
-            below 0, the importances mean nothing.
-        shares: by parameter, the share of the variance that goes with it, not below 0; what goes with two together
-            counts for both, so that they may add up to more than ``explained``.
-    """
-
-    target: str
+    target: str  # an objective, at the last epoch of a trial; or ``hypervolume``, that of all points of a trial
+    # share of the variance over unseen trials that the forest explains (R squared); where it is near or below 0,
+    # the importances mean nothing
     explained: float
+    # by parameter, the share of the variance that goes with it, not below 0; what goes with two together counts
+    # for both, so that they may add up to more than ``explained``
     shares: Mapping[str, float]
 
 

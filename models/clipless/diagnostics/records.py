@@ -18,17 +18,11 @@ _LINEAR_BINS = 40
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many of some numbers >= 0 lie between edges.
+    """How many of some numbers >= 0 lie between edges."""
 
-    Attributes:
-        edges: ascending, one more than ``counts``; none where every number is 0.
-        counts: of each bin, which holds its lower edge.
-        below: how many lie under the first edge, zeros among them.
-    """
-
-    edges: tuple[float, ...]
-    counts: tuple[int, ...]
-    below: int = 0
+    edges: tuple[float, ...]  # ascending, one more than ``counts``; none where every number is 0
+    counts: tuple[int, ...]  # of each bin, which holds its lower edge
+    below: int = 0  # how many lie under the first edge, zeros among them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,28 +40,19 @@ class ParameterDiagnosis:
 
     A row's *own* contribution is the gradient of its loss, under ``lip-dp-sgd`` divided by the norm of its input of
     the layer; the guard has not scaled it yet.
-
-    Attributes:
-        size: d_k, number of entries.
-        worst_case: analytic bound of a contribution under the constraints; None for a network without bounds.
-        sensitivity: Delta_k, where the guard acts (``dp-sgd``: the clip norm, of all parameters together); None
-            without privacy.
-        own: exact norms of the contributions.
-        guard_bound: what the guard takes those norms to be: from above, without forming a gradient.
-        acted: share of rows whose contribution was scaled.
-        signal: norm of the summed contributions of a batch of expected size, b times their mean.
-        noise_std: standard deviation of the noise on each entry of that sum.
     """
 
     name: str
-    size: int
+    size: int  # d_k, number of entries
+    # analytic bound of a contribution under the constraints; None for a network without bounds
     worst_case: float | None
+    # Delta_k, where the guard acts (``dp-sgd``: the clip norm, of all parameters together); None without privacy
     sensitivity: float | None
-    own: Norms
-    guard_bound: Norms
-    acted: float
-    signal: float
-    noise_std: float
+    own: Norms  # exact norms of the contributions
+    guard_bound: Norms  # what the guard takes those norms to be: from above, without forming a gradient
+    acted: float  # share of rows whose contribution was scaled
+    signal: float  # norm of the summed contributions of a batch of expected size, b times their mean
+    noise_std: float  # standard deviation of the noise on each entry of that sum
 
     @property
     def tightness(self) -> float | None:
@@ -83,21 +68,14 @@ class ParameterDiagnosis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerDiagnosis:
-    """One layer: its signals on the way forward and the cotangents on the way back, at its output.
-
-    Attributes:
-        activation_bound: rigorous bound under the constraints; None where there is none.
-        activation_largest: largest norm that a row's output had.
-        cotangent_bound: likewise, of the gradient of the loss in the output.
-        cotangent_largest: None for the layers in front of the first parameter, which need none.
-    """
+    """One layer: its signals on the way forward and the cotangents on the way back, at its output."""
 
     name: str
     kind: str
-    activation_bound: float | None
-    activation_largest: float
-    cotangent_bound: float | None
-    cotangent_largest: float | None
+    activation_bound: float | None  # rigorous bound under the constraints; None where there is none
+    activation_largest: float  # largest norm that a row's output had
+    cotangent_bound: float | None  # likewise, of the gradient of the loss in the output
+    cotangent_largest: float | None  # None for the layers in front of the first parameter, which need none
 
     @property
     def forward_tightness(self) -> float | None:
@@ -123,46 +101,30 @@ class ClippedParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClippingBias:
-    """Where the mean of clipped contributions points, against the mean gradient.
+    """Where the mean of clipped contributions points, against the mean gradient."""
 
-    Attributes:
-        method: what clips: the guard per layer (``clipless``, ``lip-dp-sgd``), or the whole gradient (``dp-sgd``).
-        level: the sensitivity fraction, or the clip norm C.
-        in_use: whether the plan trains with this setting.
-        noise_norm: root of the mean squared norm of the noise on the summed gradient, per unit of noise multiplier.
-        acted: share of rows of which at least one contribution was scaled.
-        cosine: between the sum of clipped contributions and the sum of gradients, over all parameters; NaN where
-            either is zero.
-        kept: norm of the former over that of the latter.
-        parameters: the same for each parameter alone.
-    """
-
-    method: Method
-    level: float
-    in_use: bool
-    noise_norm: float
-    acted: float
+    method: Method  # what clips: the guard per layer (``clipless``, ``lip-dp-sgd``), or the whole gradient (``dp-sgd``)
+    level: float  # the sensitivity fraction, or the clip norm C
+    in_use: bool  # whether the plan trains with this setting
+    noise_norm: float  # root of the mean squared norm of the noise on the summed gradient, per unit of noise multiplier
+    acted: float  # share of rows of which at least one contribution was scaled
+    # between the sum of clipped contributions and the sum of gradients, over all parameters; NaN where either is
+    # zero
     cosine: float
-    kept: float
-    parameters: tuple[ClippedParameter, ...]
+    kept: float  # norm of the former over that of the latter
+    parameters: tuple[ClippedParameter, ...]  # the same for each parameter alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostics:
-    """One look at a model.
-
-    Attributes:
-        left_out: how many more were not finite somewhere; the guard selects such rows away.
-        noise_to_gradient: norm of all noise over that of the whole summed gradient of a batch of expected size.
-        clipping: settings, from gentle to harsh, method by method.
-    """
+    """One look at a model."""
 
     rows: int
-    left_out: int
+    left_out: int  # how many more were not finite somewhere; the guard selects such rows away
     parameters: tuple[ParameterDiagnosis, ...]
     layers: tuple[LayerDiagnosis, ...]
-    noise_to_gradient: float
-    clipping: tuple[ClippingBias, ...]
+    noise_to_gradient: float  # norm of all noise over that of the whole summed gradient of a batch of expected size
+    clipping: tuple[ClippingBias, ...]  # settings, from gentle to harsh, method by method
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
