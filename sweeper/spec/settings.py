@@ -15,7 +15,7 @@ from clipless.projections import CONSTRAINTS
 from sweeper.spec.architectures import ArchitectureSettings, architecture_options
 from sweeper.spec.fields._section import ONE_COUNT, ONE_POSITIVE, Section
 from sweeper.spec.fields.choices import ARCHITECTURE_OPTIONS, LOSS_OPTIONS, MODEL_OPTIONS, POSITIVE
-from sweeper.spec.fields.fields import ClassWeights, FieldType, Flag, Name, Number, Variant, Variants
+from sweeper.spec.fields.fields import CLASS_WEIGHTS, FieldType, Flag, Name, Number, Variant, Variants
 from sweeper.spec.fields.messages import bad_value, locate
 from sweeper.spec.fields.options import OpenSection, open_section
 from sweeper.spec.fields.ranges import Choices, Open, to_plain
@@ -87,7 +87,7 @@ class TrainingSettings(_TrainingOptions):
     """How it is trained. ``batch_size`` is the expected size of a Poisson-sampled batch."""
 
     loss: Annotated[tuple[Variant, ...], Variants(table=LOSS_OPTIONS)] = (Variant("tau-cce"),)
-    class_weights: Annotated[tuple[float, ...], ClassWeights()] | None = None
+    class_weights: Annotated[tuple[float, ...], CLASS_WEIGHTS] | None = None
 
     @model_validator(mode="after")
     def _layers_and_when(self) -> Self:

@@ -15,7 +15,7 @@ from annotated_types import Ge, Gt, Le, Lt, MultipleOf
 from clipless.losses import LOSSES
 from clipless.option_types import OneOf, Probabilities
 from clipless.zoo import ARCHITECTURES, Architecture, LayerOptions
-from sweeper.spec.fields.fields import FieldType, Flag, Name, Number, Priors
+from sweeper.spec.fields.fields import PRIORS, FieldType, Flag, Name, Number
 
 Options = Mapping[str, FieldType]
 
@@ -46,7 +46,7 @@ def field_of(annotation: Any) -> FieldType:
         if isinstance(known, OneOf):
             return Name(names=known.names)
         if isinstance(known, Probabilities):
-            return Priors()
+            return PRIORS
     if kind is bool:
         return Flag()
     if isinstance(kind, type) and issubclass(kind, Enum):

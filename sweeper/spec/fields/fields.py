@@ -5,7 +5,7 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import isfinite
@@ -158,11 +158,8 @@ class Name(FieldType):
         """Return a name, the enumeration's member, or ``Choices``."""
         if isinstance(self.names, type):
             value = value.value if isinstance(value, self.names) else value
-            return self.names(self.one(value)) if self.fixed else self._open(value)
-        return self.one(value) if self.fixed else self._open(value)
-
-    def _open(self, value: Any) -> Open:
-        return _choices(self, value) if isinstance(value, list) else self.one(value)
+            return self.names(self.one(value)) if self.fixed else _one_or_choices(self, value)
+        return self.one(value) if self.fixed else _one_or_choices(self, value)
 
     def one(self, value: Any) -> str:
         """Return one name."""
@@ -188,7 +185,7 @@ class Flag(FieldType):
 
     def parse(self, value: Any) -> Open:
         """Return a truth value or ``Choices``."""
-        return _choices(self, value) if isinstance(value, list) else self.one(value)
+        return _one_or_choices(self, value)
 
     def one(self, value: Any) -> bool:
         """Return one truth value."""
@@ -273,10 +270,12 @@ class Variants(FieldType):
         return {"anyOf": [*one["anyOf"], {"type": "array", "items": one, "minItems": 1}]}
 
 
+@dataclass(frozen=True)
 class PublicNumbers(FieldType):
     """One public number for each class, declared by the user and never computed from the training rows."""
 
-    expected: ClassVar[str]
+    expected: str
+    fits: Callable[[Sequence[float]], bool]  # whether finite numbers are what is expected
 
     def parse(self, value: Any) -> tuple[float, ...]:
         """Return the numbers, at least two."""
@@ -285,33 +284,23 @@ class PublicNumbers(FieldType):
             raise bad_value(self.expected)
         return tuple(map(float, value))
 
-    @abstractmethod
-    def fits(self, numbers: Sequence[float]) -> bool:
-        """Whether finite numbers are what is expected."""
-
     def json_schema(self) -> JsonSchemaValue:
         """Two or more numbers."""
         return {"type": "array", "items": {"type": "number", "minimum": 0}, "minItems": 2}
 
 
-class ClassWeights(PublicNumbers):
-    """A weight of each class in the loss."""
+CLASS_WEIGHTS = PublicNumbers(
+    "a public weight >= 0 for each class, not all 0, such as [1, 4]",
+    lambda numbers: all(n >= 0 for n in numbers) and any(n > 0 for n in numbers),
+)
+PRIORS = PublicNumbers(
+    "a public prior between 0 and 1 for each class, summing to 1, such as [0.9, 0.1]",
+    lambda numbers: all(0 < n < 1 for n in numbers) and abs(sum(numbers) - 1.0) <= 1e-6,
+)
 
-    expected = "a public weight >= 0 for each class, not all 0, such as [1, 4]"
 
-    def fits(self, numbers: Sequence[float]) -> bool:
-        """Whether they are weights."""
-        return all(n >= 0 for n in numbers) and any(n > 0 for n in numbers)
-
-
-class Priors(PublicNumbers):
-    """A prior of each class."""
-
-    expected = "a public prior between 0 and 1 for each class, summing to 1, such as [0.9, 0.1]"
-
-    def fits(self, numbers: Sequence[float]) -> bool:
-        """Whether they are probabilities of a distribution, none of them 0."""
-        return all(0 < n < 1 for n in numbers) and abs(sum(numbers) - 1.0) <= 1e-6
+def _one_or_choices(domain: Number | Name | Flag, value: Any) -> Open:
+    return _choices(domain, value) if isinstance(value, list) else domain.one(value)
 
 
 def _choices(domain: Number | Name | Flag, values: list[Any]) -> Choices:
