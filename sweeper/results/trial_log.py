@@ -17,10 +17,7 @@ _PLAN = ("method", "noise_multiplier", "sampling_rate", "batch_size", "steps_per
 def trial_log(folder: Path, trial: str, *, whole: bool = True) -> str:
     """Return the log of a trial, running or ended.
 
-    Args:
-        folder: of the sweep.
-        trial: its id.
-        whole: with the texts of errors, which may quote rows: for the owner of the data alone.
+    A ``whole`` one has the texts of errors, which may quote rows: it is for the owner of the data alone.
 
     Raises:
         RecordError: not the folder of a sweep, or no such trial.

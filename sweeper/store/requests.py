@@ -110,12 +110,7 @@ def enqueue(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
 def steer(folder: Path, region: Sequence[str]) -> tuple[Constraint, ...]:
     """Ask the search to look within a region of the front, now or when the sweep is resumed or extended.
 
-    Args:
-        folder: of the sweep.
-        region: bounds on objectives, ``epsilon <= 3``; none to search everywhere again.
-
-    Returns:
-        The bounds.
+    The region is bounds on objectives, ``epsilon <= 3``, which are returned; none to search everywhere again.
 
     Raises:
         SpecError: not bounds on this sweep's objectives, or a search that nothing steers.

@@ -52,12 +52,7 @@ class Ground:
 
 
 class Layout:
-    """Where every service of a stack runs.
-
-    Args:
-        compose: the file.
-        ground: where.
-    """
+    """Where every service of a stack runs."""
 
     def __init__(self, compose: Compose, ground: Ground) -> None:
         self._compose = compose

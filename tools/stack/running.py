@@ -49,9 +49,6 @@ class StackSettings:
 class Stack:
     """A stack that runs within a ``with`` block.
 
-    Args:
-        settings: which, and where.
-
     Raises:
         SweeperError: not Linux, no PostgreSQL, a compose file that cannot be used, a folder that another stack has, or
             a service that does not get well.

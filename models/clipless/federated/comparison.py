@@ -126,13 +126,9 @@ def share(places_K: Places, betas_KC: Words, levels: int) -> tuple[ComparisonKey
 
 
 def evaluate(keys: ComparisonKeys, thresholds_T: Places) -> Words:
-    """Return one server's words (T, C): for each threshold the sum over its keys.
+    """Return one server's words (T, C): for each threshold the sum over its keys; thresholds increase.
 
     The paths to all thresholds are walked together, each node once, for some of the keys at a time.
-
-    Args:
-        keys: of rows.
-        thresholds_T: increasing, in [0, 2^levels).
 
     Raises:
         FederationError: thresholds outside of the domain, or that do not increase.

@@ -66,13 +66,7 @@ class Domain:
         return ClassCurves(grid, positives, negatives, sums.mechanism, query.relation)
 
     def certified_curve(self, query: Query, sums: Sums, population: int) -> CertifiedCurve:
-        """Return released certified accuracy.
-
-        Args:
-            query: a `radius_query`.
-            sums: its answer.
-            population: the public number of rows of the parties that are included.
-        """
+        """Return released certified accuracy: the answer to a `radius_query` over a public number of rows."""
         if not population >= 1:
             raise DataError(f"Expected population >= 1, got population={population!r}")
         grid = Grid(np.append(self.thresholds[list(query.thresholds)], self.thresholds[-1]))

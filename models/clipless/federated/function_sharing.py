@@ -150,11 +150,7 @@ class KeyServer:
 
 
 def agreed_parties(first: dict[str, bytes], second: dict[str, bytes]) -> tuple[str, ...]:
-    """Return whose keys both servers hold.
-
-    Args:
-        first: what server 0 holds, see `KeyServer.held`.
-        second: likewise.
+    """Return whose keys both servers hold, by what each says with `KeyServer.held`.
 
     Raises:
         FederationError: keys of a party that are not two halves of one upload.

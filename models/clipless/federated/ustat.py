@@ -50,11 +50,7 @@ class UStat(ABC):
 
     @abstractmethod
     def release(self, query: Query, rows: Mapping[str, PartyRows]) -> Sums:
-        """Release the sums of a query over the parties' rows, once.
-
-        Args:
-            query: public.
-            rows: of each party that takes part.
+        """Release the sums of a public query over the rows of the parties that take part, once.
 
         Guarantees:
             Under the query's relation the sums are epsilon-DP, also towards those who the protocol says may know more.

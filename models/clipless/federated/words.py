@@ -24,14 +24,10 @@ def from_words(words: Words) -> NDArray[np.int64]:
 
 
 def check_room(rows: int, deviation: float) -> None:
-    """Refuse sums that might wrap around.
-
-    Args:
-        rows: how many there are at most.
-        deviation: of the noise of a sum.
+    """Refuse sums over so many rows, with noise of such a deviation, that might wrap around.
 
     Raises:
-        FederationError: a sum of so many rows with such noise may exceed 2^31.
+        FederationError: a sum may exceed 2^31.
     """
     largest = rows + _DEVIATIONS * deviation
     if not largest < 2.0 ** (WORD_BITS - 1):
