@@ -39,18 +39,12 @@ class BreastCancer:
     name = "breast_cancer"
     classes = ("benign", "malignant")
 
-    def raw(self, data_dir: Path | None = None) -> Ranges:
+    def raw(self, data_dir: Path | None) -> Ranges:
         """Return the declarations of the measurements, in their order."""
         ranges = self._ranges([str(name) for name in _bunch().feature_names])
         return replace(ranges, source="see there", classes=None)  # as the data.json of earlier sweeps has it
 
-    def load(
-        self,
-        *,
-        data_dir: Path | None = None,
-        evaluation: Evaluation = Evaluation.PUBLIC,
-        splitting: HashSplit | None = None,
-    ) -> Dataset:
+    def load(self, *, data_dir: Path | None, evaluation: Evaluation, splitting: HashSplit | None) -> Dataset:
         """Load them."""
         bunch = _bunch()
         features = [str(name) for name in bunch.feature_names]

@@ -20,17 +20,11 @@ class Digits:
     name = "digits"
     classes = tuple("0123456789")
 
-    def raw(self, data_dir: Path | None = None) -> Pixels:
+    def raw(self, data_dir: Path | None) -> Pixels:
         """Return the format of an image."""
         return Pixels((8, 8), 16)
 
-    def load(
-        self,
-        *,
-        data_dir: Path | None = None,
-        evaluation: Evaluation = Evaluation.PUBLIC,
-        splitting: HashSplit | None = None,
-    ) -> Dataset:
+    def load(self, *, data_dir: Path | None, evaluation: Evaluation, splitting: HashSplit | None) -> Dataset:
         """Load them."""
         from sklearn.datasets import load_digits  # 0.5 s that other data sets need not pay
 

@@ -48,17 +48,11 @@ class ImageSet:
         """Names under which a local folder may hold it."""
         return (f"{self.name}.npz", f"{self.name}-jpeg.npz") if len(self.shape) == 3 else (f"{self.name}.npz",)
 
-    def raw(self, data_dir: Path | None = None) -> Pixels:
+    def raw(self, data_dir: Path | None) -> Pixels:
         """Return the format of an image."""
         return Pixels(self.shape, _BYTE)
 
-    def load(
-        self,
-        *,
-        data_dir: Path | None = None,
-        evaluation: Evaluation = Evaluation.PUBLIC,
-        splitting: HashSplit | None = None,
-    ) -> Dataset:
+    def load(self, *, data_dir: Path | None, evaluation: Evaluation, splitting: HashSplit | None) -> Dataset:
         """Load the set."""
         splitting, raw = splitting or HashSplit(validation=0.1), self.raw(data_dir)
         if splitting.test is not None:

@@ -62,17 +62,11 @@ class KnownTable:
         """Names of the classes."""
         return self.ranges().classes or ()
 
-    def raw(self, data_dir: Path | None = None) -> Ranges:
+    def raw(self, data_dir: Path | None) -> Ranges:
         """Return the declarations of every column, in the table's order."""
         return replace(schema(self._table(data_dir).columns, self.ranges()), classes=None)
 
-    def load(
-        self,
-        *,
-        data_dir: Path | None = None,
-        evaluation: Evaluation = Evaluation.PUBLIC,
-        splitting: HashSplit | None = None,
-    ) -> Dataset:
+    def load(self, *, data_dir: Path | None, evaluation: Evaluation, splitting: HashSplit | None) -> Dataset:
         """Load the table."""
         source = TableFacts(
             name=self.name,
