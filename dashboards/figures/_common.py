@@ -105,10 +105,7 @@ def label(name: str) -> str:
 
 def value_axis(name: str) -> dict[str, Any]:
     """An axis of one objective."""
-    return {
-        "title": {"text": f"{label(name)} (validation)"},
-        **percent_axis(name),
-    }
+    return {"title": {"text": f"{label(name)} (validation)"}, **percent_axis(name)}
 
 
 def percent_axis(*names: str) -> dict[str, Any]:

@@ -35,14 +35,7 @@ def markdown(card: Mapping[str, Any]) -> str:
     title = f"# Privacy card: {card['sweep']}, trial {card['trial']}, epoch {card['epoch']}"
     title += f", {made_from}" if made_from else ""
     mark = [f"> **{EXPLORATORY.upper()}.** The numbers below are not a privacy guarantee; see *Not guaranteed*."]
-    blocks = [
-        title,
-        *(mark * card["exploratory"]),
-        *_guarantee(card),
-        *_cost(card),
-        *_mechanism(card),
-        *_rest(card),
-    ]
+    blocks = [title, *(mark * card["exploratory"]), *_guarantee(card), *_cost(card), *_mechanism(card), *_rest(card)]
     return "\n\n".join(blocks) + "\n"
 
 

@@ -20,14 +20,7 @@ from sweeper.spec.fields._section import ONE_COUNT, ONE_POSITIVE, Section
 from sweeper.spec.fields.fields import FieldType, Name, Number
 from sweeper.spec.fields.messages import bad_value
 from sweeper.spec.objectives import MOST, meaning, metric_list, objective_list, reached_without_privacy
-from sweeper.spec.plugins import (
-    SAMPLERS,
-    SCHEDULERS,
-    built_in_schedulers,
-    check_sampler,
-    check_scheduler,
-    installed,
-)
+from sweeper.spec.plugins import SAMPLERS, SCHEDULERS, built_in_schedulers, check_sampler, check_scheduler, installed
 
 MLFLOW = "mlflow:"  # in front of the name of an experiment
 DEFAULT_MEAN = 10.0  # trials under private selection

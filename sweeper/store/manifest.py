@@ -71,12 +71,7 @@ class Manifest:
         """Return JSON values; the mark of a private selection is there only while it runs."""
         content = {one.name: getattr(self, one.name) for one in fields(self)}
         mark = content.pop(SELECTING)
-        return {
-            "format": FORMAT,
-            **content,
-            "status": self.status.value,
-            **({} if mark is None else {SELECTING: mark}),
-        }
+        return {"format": FORMAT, **content, "status": self.status.value, **({} if mark is None else {SELECTING: mark})}
 
 
 _MANIFEST = TypeAdapter(Manifest)

@@ -12,13 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clipless.certificates.certify import (
-    binary_scores,
-    certified_radii,
-    decisions,
-    float64_logits,
-    measured_bounds,
-)
+from clipless.certificates.certify import binary_scores, certified_radii, decisions, float64_logits, measured_bounds
 from clipless.certificates.radii import parse_radius
 from clipless.curves.bands import calibration_band, roc_band
 from clipless.curves.certified import CertifiedCurve, release_certified

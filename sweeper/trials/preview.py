@@ -30,13 +30,7 @@ from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.trials.budget_plan import first_that_can, plan_budget, planned
 from sweeper.trials.metrics import check_metrics
-from sweeper.trials.price_preview import (
-    budget_in_words,
-    other_cuts,
-    planned_cost,
-    planned_events,
-    selection_in_words,
-)
+from sweeper.trials.price_preview import budget_in_words, other_cuts, planned_cost, planned_events, selection_in_words
 from sweeper.trials.rehearsal import rehearsal_halves
 
 SELECTION, FINAL = "selection", "final"  # the stages of a budget that holds a private selection
@@ -161,12 +155,7 @@ def _plan(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar], slot: Poiss
         )
         for name, delta in plan.sensitivities.items()
     )
-    return Preview(
-        config=config,
-        plan=plan,
-        parameters=parameters,
-        claims=plan.claims(),
-    )
+    return Preview(config=config, plan=plan, parameters=parameters, claims=plan.claims())
 
 
 def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> RenderableType:

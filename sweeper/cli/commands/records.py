@@ -49,10 +49,7 @@ def tag(
 
 
 @app.command()
-def replay(
-    sweep: SweepFolder,
-    tracking: OtherTracking = None,
-) -> None:
+def replay(sweep: SweepFolder, tracking: OtherTracking = None) -> None:
     """Deliver the tracking rows that a sweep kept while its store was unreachable."""
     from sweeper.store.sweep_folder import check_may_be_seen
     from sweeper.tracking.tracker import SPOOL_NAME, replay_spool

@@ -94,12 +94,7 @@ class Progress:
 class Display:
     """Shows a sweep's progress for the time of a ``with`` block."""
 
-    def __init__(
-        self,
-        console: Console | None = None,
-        *,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, console: Console | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
         self._console = console or Console()
         self._now = now
         self._progress: Progress | None = None

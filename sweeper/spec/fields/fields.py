@@ -257,10 +257,7 @@ class Variants(FieldType):
         detailed: list[JsonSchemaValue] = [
             {
                 "type": "object",
-                "properties": {
-                    "name": {"const": name},
-                    **{k: d.json_schema() for k, d in parameters.items()},
-                },
+                "properties": {"name": {"const": name}, **{k: d.json_schema() for k, d in parameters.items()}},
                 "required": ["name"],
                 "additionalProperties": False,
             }

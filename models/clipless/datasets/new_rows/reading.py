@@ -119,11 +119,7 @@ class InputFormat:
             "name": self.name,
             "classes": list(self.classes),
             "rows": raw_to_json(self.raw),
-            "preparation": {
-                "colour": made.colour.value,
-                "centre": list(made.centre),
-                "normalise": made.normalise,
-            },
+            "preparation": {"colour": made.colour.value, "centre": list(made.centre), "normalise": made.normalise},
         }
 
     @classmethod

@@ -17,14 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from clipless.datasets.dataset import Dataset, Split
-from clipless.datasets.metadata import (
-    ROW_COUNTS,
-    UNPAID_RANGES,
-    Evaluation,
-    Metadata,
-    evaluation_facts,
-    split_fact,
-)
+from clipless.datasets.metadata import ROW_COUNTS, UNPAID_RANGES, Evaluation, Metadata, evaluation_facts, split_fact
 from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash
 from clipless.datasets.tables.declarations import Column, Drop, Ranges
 from clipless.datasets.tables.encoding import encode_columns, encode_labels, input_norm, match_texts
@@ -276,12 +269,7 @@ def _metadata(
             ROW_COUNTS,
             *facts,
         ),
-        conditions=(
-            _CATEGORY_CHANGES,
-            *source.conditions,
-            *((UNPAID_RANGES,) if ranges.unpaid else ()),
-            *conditions,
-        ),
+        conditions=(_CATEGORY_CHANGES, *source.conditions, *((UNPAID_RANGES,) if ranges.unpaid else ()), *conditions),
         training_published=source.training_published,
         split_by_row=True,
     )
