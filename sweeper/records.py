@@ -100,11 +100,6 @@ def _event(content: Any) -> Any:
 class TrialPlan:
     """What a trial plans before it trains: `clipless.plans.plan.Plan` as a record, and what it costs.
 
-    Attributes:
-        event: what one training spends; a trial of several repeats spends it as often.
-        epsilon_curve: claimed epsilon after each epoch.
-        accountants: bounds of each accountant after each epoch.
-
     The others are as in `clipless.plans.plan.Plan`.
     """
 
@@ -127,9 +122,10 @@ class TrialPlan:
     freezing: Mapping[str, Any] | None
     sensitivities: Mapping[str, float]
     noise_stds: Mapping[str, float]
+    # what one training spends; a trial of several repeats spends it as often
     event: Annotated[PoissonGaussian, BeforeValidator(_event)]
-    epsilon_curve: tuple[float, ...]
-    accountants: Mapping[str, tuple[float, ...]]
+    epsilon_curve: tuple[float, ...]  # claimed epsilon after each epoch
+    accountants: Mapping[str, tuple[float, ...]]  # bounds of each accountant after each epoch
     repeats: int
     secure_generator: bool
     scores: ScorePlan | None = None
@@ -252,31 +248,24 @@ class ReleasedCurves:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One model of a trial: that of an epoch, or one made from the iterates up to it.
+    """One model of a trial: that of an epoch, or one made from the iterates up to it."""
 
-    Attributes:
-        trial: id of the trial.
-        epoch: 1-based; of the last iterate that the model was made from, so that its epsilon is that of this epoch.
-        made_from: name of what it was made from, see `sweeper.trials.free_points`; empty for the epoch's own model.
-        values: validation numbers by objective name, ``epsilon`` among them (``math.inf`` without privacy).
-        accountants: epsilon by accountant, ``{"rdp": ..., "pld": ...}``; a missing one was not computed.
-        repeats: what the values of a point are the means of, the outcome of each repeat by name; none without repeats.
-        test: test numbers, present for points of the final front only.
-        classes: how test rows were decided by class; present beside test numbers of rows that are not private.
-        curves: of test rows, present beside test numbers where these are read off released curves.
-        model: path of the saved model relative to the sweep folder, if kept.
-    """
-
-    trial: str
-    epoch: int
+    trial: str  # id of the trial
+    epoch: int  # 1-based; of the last iterate that the model was made from, so that its epsilon is that of this epoch
+    # name of what it was made from, see `sweeper.trials.free_points`; empty for the epoch's own model
     made_from: str = ""
+    # validation numbers by objective name, ``epsilon`` among them (``math.inf`` without privacy)
     values: Mapping[str, float]
+    # epsilon by accountant, ``{"rdp": ..., "pld": ...}``; a missing one was not computed
     accountants: Mapping[str, float] = field(default_factory=dict)
+    # what the values of a point are the means of, the outcome of each repeat by name; none without repeats
     repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    test: Mapping[str, float] | None = None
+    test: Mapping[str, float] | None = None  # test numbers, present for points of the final front only
+    # how test rows were decided by class; present beside test numbers of rows that are not private
     classes: ClassCounts | None = None
+    # of test rows, present beside test numbers where these are read off released curves
     curves: ReleasedCurves | None = None
-    model: str | None = None
+    model: str | None = None  # path of the saved model relative to the sweep folder, if kept
 
     @property
     def key(self) -> PointKey:

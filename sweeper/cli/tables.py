@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeper.errors import RecordError
-from sweeper.privacy.pricing import fixed_point, round_up
+from sweeper.privacy.pricing import round_up
 from sweeper.records import TrialStatus
 from sweeper.results.comparison import PRICE, Comparison
 from sweeper.results.front import Front, FrontTrial
-from sweeper.results.highlights import highlights, spread
+from sweeper.results.highlights import highlights, spread, value_text
 from sweeper.results.sweep import Sweep
 from sweeper.store.evidence import Evidence
 from sweeper.store.notes import read_notes
@@ -97,7 +97,7 @@ def _named(front: Front) -> list[Text]:
     """Return the best of each objective, the knee, and the point that ``pick`` takes."""
     lines = []
     for one in highlights(front):
-        values = ", ".join(f"{o.name} {_number(one.point.values, o.name)}" for o in front.objectives)
+        values = ", ".join(f"{o.name} {value_text(one.point.values, o.name)}" for o in front.objectives)
         lines.append(Text(f"{one.title}: {one.point.label}: {values}"))
     return lines
 
@@ -122,8 +122,8 @@ def _points_table(front: Front) -> list[RenderableType]:
     for column in heads:
         table.add_column(column, justify="right")
     for point in points:
-        values = [_number(point.values, name) for name in names]
-        table.add_row(point.trial, point.moment, *price, *values, *(_number(point.test or {}, n) for n in tested))
+        values = [value_text(point.values, name) for name in names]
+        table.add_row(point.trial, point.moment, *price, *values, *(value_text(point.test or {}, n) for n in tested))
     return [Text(title), table]
 
 
@@ -138,9 +138,3 @@ def _prices(front: Front) -> list[Text]:
             f"releasing it costs now.{fixed}"
         )
     ]
-
-
-def _number(values: Mapping[str, float], name: str) -> str:
-    if name not in values:
-        return "-"
-    return fixed_point(values[name], 3) if name == "epsilon" else f"{values[name]:.3f}"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from clipless.curves.tree import Floats
 from clipless.datasets import NewRows
+from clipless.datasets.tables.encoding import canonical
 from clipless.errors import DataError
 from clipless.federated.aggregation.party import AggregationParty, contribution
 from clipless.federated.aggregation.roster import ROUNDS
@@ -125,8 +126,8 @@ def _read(predictor: Predictor, data: Path, target: str | None) -> tuple[NewRows
     else:
         rows = predictor.form.read(data)
         cells = [str(label) for label in _labels(data)]
-    known = {_canonical(name): number for number, name in enumerate(classes)}
-    labels = [known.get(_canonical(cell), -1) for cell in cells]
+    known = {canonical(name): number for number, name in enumerate(classes)}
+    labels = [known.get(canonical(cell), -1) for cell in cells]
     if -1 in labels or len(labels) != len(rows.x):
         raise DataError(f"Expected one label for each row of {data}, out of {', '.join(classes)}, got others")
     return rows, np.array(labels, dtype=np.int64)
@@ -138,11 +139,3 @@ def _labels(data: Path) -> NDArray[np.generic]:
             return np.asarray(archive[_LABELS])
     except (OSError, ValueError, KeyError):
         raise DataError(f"Expected an array {_LABELS!r} of labels in {data}, or a target (target: COLUMN)") from None
-
-
-def _canonical(text: str) -> str:
-    """Write equal numbers equally: another program may have saved the class 1 as 1.0."""
-    try:
-        return repr(float(text))
-    except ValueError:
-        return text

@@ -235,7 +235,6 @@ def build_front(
     claim: Claim,
     ledger_entries: int | None = None,
     stages: Iterable[int] = (),
-    box: Box | None = None,
     refused: Mapping[str, str] | None = None,
 ) -> Front:
     """Find the front among the points that are not ``refused``, and join what a reader must know."""
@@ -247,7 +246,7 @@ def build_front(
         points=tuple(points),
         on_front=frozenset(),
         hypervolume=0.0,
-        box=Box.default(objectives) if box is None else box,
+        box=Box.default(objectives),
         ledger=dict(ledger),
         claim=claim,
         ledger_entries=ledger_entries,

@@ -1,11 +1,12 @@
 """The points of a front that every summary names: the best of each objective, the knee, and what ``pick`` takes."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isnan
 
 from sweeper.errors import PickError
+from sweeper.privacy.pricing import fixed_point
 from sweeper.records import Objective, Point
 from sweeper.results.front import Front
 from sweeper.results.pick import pick
@@ -44,6 +45,13 @@ def best(points: Iterable[Point], objective: Objective) -> Point | None:
         key=lambda point: (objective.direction.sign * point.values[objective.name], -point.values.get("epsilon", inf)),
         default=None,
     )
+
+
+def value_text(values: Mapping[str, float], name: str) -> str:
+    """Return a value as lists of points show it, an epsilon rounded up."""
+    if name not in values:
+        return "-"
+    return fixed_point(values[name], 3) if name == "epsilon" else f"{values[name]:.3f}"
 
 
 def spread(front: Sequence[Point], rows: int = MAX_ROWS, always: Sequence[Point] = ()) -> list[Point]:

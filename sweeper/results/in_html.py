@@ -2,10 +2,9 @@
 
 from sweeper.errors import RecordError
 from sweeper.markup import paragraph, table
-from sweeper.privacy.pricing import fixed_point, round_up
-from sweeper.records import Point
+from sweeper.privacy.pricing import round_up
 from sweeper.results.front import Front
-from sweeper.results.highlights import highlights, spread
+from sweeper.results.highlights import highlights, spread, value_text
 from sweeper.store.manifest import Manifest
 
 
@@ -22,7 +21,7 @@ def front_in_html(front: Front) -> str:
     names = [one.name for one in front.objectives]
     heads = ["trial", "epoch", *(["after the sweep"] if price else []), *names, ""]
     rows = (
-        [point.trial, point.moment, *price, *(_value(point, name) for name in names), named.get(point.key, "")]
+        [point.trial, point.moment, *price, *(value_text(point.values, n) for n in names), named.get(point.key, "")]
         for point in shown
     )
     if shown:
@@ -39,9 +38,3 @@ def sweep_in_html(folder: str, manifest: Manifest, front: Front | RecordError) -
     status = " ".join(filter(None, [manifest.status.value, manifest.reason]))
     said = paragraph(str(front)) if isinstance(front, RecordError) else front_in_html(front)
     return paragraph(f"{status}, in {folder}") + said
-
-
-def _value(point: Point, name: str) -> str:
-    if name not in point.values:
-        return "-"
-    return fixed_point(point.values[name], 3) if name == "epsilon" else f"{point.values[name]:.3f}"

@@ -25,25 +25,19 @@ _CHUNK_ENTRIES = 2**24
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Passes:
-    """Some rows, all of them finite.
+    """Some rows, all of them finite."""
 
-    Attributes:
-        gradients: (B, D) of each row's loss, by parameter.
-        own: (B, D) what the row contributes if the guard does not act, by parameter: its gradient, or that divided
-            by the norm of its input of the layer.
-        guard_bounds: (B,) what the guard takes the norm of ``own`` to be, by parameter; 0 where it is 0.
-        activations: (B,) norms of outputs, by layer.
-        cotangents: (B,) norms of the loss's gradients in outputs, by layer, from the last one in front of the first
-            parameter on.
-        left_out: rows that were not finite and are not here.
-    """
-
-    gradients: dict[str, Tensor]
+    gradients: dict[str, Tensor]  # (B, D) of each row's loss, by parameter
+    # (B, D) what the row contributes if the guard does not act, by parameter: its gradient, or that divided by
+    # the norm of its input of the layer
     own: dict[str, Tensor]
+    # (B,) what the guard takes the norm of ``own`` to be, by parameter; 0 where it is 0
     guard_bounds: dict[str, Tensor]
-    activations: dict[str, Tensor]
+    activations: dict[str, Tensor]  # (B,) norms of outputs, by layer
+    # (B,) norms of the loss's gradients in outputs, by layer, from the last one in front of the first parameter
+    # on
     cotangents: dict[str, Tensor]
-    left_out: int
+    left_out: int  # rows that were not finite and are not here
 
     def __len__(self) -> int:
         return len(next(iter(self.gradients.values())))

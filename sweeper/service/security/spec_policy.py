@@ -23,11 +23,6 @@ MAX_SPEC_BYTES = 65_536  # of a request to the API: YAML is parsed in time that 
 SOURCE = "the submitted spec"
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/plain")
 JSON_TYPES = ("application/json",)
-# Keys of a spec that hold free text, each judged here or harmless: the names of columns, labels and splits.
-FREE_TEXT = frozenset(
-    {"name", "data.name", "data.path", "data.ranges", "data.target", "data.unit", "data.splits.column",
-     "data.splits.salt", "search.warm_start"}
-)  # fmt: skip
 _PLUGIN = "plug-in "  # how the descriptions of data sets begin that may hold private rows
 _FETCHED = "OpenML"  # in the descriptions of data sets that can be fetched
 

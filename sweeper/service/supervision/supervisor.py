@@ -151,10 +151,7 @@ class Supervisor:
             SpecError: it cannot have so many trials.
         """
         with self._lock:
-            folder, submission, facts = self._seen(name)
-            state = state_of(submission, facts)
-            if facts.runs or state in (State.QUEUED, State.STARTING, State.STOPPING):
-                raise RecordError(f"Expected a sweep that does not run, but {name} is {state.value}; stop it first")
+            folder, submission, state = self._at_rest(name)
             check_resumable(folder, state, trials)
             before = submission or Submission(submitted=self._clock())
             self._queue.delays.forget(name)
@@ -173,10 +170,7 @@ class Supervisor:
             A ledger is whole in ``spent`` before the first file is deleted.
         """
         with self._lock:
-            folder, submission, facts = self._seen(name)
-            state = state_of(submission, facts)
-            if facts.runs or state in (State.QUEUED, State.STARTING, State.STOPPING):
-                raise RecordError(f"Expected a sweep that does not run, but {name} is {state.value}; stop it first")
+            folder, submission, _ = self._at_rest(name)
             if is_waiting(folder):
                 raise RecordError(f"Expected a sweep that has ended, but {name} selects privately and has not")
             kept = None
@@ -270,6 +264,14 @@ class Supervisor:
         if not folder.is_dir():
             raise UnknownSweepError("Expected the name of a sweep, as the list of sweeps has it; got another one")
         return folder, submission, facts_of(self._catalog.out / name, submission, self._launcher)
+
+    def _at_rest(self, name: str) -> tuple[Path, Submission | None, State]:
+        """Return how a sweep stands that does not run, or refuse."""
+        folder, submission, facts = self._seen(name)
+        state = state_of(submission, facts)
+        if facts.runs or state in (State.QUEUED, State.STARTING, State.STOPPING):
+            raise RecordError(f"Expected a sweep that does not run, but {name} is {state.value}; stop it first")
+        return folder, submission, state
 
     def _watch(self) -> None:
         while not self._closing.wait(TICK_SECONDS):

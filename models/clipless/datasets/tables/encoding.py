@@ -119,7 +119,7 @@ def match_texts(column: Array, texts: Sequence[str]) -> NDArray[np.int64]:
     if (codes_N != UNMATCHED).all():
         return codes_N
     unique = pc.unique(cells)
-    same_number = _positions(pa.array([_canonical(cell) for cell in unique.to_pylist()]), [*map(_canonical, texts)])
+    same_number = _positions(pa.array([canonical(cell) for cell in unique.to_pylist()]), [*map(canonical, texts)])
     loose_N = same_number[_positions(cells, unique)]
     return np.where(codes_N == UNMATCHED, loose_N, codes_N)
 
@@ -129,7 +129,7 @@ def _positions(cells: Array, texts: Sequence[str] | Array) -> NDArray[np.int64]:
     return np.asarray(pc.fill_null(positions, UNMATCHED).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _canonical(text: str | None) -> str | None:
+def canonical(text: str | None) -> str | None:
     """Write equal numbers equally: another program may have saved the class 1 as 1.0."""
     with contextlib.suppress(ValueError):
         return text if text is None else repr(float(text))

@@ -30,18 +30,13 @@ class Accountant(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """An epsilon that may be stated, with what each accountant said.
+    """An epsilon that may be stated, with what each accountant said."""
 
-    Attributes:
-        epsilon: the smaller of both upper bounds.
-        rdp: bound by RDP, None where it has none (replace-one): the cross-check between accountants is then absent.
-        pld: bound by pessimistic PLD.
-    """
-
-    epsilon: float
+    epsilon: float  # the smaller of both upper bounds
     delta: float
+    # bound by RDP, None where it has none (replace-one): the cross-check between accountants is then absent
     rdp: float | None
-    pld: float
+    pld: float  # bound by pessimistic PLD
 
     @property
     def accountant(self) -> Accountant:
