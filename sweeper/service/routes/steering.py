@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
 from sweeper.errors import SpecError
@@ -21,13 +21,10 @@ from sweeper.spec.objectives import MOST
 from sweeper.store.requests import enqueue, steer
 
 MAX_VALUES = 200
-_STRICT = ConfigDict(extra="forbid", strict=True)
 
 
-class Configuration(BaseModel):
+class Configuration(BaseModel, extra="forbid", strict=True):
     """A configuration to try next."""
-
-    model_config = _STRICT
 
     values: Annotated[
         dict[str, Scalar],
@@ -35,10 +32,8 @@ class Configuration(BaseModel):
     ]
 
 
-class Region(BaseModel):
+class Region(BaseModel, extra="forbid", strict=True):
     """A region of the front to search in."""
-
-    model_config = _STRICT
 
     region: Annotated[
         list[Annotated[str, Field(max_length=200)]],
@@ -46,18 +41,14 @@ class Region(BaseModel):
     ]
 
 
-class Note(BaseModel):
+class Note(BaseModel, extra="forbid", strict=True):
     """What somebody says about a trial."""
-
-    model_config = _STRICT
 
     text: Annotated[str, Field(min_length=1, max_length=MAX_LENGTH)]
 
 
-class Tag(BaseModel):
+class Tag(BaseModel, extra="forbid", strict=True):
     """A tag of a trial; the last value of a key counts."""
-
-    model_config = _STRICT
 
     key: Annotated[str, Field(min_length=1, max_length=100)]
     value: Annotated[str, Field(max_length=MAX_LENGTH)]

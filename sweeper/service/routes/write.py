@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Body, Header, Path, Request
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from sweeper.service.routes.dependencies import Dependencies, SweepId
@@ -28,10 +28,8 @@ SPEC_BODY = {
 }
 
 
-class Extension(BaseModel):
+class Extension(BaseModel, extra="forbid", strict=True):
     """How far a sweep is to go."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     trials: Annotated[int, Body(ge=1, le=MAX_TRIALS, description="How many in all, those that ran included.")]
 

@@ -17,7 +17,7 @@ from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from sweeper.errors import RecordError, SweeperError
 from sweeper.store.jsonl import read_object, replace_file, to_text
@@ -44,10 +44,8 @@ class Holder:
     form_key: str = ""  # of a browser's session that may write: what its forms send to do so
 
 
-class _Token(BaseModel):
+class _Token(BaseModel, extra="forbid", frozen=True):
     """One token as the file has it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str
     role: Role
@@ -58,10 +56,8 @@ class _Token(BaseModel):
 _UNKNOWN = _Token(id="", role=Role.READ, hash="0" * 64, expires=0.0)
 
 
-class _Content(BaseModel):
+class _Content(BaseModel, extra="forbid", frozen=True):
     """The file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: int
     cookie_key: str

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from sweeper.errors import RecordError
 from sweeper.store.jsonl import JsonlFile, read_object, replace_file, to_text
@@ -33,10 +33,8 @@ class Intent(enum.Enum):
     REST = "rest"
 
 
-class Submission(BaseModel):
+class Submission(BaseModel, extra="forbid", frozen=True):
     """What was asked for, and how far that is."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: int = 1
     submitted: float  # when, in seconds since 1970; the earliest runs first
