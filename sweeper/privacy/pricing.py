@@ -12,17 +12,14 @@ from sweeper.records import TrialPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What releasing something costs: an upper bound of epsilon, for so many trainings.
-
-    Attributes:
-        fixed: whether it was fixed before the first result, by a budget or a private selection, so that it holds
-            however results are used.
-    """
+    """What releasing something costs: an upper bound of epsilon, for so many trainings."""
 
     epsilon: float
     delta: float
     events: int
     statement: str = ""
+    # whether it was fixed before the first result, by a budget or a private selection, so that it holds however results
+    # are used
     fixed: bool = False
 
     @property

@@ -24,22 +24,14 @@ Outline = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One curve of one point.
-
-    Attributes:
-        point: whose.
-        name: in the legend.
-        x, y: the curve.
-        below: the lower end of the band, as x and y.
-        above: the upper end.
-    """
+    """One curve of one point."""
 
     point: Point
-    name: str
+    name: str  # in the legend
     x: tuple[float, ...]
     y: tuple[float, ...]
-    below: Outline
-    above: Outline
+    below: Outline  # the lower end of the band, as x and y
+    above: Outline  # the upper end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,17 +18,13 @@ from clipless.errors import DataError
 
 @dataclass(frozen=True, slots=True)
 class RocBand:
-    """Bounds of the false and true positive rates at each threshold, (N + 1,) each, as `ClassCurves.roc` orders them.
-
-    Attributes:
-        confidence: with which all of them hold at once, of the distribution that the rows are a sample of.
-    """
+    """Bounds of false and true positive rates at each threshold, (N + 1,) each, as `ClassCurves.roc` orders them."""
 
     false_low: Floats
     false_high: Floats
     true_low: Floats
     true_high: Floats
-    confidence: float
+    confidence: float  # with which all of them hold at once, of the distribution that the rows are a sample of
 
     @property
     def auroc(self) -> tuple[float, float]:

@@ -48,17 +48,11 @@ class RunningTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How a sweep stands.
-
-    Attributes:
-        done: trials that completed or were stopped.
-        spent: share of the budget of the sweep that is spent or promised to trials that run; None without a budget.
-        note: shown instead of all this: a private selection says nothing of its trials.
-    """
+    """How a sweep stands."""
 
     name: str
     total: int
-    done: int = 0
+    done: int = 0  # trials that completed or were stopped
     failed: int = 0
     running: tuple[RunningTrial, ...] = ()
     objectives: tuple[Objective, ...] = ()
@@ -66,8 +60,9 @@ class Progress:
     hypervolume: float | None = None
     elapsed_seconds: float = 0.0
     limit_seconds: float | None = None
+    # share of the budget of the sweep that is spent or promised to trials that run; None without a budget
     spent: float | None = None
-    note: str = ""
+    note: str = ""  # shown instead of all this: a private selection says nothing of its trials
 
     @property
     def fraction(self) -> float:
