@@ -21,7 +21,7 @@ from sweeper.errors import SpecError
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.prices import answers
-from sweeper.privacy.pricing import Price, price, round_up
+from sweeper.privacy.pricing import price, round_up
 from sweeper.privacy.selection import Terms
 from sweeper.search.space import open_dimensions, sample
 from sweeper.spec.fields.nested import flatten
@@ -106,16 +106,6 @@ def can_be_planned(
     return True
 
 
-def sweep_cost(spec: Spec, previews: Sequence[Preview], noise: ScoreNoise | None = None) -> Price:
-    """Price all trials of the sweep as if each spent what one of the previewed ones would.
-
-    Every trial is taken to spend the event of a previewed configuration in turn; random configurations make
-    this an estimate, a single configuration makes it exact. Scores of test rows, whose number is not known before,
-    are not in it.
-    """
-    return planned_cost(spec, [one.plan for one in previews], noise)
-
-
 def priced_terms(spec: Spec, data: Dataset, plan: Plan, repetitions: Repetitions) -> Terms:
     """Return the terms of a private selection among candidates that spend what one with this plan does.
 
@@ -181,7 +171,7 @@ def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Renderable
     if spec.search.repetitions is not None:
         terms = priced_terms(spec, data, previews[0].plan, spec.search.repetitions)
         return Group(*parts, Text(f"\n{selection_in_words(terms, spec.privacy.delta)}"))
-    cost = sweep_cost(spec, previews, noise)
+    cost = planned_cost(spec, [one.plan for one in previews], noise)
     parts.append(
         Text(
             f"\nEverything the sweep releases: about epsilon {round_up(cost.epsilon)} at delta {cost.delta:g}, if its "

@@ -19,7 +19,8 @@ from sweeper.privacy.pricing import price, round_up
 from sweeper.spec.spec import Spec
 from sweeper.trials import preview as module
 from sweeper.trials.budget_plan import CHECKED_CONFIGURATIONS, plan_budget
-from sweeper.trials.preview import can_be_planned, check_plans, preview, priced_terms, render, sweep_cost
+from sweeper.trials.preview import can_be_planned, check_plans, preview, priced_terms, render
+from sweeper.trials.price_preview import planned_cost
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,7 @@ def test_the_configurations_to_try_first_come_first(content, digits):
 
 def test_the_sweep_costs_the_composition_of_its_trials(spec, digits):
     previews = preview(spec, digits, 1)
-    answer = sweep_cost(spec, previews)
+    answer = planned_cost(spec, [one.plan for one in previews])
     event = previews[0].plan.event()
     assert spec.trials == 2
     assert answer.events == 2
@@ -111,7 +112,9 @@ def test_the_text_names_everything_that_matters(spec, digits):
         for p in one.parameters:
             assert f"{p.sensitivity:.4g}" in shown
             assert f"{p.noise_to_gradient:.3g}" in shown
-    assert f"about epsilon {round_up(sweep_cost(spec, previews).epsilon)} at delta 0.0001" in shown
+    assert (
+        f"about epsilon {round_up(planned_cost(spec, [one.plan for one in previews]).epsilon)} at delta 0.0001" in shown
+    )
 
 
 def test_a_relation_that_one_accountant_cannot_price_says_so(content, digits):
@@ -217,14 +220,17 @@ def test_scores_of_private_rows_are_shown_with_their_noise_and_their_price(priva
     )
     assert f"all 30 of the sweep {round_up(all_)}; each point of the front is one release of test rows more." in shown
     assert f"Everything the sweep releases: about epsilon {round_up(all_)}" in shown
-    assert sweep_cost(spec, previews).epsilon < all_
+    assert planned_cost(spec, [one.plan for one in previews]).epsilon < all_
 
 
 def test_every_repeat_is_in_the_cost(private, hidden):
     spec = Spec.from_mapping(private)
     previews = preview(spec, hidden)
     whole = previews[0].plan.event()
-    assert sweep_cost(spec, previews).epsilon == price([whole.with_steps(3 * whole.steps)], 1e-4).epsilon
+    assert (
+        planned_cost(spec, [one.plan for one in previews]).epsilon
+        == price([whole.with_steps(3 * whole.steps)], 1e-4).epsilon
+    )
 
 
 def test_a_private_selection_by_private_scores_is_priced_with_them(private, hidden):
