@@ -90,20 +90,12 @@ class TrainingSettings(_TrainingOptions):
     class_weights: Annotated[tuple[float, ...], CLASS_WEIGHTS] | None = None
 
     @model_validator(mode="after")
-    def _layers_and_when(self) -> Self:
+    def _nothing_without_what_it_needs(self) -> Self:
         if self.freeze_layers is not None and self.freeze_after is None:
             expected = "no {name} without freeze_after, the share of the steps before it"
             raise bad_value(expected, path="freeze_layers", got=self.freeze_layers)
-        return self
-
-    @model_validator(mode="after")
-    def _copies_that_differ(self) -> Self:
         if self.copies is not None and not (self.flip or self.shift):
             raise bad_value("no {name} without flip or shift: all would be the same", path="copies", got=self.copies)
-        return self
-
-    @model_validator(mode="after")
-    def _a_norm_to_move(self) -> Self:
         if self.gradient_clip_schedule is not None and self.gradient_clip is None:
             expected = "no {name} without gradient_clip, the norm that it starts from"
             raise bad_value(expected, path="gradient_clip_schedule", got=self.gradient_clip_schedule)
