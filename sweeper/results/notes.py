@@ -9,7 +9,8 @@ from sweeper.store.jsonl import append_alone
 from sweeper.store.manifest import Manifest
 from sweeper.store.notes import NOTES_NAME, read_notes
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking.client import NOTE_TAG, destination_of, set_tags
+from sweeper.tracking.client import destination_of, set_tags
+from sweeper.tracking.names import NOTE_TAG
 
 MAX_LENGTH = 5000
 _KEY = re.compile(r"[\w.-][\w. /-]{0,99}")

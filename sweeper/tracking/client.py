@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import SweeperError, one_line
 from sweeper.store.manifest import Manifest
-from sweeper.tracking.names import MAX_TAG_LENGTH, NOTE_TAG, clean
+from sweeper.tracking.names import MAX_TAG_LENGTH, clean
 from sweeper.tracking.store import (
     STORE_NAME,
     SWEEP_TAG,
@@ -24,8 +24,6 @@ from sweeper.tracking.store import (
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-__all__ = ["NOTE_TAG", "LoggedTrial", "delete_runs", "destination_of", "find_runs", "logged_trials", "set_tags"]
 
 EXPLORATORY_TAG = "sweeper.exploratory"
 
