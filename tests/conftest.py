@@ -28,9 +28,10 @@ DATA = "SWEEPER_TEST_DATA"
 WITH_RAY = tuple(
     f"tests/sweeper/{folder}/test_{name}.py"
     for folder, names in {
-        "backend": ("storage", "trainable", "tune"),
-        "driver": ("private_run", "runner"),
-        "trials": ("metrics_sweep", "private_validation"),
+        "backend": ("storage", "trainable"),
+        "backend/on_ray": ("tune", "unseen"),
+        "driver": ("runner",),
+        "trials": ("private_validation",),
     }.items()
     for name in names
 )  # these files share one Ray, whose start costs as much as most of their tests: they come first and run in one process

@@ -52,6 +52,16 @@ def test_data_lies_where_the_environment_says(tmp_path, monkeypatch):
     assert house.data_folder().parts[-2:] == ("shared", "datasets")
 
 
+def test_files_that_need_a_ray_share_one():
+    folder = Path(__file__).parent
+    need = {
+        file.relative_to(folder.parent).as_posix()
+        for file in folder.rglob("test_*.py")
+        if "ray_running" in file.read_text(encoding="utf-8") and file != Path(__file__)
+    }
+    assert set(house.WITH_RAY) == need
+
+
 SECONDS = re.compile(
     r"assert [^\n]*\btime\.(?:monotonic|perf_counter|time)\(\)(?! < (?:end|deadline)\b)(?! - began < PATIENCE)"
 )

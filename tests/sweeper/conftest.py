@@ -15,6 +15,7 @@ from sweeper.privacy.claims import Claim
 from sweeper.records import Objective, Point, Trial, TrialPlan, TrialStatus
 
 from ..conftest import WITH_RAY
+from .in_process import trained_in_process
 
 CONTENT = {
     "name": "digits",
@@ -29,6 +30,13 @@ CONTENT = {
 def nothing_ahead(monkeypatch):
     """A command that runs in the tests' own process starts no process for workers that it may never want."""
     monkeypatch.setattr("sweeper.cli.commands.running.start_ahead", lambda: None)
+
+
+@pytest.fixture
+def in_process():
+    """Sweeps train in this process instead of workers of their own."""
+    with trained_in_process():
+        yield
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def test_sums_are_exact_but_for_noise(rows, query, name):
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("groups", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_the_noise_of_sums_has_the_stated_deviation_and_copies_of_what_is_needed(rows, name, groups):
     protocol, copies = PROTOCOLS[name]
     query = Query((3, 30, 63), groups, 0.5)

@@ -24,7 +24,7 @@ NEAR = 1e-6
 
 @pytest.mark.parametrize(
     "architecture",
-    [pytest.param(one, marks=[pytest.mark.long] * (one in ("wide-resnet", "vgg"))) for one in ARCHITECTURES],
+    [pytest.param(one, marks=[pytest.mark.long] * (one in ("resnet", "wide-resnet", "vgg"))) for one in ARCHITECTURES],
 )
 def test_a_member_is_the_training_it_would_be_alone(architecture: str) -> None:
     data = split()
@@ -55,8 +55,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_whatever_a_training_may_be_told_a_member_may(name: str) -> None:
-    alone = [trained_alone(member(seed, **OPTIONS[name]), split()) for seed in range(3)]
-    members = [member(seed, **OPTIONS[name]) for seed in range(3)]
+    alone = [trained_alone(member(seed, **OPTIONS[name]), split()) for seed in range(2)]
+    members = [member(seed, **OPTIONS[name]) for seed in range(2)]
     for _ in fit_stack(members, split()):
         pass
     for one, model in zip(members, alone, strict=True):
@@ -111,13 +111,13 @@ def test_each_member_has_private_statistics_of_its_own(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("name", clipless.projections.CONSTRAINTS)
-@pytest.mark.parametrize("architecture", ["mlp", "lenet"])
+@pytest.mark.parametrize("architecture", [pytest.param("mlp", marks=pytest.mark.long), "lenet"])
 def test_weights_of_every_constraint_set_are_projected(name: str, architecture: str) -> None:
     if name == "free":  # has no bounds
         return
     constraint = clipless.projections.CONSTRAINTS[name]()
-    alone = [trained_alone(constrained(seed, architecture, constraint), split()) for seed in range(3)]
-    members = [constrained(seed, architecture, constraint) for seed in range(3)]
+    alone = [trained_alone(constrained(seed, architecture, constraint), split()) for seed in range(2)]
+    members = [constrained(seed, architecture, constraint) for seed in range(2)]
     for _ in fit_stack(members, split()):
         pass
     for one, model in zip(members, alone, strict=True):

@@ -37,6 +37,7 @@ from clipless.training.trainer import PrivateTrainer
 from tests.clipless.zoo.test_zoo import SMALL
 
 SHAPE, ROWS, CLASSES = (1, 8, 8), 40, 4
+LARGE = ("resnet", "wide-resnet", "vgg", "patch-net")  # whose kinds of layers others have too
 META = torch.device("meta")
 PRIVATE = {method: {} for method in Method if method.bounded} | {Method.DP_SGD: {"clip_norm": 1.0}}
 
@@ -144,7 +145,11 @@ def test_no_activation_waits(activation):
 
 @pytest.mark.parametrize(
     ("name", "method"),
-    [*((name, Method.CLIPLESS) for name in ("mlp", "lenet", "mixer", "scattering")), ("lenet", Method.LIP_DP_SGD)],
+    [
+        *((name, Method.CLIPLESS) for name in ("mlp", "scattering")),
+        ("lenet", Method.LIP_DP_SGD),
+        *(pytest.param(name, Method.CLIPLESS, marks=pytest.mark.long) for name in ("lenet", "mixer")),
+    ],
 )
 def test_no_sensitivity_that_follows_the_weights_waits(name, method):
     take_steps(network(name, bias=True), method, follow_weights=True)
@@ -345,12 +350,14 @@ def take_stacked_steps(monkeypatch, name, method=Method.CLIPLESS, *, front=(), *
         running.step(draws)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in SMALL]
+)
 def test_no_step_of_a_stack_waits(name, monkeypatch):
     take_stacked_steps(monkeypatch, name)
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet"])
+@pytest.mark.parametrize("name", ["mlp", pytest.param("lenet", marks=pytest.mark.long)])
 @pytest.mark.parametrize("method", [Method.CLIPLESS, Method.LIP_DP_SGD])
 def test_no_sensitivity_of_a_stack_that_follows_the_weights_waits(name, method, monkeypatch):
     take_stacked_steps(monkeypatch, name, method, follow_weights=True)

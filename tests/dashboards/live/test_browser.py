@@ -30,6 +30,7 @@ def test_the_list_leads_to_a_sweep_and_back(visit, sweep):
     expect(page.locator("#section-front")).to_be_hidden(timeout=PATIENCE)
 
 
+@pytest.mark.long
 def test_a_token_opens_the_page_and_is_asked_for_again_without_its_session(context, out, listening, tmp_path):
     tokens = tmp_path / "tokens.json"
     token = make_token(tokens, Role.READ, 1)
@@ -171,6 +172,7 @@ def test_nothing_is_wider_than_a_phone(visit, growing, address):
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, search
 
 
+@pytest.mark.long
 def test_every_control_is_reached_by_the_keyboard_and_shows_it(visit):
     page = visit(f"?sweep={ENDED}")
     drawn(page)
@@ -236,13 +238,14 @@ def test_the_front_is_drawn_in_space(visit):
     assert query(page) == f"sweep={ENDED}&view=3d"
 
 
-def test_markup_in_names_is_shown_and_not_run(visit, growing, address):
+@pytest.mark.parametrize("tabs", [("Trials",), pytest.param(("Front", "Trials", "Search"), marks=pytest.mark.long)])
+def test_markup_in_names_is_shown_and_not_run(visit, growing, address, tabs):
     growing.start(EVIL, architecture=EVIL)
     growing.add(EVIL, 1, 0.7, 0.7)
     growing.start("t0002")
     growing.add("t0002", 1, 0.6, 0.6)
     page = visit(f"?sweep={RUNNING}")
-    for tab in ("Front", "Trials", "Search"):
+    for tab in tabs:
         page.get_by_role("link", name=tab, exact=True).click()
         expect(page.locator("#part-head")).to_contain_text(EVIL, timeout=PATIENCE)
         page.wait_for_function("document.querySelector('#content section:not([hidden]) .js-plotly-plot')")
@@ -252,6 +255,7 @@ def test_markup_in_names_is_shown_and_not_run(visit, growing, address):
     expect(page.locator("#notice")).to_contain_text("Expected the name of a sweep", timeout=PATIENCE)
 
 
+@pytest.mark.long
 def test_a_picture_of_the_front_is_there_before_the_library_and_gives_way_to_it(
     visit, context, sweep, write_sweep, out
 ):
@@ -281,6 +285,7 @@ def test_the_list_of_sweeps_does_not_load_the_library(visit):
     assert not [name for name in asked if "plotly" in name]
 
 
+@pytest.mark.long
 def test_a_number_beside_a_slider_is_typed(visit):
     page = visit(f"?sweep={ENDED}", width=390, height=844)
     box = page.get_by_role("spinbutton", name="epsilon ≤ as a number")

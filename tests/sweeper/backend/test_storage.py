@@ -145,8 +145,9 @@ def test_the_driver_has_a_model_before_it_is_told_and_forgets_checkpoints_at_the
     assert told[:2] == [True, None]
 
 
-@pytest.mark.usefixtures("ray_running")
-def test_a_sweep_by_way_of_a_storage_has_every_model_and_leaves_nothing_there(content, tmp_path):
+@pytest.mark.parametrize("engine", ["in_process", pytest.param("ray_running", marks=pytest.mark.long)])
+def test_a_sweep_by_way_of_a_storage_has_every_model_and_leaves_nothing_there(content, tmp_path, request, engine):
+    request.getfixturevalue(engine)
     content["training"] = {"epochs": 2, "batch_size": 256, "learning_rate": 0.05, "sensitivity_fraction": 0.1}
     content["search"] = {"trials": 1}
     spec = Spec.from_mapping(content, str(tmp_path / "spec.yaml"))

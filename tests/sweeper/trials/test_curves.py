@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 import torch
 
 import clipless
-from clipless.curves.classes import class_change
+from clipless.curves.classes import class_change, null_of_hosmer_lemeshow
+from clipless.curves.ecdf import largest_noise
 from clipless.curves.grid import Grid
 from clipless.curves.release import change_of
 from clipless.curves.toeplitz import SquareRoot
@@ -54,6 +56,18 @@ CONTENT = {
     "privacy": {"noise_multiplier": 2.0, "delta": DELTA, "score_noise": 5.0, "curve_noise": SIGMA},
     "search": {"objectives": ["epsilon", "accuracy"], "metrics": ["certified@0.5"], "trials": 1},
 }
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch):
+    """Bands and nulls, which no test here measures, are simulated with few draws."""
+
+    def few(*args, draws, **more):
+        return largest_noise(*args, draws=min(draws, 20), **more)
+
+    for module in ("ecdf", "bands"):
+        monkeypatch.setattr(f"clipless.curves.{module}.largest_noise", few)
+    monkeypatch.setattr("sweeper.trials.curves.null_of_hosmer_lemeshow", partial(null_of_hosmer_lemeshow, draws=20))
 
 
 class Tracker:
@@ -149,9 +163,10 @@ def exact_counts(monkeypatch, model, split, noise, data):
         seen.append(found)
         return found
 
-    monkeypatch.setattr(Grid, "counts", watched)
-    release_curves(model, split, None, noise, data.metadata, temperature=0.5, source=SeededSource(0))
-    monkeypatch.setattr(Grid, "counts", counts)
+    with monkeypatch.context() as patched:
+        patched.setattr(Grid, "counts", watched)
+        patched.setattr("sweeper.trials.curves._recorded", lambda *_: None)  # bands and nulls of what is released
+        release_curves(model, split, None, noise, data.metadata, temperature=0.5, source=SeededSource(0))
     return seen[0][:-1], seen[1], seen[2]
 
 
@@ -411,6 +426,7 @@ def test_points_beyond_the_slots_have_no_curves_and_the_others_are_spread_over_t
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 def test_the_whole_front_of_the_ready_spec_leaves_with_its_curves_at_the_stated_epsilon(tmp_path):
     """One command; an audit of the ledger's rows alone, without what wrote them, finds no more than that."""
     ended = run_sweep(Spec.from_yaml(READY), Options(out=tmp_path))

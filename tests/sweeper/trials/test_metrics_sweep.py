@@ -11,14 +11,15 @@ from sweeper.privacy.claims import MEMBERSHIP as CONDITION
 from sweeper.results.front import read_front
 from sweeper.spec.spec import Spec
 
+from ..in_process import trained_in_process
+
 pytestmark = pytest.mark.slow
 
 NAMES = ("attacked@0.25", "membership-auroc", "membership-advantage")
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory, ray_running):
-    del ray_running
+def swept(tmp_path_factory):
     content = {
         "name": "metrics",
         "data": {"name": "digits"},
@@ -32,7 +33,8 @@ def swept(tmp_path_factory, ray_running):
         "privacy": {"epsilon": 3.0, "delta": 1e-4},
         "search": {"trials": 1, "metrics": list(NAMES)},
     }
-    return run_sweep(Spec.from_mapping(content), Options(out=tmp_path_factory.mktemp("out"))).sweep.directory
+    with trained_in_process():
+        return run_sweep(Spec.from_mapping(content), Options(out=tmp_path_factory.mktemp("out"))).sweep.directory
 
 
 def test_metrics_reach_the_front_its_table_and_the_store(swept):

@@ -426,9 +426,15 @@ def test_the_tracker_is_told_how_noisy_scores_are_and_never_their_truth(digits, 
             assert not any(truth in told for truth in truths if len(truth) > 7)
 
 
-@pytest.mark.usefixtures("ray_running")
+@pytest.fixture(params=["in_process", pytest.param("ray_running", marks=pytest.mark.long)])
+def logs(request):
+    """Folders of logs that what trains writes beside the sweep's."""
+    request.getfixturevalue(request.param)
+    return [] if request.param == "in_process" else [Path(ray._private.worker._global_node.get_logs_dir_path())]
+
+
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
-def test_exact_scores_are_in_nothing_that_a_sweep_leaves_behind(digits, tmp_path, capfd):
+def test_exact_scores_are_in_nothing_that_a_sweep_leaves_behind(digits, tmp_path, capfd, logs):
     """Rows, ledger, decisions, front, report, MLflow's store, Ray's folder and logs, the screen: no true score."""
     content = CONTENT | {
         "training": CONTENT["training"] | {"learning_rate": {"log": [0.02, 0.1]}},
@@ -438,7 +444,9 @@ def test_exact_scores_are_in_nothing_that_a_sweep_leaves_behind(digits, tmp_path
     folder, said = ended.sweep.folder, "".join(capfd.readouterr()).encode()
     points = [point for point in folder.points().values() if point.model is not None]
     assert points
-    written = all_bytes(tmp_path) | all_bytes(Path(ray._private.worker._global_node.get_logs_dir_path()))
+    written = all_bytes(tmp_path)
+    for folder_of_logs in logs:
+        written |= all_bytes(folder_of_logs)
     kinds = {"points.jsonl", "ledger.jsonl", "decisions.jsonl", "front.json", "front.html", "front.csv", "mlflow.db"}
     assert kinds <= {file.name for file in written}
     shown = b"".join(written.values())

@@ -236,6 +236,7 @@ def test_ctrl_c_ends_a_run_whose_trial_hangs_and_says_nothing(tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.long
 def test_a_second_ctrl_c_ends_it_at_once_and_the_hooks_are_told(tmp_path, monkeypatch):
     """The second one comes when the grace time is over."""
     monkeypatch.setattr(interruption, "DEBOUNCE_SECONDS", 0.0)
@@ -260,6 +261,7 @@ def test_a_second_ctrl_c_ends_it_at_once_and_the_hooks_are_told(tmp_path, monkey
     assert not TUNE_ENVIRONMENT.keys() & os.environ.keys()
 
 
+@pytest.mark.long
 def test_whoever_is_asked_may_end_a_run_in_any_thread(tmp_path):
     driver = Driver(tmp_path)
     reason = "the privacy budget is spent"
@@ -292,6 +294,7 @@ def test_time_ends_a_run():
     assert endings(**ask, hours=0)() == (TrialStatus.STOPPED, "the 0 hours are used up")
 
 
+@pytest.mark.long
 def test_a_hook_in_trouble_ends_the_run_and_raises(tmp_path):
     def on_end(*_args):
         raise OSError("disk full")
@@ -323,6 +326,7 @@ def test_a_space_that_raises_ends_the_run_with_its_error(tmp_path):
         )
 
 
+@pytest.mark.long
 def test_a_trial_that_hangs_is_stopped_when_its_time_is_up(tmp_path, monkeypatch):
     driver, passed = Driver(tmp_path), []
 
@@ -340,6 +344,7 @@ def test_a_trial_that_hangs_is_stopped_when_its_time_is_up(tmp_path, monkeypatch
     assert driver.restarts == []
 
 
+@pytest.mark.long
 def test_trials_of_an_earlier_run_come_first_and_go_on(tmp_path):
     driver, search = Driver(tmp_path), make_search(["well", "well again", "well"])
     search.ask()

@@ -138,7 +138,7 @@ def _mark(trial):
     return Path(trial._config["source"])
 
 
-@pytest.mark.parametrize(("behind", "may_restart"), [("EpochRow", False), ("PlanRow", True)])
+@pytest.mark.parametrize(("behind", "may_restart"), [("EpochRow", False), pytest.param("PlanRow", True, marks=pytest.mark.long)])
 def test_a_candidate_whose_process_dies_starts_again_only_if_it_may(run, tmp_path, behind, may_restart):
     told = Told(may_restart=may_restart)
     dying = type("Dying", (Dying,), {"behind": behind})
@@ -161,6 +161,7 @@ class Failing(CliplessTrial):
         raise ValueError("row 7 is 0.25")
 
 
+@pytest.mark.long
 def test_an_error_of_a_candidate_comes_to_the_driver_and_not_to_ray(run):
     told, heard = Told(), []
     told.hooks = Hooks(on_end=told.hooks.on_end, on_failure=lambda trial, error: heard.append((trial, error)))
@@ -170,6 +171,7 @@ def test_an_error_of_a_candidate_comes_to_the_driver_and_not_to_ray(run):
     assert "0.25" not in str(tasks())
 
 
+@pytest.mark.long
 def test_a_reason_to_stop_ends_it_and_leaves_no_worker(run):
     told = Told()
     outcome = run(told, 3, should_stop=lambda: "enough" if told.epochs else None)
@@ -181,6 +183,7 @@ def test_a_reason_to_stop_ends_it_and_leaves_no_worker(run):
     assert ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"]
 
 
+@pytest.mark.long
 def test_trials_on_a_ray_are_trained_in_stacks_and_one_that_is_stopped_ends_alone(data, tmp_path):
     """Their models are in the folder that driver and workers share."""
     (tmp_path / "models").mkdir()

@@ -209,6 +209,7 @@ class Losers:
         self.asked = [(trial if trial != "t0002" else "t0001", p) for trial, p in whole.candidates.asked]
 
 
+@pytest.mark.usefixtures("bare")
 def test_the_ledger_has_the_cut_the_selection_and_the_final_in_this_order(whole, tmp_path, budget):
     folder = ran(whole, tmp_path).sweep.folder
     assert kinds(folder) == ["budget", "selection", "open", "draw", "close"]
@@ -241,6 +242,7 @@ def test_every_price_is_that_of_the_budget(whole, tmp_path, budget):
     assert ">not released<" not in page
 
 
+@pytest.mark.usefixtures("bare")
 def test_the_final_trains_the_configuration_of_the_winner_with_the_noise_of_its_slot(whole, tmp_path, budget):
     folder = ran(whole, tmp_path).sweep.folder
     (trial, proposal), *_ = whole.final.asked
@@ -254,6 +256,7 @@ def test_the_final_trains_the_configuration_of_the_winner_with_the_noise_of_its_
     assert given[CliplessTrial].slot_of("t0002") == budget.stages[0].slot
 
 
+@pytest.mark.usefixtures("bare")
 def test_while_it_selects_the_ledger_has_the_cut_first_and_no_final(whole, tmp_path, budget):
     seen = []
 
@@ -268,6 +271,7 @@ def test_while_it_selects_the_ledger_has_the_cut_first_and_no_final(whole, tmp_p
     assert seen == [(["budget", "selection"], True, True)] * 2
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_selection_that_broke_has_no_final_and_costs_what_was_trained(whole, tmp_path, budget):
     whole.candidates.does = {"t0002": "crashes"}
     ended = ran(whole, tmp_path)
@@ -283,6 +287,7 @@ def test_a_selection_that_broke_has_no_final_and_costs_what_was_trained(whole, t
         resume_sweep(folder.path)
 
 
+@pytest.mark.usefixtures("bare")
 def test_candidates_that_would_cost_more_than_the_budget_are_not_shown_unless_their_owner_asks(
     whole, tmp_path, monkeypatch
 ):
@@ -306,6 +311,7 @@ def test_candidates_that_would_cost_more_than_the_budget_are_not_shown_unless_th
     assert whole.final.asked == []
 
 
+@pytest.mark.usefixtures("bare")
 def test_when_nobody_has_a_score_there_is_no_final(whole, tmp_path, budget):
     whole.candidates.does = dict.fromkeys(("t0001", "t0002", "t0003", "t0004"), "is undefined")
     ended = ran(whole, tmp_path)
@@ -357,6 +363,7 @@ def check_never_overspent(folder, budget):
     assert ledger.answers(DELTA)["everything"].epsilon == budget.price
 
 
+@pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_at_any_moment_of_the_final_it_goes_on_and_the_selection_is_not_run_again(
     whole, tmp_path, budget, moment
@@ -378,6 +385,7 @@ def test_killed_at_any_moment_of_the_final_it_goes_on_and_the_selection_is_not_r
         resume_sweep(path)
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_final_that_is_killed_more_often_than_there_are_spare_steps_is_refused(whole, tmp_path, budget):
     """Each attempt loses an epoch: one is spare."""
     whole.final.loses = 1
@@ -395,6 +403,7 @@ def test_a_final_that_is_killed_more_often_than_there_are_spare_steps_is_refused
     assert not has_final_left(path)
 
 
+@pytest.mark.usefixtures("bare")
 def test_no_kill_of_selection_or_final_overspends(whole, tmp_path, budget):
     """Killed behind every event of the final in turn, each time in another copy of the folder."""
     copies, out = [], tmp_path / "out"
@@ -413,6 +422,7 @@ def test_no_kill_of_selection_or_final_overspends(whole, tmp_path, budget):
         assert ended.sweep.manifest().status is TrialStatus.COMPLETED
 
 
+@pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("moved", [False, True])
 def test_killed_between_selection_and_final_the_winner_is_taken_further(whole, tmp_path, budget, monkeypatch, moved):
     class Nothing(BaseException):
@@ -439,6 +449,7 @@ def test_killed_between_selection_and_final_the_winner_is_taken_further(whole, t
     assert kinds(ended.sweep.folder) == ["budget", "selection", "open", "draw", "close"]
 
 
+@pytest.mark.usefixtures("bare")
 def test_killed_in_the_selection_its_cut_and_its_number_stay_and_the_final_follows(
     whole, tmp_path, budget, monkeypatch
 ):
@@ -461,6 +472,7 @@ def test_killed_in_the_selection_its_cut_and_its_number_stay_and_the_final_follo
     check_never_overspent(ended.sweep.folder, budget)
 
 
+@pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("changed", ["lost", "another"])
 def test_a_selection_whose_cut_was_lost_goes_no_further(whole, tmp_path, changed):
     def kill(*_):
@@ -481,6 +493,7 @@ def test_a_selection_whose_cut_was_lost_goes_no_further(whole, tmp_path, changed
     assert len(whole.candidates.asked) == asked
 
 
+@pytest.mark.usefixtures("bare")
 def test_killed_while_the_winner_is_written_it_is_chosen_again(whole, tmp_path, monkeypatch):
     class Nothing(BaseException):
         """Stands for a kill."""
@@ -500,6 +513,7 @@ def test_killed_while_the_winner_is_written_it_is_chosen_again(whole, tmp_path, 
     assert ended.front.ledger["everything"].fixed
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_final_that_is_asked_to_stop_waits_to_be_resumed(whole, tmp_path):
     def stop(moment):
         if moment == "epoch 1":
@@ -521,6 +535,7 @@ def test_a_final_that_is_asked_to_stop_waits_to_be_resumed(whole, tmp_path):
         check_resumable(ended.sweep.directory, State.COMPLETED, None)
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_final_that_failed_is_not_trained_again(whole, tmp_path, budget):
     whole.final.does = {"t0002": "crashes"}
     ended = ran(whole, tmp_path)
@@ -529,6 +544,7 @@ def test_a_final_that_failed_is_not_trained_again(whole, tmp_path, budget):
     check_never_overspent(ended.sweep.folder, budget)
 
 
+@pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("lost", ["selection", "everything"])
 def test_without_the_record_of_its_selection_no_final_is_trained(whole, tmp_path, lost):
     path = killed_in_final(whole, tmp_path, "start")
@@ -548,6 +564,7 @@ def test_without_the_record_of_its_selection_no_final_is_trained(whole, tmp_path
     assert Ledger(ledger).entries() == ()
 
 
+@pytest.mark.usefixtures("bare")
 def test_without_the_record_of_the_winner_no_final_is_trained(whole, tmp_path):
     path = killed_in_final(whole, tmp_path, "start")
     (path / "trials.jsonl").write_text("")
@@ -580,6 +597,7 @@ def test_in_a_folder_made_beforehand_the_final_is_seen_and_can_go_on(whole, tmp_
     assert [path.name for path in public.parent.iterdir()] == [public.name]
 
 
+@pytest.mark.usefixtures("bare")
 def test_on_a_cluster_candidates_train_unseen_and_the_final_as_any_trial(whole, tmp_path, monkeypatch, budget):
     seen = []
 

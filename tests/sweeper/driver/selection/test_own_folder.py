@@ -67,6 +67,7 @@ def _live(folder):
     return read(folder)
 
 
+@pytest.mark.usefixtures("bare")
 def test_in_its_folder_it_is_asked_to_stop_and_goes_on_from_there(whole, made):
     public, options = made
     whole.does = {"t0002": lambda *_: ask_to_stop(public.path)}
@@ -87,6 +88,7 @@ def test_in_its_folder_it_is_asked_to_stop_and_goes_on_from_there(whole, made):
         check_resumable(public.path, State.COMPLETED, None)
 
 
+@pytest.mark.usefixtures("bare")
 def test_in_its_folder_what_broke_is_seen_and_charged(whole, made):
     public, options = made
     whole.does = {"t0002": "crashes"}
@@ -98,6 +100,7 @@ def test_in_its_folder_what_broke_is_seen_and_charged(whole, made):
     assert not {private_run.SURRENDERED, *private_run.BOOKS} & {path.name for path in public.path.iterdir()}
 
 
+@pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("does", [{}, {"t0002": "crashes"}], ids=["winner", "broken"])
 @pytest.mark.parametrize("moves", range(9))
 def test_killed_while_it_moves_into_its_folder_it_moves_on(whole, made, monkeypatch, does, moves):
@@ -132,6 +135,7 @@ def test_killed_while_it_moves_into_its_folder_it_moves_on(whole, made, monkeypa
     assert ("its conditions held" in said(public)) == (not does)
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_hidden_folder_is_resumed_or_given_up(whole, tmp_path):
     kill, copy = killed(tmp_path)
     whole.does = {"t0003": kill}

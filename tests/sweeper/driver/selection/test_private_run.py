@@ -62,6 +62,7 @@ def _check_words(sweep, folder):
     assert sweeps_table(list_sweeps(folder.parent)).row_count == 1
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_whole_sweep_that_broke_is_tracked_and_says_what_it_costs(whole, tmp_path, capsys):
     whole.does = {"t0002": "crashes"}
     path = tmp_path / "small.yaml"
@@ -95,6 +96,7 @@ def test_who_could_be_watched_has_to_consent(tmp_path, given):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("bare")
 def test_with_consent_candidates_train_unseen_on_the_cluster(whole, tmp_path, monkeypatch):
     seen = []
 
@@ -112,6 +114,7 @@ def test_with_consent_candidates_train_unseen_on_the_cluster(whole, tmp_path, mo
     assert "its conditions held" in ended.front.ledger["winner"].statement
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_selection_of_this_machine_does_not_move_to_a_cluster(whole, tmp_path):
     kill, copy = killed(tmp_path)
     whole.does = {"t0003": kill}
@@ -120,6 +123,7 @@ def test_a_selection_of_this_machine_does_not_move_to_a_cluster(whole, tmp_path)
         resume_sweep(copy.path, Options(cluster="somewhere"))
 
 
+@pytest.mark.usefixtures("bare")
 def test_ctrl_c_leaves_it_waiting_and_says_how_to_go_on(whole, tmp_path, capsys):
     def stop(engine, *_):
         append_alone(engine.folder.path / NAME, {"stop": True})

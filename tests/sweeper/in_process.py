@@ -1,0 +1,62 @@
+"""A worker of a sweep in a thread of the tests' own process: it has nothing to import and starts at once."""
+
+import contextlib
+from multiprocessing import Pipe
+from threading import Thread
+
+import pytest
+import torch
+
+from sweeper.backend import training
+from sweeper.backend.trainable import PlacedDataset
+from sweeper.backend.workers.pool import Seat
+from sweeper.backend.workers.worker import serve
+
+
+class ThreadWorkers:
+    """One worker; see `sweeper.backend.workers.pool.Workers`."""
+
+    size = 1
+
+    def __init__(self, data):
+        self._data, self._threads, self.seats = PlacedDataset.of(data), [], {}
+
+    def start(self):
+        here, there = Pipe()
+        self._threads.append(Thread(target=serve, args=(there, self._data), daemon=True))
+        self.seats[here] = Seat()
+        self._threads[-1].start()
+
+    def lose(self, connection):
+        raise AssertionError(f"{connection} was lost: a worker in a thread does not die")
+
+    def kill(self, connection):
+        connection.close()
+
+    def problem(self):
+        return None
+
+    def close(self):
+        for connection in self.seats:
+            connection.close()
+        for thread in self._threads:
+            thread.join(60)
+
+
+@contextlib.contextmanager
+def _workers(_size, data, _threads):
+    made = ThreadWorkers(data)
+    made.start()
+    with contextlib.closing(made):
+        yield made
+
+
+@contextlib.contextmanager
+def trained_in_process():
+    """Sweeps train in this process for the time of a ``with`` block, even where a Ray runs."""
+    threads = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "local_workers", _workers)
+        patch.setattr(training, "_has_ray", lambda: False)
+        yield
+    torch.set_num_threads(threads)
