@@ -297,6 +297,7 @@ def test_every_kind_of_layer_passes_with_and_without_its_guard(script):
         assert all(p.grad is None for p in kind.layer.parameters())
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 def test_no_neighbours_move_a_computed_sum_by_more_than_the_sensitivity(script):
     """The short form of the campaign: a batch of every kind."""
@@ -361,12 +362,14 @@ def test_stages_cost_the_price_together(price, digits_task):
     assert sweep.ratio(((4, 0.2), (3, 0.8))) < 2.2
 
 
+@pytest.mark.long
 def test_candidates_of_a_selection_cost_the_price(price, digits_task):
     slot = price.Sweep(digits_task, None, 0, 3.0, ((1, 1.0),)).slot
     event = price.candidate(slot, 3.0, digits_task.delta)
     assert 2.97 < selection_epsilon(event, price._REPETITIONS, digits_task.delta) <= 3.0
 
 
+@pytest.mark.long
 def test_what_explorers_show_reaches_the_finals(script, price, digits_task):
     trainings = Pretended(script)
     sweeps = [price.Sweep(digits_task, trainings, seed, 3.0, ((6, 0.05), (2, 0.15), (1, 0.8))) for seed in range(2)]
@@ -466,7 +469,11 @@ def test_a_rehearsal_reads_validation_rows_alone(script, monkeypatch, tmp_path, 
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-@pytest.mark.parametrize("part", ["exact", "waiting", "noise", "steps", "layers", "stacks", "evaluation"])
+@pytest.mark.parametrize(
+    "part",
+    ["waiting", "noise", "steps", "layers", "evaluation"]
+    + [pytest.param(part, marks=pytest.mark.long) for part in ("exact", "stacks")],
+)
 def test_the_script_for_a_gpu_measures_on_a_cpu(script, part, monkeypatch):
     gpu = script("gpu")
     monkeypatch.setattr(gpu, "CONTENDERS", {"private": (512,), "opacus": (64,)})
@@ -501,6 +508,7 @@ def test_results_of_a_gpu_replace_those_of_an_earlier_run(script, tmp_path):
     assert text.rstrip().endswith("Behind.")
 
 
+@pytest.mark.long
 def test_curves_are_measured_against_what_the_thesis_and_a_bound_say(script, monkeypatch, capsys, tmp_path):
     curves, peers = script("curves"), script("_curve_peers")
     assert peers.levels(1) == 0

@@ -1,6 +1,7 @@
 """The names that users and other packages may import are pinned."""
 
 import importlib.util
+import json
 import subprocess
 import sys
 import textwrap
@@ -70,35 +71,47 @@ def test_every_loss_is_at_hand_in_the_package_itself():
     assert all(getattr(clipless, name) is getattr(losses, name) for name in kinds)
 
 
-def test_importing_the_package_leaves_slow_libraries_alone_that_training_does_not_need():
-    """Those of attacks, of AUROC and of orchestration."""
-    code = "import sys; from clipless import *; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert {"art", "ray", "sklearn", "mlflow", "optuna", "plotly", "sweeper", "dashboards"}.isdisjoint(
-        done.stdout.split()
-    )
-
-
-def test_training_leaves_the_compiler_of_torch_alone():
-    """Whose import takes two seconds in every process that trains, and which the classes of torch.optim begin with."""
-    code = """
-import sys, torch
+LOOKS = """
+import json, sys
+import clipless.datasets
+seen = {"datasets": list(sys.modules)}
+clipless.fit
+seen["fit"] = list(sys.modules)
 from clipless import *
+seen["everything"] = list(sys.modules)
+import torch
 from clipless.datasets import Split
 data = Split(torch.rand(8, 4), torch.arange(8) % 2)
 model = zoo.mlp((4,), 2, input_norm=2.0, width=8)
 options = dict(population=8, batch_size=4, epochs=1, delta=1e-2, noise_multiplier=1.0)
 plan = make_plan(model, loss := TauCCE(1.0), **options)
-print(*(epoch.epoch for epoch in fit(model, loss, data, plan)), 'torch._dynamo' in sys.modules)
+assert [epoch.epoch for epoch in fit(model, loss, data, plan)] == [1]
+seen["training"] = list(sys.modules)
+print(json.dumps(seen))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["1", "False"]
 
 
-def test_names_are_imported_when_they_are_used_and_are_those_that_are_listed():
-    code = "import sys, clipless.datasets; print('torch' in sys.modules); clipless.fit; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "True"]
+@pytest.fixture(scope="module")
+def imported():
+    """What a process has imported after a part of the package, a name of it, all of it, and a training."""
+    done = subprocess.run([sys.executable, "-c", LOOKS], capture_output=True, text=True, check=True)
+    return {moment: set(names) for moment, names in json.loads(done.stdout).items()}
+
+
+def test_importing_the_package_leaves_slow_libraries_alone_that_training_does_not_need(imported):
+    """Those of attacks, of AUROC and of orchestration."""
+    assert {"art", "ray", "sklearn", "mlflow", "optuna", "plotly", "sweeper", "dashboards"}.isdisjoint(
+        imported["everything"]
+    )
+
+
+def test_training_leaves_the_compiler_of_torch_alone(imported):
+    """Whose import takes two seconds in every process that trains, and which the classes of torch.optim begin with."""
+    assert "torch._dynamo" not in imported["training"]
+
+
+def test_names_are_imported_when_they_are_used_and_are_those_that_are_listed(imported):
+    assert ("torch" in imported["datasets"], "torch" in imported["fit"]) == (False, True)
     for package in (clipless, datasets):
         assert all(getattr(package, name).__name__.rpartition(".")[2] == name for name in package.__all__)
         with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nothing'"):

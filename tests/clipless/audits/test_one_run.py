@@ -63,8 +63,8 @@ def test_batches_that_never_change_are_caught_by_the_run_alone(training, monkeyp
     """No amplification over steps: each step is as claimed, their composition is not."""
     whole, drawn = trainer.PoissonSampler.draw, {}
     monkeypatch.setattr(trainer.PoissonSampler, "draw", lambda self: drawn.setdefault(id(self), whole(self)))
-    run, _ = audit_one_run(training(model=dense_network(48), epochs=10), canaries=2000, seed=0)
-    assert run.evidence["p-value of the surest"] == 1 / 2000
+    run, _ = audit_one_run(training(model=dense_network(48), epochs=10), canaries=1000, seed=0)
+    assert run.evidence["p-value of the surest"] == 1 / 1000
     assert run.evidence["p-value of the steps"] > 0.01
 
 
@@ -76,9 +76,9 @@ def test_a_plan_whose_parts_have_less_noise_than_it_claims_is_measured_by_its_cl
 
 
 def test_coins_are_drawn_anew_and_by_the_seed(training):
-    found = [audit_one_run(training(), canaries=200, seed=seed)[0].evidence["taking part"] for seed in (1, 2, 1)]
+    found = [audit_one_run(training(), canaries=60, seed=seed)[0].evidence["taking part"] for seed in (1, 2, 1)]
     assert found[0] == found[2]
-    unseeded = {audit_one_run(training(), canaries=200)[0].evidence["attained by the run"] for _ in range(3)}
+    unseeded = {audit_one_run(training(), canaries=60)[0].evidence["attained by the run"] for _ in range(3)}
     assert len(unseeded) > 1
 
 

@@ -48,8 +48,14 @@ def test_planted_rows_alone_move_a_step_by_its_sensitivities(training):
     assert min(worst.parameters.values()) > 0.99
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(
+    ("network", "method"),
+    [
+        pytest.param(network, method, marks=[pytest.mark.long] * (place % 2 and method != "clipless"))
+        for place, network in enumerate(NETWORKS)
+        for method in METHODS
+    ],
+)
 def test_every_layer_is_reached(training, network, method):
     model = NETWORKS[network](torch.Generator().manual_seed(0))
     found = audit_step(training(method, model=model), seed=0)

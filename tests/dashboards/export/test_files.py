@@ -119,7 +119,7 @@ def test_a_browser_that_fails_is_reported_in_one_line(sweep, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("suffix", "figure", "start"),
     [
-        ("png", "configurations", b"\x89PNG"),
+        ("png", "front", b"\x89PNG"),
         pytest.param("svg", "front", b"<svg", marks=pytest.mark.long),
         pytest.param("pdf", "front", b"%PDF", marks=pytest.mark.long),
     ],

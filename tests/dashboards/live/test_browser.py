@@ -201,6 +201,7 @@ def test_every_control_is_reached_by_the_keyboard_and_shows_it(visit):
     assert dim == []
 
 
+@pytest.mark.long
 def test_sweeps_are_chosen_and_compared(visit, out, write_sweep):
     write_sweep(out / "second-20260105-120000", name="second", seed=1)
     page = visit()
@@ -215,6 +216,7 @@ def test_sweeps_are_chosen_and_compared(visit, out, write_sweep):
     )
 
 
+@pytest.mark.long
 def test_a_chosen_sweep_stays_chosen_when_the_list_changes(visit, growing):
     page = visit()
     box = page.get_by_label(f"Compare {ENDED}")

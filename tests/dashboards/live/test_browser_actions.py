@@ -263,27 +263,35 @@ PAGES = ["", f"?sweep={RUNNING}", f"?sweep={ENDED}&tab=trials", f"?sweep={RUNNIN
          "?sweep=waits-20260103-120000"]  # fmt: skip
 
 
-@pytest.mark.parametrize(("width", "scheme"), [pytest.param(1400, "light", marks=pytest.mark.long), (390, "dark")])
+@pytest.mark.parametrize(
+    ("pages", "width", "scheme"),
+    [
+        (PAGES[1:5:3], 390, "dark"),
+        pytest.param(PAGES, 390, "dark", marks=pytest.mark.long),
+        pytest.param(PAGES, 1400, "light", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.usefixtures("driven")
-def test_no_page_makes_anybody_stumble_or_is_wider_than_the_window(width, scheme, visit, address, out):
+def test_no_page_makes_anybody_stumble_or_is_wider_than_the_window(pages, width, scheme, visit, address, out):
     (out / "waits-20260103-120000").mkdir()
     folder = SweepFolder(out / "waits-20260103-120000")
     folder.write_manifest(Manifest(name="waits", status=TrialStatus.RUNNING, spec={}, source="s"))
     page = visit(width=width, color_scheme=scheme)
     found = {}
-    for search in PAGES:
+    for search in pages:
         page.goto(f"{address}/{search}")
         page.wait_for_selector("[id^=part-]:not([hidden])[data-markup]")
         page.wait_for_timeout(300)
         found[search] = page.evaluate(STUMBLES)
         wide = page.evaluate("document.documentElement.scrollWidth")
         found[search] += [f"{wide} pixels wide"] if wide > width else []
-    assert found == {search: [] for search in PAGES}
+    assert found == {search: [] for search in pages}
     planted = "<p style='color:#999;background:#aaa'>pale</p><button></button><input>"
     page.evaluate("(markup) => document.querySelector('main').insertAdjacentHTML('beforeend', markup)", planted)
     assert [one.partition(" ")[0] for one in page.evaluate(STUMBLES)] == ["no", "no", "no", "pale"]
 
 
+@pytest.mark.long
 def test_a_view_is_saved_under_a_name_and_found_again(visit):
     page = visit(f"?sweep={ENDED}&max-epsilon=3&tab=trials")
     page.get_by_text("Saved views").click()
@@ -299,6 +307,7 @@ def test_a_view_is_saved_under_a_name_and_found_again(visit):
     expect(page.locator("#views li")).to_have_count(0)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("driven")
 def test_the_address_of_a_form_is_a_page_of_its_own(visit):
     page = visit(f"?sweep={RUNNING}&do=extend")

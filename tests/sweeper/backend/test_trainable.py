@@ -4,6 +4,7 @@ import shutil
 import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import ray
@@ -37,6 +38,12 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot im
 def nothing_known(monkeypatch):
     """No test knows how many rows had room in another one."""
     monkeypatch.setattr(trial_module, "_ROOM", PassSizes())
+
+
+@pytest.fixture(autouse=True)
+def no_search_for_garbage(monkeypatch):
+    """Which takes long in a process with so many tests, and frees nothing that they measure."""
+    monkeypatch.setattr(memory, "gc", SimpleNamespace(collect=lambda: 0))
 
 
 @pytest.fixture(autouse=True)

@@ -487,6 +487,7 @@ def no_workers(*_args, **_options):
     yield Backend(local="nobody")
 
 
+@pytest.mark.usefixtures("bare")
 def test_an_error_in_the_middle_is_raised_once_everything_is_written(tmp_path, monkeypatch):
     def broken(*_args, **_options):
         raise Signalled("gone")
@@ -658,6 +659,7 @@ def test_a_reboot_is_not_forgotten_by_a_driver_that_is_killed_too(before, tmp_pa
         assert rebooted is False
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     """Nothing is left to run: no Ray is started to find that out, and no trial is asked for."""
     agendas = []
@@ -680,6 +682,7 @@ def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     assert sweep.manifest().read_spec().trials == 5
 
 
+@pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize(("deaths", "status"), [(1, "completed"), (driver.MOST_CLUSTERS, "stopped")])
 def test_a_sweep_goes_on_with_another_ray_when_one_dies(deaths, status, ended, monkeypatch):
     monkeypatch.setattr(driver, "backend", no_workers)

@@ -137,7 +137,7 @@ def test_a_slow_proposal_is_worked_out_when_the_one_before_it_is_handed_out(tmp_
     assert [trial for event, trial in told if event == "ask"] == [f"t{number:04d}" for number in range(1, 15)]
 
 
-@pytest.mark.parametrize("killed_after", [1, 12])
+@pytest.mark.parametrize("killed_after", [1, pytest.param(12, marks=pytest.mark.long)])
 def test_a_proposal_that_nobody_was_handed_is_the_next_one_after_a_kill(killed_after, tmp_path):
     whole = run(gaussian(trials=14), 14)
     run(gaussian(trials=14, journal=tmp_path / "j"), killed_after)

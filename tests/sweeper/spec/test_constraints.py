@@ -83,7 +83,9 @@ def proposals(made, count):
     return found
 
 
-@pytest.mark.parametrize("sampler", [Sampler.TPE, Sampler.GP, Sampler.NSGA2, Sampler.NSGA3])
+@pytest.mark.parametrize(
+    "sampler", [Sampler.TPE, pytest.param(Sampler.GP, marks=pytest.mark.long), Sampler.NSGA2, Sampler.NSGA3]
+)
 def test_a_constraint_steers_proposals(sampler):
     """Every x is on the front; a floor on accuracy makes the larger ones the better part of it."""
     floor = [Constraint("accuracy", True, 0.8)]

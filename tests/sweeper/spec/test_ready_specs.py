@@ -21,7 +21,7 @@ READY = [
     for path in sorted(SWEEPS.rglob("*.yaml"))
     if ".ranges." not in path.name
 ]
-CONFIGURATIONS = 3
+CONFIGURATIONS = (2, pytest.param(8, marks=pytest.mark.long))
 REST = {
     "name": "x",
     "model": {"architecture": "mlp"},
@@ -39,8 +39,9 @@ def data_of(settings, score_noise, source, folder):
 
 
 @pytest.mark.shared
+@pytest.mark.parametrize("configurations", CONFIGURATIONS)
 @pytest.mark.parametrize("path", READY, ids=lambda path: str(path.relative_to(SWEEPS)))
-def test_every_proposal_of_a_ready_spec_can_be_planned(path, shared_data):
+def test_every_proposal_of_a_ready_spec_can_be_planned(path, configurations, shared_data):
     spec = Spec.from_yaml(path)
     folder = shared_data / "tabular" if spec.data.path else shared_data
     settings = json.dumps(spec.to_plain()["data"], sort_keys=True)
@@ -48,7 +49,7 @@ def test_every_proposal_of_a_ready_spec_can_be_planned(path, shared_data):
     spec.validate_against(len(data.train), len(data.metadata.classes))
     budget = plan_budget(spec, data)
     slot = budget.stages[-1].slot if isinstance(budget, Budget) else None
-    for proposal in sample(spec, CONFIGURATIONS):
+    for proposal in sample(spec, configurations):
         config = resolve(spec, proposal)
         loss = build_loss(config)
         plan = build_plan(config, build_model(config, data, loss, seed=0), loss, len(data.train), slot)

@@ -138,7 +138,8 @@ def _mark(trial):
     return Path(trial._config["source"])
 
 
-@pytest.mark.parametrize(("behind", "may_restart"), [("EpochRow", False), pytest.param("PlanRow", True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize(("behind", "may_restart"), [("EpochRow", False), ("PlanRow", True)])
 def test_a_candidate_whose_process_dies_starts_again_only_if_it_may(run, tmp_path, behind, may_restart):
     told = Told(may_restart=may_restart)
     dying = type("Dying", (Dying,), {"behind": behind})

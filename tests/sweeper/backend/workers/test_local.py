@@ -323,7 +323,13 @@ with local_workers(1, clipless.datasets.load("digits"), 1) as workers:
 """
 
 
-@pytest.mark.parametrize("deaf", [False, True], ids=["", "while-what-forked-them-is-stopped"])
+@pytest.mark.parametrize(
+    "deaf",
+    [
+        pytest.param(False, id="", marks=pytest.mark.long),
+        pytest.param(True, id="while-what-forked-them-is-stopped"),
+    ],
+)
 def test_workers_end_with_a_driver_that_is_killed(tmp_path, deaf):
     """Even one that is in the middle of an epoch: nobody is left to charge what it would draw."""
     path = json.dumps([*sys.path, str(Path(__file__).parents[4])])  # where the code under test is, then this file

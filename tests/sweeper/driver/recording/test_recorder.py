@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from clipless.audits.finding import Finding, Kind
-from clipless.privacy.accounting.renyi_filter import RenyiFilter, best_order
+from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.recording import recorder as module
 from sweeper.driver.recording.recorder import Recorder
@@ -26,6 +26,9 @@ from sweeper.trials.stream import EpochRow, FreeRow, PlanRow
 
 RDP = [1.0, 2.0, 3.0]
 PLD = [0.9, 1.8, 2.7]
+
+
+BEST_ORDER = 4  # for trainings like those of ``plan_row``
 
 
 class FakeTracker:
@@ -218,7 +221,7 @@ def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise
     event, delta = plan_row.plan.event, plan_row.plan.delta
     epsilon = price([event] * 3, delta).epsilon
     made = limited(kept, sweep_epsilon=epsilon, accounting="filter")
-    made.spending.set_budget(RenyiFilter(best_order(event, epsilon, delta), epsilon, delta))
+    made.spending.set_budget(RenyiFilter(BEST_ORDER, epsilon, delta))
     reasons = []
     for number in range(1, 6):
         made.on_start(f"t000{number}", {"trial": f"t000{number}", "proposal": {}})
@@ -235,7 +238,7 @@ def test_a_trial_of_which_a_filter_has_counted_too_little_ends_the_run(kept, pla
     event, delta = plan_row.plan.event, plan_row.plan.delta
     epsilon = price([event] * 3, delta).epsilon
     made = limited(kept, sweep_epsilon=epsilon, accounting="filter")
-    made.spending.set_budget(RenyiFilter(best_order(event, epsilon, delta), epsilon, delta))
+    made.spending.set_budget(RenyiFilter(BEST_ORDER, epsilon, delta))
     made.on_start("t0001", {"trial": "t0001", "proposal": {}})
     assert made.on_plan("t0001", plan_row) is None
     made.on_draw("t0001")
