@@ -45,8 +45,9 @@ def data_folder() -> Path:
 
 
 def pytest_configure() -> None:
-    """Leave nothing behind, however the run ends."""
+    """Leave nothing behind, however the run ends; while all is imported and collected, nothing is garbage."""
     take_care()
+    gc.disable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -60,6 +61,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 100)
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -38,7 +38,14 @@ def test_the_recipes_have_commands():
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=[pytest.mark.long] * any("mnist" in word for word in command))  # seconds to decode
+        for command in COMMANDS
+    ],
+    ids=" ".join,
+)
 def test_every_command_of_a_recipe_is_accepted(command, shared_data, capsys, monkeypatch):
     """As written, from a checkout; instead of training, the spec is checked against its data, and no time is measured."""
     monkeypatch.chdir(ROOT)

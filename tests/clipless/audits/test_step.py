@@ -28,8 +28,19 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("options", [{}, {"exact_norms": True}, {"ghost_clipping": True}])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        *((method, {}) for method in METHODS),
+        ("clipless", {"exact_norms": True}),
+        ("dp-sgd", {"ghost_clipping": True}),
+        *(
+            pytest.param(method, options, marks=pytest.mark.long)
+            for options in ({"exact_norms": True}, {"ghost_clipping": True})
+            for method in METHODS
+        ),
+    ],
+)
 def test_a_step_moves_by_its_sensitivities_and_not_more(training, method, options):
     found = audit_step(training(method, **options), seed=0)
     assert found.kind is Kind.STEP

@@ -202,6 +202,7 @@ def test_a_box_on_the_front_becomes_the_region_of_the_search(visit, driven):
     assert steered(driven.folder.path) == ("epsilon <= 1.3", "accuracy >= 0.5")
 
 
+@pytest.mark.long
 def test_a_row_and_a_line_lead_to_the_trial_and_it_is_noted_and_stopped(visit, driven):
     page = visit(f"?sweep={RUNNING}&tab=trials")
     page.locator("#part-records summary", has_text="trials").click()
@@ -230,6 +231,7 @@ def test_a_refusal_is_said_beside_the_form(context, address):
         expect(page.get_by_label("Tag", exact=True)).to_have_value("mlflow.user")
 
 
+@pytest.mark.long
 def test_a_session_that_writes_acts_and_one_that_reads_is_offered_nothing(context, driven, out, listening, tmp_path):
     tokens = tmp_path / "tokens.json"
     token = make_token(tokens, Role.WRITE, 1)

@@ -69,6 +69,12 @@ def own(html):
     return html.replace(plotly_js(), "")
 
 
+@pytest.fixture
+def without_figures(monkeypatch):
+    """Figures, which take most of the time of a report, are left out of it."""
+    monkeypatch.setattr("dashboards.pages.report.sweep_figures", dict)
+
+
 def test_the_page_loads_nothing(page, own):
     assert not [attrs for _, attrs in page.tags if "src" in attrs or "href" in attrs]
     assert not [tag for tag, _ in page.tags if tag in ("link", "iframe", "img", "object", "base", "form")]
@@ -113,6 +119,7 @@ def test_no_budget_below_the_price_of_a_look_is_said_to_buy_a_point(sweep, page)
     assert f"epsilon 13.61{number(ratio, up=True)} times the largest epsilon of a point" in page.words
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_headline_says_whether_the_price_was_fixed_and_for_what(sweep):
     fixed = {name: replace(answer, fixed=True) for name, answer in sweep.result.ledger.items()}
     words = Page(build_report(replace(sweep, result=replace(sweep.result, ledger=fixed)))).words
@@ -155,6 +162,7 @@ def test_the_knee_is_named(sweep, page):
     assert f"Knee of the front: {knee.trial}, epoch {knee.epoch}, with epsilon" in page.words
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_why_trials_ended_early_is_a_table(sweep, page):
     assert "ended early" not in page.words
     rung = {"trial": "t0005", "epoch": 8, "goes_on": False, "reason": "rank 11 of 12", "rung": 8}
@@ -197,6 +205,7 @@ def test_a_huge_sweep_has_a_report_that_opens_quickly(small):
     assert "points of the front, evenly spread over epsilon; all of them are in front.csv." in words
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_an_exploratory_sweep_says_so_first(exploratory_sweep, page):
     words = Page(build_report(exploratory_sweep)).words
     assert words.index("Exploratory: no guarantee.") < words.index("What each privacy budget buys")
@@ -247,6 +256,7 @@ def test_a_sweep_that_has_nothing_yet_has_a_report(small):
         assert expected in words
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_point_without_test_values_or_certificate_is_shown_with_dashes(make_front, load):
     front = make_front()
     for point in front["points"]:
@@ -321,6 +331,7 @@ def counted(sweep, counts, **baselines):
     return replace(sweep, result=replace(sweep.result, points=tuple(points), claim=claim))
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_classifier_that_nearly_always_says_the_same_is_warned_of(sweep):
     data = counted(sweep, CONSTANT, classes=("no", EVIL), majority={"validation": 0.3, "test": 0.76})
     page = Page(build_report(data))
@@ -339,6 +350,7 @@ def test_without_counts_there_is_no_table_by_class_and_no_warning(page):
     assert "Nearly constant" not in page.words
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_what_a_constant_answer_reaches_stands_at_the_top_and_its_equals_are_not_in_the_table(sweep):
     data = counted(sweep, None, classes=("no", "yes"), majority={"validation": 0.7})
     words = Page(build_report(data)).words
@@ -350,6 +362,7 @@ def test_what_a_constant_answer_reaches_stands_at_the_top_and_its_equals_are_not
     assert "a constant answeraccuracy 50.0 %at least: 2 classes" in Page(build_report(private)).words
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_best_point_that_a_constant_answer_beats_says_so(sweep):
     data = counted(sweep, None, classes=("no", "yes"), majority={"validation": 0.99})
     assert "No better than a constant answer." in Page(build_report(data)).words

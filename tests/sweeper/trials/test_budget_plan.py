@@ -103,13 +103,14 @@ def test_trials_of_other_batch_sizes_and_lengths_fill_slots_that_dominate_them(c
     assert "no slot" in ledger.refusal("t0006", whole_event(plan), stage=0)
 
 
-def test_a_filter_fixes_its_order_beforehand(content, digits):
+def test_a_filter_fixes_its_order_beforehand(content, digits, monkeypatch):
+    monkeypatch.setattr("sweeper.trials.budget_plan.best_order", lambda *_: 5)
     content["model"] |= {"width": 16}
     content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4, "epsilon": 1.0, "accounting": "filter"}
     spec = Spec.from_mapping(content)
     kept = plan_budget(spec, digits)
     assert isinstance(kept, RenyiFilter)
-    assert (kept.epsilon, kept.delta) == (3.0, 1e-4)
+    assert (kept.order, kept.epsilon, kept.delta) == (5, 3.0, 1e-4)
     content["privacy"] = {"epsilon": 1.0, "delta": 1e-4}
     assert plan_budget(Spec.from_mapping(content), digits) is None
 

@@ -300,17 +300,17 @@ def test_a_model_that_is_removed_before_it_is_sent_is_unknown(client, folder, mo
     assert is_problem(client.get(f"{URL}/models/t0001/2", headers=headers), 404, "whose model was kept")
 
 
-@pytest.mark.parametrize("what", ["", "/points", "/front", "/pick", "/card", "/models/t0001/1", "/events"])
 @pytest.mark.parametrize("name", TRAVERSAL)
 @pytest.mark.usefixtures("folder")
-def test_no_name_leads_out_of_the_folder(name, what, client, out, make_sweep):
+def test_no_name_leads_out_of_the_folder(name, client, out, make_sweep):
     make_sweep(".selecting-x")
     (out / "secret").write_text("secret")
-    answer = client.get(f"/api/v1/sweeps/{name}{what}")
-    if answer.status_code != 200:  # ".." was taken out of the address by the client itself
-        assert is_problem(answer, answer.status_code)
-        assert answer.status_code in (404, 422)
-    assert "secret" not in answer.text
+    for what in ("", "/points", "/front", "/pick", "/card", "/models/t0001/1", "/events"):
+        answer = client.get(f"/api/v1/sweeps/{name}{what}")
+        if answer.status_code != 200:  # ".." was taken out of the address by the client itself
+            assert is_problem(answer, answer.status_code)
+            assert answer.status_code in (404, 422)
+        assert "secret" not in answer.text
 
 
 def test_the_model_of_a_point_made_from_iterates_is_found_where_pick_says(client, folder, make_point):
