@@ -34,10 +34,13 @@ def test_cheap_audits_look_at_step_and_noise_and_accuse_nobody(training):
 
 
 def test_thorough_audits_train_once_more(training, monkeypatch):
+    efforts, whole = [], audit.audit_step
     monkeypatch.setattr(audit, "audit_one_run", partial(audit.audit_one_run, canaries=300))
+    monkeypatch.setattr(audit, "audit_step", lambda one, effort, seed: efforts.append(effort) or whole(one, seed=seed))
     found = audit_training(training(), Effort.THOROUGH, seed=0)
     assert [one.kind for one in found] == [Kind.STEP, Kind.NOISE, Kind.ONE_RUN, Kind.FINAL_MODEL]
     assert not any(one.contradicted for one in found)
+    assert efforts == [Effort.THOROUGH]
 
 
 def test_a_training_that_claims_nothing_is_refused(training):

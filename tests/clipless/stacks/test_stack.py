@@ -51,9 +51,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "free of the ball": {"loss": KCosine(0.5)},
     "copies": {"augmentation": Augmentation(copies=2, flip=True, shift=1), "architecture": "lenet"},
 }
+SLOW = ("convolutions that rest", "exact norms of tokens")  # beside layers that rest and exact norms
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in SLOW)) for name in OPTIONS])
 def test_whatever_a_training_may_be_told_a_member_may(name: str) -> None:
     alone = [trained_alone(member(seed, **OPTIONS[name]), split()) for seed in range(2)]
     members = [member(seed, **OPTIONS[name]) for seed in range(2)]

@@ -123,7 +123,8 @@ def take_steps(model, method=Method.CLIPLESS, *, loss=None, fit=None, source=Non
 
 def marks(method, name):
     """Every architecture with the method that needs most of it, and every method with two of them, at each run."""
-    return [pytest.mark.long] * (method is not Method.CLIPLESS and name not in ("mlp", "convnet"))
+    is_short = name not in LARGE if method is Method.CLIPLESS else name in ("mlp", "convnet")
+    return [] if is_short else [pytest.mark.long]
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ def test_points_arrive_while_the_sweep_runs_and_the_zoom_stays(visit, growing):
     expect(page.locator("#pulse")).to_have_text("ended", timeout=PATIENCE)
 
 
+@pytest.mark.long
 def test_a_filter_is_moved_by_keys_and_goes_into_the_address(visit, sweep):
     page = visit(f"?sweep={ENDED}")
     drawn(page)
@@ -134,6 +135,7 @@ def test_a_click_on_a_point_picks_it_and_its_files_are_downloaded(visit, sweep, 
     assert download.value.path().read_bytes() == b"weights"
 
 
+@pytest.mark.long
 def test_a_file_of_the_sweep_is_downloaded(visit, sweep):
     page = visit(f"?sweep={ENDED}&tab=export")
     with page.expect_download() as download:

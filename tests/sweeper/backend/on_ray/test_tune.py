@@ -225,6 +225,7 @@ def test_ray_leaves_tracebacks_and_its_state_but_no_logs_of_its_own(finished):
     assert not [name for name in names if name.startswith("events.out")]
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_run_whose_trial_hangs_and_says_nothing(tmp_path, capfd):
     driver = Driver(tmp_path)
 

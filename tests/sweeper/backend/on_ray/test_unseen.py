@@ -104,20 +104,20 @@ def tasks():
     return {(one.task_info.name, one.task_id.hex()) for one in found} | {str(one.state_updates) for one in found}
 
 
-def test_whatever_the_number_of_candidates_ray_shows_one_task(run, tmp_path):
+@pytest.mark.parametrize("trials", [pytest.param(1, marks=pytest.mark.long), 3])
+def test_whatever_the_number_of_candidates_ray_shows_one_task(run, tmp_path, trials):
     """And no worker writes a line that Ray would show, nor leaves a file on its node."""
-    for trials in (1, 3):
-        before = tasks()
-        told = Told()
-        assert run(told, trials).reason == ""
-        assert set(told.ended.values()) == {(TrialStatus.COMPLETED, "")}
-        assert len(told.epochs) == 2 * trials
-        shown = sorted(one[0] for one in tasks() - before if isinstance(one, tuple))
-        assert shown == ["_Worker.__init__", "_Worker.serve"]
-        models = [model for _, _, model in told.epochs if model is not None]  # none where an epoch was no better
-        assert len(models) >= trials
-        for model in models:
-            clipless.load(tmp_path / model)
+    before = tasks()
+    told = Told()
+    assert run(told, trials).reason == ""
+    assert set(told.ended.values()) == {(TrialStatus.COMPLETED, "")}
+    assert len(told.epochs) == 2 * trials
+    shown = sorted(one[0] for one in tasks() - before if isinstance(one, tuple))
+    assert shown == ["_Worker.__init__", "_Worker.serve"]
+    models = [model for _, _, model in told.epochs if model is not None]  # none where an epoch was no better
+    assert len(models) >= trials
+    for model in models:
+        clipless.load(tmp_path / model)
 
 
 class Dying(CliplessTrial):
