@@ -17,6 +17,7 @@ from clipless.training.recording import RecordedPass, recordable
 from tests.clipless.zoo.test_zoo import SMALL
 
 ROWS = 40
+LARGE = ("resnet", "wide-resnet", "vgg", "patch-net")  # whose kinds of layers others have too
 CUDA = torch.device("cuda")
 
 
@@ -76,7 +77,7 @@ def as_graph(work):
     return graph.replay
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in SMALL])
 def test_kernels_that_are_replayed_on_the_same_memory_train_the_same_network(name, monkeypatch):
     """No part of a pass is Python that a replay would leave out, and none depends on the rows that were recorded."""
     monkeypatch.setattr(recording, "as_cuda_graph", as_graph)

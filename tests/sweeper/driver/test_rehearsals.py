@@ -83,7 +83,7 @@ def test_a_configuration_that_failed_on_one_half_is_not_taken(spec, tmp_path, pl
     assert [len(one.points) for one in rehearsals(spec, tmp_path).explored()] == [0, 2, 2]
 
 
-@pytest.mark.usefixtures("bare")
+@pytest.mark.usefixtures("bare", "untracked")
 @pytest.mark.slow
 def test_rehearsals_and_trials_share_one_clock(spec, tmp_path, monkeypatch):
     """Rehearsals take more than half of the time; the trials have what is left of it, and a resumed run all again."""
@@ -106,7 +106,7 @@ def test_rehearsals_and_trials_share_one_clock(spec, tmp_path, monkeypatch):
     assert again.manifest().status is TrialStatus.STOPPED
 
 
-@pytest.mark.usefixtures("bare", "in_process")
+@pytest.mark.usefixtures("bare", "in_process", "untracked")
 @pytest.mark.slow
 def test_a_sweep_trains_aloud_what_was_rehearsed_best(spec, tmp_path):
     made = run(spec, Options(out=tmp_path))

@@ -122,7 +122,7 @@ def test_loudness_is_the_signal_of_a_training(sweep):
     assert last / first == pytest.approx((6.0 * 3.0) ** 0.5, rel=1e-9)
 
 
-@pytest.mark.usefixtures("bare", "in_process")
+@pytest.mark.usefixtures("bare", "in_process", "untracked")
 @pytest.mark.slow
 def test_a_sweep_with_a_budget_costs_what_it_said_before_it_began(spec, tmp_path):
     made = run(spec, Options(out=tmp_path))
