@@ -7,15 +7,16 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.privacy.claims import Claim
 from sweeper.records import Objective, Point, Trial, TrialPlan, TrialStatus
+from sweeper.tracking.outbox import Undelivered
 
 from ..conftest import WITH_RAY
-from .in_process import trained_in_process
 
 CONTENT = {
     "name": "digits",
@@ -35,8 +36,36 @@ def nothing_ahead(monkeypatch):
 @pytest.fixture
 def in_process():
     """Sweeps train in this process instead of workers of their own."""
+    from .in_process import trained_in_process
+
     with trained_in_process():
         yield
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """A sweep ends without audits and without a report, three quarters of the time of one whose trials are played."""
+    monkeypatch.setattr("sweeper.driver.driver.audited", lambda *_, **__: [])
+    monkeypatch.setattr("sweeper.driver.finished.exporter", lambda _name: lambda *_: None)
+
+
+class Nobody:
+    """Stands for a tracker whose store takes everything; making one takes a second."""
+
+    def __init__(self, *_args, **_options):
+        self.destination, self.refused = SimpleNamespace(uri="nowhere"), ()
+
+    def __getattr__(self, name):
+        return lambda *_args, **_options: None
+
+    def close(self, *_args, **_options):
+        return Undelivered()
+
+
+@pytest.fixture
+def untracked(monkeypatch):
+    """A sweep tells no store of itself."""
+    monkeypatch.setattr("sweeper.driver.driver.Tracker", Nobody)
 
 
 @pytest.fixture

@@ -28,8 +28,9 @@ NEAR = 1e-6
 )
 def test_a_member_is_the_training_it_would_be_alone(architecture: str) -> None:
     data = split()
-    alone = [trained_alone(member(seed, architecture=architecture), data) for seed in range(3)]
-    members = [member(seed, architecture=architecture) for seed in range(3)]
+    count = 3 if architecture == "mlp" else 2
+    alone = [trained_alone(member(seed, architecture=architecture), data) for seed in range(count)]
+    members = [member(seed, architecture=architecture) for seed in range(count)]
     epochs = [(place, epoch.epoch) for place, epoch in fit_stack(members, data)]
     assert epochs == sorted(epochs, key=lambda told: (told[1], told[0]))
     assert [place for place, _ in epochs].count(1) == 3

@@ -145,6 +145,7 @@ def test_the_driver_has_a_model_before_it_is_told_and_forgets_checkpoints_at_the
     assert told[:2] == [True, None]
 
 
+@pytest.mark.usefixtures("bare", "untracked")
 @pytest.mark.parametrize("engine", ["in_process", pytest.param("ray_running", marks=pytest.mark.long)])
 def test_a_sweep_by_way_of_a_storage_has_every_model_and_leaves_nothing_there(content, tmp_path, request, engine):
     request.getfixturevalue(engine)

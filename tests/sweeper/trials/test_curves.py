@@ -426,7 +426,7 @@ def test_points_beyond_the_slots_have_no_curves_and_the_others_are_spread_over_t
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process", "untracked")
 def test_the_whole_front_of_the_ready_spec_leaves_with_its_curves_at_the_stated_epsilon(tmp_path):
     """One command; an audit of the ledger's rows alone, without what wrote them, finds no more than that."""
     ended = run_sweep(Spec.from_yaml(READY), Options(out=tmp_path))
