@@ -50,6 +50,7 @@ def test_a_training_that_claims_nothing_is_refused(training):
         replace(audited, plan=plan)
 
 
+@pytest.mark.long
 def test_correct_trainings_are_not_accused(campaign):
     runs = [campaign.audit(campaign.Job(method, 3, canaries=256)) for method in campaign.METHODS]
     assert campaign.accused(runs) == 0

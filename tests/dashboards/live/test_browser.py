@@ -105,6 +105,7 @@ def test_a_filter_is_moved_by_keys_and_goes_into_the_address(visit, sweep):
     expect(shared.locator("#part-picked")).to_contain_text(f"Best accuracy of {len(allowed)} points", timeout=PATIENCE)
 
 
+@pytest.mark.long
 def test_a_click_on_a_point_picks_it_and_its_files_are_downloaded(visit, sweep, out):
     page = visit(f"?sweep={ENDED}")
     drawn(page)

@@ -220,6 +220,7 @@ def test_a_row_and_a_line_lead_to_the_trial_and_it_is_noted_and_stopped(visit, d
     assert JsonlFile(driven.folder.path / "requests.jsonl").read() == [{"stop": "t0001"}]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("driven")
 def test_a_refusal_is_said_beside_the_form(context, address):
     with contextlib.closing(context.new_page()) as page:

@@ -142,6 +142,7 @@ def test_a_service_with_tokens_takes_what_the_command_submits(run_service, tmp_p
     assert second == f"{url}/api/v1/sweeps/{first.partition(':')[0]}"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_many_clients_of_a_large_sweep_are_all_answered(tmp_path, monkeypatch):
     """The benchmark in short: what is measured elsewhere works here, and memory does not grow with the answers."""

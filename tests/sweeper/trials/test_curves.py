@@ -425,6 +425,7 @@ def test_points_beyond_the_slots_have_no_curves_and_the_others_are_spread_over_t
     assert all("the 1 releases of scores of private test rows in the budget are taken" in one for one in troubles)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process", "untracked")
 def test_the_whole_front_of_the_ready_spec_leaves_with_its_curves_at_the_stated_epsilon(tmp_path):
