@@ -7,10 +7,10 @@ from sweeper.service.responses.exports import MOST_DRAWN
 from sweeper.service.routes.public import MAX_FORM_BYTES
 from sweeper.service.routes.read import FrontFormat
 from sweeper.service.security.spec_policy import MAX_SPEC_BYTES
-from tests.sweeper.service.security.test_spec_policy import FREE_TEXT
 from sweeper.service.security.tokens import Role
 from sweeper.service.settings import MEBIBYTE, Limits
 from sweeper.service.supervision.states import FIRST_PAUSE_SECONDS, MOST_DEATHS, State, pause
+from tests.sweeper.service.security.test_spec_policy import FREE_TEXT
 
 TEXT = (Path(__file__).parents[4] / "docs" / "service.md").read_text(encoding="utf-8")
 
