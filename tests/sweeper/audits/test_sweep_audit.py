@@ -185,11 +185,13 @@ class FakeRecorder:
     def __init__(self, folder):
         self._folder = SweepFolder(folder)
         self.records = SimpleNamespace(trials=self._folder.trials(), archive=SimpleNamespace(points=()))
+        self._front = read_front(self._folder.front)
+        self._refused = self._front.refused
         self.refuse({})
 
     def refuse(self, refused):
-        front = read_front(self._folder.front)
-        self.records.archive.points = gated(replace(front, refused={**front.refused, **refused})).front_points
+        self._refused = {**refused, **self._refused}
+        self.records.archive.points = gated(replace(self._front, refused=self._refused)).front_points
 
 
 @pytest.fixture
