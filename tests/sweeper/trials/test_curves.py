@@ -377,7 +377,9 @@ def test_exact_scores_are_in_no_record(data, folder, finished):
             assert point.test["accuracy"] == point.curves.certified[0]
             model = clipless.load(folder.path / point.model)
             truth = clipless.evaluate(model, data.test, ["0.5"], data.metadata.input_gain)
-            assert not any(repr(value) in written for value in truth.values() if len(repr(value)) > 7)
+            areas = [value for name, value in truth.items() if "auroc" in name]  # shares of rows may be met by chance
+            assert len(areas) == 2
+            assert not any(repr(value) in written for value in areas)
             assert point.classes is None
 
 
