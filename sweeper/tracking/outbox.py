@@ -18,6 +18,8 @@ from sweeper.errors import one_line
 from sweeper.store.jsonl import JsonlFile
 
 FLUSH_SECONDS = 3.0  # between two deliveries: the store takes many rows at hardly more than the cost of one
+FLUSH_PAUSES = 10.0  # and so many times as long as the last one took: trials need the processor more
+LONGEST_FLUSH_SECONDS = 20.0
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 60.0
 
@@ -105,9 +107,11 @@ class Outbox:
             closing = self._closing.is_set()
             with self._lock:
                 rows = self._in_hand = self._drain()
+            began = self._clock()
             self._step(rows, patient=not closing)
+            took = self._clock() - began
             self._forget_ahead()
-            self._closing.wait(FLUSH_SECONDS)
+            self._closing.wait(max(FLUSH_SECONDS, min(FLUSH_PAUSES * took, LONGEST_FLUSH_SECONDS)))
 
     def _step(self, rows: JsonRows, *, patient: bool) -> None:
         if self._waiting:  # earlier rows go first

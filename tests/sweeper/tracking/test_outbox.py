@@ -64,6 +64,21 @@ def test_rows_arrive_in_order_and_no_file_is_left(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("took", "pause"), [(0.0, 0.01), (0.5, 5.0), (60.0, 20.0)])
+def test_the_longer_a_delivery_takes_the_longer_it_leaves_the_processor_to_trials(tmp_path, took, pause):
+    now, pauses = [0.0], []
+
+    def deliver(_rows):
+        now[0] += took
+
+    box = Outbox(deliver, tmp_path / "spool.jsonl", HEADER, clock=lambda: now[0])
+    put(box, rows(0, 1))
+    box._closing.wait = lambda seconds: pauses.append(seconds) or box._closing.set()
+    box.start()
+    assert box.close(PATIENCE_SECONDS) == Undelivered()
+    assert pauses[0] == pytest.approx(pause)
+
+
 def test_rows_that_nobody_takes_wait_in_a_file(tmp_path):
     path = tmp_path / "spool.jsonl"
     box = opened(Receiver(down=True), path)
