@@ -10,14 +10,8 @@ from collections.abc import Iterable
 from torch import Tensor
 
 from clipless.attacks import PGD, Attack
-from clipless.certificates.certify import (
-    binary_scores,
-    certified_auroc,
-    certified_radii,
-    decisions,
-    float64_logits,
-    measured_bounds,
-)
+from clipless.certificates.certify import binary_scores, certified_auroc, decisions, float64_logits
+from clipless.certificates.outputs import Outputs
 from clipless.certificates.radii import parse_radius
 from clipless.datasets import Split
 from clipless.network import Network
@@ -30,6 +24,7 @@ def evaluate(
     input_gain: float = 1.0,
     *,
     features: Tensor | None = None,
+    outputs: Outputs | None = None,
 ) -> dict[str, float]:
     """Score ``model`` on ``split`` in float64.
 
@@ -39,6 +34,7 @@ def evaluate(
         radii: as written, ``"36/255"``; in raw units.
         input_gain: Lipschitz constant of the fixed maps between raw units and the tensor.
         features: `clipless.certificates.certify.float64_features` of the rows, which save the fixed prefix's part.
+        outputs: of the model on these rows, where they are known.
 
     Returns:
         ``accuracy``, ``certified@R`` for each radius, and with two classes ``auroc`` and ``certified-auroc@R``,
@@ -46,16 +42,15 @@ def evaluate(
     """
     if not 0 < input_gain < float("inf"):
         raise ValueError(f"Expected 0 < input_gain < inf, got input_gain={input_gain!r}")
-    logits_BK = float64_logits(model, split.x, features=features)
+    outputs = outputs or Outputs.of(model, split, features)
+    logits_BK, raw_radius_B = outputs.logits, outputs.radii / input_gain
     scores = {"accuracy": _mean(decisions(logits_BK) == split.y)}
-    bounds = measured_bounds(model)
     parsed = {text: parse_radius(text) for text in radii}
-    raw_radius_B = certified_radii(model, logits_BK, split.y, bounds=bounds) / input_gain
     scores |= {f"certified@{text}": _mean(raw_radius_B > radius) for text, radius in parsed.items()}
     if logits_BK.shape[1] <= 2:
         scores["auroc"] = _auroc(logits_BK, split.y)
         moved = [radius * input_gain for radius in parsed.values()]
-        certified = certified_auroc(model, logits_BK, split.y, moved, bounds=bounds)
+        certified = certified_auroc(model, logits_BK, split.y, moved, bounds=outputs.bounds)
         scores |= {f"certified-auroc@{text}": value for text, value in zip(parsed, certified, strict=True)}
     return scores
 

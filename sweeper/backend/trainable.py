@@ -117,6 +117,11 @@ class CliplessTrial:
         return self._planned.train, self._planned.micro_batch_size
 
     @property
+    def scored_rows(self) -> Split | None:
+        """The rows on which all members of a stack are scored in one pass; None for each by itself."""
+        return self._planned.scored
+
+    @property
     def is_over(self) -> bool:
         """Whether the driver has the last epoch that it planned."""
         return self._recorded >= self._planned.plan.epochs

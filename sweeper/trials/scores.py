@@ -10,14 +10,16 @@ front's points are scored: behind it there is no choice.
 Shape letters: B rows, M scores.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 import clipless
-from clipless.certificates.certify import certified_radii, decisions, float64_logits, measured_bounds
+from clipless.certificates.certify import decisions, float64_logits
+from clipless.certificates.outputs import Outputs
 from clipless.certificates.radii import parse_radius
 from clipless.datasets import Evaluation, Metadata, Split
 from clipless.network import Network
@@ -30,8 +32,15 @@ from sweeper.spec.objectives import radius_text
 from sweeper.spec.plugins import find_metric
 
 MOST_CLASSES = 100  # of which tables by class are kept
-Scorer = Callable[[Network, Split, Tensor], dict[str, float]]
-"""Scores a model on rows, given their `clipless.certificates.certify.float64_features`."""
+
+
+class Scorer(Protocol):
+    """Scores a model on rows."""
+
+    def __call__(
+        self, model: Network, split: Split, features: Tensor | None, *, outputs: Outputs | None = None
+    ) -> dict[str, float]:
+        """Return scores, given `float64_features` of the rows, or the model's outputs on them where they are known."""
 
 
 def scorer(
@@ -63,8 +72,8 @@ def scorer(
         )
     gain = declared.input_gain
     if noise is None:
-        return lambda model, split, features: {
-            **clipless.evaluate(model, split, radii, gain, features=features),
+        return lambda model, split, features, *, outputs=None: {
+            **clipless.evaluate(model, split, radii, gain, features=features, outputs=outputs),
             **{name: metric.compute(name, model, split, declared) for name, metric in metrics.items()},
         }
     if metrics:
@@ -89,16 +98,18 @@ def release(
     population: int,
     input_gain: float,
     source: RandomSource,
+    outputs: Outputs | None = None,
 ) -> dict[str, float]:
     """Return noisy scores of a private split in [0, 1], by name.
 
     ``population`` is N, the public number of rows of the split; ``input_gain`` is the Lipschitz constant of the fixed
-    maps between raw units and the tensor; ``source`` is secret.
+    maps between raw units and the tensor; ``source`` is secret; ``outputs`` are the model's, where they are known.
 
     Guarantees:
         One call is one release of `ScoreNoise.paid`: each answer is one row's own, given the model.
     """
-    hits_BM = answers_of_rows(model, split, noise.names, input_gain, features=features)
+    outputs = outputs or Outputs.of(model, split, features)
+    hits_BM = answers_of_rows(outputs, split, noise.names, input_gain)
     scores = release_scores(hits_BM, population, noise.noise_multiplier, source)
     return dict(zip(noise.names, scores, strict=True))
 
@@ -124,15 +135,12 @@ def class_counts(
     return ClassCounts(rows=counted(true_B), decided=counted(said_B), correct=counted(true_B[said_B == true_B]))
 
 
-def answers_of_rows(
-    model: Network, split: Split, names: tuple[str, ...], input_gain: float, *, features: Tensor | None = None
-) -> Tensor:
+def answers_of_rows(outputs: Outputs, split: Split, names: tuple[str, ...], input_gain: float) -> Tensor:
     """Return whether each row is decided correctly, and certified at each radius: booleans (B, M)."""
-    logits_BK = float64_logits(model, split.x, features=features)
-    radius_B = certified_radii(model, logits_BK, split.y, bounds=measured_bounds(model)) / input_gain
+    radius_B = outputs.radii / input_gain
     columns = []
     for name in names:
         radius = radius_text(name)
-        correct_B = decisions(logits_BK) == split.y
+        correct_B = decisions(outputs.logits) == split.y
         columns.append(correct_B if radius is None else radius_B > parse_radius(radius))
     return torch.stack(columns, dim=1)

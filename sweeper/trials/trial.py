@@ -18,6 +18,7 @@ from torch import Tensor
 
 import clipless
 from clipless.certificates.certify import float64_features
+from clipless.certificates.outputs import Outputs
 from clipless.datasets import Dataset, Split
 from clipless.network import Network
 from clipless.plans.plan import Plan
@@ -71,11 +72,11 @@ class Repeat:
         state = None if self.checkpoint is None else load_state(self.checkpoint, self.plan)
         return 0 if state is None else state.epoch
 
-    def scores(self, split: Split, scorer: Scorer) -> dict[str, float]:
-        """Return accuracy and certificates of the model as it is now, always on the same rows."""
-        if self._features is None:
+    def scores(self, split: Split, scorer: Scorer, outputs: Outputs | None = None) -> dict[str, float]:
+        """Return accuracy and certificates, always on the same rows: of the outputs, or of the model as it is now."""
+        if outputs is None and self._features is None:
             self._features = float64_features(self.model, split.x)
-        return scorer(self.model, split, self._features)
+        return scorer(self.model, split, self._features, outputs=outputs)
 
 
 class TrialRun:
@@ -133,7 +134,8 @@ class TrialRun:
         self._trial, self._config, self._data = trial, config, data
         named = radii([*objectives, *map(Objective.named, metrics)])
         self._noise = noise
-        self._score = scorer(data.metadata, named, noise, own=own_objectives(objectives), source=source)
+        own = own_objectives(objectives)
+        self._score, self._looks_at_models = scorer(data.metadata, named, noise, own=own, source=source), bool(own)
         self._archive, self._objectives = FrontArchive(objectives), tuple(objectives)
         self._averages = free_points(free, data.metadata, noise, [*(one.name for one in objectives), *metrics])
         self._folder, self._device, self._source = folder, device, source
@@ -156,6 +158,11 @@ class TrialRun:
     def model(self) -> Network:
         """The model that is kept."""
         return self._repeats[0].model
+
+    @property
+    def scored(self) -> Split | None:
+        """The rows on which a stack may look at its models beside others; None where more than outputs is scored."""
+        return None if self._looks_at_models else self._validation
 
     @property
     def plan(self) -> Plan:
@@ -235,7 +242,7 @@ class TrialRun:
     def epoch_row(self, epochs: Sequence[Epoch]) -> EpochRow:
         """Score the models of an epoch, one for each repeat, and return its row."""
         last = epochs[0].epoch == self.plan.epochs
-        row, _ = self._scored(epochs[0], self._validation, measured=last)
+        row, _ = self._scored(epochs, self._validation, measured=last)
         return EpochRow(
             epoch=epochs[0].epoch,
             values={"epsilon": epochs[0].epsilon, **row.values},
@@ -248,33 +255,40 @@ class TrialRun:
     def _free_rows(self, epochs: Sequence[Epoch], validation: Split) -> Iterator[FreeRow]:
         """Score what is made from the iterates of each repeat; yield what adds to the front of this trial."""
         for name in self._averages:
-            with ExitStack() as shown:
-                for epoch in epochs:
-                    shown.enter_context(epoch.averages[name]())
-                row, entered = self._scored(epochs[0], validation, made_from=name)
+            row, entered = self._scored(epochs, validation, made_from=name)
             if entered:
                 yield row
 
     def _scored(
-        self, epoch: Epoch, validation: Split, *, made_from: str = "", measured: bool = False
+        self, epochs: Sequence[Epoch], validation: Split, *, made_from: str = "", measured: bool = False
     ) -> tuple[FreeRow, bool]:
-        """Score the models as they are now; return what they reach, and whether that is on the front of this trial.
+        """Score the models of an epoch; return what they reach, and whether that is on the front of this trial.
 
-        What a model made from iterates reaches no better than another point is not on it.
+        What a model made from iterates reaches no better than another point is not on it. The models hold what is
+        scored only where they are looked at themselves.
         """
-        found = [repeat.scores(validation, self._score) for repeat in self._repeats]
-        values = {"epsilon": epoch.epsilon, **_means(found)}
-        point = Point(trial=self._trial, epoch=epoch.epoch, made_from=made_from, values=values)
-        entered = not (made_from and self._is_reached(point)) and bool(self._archive.add([point])[0])
-        if entered or measured:
-            for repeat, scores in zip(self._repeats, found, strict=True):
-                scores |= self._metrics.compute(repeat.model, scores, train=self.train, validation=validation)
-        row = FreeRow(
-            made_from=made_from,
-            values=_means(found),
-            repeats=_by_name(found) if len(found) > 1 else {},
-            model=self._save(point) if entered else None,
-        )
+        with ExitStack() as shown:
+            outputs = [None if self._looks_at_models else epoch.outputs.get(made_from) for epoch in epochs]
+            is_shown = None in outputs
+            if is_shown:
+                _show(shown, epochs, made_from)
+            found = [
+                repeat.scores(validation, self._score, one) for repeat, one in zip(self._repeats, outputs, strict=True)
+            ]
+            values = {"epsilon": epochs[0].epsilon, **_means(found)}
+            point = Point(trial=self._trial, epoch=epochs[0].epoch, made_from=made_from, values=values)
+            entered = not (made_from and self._is_reached(point)) and bool(self._archive.add([point])[0])
+            if (entered or measured) and not is_shown:
+                _show(shown, epochs, made_from)
+            if entered or measured:
+                for repeat, scores in zip(self._repeats, found, strict=True):
+                    scores |= self._metrics.compute(repeat.model, scores, train=self.train, validation=validation)
+            row = FreeRow(
+                made_from=made_from,
+                values=_means(found),
+                repeats=_by_name(found) if len(found) > 1 else {},
+                model=self._save(point) if entered else None,
+            )
         return row, entered
 
     def _is_reached(self, point: Point) -> bool:
@@ -319,6 +333,12 @@ class TrialRun:
         name = SweepFolder.model_name(*point.key)
         clipless.save(self.model, self._folder / name)
         return name
+
+
+def _show(shown: ExitStack, epochs: Sequence[Epoch], made_from: str) -> None:
+    """Let the models hold what is made from their iterates; they hold those of the epoch already."""
+    for epoch in epochs if made_from else ():
+        shown.enter_context(epoch.averages[made_from]())
 
 
 def _shared(split: Split, device: str) -> Split:

@@ -17,6 +17,7 @@ Shape letters: B batch, K logits, P positives, N negatives.
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from math import inf, isfinite, nan, prod, sqrt
 
 import torch
@@ -136,7 +137,54 @@ def certified_radii(
         if inputs is not None and len(model.layers) > 0 and type(model.layers[0]) is InputBall:
             inside = _radii(model, bounds, logits_BK, target_B, _reach(model, bounds, norm, len(model.layers) - 1))
             radii_B = torch.maximum(radii_B, torch.minimum(inside, _room(model.layers[0], inputs, norm)))
-    finite_B = logits_BK.isfinite().all(dim=1)
+    return _admitted(radii_B, logits_BK)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """What radii need of a model beside its logits, taken of its weights as they were.
+
+    Attributes:
+        bounds: `measured_bounds`.
+        error: distance of two float64 logits, together, from the exact ones.
+        reach: (K, K) how far a perturbation of norm 1 moves each difference of two logits; (1, 1) for one logit.
+    """
+
+    bounds: NetworkBounds
+    error: float
+    reach: Tensor
+
+    @classmethod
+    def of(cls, model: Network, device: torch.device) -> "Measured":
+        """Measure a model whose logits lie on a device.
+
+        Raises:
+            CliplessError: as `measured_bounds`.
+        """
+        bounds = measured_bounds(model)
+        like_BK = torch.empty((0, *bounds.output.shape), dtype=torch.float64, device=device)
+        return cls(bounds, 2.0 * forward_error(model, bounds), _euclidean_reach(model, bounds, like_BK).to(device))
+
+
+def several_certified_radii(logits_NBK: Tensor, target_B: Tensor, measured: Sequence[Measured]) -> Tensor:
+    """Return the Euclidean `certified_radii` (N, B) of N networks on the same rows, in one go.
+
+    Args:
+        logits_NBK: float64 logits of each.
+        target_B: int64 labels.
+        measured: of each, with the weights that gave the logits.
+
+    Guarantees:
+        Those of `certified_radii`, of each network by itself.
+    """
+    error_N = torch.tensor([one.error for one in measured], dtype=torch.float64, device=logits_NBK.device)
+    reach_NKK = torch.stack([one.reach for one in measured])
+    return _admitted(_radii_of_several(error_N, logits_NBK, target_B, reach_NKK), logits_NBK)
+
+
+def _admitted(radii_B: Tensor, logits_BK: Tensor) -> Tensor:
+    """Return the radii that are positive, of rows with finite logits, and 0 for the others; axes in front may be."""
+    finite_B = logits_BK.isfinite().all(dim=-1)
     # What overflows is not infinite: no norm from above is 0.
     return torch.where((radii_B > 0) & finite_B, radii_B.clamp(max=_LARGEST), 0.0)
 
@@ -200,14 +248,20 @@ def certified_auroc(
 
 def _radii(model: Network, bounds: NetworkBounds, logits_BK: Tensor, target_B: Tensor, reach_KK: Tensor) -> Tensor:
     """(B,) radii from how far a perturbation of norm 1 moves differences of logits, (K, K), or one logit, (1, 1)."""
-    error = 2.0 * forward_error(model, bounds)
-    reach_KK = reach_KK.to(logits_BK.device)
-    if logits_BK.shape[1] == 1:
+    error_N = torch.tensor([2.0 * forward_error(model, bounds)], dtype=torch.float64, device=logits_BK.device)
+    return _radii_of_several(error_N, logits_BK[None], target_B, reach_KK[None].to(logits_BK.device))[0]
+
+
+def _radii_of_several(error_N: Tensor, logits_NBK: Tensor, target_B: Tensor, reach_NKK: Tensor) -> Tensor:
+    """(N, B) radii of N networks on the same rows, each from its own rounding and reach."""
+    if logits_NBK.shape[2] == 1:
         sign_B = target_B.double() * 2.0 - 1.0
-        return (logits_BK[:, 0] * sign_B - error) / reach_KK[0, 0]
-    margins_BK = (logits_BK.gather(1, target_B[:, None]) - logits_BK).clamp(max=_LARGEST) - sqrt(2.0) * error
-    own_BK = torch.nn.functional.one_hot(target_B, logits_BK.shape[1]).bool()
-    return (margins_BK / reach_KK[target_B]).masked_fill(own_BK, inf).amin(dim=1)
+        return (logits_NBK[..., 0] * sign_B - error_N[:, None]) / reach_NKK[:, 0]
+    own_B1 = target_B[:, None]
+    true_NB1 = logits_NBK.gather(2, own_B1.expand(len(logits_NBK), -1, -1))
+    margins_NBK = (true_NB1 - logits_NBK).clamp(max=_LARGEST) - sqrt(2.0) * error_N[:, None, None]
+    own_BK = torch.nn.functional.one_hot(target_B, logits_NBK.shape[2]).bool()
+    return (margins_NBK / reach_NKK[:, target_B]).masked_fill(own_BK, inf).amin(dim=2)
 
 
 def _euclidean_reach(model: Network, bounds: NetworkBounds, logits_BK: Tensor) -> Tensor:

@@ -64,6 +64,11 @@ class StackedLayer(ABC):
 
     guarded_paths: frozenset[str] = frozenset()
 
+    @property
+    def is_together(self) -> bool:
+        """Whether it maps the rows of all members with nothing but the stacked weights, whatever their type."""
+        return True
+
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
         """Map rows (R, ...)."""
@@ -84,6 +89,11 @@ class Shared(StackedLayer):
     def __init__(self, layer: nn.Module) -> None:
         self._layer = layer
 
+    @property
+    def is_together(self) -> bool:
+        """Not where it has constants, of a type of their own."""
+        return next(self._layer.buffers(), None) is None
+
     def __call__(self, x: Tensor) -> Tensor:
         """Map all rows at once."""
         y: Tensor = self._layer(x)
@@ -101,6 +111,11 @@ class Apart(StackedLayer):
         ]
         trained = (f"{path}.{name}" for name, p in layers[0].named_parameters() if p.requires_grad)
         self.guarded_paths = frozenset(trained)
+
+    @property
+    def is_together(self) -> bool:
+        """Each member applies a layer of its own."""
+        return False
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map each member's rows with its own layer."""
@@ -151,6 +166,11 @@ class StackedResidual(StackedLayer):
     def __init__(self, weight: float | None, inside: Sequence[StackedLayer]) -> None:
         self._weight, self._inside = weight, inside
         self.guarded_paths = frozenset().union(*(layer.guarded_paths for layer in inside))
+
+    @property
+    def is_together(self) -> bool:
+        """Whether all layers inside are."""
+        return all(layer.is_together for layer in self._inside)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply the blocks."""
@@ -249,6 +269,25 @@ class StackedNetwork:
             y = self(x)
         (gradient,) = torch.autograd.grad(y.square().sum(), x, materialize_grads=True, allow_unused=True)
         return y.detach(), gradient
+
+
+def layers_together(
+    networks: Sequence[Network], weights: Mapping[str, Tensor], first: int
+) -> Sequence[StackedLayer] | None:
+    """Return the layers from the first on as maps of the rows of all networks; None where one has layers of its own.
+
+    ``weights`` are (M, *shape) by parameter, in the type of the rows that are to be mapped.
+    """
+    places = range(first, len(networks[0].layers))
+    layers = [_stacked(f"layers.{i}", [one.layers[i] for one in networks], weights, exact=False) for i in places]
+    return layers if all(layer.is_together for layer in layers) else None
+
+
+def by_parameter(entries_MD: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return views (M, *shape) of the entries of all members, by parameter."""
+    pieces = entries_MD.split([parameter.numel() for parameter in parameters.values()], dim=1)
+    named = zip(parameters.items(), pieces, strict=True)
+    return {name: piece.unflatten(1, parameter.shape) for (name, parameter), piece in named}
 
 
 def _stacked(path: str, layers: Sequence[nn.Module], weights: Mapping[str, Tensor], exact: bool) -> StackedLayer:

@@ -26,9 +26,10 @@ from clipless.plans.plan import Plan
 from clipless.plans.trainable import check_arithmetic
 from clipless.scalars import entry
 from clipless.stacks.descent import descend
-from clipless.stacks.forward import GuardedPass, StackedNetwork
+from clipless.stacks.forward import GuardedPass, StackedNetwork, by_parameter
 from clipless.stacks.losses import StackedLoss
 from clipless.stacks.member import Member, check_shape, shape_key
+from clipless.stacks.outputs import Audience
 from clipless.stacks.projection import StackedProjection
 from clipless.stacks.trainee import FixedFeatures, Trainee
 from clipless.training.trainer import Epoch, check_micro_batch
@@ -36,13 +37,16 @@ from clipless.training.trainer import Epoch, check_micro_batch
 _USUAL_MEMBERS = 8
 
 
-def fit_stack(members: Sequence[Member], data: Split, *, micro_batch_size: int | None = None) -> "Stack":
+def fit_stack(
+    members: Sequence[Member], data: Split, *, micro_batch_size: int | None = None, scored: Split | None = None
+) -> "Stack":
     """Train members of one shape as one; private statistics are released at the call.
 
     Args:
         members: at least one, with networks of their own on the device of the data.
         data: training rows, the same for all.
         micro_batch_size: most rows of one member per forward pass, as for `clipless.fit`. Does not change privacy.
+        scored: other rows, on which the epochs of all members are looked at in one pass; each then has its outputs.
 
     Returns:
         A `Stack`, which trains whenever its next value is asked for.
@@ -59,7 +63,7 @@ def fit_stack(members: Sequence[Member], data: Split, *, micro_batch_size: int |
         raise PlanError("Expected at least one member in a stack, got none")
     plan, most = members[0].plan, check_micro_batch(micro_batch_size, data) // members[0].copies
     rows = rows_per_pass(plan.batch_size, plan.sampling_rate, max(1, most))
-    stack = Stack(shape_key(members[0]), data, rows)
+    stack = Stack(shape_key(members[0]), data, rows, scored)
     for member in members:
         stack.add(member)
     return stack
@@ -76,10 +80,12 @@ class Stack:
         key: the `shape_key` of its members.
         data: training rows.
         rows: of each member in a pass; the same whoever comes and goes, since kernels round by the shape of a batch.
+        scored: see `fit_stack`; what a member resumes with is not looked at.
     """
 
-    def __init__(self, key: Hashable, data: Split, rows: int) -> None:
+    def __init__(self, key: Hashable, data: Split, rows: int, scored: Split | None = None) -> None:
         self._key, self._data, self._rows = key, data, rows
+        self._audience = None if scored is None else Audience(scored)
         self._failed = False
         self._features = FixedFeatures(data)
         self._places: list[Trainee | None] = []
@@ -142,6 +148,9 @@ class Stack:
             self._running = RunningStack(trainees, self._rows)
         self._running.epoch()
         self._failed = False
+        if self._audience is not None:
+            for trainee, outputs in zip(trainees, self._audience.look(trainees), strict=True):
+                trainee.outputs = outputs
 
 
 class RunningStack:
@@ -307,10 +316,7 @@ class RunningStack:
             )
 
     def _by_parameter(self, entries_MD: Tensor) -> dict[str, Tensor]:
-        one = self.trainees[0]
-        pieces = entries_MD.split(one.sizes, dim=1)
-        named = zip(one.parameters.items(), pieces, strict=True)
-        return {name: piece.unflatten(1, parameter.shape) for (name, parameter), piece in named}
+        return by_parameter(entries_MD, self.trainees[0].parameters)
 
 
 def rows_per_pass(batch_size: float, sampling_rate: float, most: int) -> int:

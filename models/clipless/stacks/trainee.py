@@ -3,8 +3,8 @@
 Shape letters: B batch, D all trainable entries.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property, partial
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
+from clipless.certificates.outputs import Outputs
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.fixed_prefix import precompute, split_fixed_prefix
@@ -43,6 +44,7 @@ class Trainee:
         entries: (D,) float32 by name: ``weights``, and what the optimiser carries; rows of the stack's tensors.
         data: what passes look up: the rows, or their features behind the fixed prefix.
         first: number of layers that the rows of ``data`` have passed already.
+        outputs: of the epoch that is shown next, see `clipless.training.trainer.Epoch`.
     """
 
     def __init__(self, member: Member, data: Split, micro_batch_size: int, features: "Features") -> None:
@@ -79,6 +81,7 @@ class Trainee:
             self._network, plan.clipping, self.planned_steps, plan.batch_size, plan.count_std, member.copies
         )
         self.epoch, self.steps, self.told = 0, 0, 0
+        self.outputs: Mapping[str, Outputs] = {}
         self._rested: dict[str, int] = {}  # in which steps what rests had moved
         self._prepared: tuple[Mapping[str, float], frozenset[str]] | None = None
         if state is not None:
@@ -186,12 +189,24 @@ class Trainee:
         """Yield the epoch; the model holds what is shown inside the block, and keeps it after the last one."""
         self.told = self.epoch
         averages = {name: partial(self._showing, name) for name in self._averages}
-        epoch = Epoch(self.epoch, self.curve[self.epoch - 1], averages)
+        outputs, self.outputs = self.outputs, {}
+        epoch = Epoch(self.epoch, self.curve[self.epoch - 1], averages, outputs)
         if self._shown is None:
             yield epoch
         else:
             with self._shown.applied(keep=self.ended):
                 yield epoch
+
+    def each_shown(self) -> Generator[str, None, None]:
+        """Let the model hold, one after the other, all that an epoch shows; yield the average, "" for the epoch's own.
+
+        Close the iterator to put the weights back.
+        """
+        with nullcontext() if self._shown is None else self._shown.applied():
+            yield ""
+            for name in self._averages:
+                with self._showing(name):
+                    yield name
 
     @contextmanager
     def _showing(self, average: str) -> Iterator[None]:
@@ -246,7 +261,7 @@ class FixedFeatures:
     def of(self, network: Network) -> tuple[int, Split]:
         """Return how many layers the fixed prefix has, and the rows behind it."""
         prefix, _ = split_fixed_prefix(network)
-        key = _description(prefix)
+        key = description(prefix)
         if key is None:
             return len(prefix.layers), precompute(prefix, self._data)
         found = self._known.get(key)
@@ -255,7 +270,7 @@ class FixedFeatures:
         return len(prefix.layers), found
 
 
-def _description(prefix: Network) -> str | None:
+def description(prefix: Network) -> str | None:
     """Return what tells prefixes apart; None for layers with state, or of another package."""
     try:
         return None if prefix.state_dict() else repr(architecture(prefix))

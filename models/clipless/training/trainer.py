@@ -15,6 +15,7 @@ from operator import is_not
 import torch
 from torch import Tensor, nn
 
+from clipless.certificates.outputs import Outputs
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.fixed_prefix import precompute, split_fixed_prefix
@@ -51,6 +52,7 @@ class Epoch:
         epoch: 1-based.
         epsilon: upper bound of what the model costs now, had this epoch been fixed in advance.
         averages: the averages that are followed, by name: a context in which the model holds one, at the same epsilon.
+        outputs: of the model on rows that a stack looks at, by "" and of each average by its name; otherwise none.
     """
 
     epoch: int
@@ -58,6 +60,7 @@ class Epoch:
     averages: Mapping[str, Callable[[], AbstractContextManager[None]]] = field(
         default_factory=dict, compare=False, repr=False
     )
+    outputs: Mapping[str, Outputs] = field(default_factory=dict, compare=False, repr=False)
 
 
 def fit(

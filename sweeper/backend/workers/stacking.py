@@ -23,7 +23,8 @@ def stack_key(work: CliplessTrial) -> Hashable:
     if shape is None:
         return None
     rows, micro_batch_size = work.stack_rows
-    return shape, rows.x.data_ptr(), micro_batch_size
+    scored = work.scored_rows
+    return shape, rows.x.data_ptr(), micro_batch_size, None if scored is None else scored.x.data_ptr()
 
 
 def size_that_pays(work: CliplessTrial, there: int) -> int:
@@ -70,7 +71,7 @@ class TrialStack:
     def _put(self, member: Member, work: CliplessTrial) -> int:
         if self._stack is None:
             rows, micro_batch_size = work.stack_rows
-            self._stack = fit_stack([member], rows, micro_batch_size=micro_batch_size)
+            self._stack = fit_stack([member], rows, micro_batch_size=micro_batch_size, scored=work.scored_rows)
             self._epochs = iter(self._stack)
             return 0
         empty = [place for place, one in self._places.items() if one is None]

@@ -15,6 +15,7 @@ import torch
 
 import clipless
 from clipless.certificates.certify import float64_features
+from clipless.certificates.outputs import Outputs
 from clipless.datasets import Evaluation, Split, load
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Relation
@@ -107,7 +108,7 @@ def released(source):
 
 
 def exact(model, rows, gain):
-    hits_BM = answers_of_rows(model, rows, NAMES, gain)
+    hits_BM = answers_of_rows(Outputs.of(model, rows), rows, NAMES, gain)
     return dict(zip(NAMES, hits_BM.double().mean(dim=0).tolist(), strict=True))
 
 

@@ -8,6 +8,7 @@ import torch
 
 import clipless
 from clipless.certificates.certify import float64_features
+from clipless.certificates.outputs import Outputs
 from clipless.datasets import Evaluation, Split
 from clipless.privacy.events import Relation
 from clipless.testing import RecordingSource, SeededSource
@@ -34,7 +35,7 @@ def split(model):
 
 
 def test_answers_are_those_that_public_rows_are_scored_by(model, split):
-    shares = answers_of_rows(model, split, NAMES, 0.3).double().mean(dim=0).tolist()
+    shares = answers_of_rows(Outputs.of(model, split), split, NAMES, 0.3).double().mean(dim=0).tolist()
     scores = clipless.evaluate(model, split, ["0.1", "1/2"], 0.3)
     assert shares == pytest.approx([scores[name] for name in NAMES])
     assert 0.0 < shares[2] < shares[1] < shares[0] < 1.0
@@ -42,22 +43,23 @@ def test_answers_are_those_that_public_rows_are_scored_by(model, split):
 
 def test_a_row_answers_for_itself(model, split):
     """Whatever is done to one row, also to make it undefined, no other row's answers move."""
-    whole = answers_of_rows(model, split, NAMES, 1.0)
+    whole = answers_of_rows(Outputs.of(model, split), split, NAMES, 1.0)
     for value in (0.0, 1e3, torch.inf, torch.nan):
         x = split.x.clone()
         x[7] = value
-        moved = answers_of_rows(model, Split(x=x, y=split.y), NAMES, 1.0)
+        changed = Split(x=x, y=split.y)
+        moved = answers_of_rows(Outputs.of(model, changed), changed, NAMES, 1.0)
         others = torch.arange(60) != 7
         assert torch.equal(moved[others], whole[others])
     fewer = Split(x=split.x[1:], y=split.y[1:])
-    assert torch.equal(answers_of_rows(model, fewer, NAMES, 1.0), whole[1:])
+    assert torch.equal(answers_of_rows(Outputs.of(model, fewer), fewer, NAMES, 1.0), whole[1:])
 
 
 def test_one_release_is_one_noisy_vector_of_the_declared_rows(model, split):
     source = RecordingSource(4)
     released = release(model, split, None, noise=NOISE, population=60, input_gain=1.0, source=source)
     (noise,) = source.normals
-    exact = answers_of_rows(model, split, NAMES, 1.0).double().mean(dim=0)
+    exact = answers_of_rows(Outputs.of(model, split), split, NAMES, 1.0).double().mean(dim=0)
     expected = exact + 2.0 * 3**0.5 / 2 / 60 * noise.double()
     assert tuple(released) == NAMES
     assert list(released.values()) == pytest.approx(expected.clamp(0, 1).tolist(), abs=1e-6)
@@ -100,7 +102,7 @@ def test_private_rows_are_scored_with_the_noise_of_their_split(model, split, mon
     score = scorer(declared(Evaluation.PRIVATE), ["0.1", "1/2"], NOISE, test=test, source=source)
     rows = Split(x=split.x[:population], y=split.y[:population])
     released = score(model, rows, float64_features(model, rows.x))
-    exact = answers_of_rows(model, rows, NAMES, 0.3).double().mean(dim=0)
+    exact = answers_of_rows(Outputs.of(model, rows), rows, NAMES, 0.3).double().mean(dim=0)
     (noise,) = source.normals
     expected = exact + 2.0 * 3**0.5 / 2 / population * noise.double()
     assert list(released.values()) == pytest.approx(expected.clamp(0, 1).tolist(), abs=1e-6)

@@ -1,0 +1,116 @@
+"""What the models of a stack say of rows that are scored after each epoch: of all models in one pass.
+
+Each member shows a model for every average that it follows beside the one of its epoch. Weights and bounds are taken
+from it while it holds them, as they are of a training alone; the logits of all of them are then computed together.
+
+Shape letters: N shown models, R rows of all of them, B rows, D all trainable entries, K logits.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import torch
+from torch import Tensor
+
+from clipless.certificates.certify import Measured, float64_features, several_certified_radii
+from clipless.certificates.outputs import Outputs
+from clipless.datasets import Split
+from clipless.errors import CliplessError
+from clipless.fixed_prefix import prefix_depth, split_fixed_prefix
+from clipless.stacks.forward import StackedLayer, by_parameter, layers_together
+from clipless.stacks.trainee import Trainee, description
+
+_CHUNK = 4096  # rows of all models in one pass
+
+OfMember = Mapping[str, Outputs]
+"""By the name of an average; the model of the epoch itself is called by the empty text."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shown:
+    """One model of one member, with its weights (D,) as they were; ``name`` is that of the average, or nothing."""
+
+    trainee: Trainee
+    name: str
+    weights: Tensor
+    measured: Measured
+
+
+class Audience:
+    """Looks at members after each epoch.
+
+    Args:
+        rows: that are scored. What is computed of private ones is as secret as they are.
+    """
+
+    def __init__(self, rows: Split) -> None:
+        self._rows = rows
+        self._known: WeakValueDictionary[str, Tensor] = WeakValueDictionary()  # features of one prefix, for all with it
+        self._features: WeakKeyDictionary[Trainee, Tensor] = WeakKeyDictionary()
+
+    @torch.no_grad()
+    def look(self, trainees: Sequence[Trainee]) -> list[OfMember]:
+        """Return the outputs of all models that each member shows after an epoch.
+
+        There are none of a member whose weights have no bounds, and none at all where layers cannot be applied
+        together: such a model is to be scored by itself, which says what is wrong with it.
+
+        Guarantees:
+            Outputs depend on the model's own weights and on the rows alone; nothing of another member enters.
+        """
+        shown = [one for trainee in trainees for one in self._models_of(trainee)] if len(self._rows) else []
+        layers = _together(shown) if shown else None
+        if layers is None:
+            return [{} for _ in trainees]
+        logits_NBK = _logits(layers, [self._features_of(one.trainee) for one in shown])
+        radius_NB = several_certified_radii(logits_NBK, self._rows.y, [one.measured for one in shown])
+        found: dict[Trainee, dict[str, Outputs]] = {trainee: {} for trainee in trainees}
+        for one, logits_BK, radius_B in zip(shown, logits_NBK, radius_NB, strict=True):
+            found[one.trainee][one.name] = Outputs(logits_BK, radius_B, one.measured.bounds)
+        return [found[trainee] for trainee in trainees]
+
+    def _models_of(self, trainee: Trainee) -> list[_Shown]:
+        found = []
+        with closing(trainee.each_shown()) as names:
+            for name in names:
+                weights_D = torch.cat([p.detach().flatten() for p in trainee.parameters.values()])
+                try:
+                    measured = Measured.of(trainee.member.model, self._rows.x.device)
+                except CliplessError:
+                    return []
+                found.append(_Shown(trainee, name, weights_D, measured))
+        return found
+
+    def _features_of(self, trainee: Trainee) -> Tensor:
+        features = self._features.get(trainee)
+        if features is None:
+            model = trainee.member.model
+            key = description(split_fixed_prefix(model)[0])
+            features = None if key is None else self._known.get(key)
+            features = float64_features(model, self._rows.x) if features is None else features
+            self._features[trainee] = features
+            if key is not None:
+                self._known[key] = features
+        return features
+
+
+def _together(shown: Sequence[_Shown]) -> Sequence[StackedLayer] | None:
+    """Return the layers of all models behind their fixed prefixes, in float64."""
+    networks = [one.trainee.member.model for one in shown]
+    weights_ND = torch.stack([one.weights for one in shown]).double()
+    weights = by_parameter(weights_ND, shown[0].trainee.parameters)
+    return layers_together(networks, weights, prefix_depth(networks[0]))
+
+
+def _logits(layers: Sequence[StackedLayer], features: Sequence[Tensor]) -> Tensor:
+    """Return the logits (N, B, K) of every model on its own features of the rows."""
+    size = max(1, _CHUNK // len(features))
+    parts = []
+    for chunks in zip(*(one.split(size) for one in features), strict=True):
+        x = torch.cat(chunks)
+        for layer in layers:
+            x = layer(x)
+        parts.append(x.unflatten(0, (len(features), -1)))
+    return torch.cat(parts, dim=1)

@@ -1,0 +1,130 @@
+"""What a stack says of rows that are scored is what each of its models says by itself."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import clipless
+from clipless.certificates.outputs import Outputs
+from clipless.datasets import Split
+from clipless.stacks import Member, fit_stack
+from clipless.training.averaging import PolynomialAverage
+
+from .members import ARCHITECTURES, member, split, weights
+
+SCORED = split(seed=7)
+RADII = ("0.01", "0.1", "1")
+TOGETHER = {"mlp", "mixer", "scattering"}  # whose layers with weights are dense
+AVERAGES = {"quick": PolynomialAverage(8, 0.5), "slow": PolynomialAverage(1, 0.5)}
+
+
+def options(seed: int) -> dict[str, Any]:
+    return {"averages": AVERAGES, "averaging": 0.8 if seed == 1 else None}
+
+
+def same(found: Outputs, alone: Outputs) -> bool:
+    near = {"rtol": 1e-6, "atol": 1e-9}
+    return (
+        torch.allclose(found.logits, alone.logits, **near)
+        and torch.allclose(found.radii, alone.radii, **near)
+        and found.bounds == alone.bounds
+        and clipless.evaluate(members_model, SCORED, RADII, outputs=found)
+        == clipless.evaluate(members_model, SCORED, RADII, outputs=alone)
+    )
+
+
+members_model = member(0).model  # outputs are all that is scored: of which model they are is not looked at
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [pytest.param(one, marks=[pytest.mark.long] * (one in ("wide-resnet", "vgg"))) for one in ARCHITECTURES],
+)
+def test_outputs_are_those_of_each_model_by_itself(architecture: str) -> None:
+    members = [member(seed, architecture=architecture, epochs=2, **options(seed)) for seed in range(3)]
+    told = 0
+    for place, epoch in fit_stack(members, split(), scored=SCORED):
+        model = members[place].model
+        assert set(epoch.outputs) == ({"", *AVERAGES} if architecture in TOGETHER else set())
+        if epoch.outputs:
+            assert same(epoch.outputs[""], Outputs.of(model, SCORED))
+        for name in AVERAGES if epoch.outputs else ():
+            with epoch.averages[name]():
+                assert same(epoch.outputs[name], Outputs.of(model, SCORED))
+        told += 1
+    assert told == 6
+
+
+def scores_alone(one: Member) -> list[dict[str, float]]:
+    found = []
+    for epoch in clipless.fit(
+        one.model,
+        one.loss,
+        split(),
+        one.plan,
+        optimizer=one.optimizer,
+        averaging=one.averaging,
+        averages=one.averages,
+        source=one.source,
+    ):
+        found.append(clipless.evaluate(one.model, SCORED, RADII))
+        for name in AVERAGES:
+            with epoch.averages[name]():
+                found.append(clipless.evaluate(one.model, SCORED, RADII))
+    return found
+
+
+@pytest.mark.parametrize("architecture", sorted(TOGETHER))
+def test_members_have_the_scores_of_the_trainings_alone(architecture: str) -> None:
+    alone = [scores_alone(member(seed, architecture=architecture, **options(seed))) for seed in range(3)]
+    members = [member(seed, architecture=architecture, **options(seed)) for seed in range(3)]
+    found: list[list[dict[str, float]]] = [[], [], []]
+    for place, epoch in fit_stack(members, split(), scored=SCORED):
+        for outputs in epoch.outputs.values():
+            found[place].append(clipless.evaluate(members[place].model, SCORED, RADII, outputs=outputs))
+    for ours, theirs in zip(found, alone, strict=True):
+        assert len(ours) == len(theirs)
+        assert all(a == pytest.approx(b, abs=1e-12) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_looking_changes_no_weight() -> None:
+    looked, unlooked = ([member(seed, **options(seed)) for seed in range(3)] for _ in range(2))
+    for _ in fit_stack(looked, split(), scored=SCORED):
+        pass
+    for _ in fit_stack(unlooked, split()):
+        pass
+    for one, other in zip(looked, unlooked, strict=True):
+        assert torch.equal(weights(one.model), weights(other.model))
+
+
+def test_a_member_whose_weights_have_no_bounds_is_left_to_itself() -> None:
+    members = [member(seed, epochs=1, **options(seed)) for seed in range(3)]
+    stack = fit_stack(members, split(), scored=SCORED)
+    with torch.no_grad():
+        next(members[1].model.parameters()).fill_(torch.nan)
+    told = dict(iter(stack))
+    assert told[1].outputs == {}
+    for place in (0, 2):
+        assert same(told[place].outputs[""], Outputs.of(members[place].model, SCORED))
+
+
+def test_what_a_member_resumes_with_is_not_looked_at(tmp_path: Any) -> None:
+    first = member(0, checkpoint=tmp_path / "state", epochs=2)
+    next(iter(fit_stack([first], split())))
+    again = [member(0, checkpoint=tmp_path / "state", epochs=2), member(1, epochs=2)]
+    told = [(place, epoch.epoch, bool(epoch.outputs)) for place, epoch in fit_stack(again, split(), scored=SCORED)]
+    assert told == [(0, 1, False), (0, 2, True), (1, 1, True), (1, 2, True)]
+
+
+def test_outputs_are_not_shown() -> None:
+    one = member(0, epochs=1)
+    ((_, epoch),) = fit_stack([one], split(), scored=SCORED)
+    assert "tensor" not in repr(epoch)
+    assert "tensor" not in repr(epoch.outputs[""])
+
+
+def test_no_rows_give_no_outputs() -> None:
+    none = Split(SCORED.x[:0], SCORED.y[:0])
+    ((_, epoch),) = fit_stack([member(0, epochs=1)], split(), scored=none)
+    assert epoch.outputs == {}
