@@ -117,7 +117,7 @@ def test_one_logit_is_decided_at_zero():
 
 def nan_logits(outputs, monkeypatch):
     logits = torch.full((3, outputs), float("nan"), dtype=torch.float64)
-    monkeypatch.setattr(clipless.evaluation, "float64_logits", lambda *_, **_options: logits)
+    monkeypatch.setattr("clipless.certificates.outputs.float64_logits", lambda *_, **_options: logits)
     data = split([[0.0] * 4] * 3, [0, 0, 1])
     return evaluate(zoo.mlp((4,), outputs, input_norm=1.0), data, ["0.1"])
 

@@ -248,7 +248,8 @@ def certified_auroc(
 
 def _radii(model: Network, bounds: NetworkBounds, logits_BK: Tensor, target_B: Tensor, reach_KK: Tensor) -> Tensor:
     """(B,) radii from how far a perturbation of norm 1 moves differences of logits, (K, K), or one logit, (1, 1)."""
-    error_N = torch.tensor([2.0 * forward_error(model, bounds)], dtype=torch.float64, device=logits_BK.device)
+    error = 2.0 * forward_error(model, bounds)
+    error_N = torch.tensor([error], dtype=torch.float64, device=logits_BK.device)
     return _radii_of_several(error_N, logits_BK[None], target_B, reach_KK[None].to(logits_BK.device))[0]
 
 

@@ -6,8 +6,11 @@ import pytest
 import torch
 
 import clipless
+from clipless.certificates.certify import Measured
 from clipless.certificates.outputs import Outputs
 from clipless.datasets import Split
+from clipless.errors import InvalidBoundError
+from clipless.network import Network
 from clipless.stacks import Member, fit_stack
 from clipless.training.averaging import PolynomialAverage
 
@@ -98,12 +101,17 @@ def test_looking_changes_no_weight() -> None:
         assert torch.equal(weights(one.model), weights(other.model))
 
 
-def test_a_member_whose_weights_have_no_bounds_is_left_to_itself() -> None:
+def test_a_member_whose_weights_have_no_bounds_is_left_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     members = [member(seed, epochs=1, **options(seed)) for seed in range(3)]
-    stack = fit_stack(members, split(), scored=SCORED)
-    with torch.no_grad():
-        next(members[1].model.parameters()).fill_(torch.nan)
-    told = dict(iter(stack))
+
+    def of(model: Network, device: torch.device) -> Measured:
+        if model is members[1].model:
+            raise InvalidBoundError("no bound")
+        return measured(model, device)
+
+    measured = Measured.of
+    monkeypatch.setattr(Measured, "of", of)
+    told = dict(iter(fit_stack(members, split(), scored=SCORED)))
     assert told[1].outputs == {}
     for place in (0, 2):
         assert same(told[place].outputs[""], Outputs.of(members[place].model, SCORED))
