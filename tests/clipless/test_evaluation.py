@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-import clipless.evaluation
 from clipless import Network, evaluate, zoo
 from clipless.certificates.certify import certified_radii, float64_logits
 from clipless.datasets import Split
