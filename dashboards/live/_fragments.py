@@ -19,6 +19,7 @@ from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.records import Point
 from sweeper.results.pick import meeting, pick
+from sweeper.store.evidence import findings_about, read_evidence
 from sweeper.store.jsonl import to_text
 
 API = "/api/v1/sweeps"
@@ -153,7 +154,11 @@ def card(snapshot: Snapshot, point: Point) -> Card:
     last = max(other.epoch for other in front.points if other.trial == trial.id)
     make = partial(make_card, sweep=front.sweep, trial=trial, point=point, claim=front.claim, ledger=front.ledger)
     attempts = partial(charged_to, trial.id, snapshot.ledger)
-    return snapshot.once(("card", point.key), lambda: make(last_epoch=last, attempts=attempts()))
+    audits = partial(read_evidence, snapshot.ledger.parent)
+    return snapshot.once(
+        ("card", point.key),
+        lambda: make(last_epoch=last, attempts=attempts(), audits=findings_about(trial.id, audits())),
+    )
 
 
 def _card_text(snapshot: Snapshot, point: Point) -> str:

@@ -5,6 +5,7 @@ from datetime import datetime
 
 import pytest
 
+from clipless.audits.finding import Finding, Kind
 from dashboards.figures import sweep_figures
 from dashboards.live import _resources
 from dashboards.live._fragments import FILES, age, tracking_address
@@ -13,6 +14,7 @@ from dashboards.live._view import View
 from dashboards.text import MISSING
 from sweeper.errors import PickError, RecordError, UnknownSweepError
 from sweeper.records import TrialStatus
+from sweeper.store.evidence import Evidence, append_evidence
 from sweeper.store.manifest import Manifest
 
 from .conftest import ENDED, PLAN, RUNNING
@@ -233,6 +235,18 @@ def test_a_point_of_a_running_sweep_has_its_card(show, resources, growing):
     card = show("file", "card.json", view)
     assert card["guarantee"]["fixed_in_advance"]["steps"] == 5
     assert 0 < card["guarantee"]["fixed_in_advance"]["epsilon"] < card["guarantee"]["chosen_afterwards"]["epsilon"]
+
+
+def test_the_card_of_the_page_says_what_audits_found(show, growing):
+    growing.start("t0001")
+    growing.add("t0001", 1, 0.5, 0.5)
+    finding = Finding(
+        kind=Kind.STEP, subject="trial t0001", epsilon=3.0, delta=1e-5, attained=2.5, confidence=1.0, p_value=1.0,
+        contradicted=False, evidence={},
+    )  # fmt: skip
+    append_evidence(growing.folder.path, [Evidence(trial="t0001", finding=finding, found="2026-11-23", program="1")])
+    (attained,) = show("file", "card.json", View(sweep=RUNNING))["audits"]
+    assert (attained["kind"], attained["attained"]) == ("step", 2.5)
 
 
 def test_a_plan_that_says_too_little_has_no_card(resources, show, growing):
