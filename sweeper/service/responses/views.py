@@ -3,17 +3,17 @@
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.records import TrialStatus
-from sweeper.results.front import Front, read_front
+from sweeper.results.front import SCHEMA_VERSION, csv_text, newer_prices, read_front
 from sweeper.service.cache import SharedCache
 from sweeper.service.problems import Redactor
 from sweeper.service.supervision.supervisor import SupervisedStatus
-from sweeper.store.jsonl import plain
+from sweeper.store.evidence import read_refusals
+from sweeper.store.jsonl import plain, read_object
 from sweeper.store.sweep_folder import SweepFolder, point_to_json
 from sweeper.store.tail import SweepTail
 
@@ -58,13 +58,21 @@ def redacted(value: Any, redact: Redactor) -> Any:
 
 
 def front_content(folder: SweepFolder) -> dict[str, Any]:
-    """Return the front as ``front.json`` has it, with its own points only, and their trials.
+    """Return ``front.json`` with the points of the front only, and their trials.
 
     Raises:
         UnknownSweepError: there is no front yet.
         RecordError: it cannot be read.
     """
-    return _content(_alone(_front(folder)))
+    content = _front_file(folder)
+    try:
+        points = [point for point in content["points"] if point["on_front"]]
+        kept = {point["trial"] for point in points}
+        trials = {id_: trial for id_, trial in content["trials"].items() if id_ in kept}
+        ledger = _prices(folder, content)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"Expected a front in {folder.front}; write the front again") from error
+    return {**content, "points": points, "trials": trials, "ledger": ledger}
 
 
 def summary(folder: SweepFolder) -> dict[str, Any] | None:
@@ -75,28 +83,42 @@ def summary(folder: SweepFolder) -> dict[str, Any] | None:
     """
     if not folder.front.is_file():
         return None
-    front = _front(folder)
-    content = _content(_alone(front))
-    return {
-        "objectives": content["objectives"],
-        "trials": dict(Counter(trial.status for trial in front.trials.values())),
-        "points": len(front.points),
-        "front_points": len(front.on_front),
-        "hypervolume": front.hypervolume,
-        "knee": content["knee"],
-        "ledger": content["ledger"],
-        "exploratory": front.claim.exploratory,
-    }
+    content = _front_file(folder)
+    try:
+        return {
+            "objectives": content["objectives"],
+            "trials": dict(Counter(trial["status"] for trial in content["trials"].values())),
+            "points": len(content["points"]),
+            "front_points": sum(bool(point["on_front"]) for point in content["points"]),
+            "hypervolume": content["hypervolume"]["value"],
+            "knee": content.get("knee"),
+            "ledger": _prices(folder, content),
+            "exploratory": content["claim"]["exploratory"],
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"Expected a front in {folder.front}; write the front again") from error
 
 
 def front_csv(folder: SweepFolder) -> str:
-    """Return the points of the front as CSV; the errors are those of `front_content`."""
-    return _alone(_front(folder)).to_csv()
+    """Return the points of the front as CSV.
+
+    Raises:
+        UnknownSweepError: there is no front yet.
+        RecordError: it cannot be read.
+    """
+    _front_file(folder)
+    return csv_text([row for row in read_front(folder.front).rows() if row["on_front"]])
 
 
 def points_csv(folder: SweepFolder) -> str:
-    """Return every point as CSV, with its trial's configuration; the errors are those of `front_content`."""
-    return _front(folder).to_csv()
+    """Return every point of the front file as CSV, with its trial's configuration.
+
+    Raises:
+        UnknownSweepError: there is no front yet.
+        RecordError: it cannot be read.
+    """
+    _front_file(folder)
+    return read_front(folder.front).to_csv()
 
 
 class Points:
@@ -122,19 +144,22 @@ def has_ended(row: Mapping[str, Any]) -> bool:
     return row.get("status") != TrialStatus.RUNNING.value
 
 
-def _front(folder: SweepFolder) -> Front:
+def _prices(folder: SweepFolder, content: Mapping[str, Any]) -> Any:
+    written = content["ledger"]
+    delta = next((float(answer["delta"]) for answer in written.values()), None)
+    newer = None if delta is None else newer_prices(folder.ledger, content.get("ledger_entries"), delta)
+    return written if newer is None else {question: answer.to_json() for question, answer in newer.items()}
+
+
+def _front_file(folder: SweepFolder) -> dict[str, Any]:
     if not folder.front.is_file():
         raise UnknownSweepError(NO_FRONT)
-    return read_front(folder.front)
-
-
-def _content(front: Front) -> dict[str, Any]:
-    content: dict[str, Any] = plain(front.to_json())
-    return content
-
-
-def _alone(front: Front) -> Front:
-    """The front without the points that are not on it."""
-    points = tuple(point for point in front.points if point.key in front.on_front)
-    kept = {point.trial for point in points}
-    return replace(front, points=points, trials={id_: trial for id_, trial in front.trials.items() if id_ in kept})
+    content = read_object(folder.front)
+    if content.get("schema_version") != SCHEMA_VERSION:
+        raise RecordError(
+            f"Expected schema_version {SCHEMA_VERSION} in {folder.front}; read it with the version that wrote it"
+        )
+    if read_refusals(folder.path).keys() <= content.get("refused", {}).keys():
+        return content
+    gated: dict[str, Any] = plain(read_front(folder.front).to_json())  # audits have refused more since
+    return gated
