@@ -79,8 +79,22 @@ def test_every_fault_is_caught(campaign, number, method):
 ONLY_A_RUN_SHOWS = {"every row passes twice", "four times the steps"}
 
 
-@pytest.mark.parametrize("effort", [Effort.BRIEF, Effort.CHEAP])
-@pytest.mark.parametrize("method", ["clipless", "lip-dp-sgd", "dp-sgd"])
+@pytest.mark.parametrize(
+    ("method", "effort"),
+    [
+        ("clipless", Effort.BRIEF),
+        ("lip-dp-sgd", Effort.CHEAP),
+        *(
+            pytest.param(method, effort, marks=pytest.mark.long)
+            for method, effort in (
+                ("clipless", Effort.CHEAP),
+                ("lip-dp-sgd", Effort.BRIEF),
+                ("dp-sgd", Effort.BRIEF),
+                ("dp-sgd", Effort.CHEAP),
+            )
+        ),
+    ],
+)
 def test_brief_and_cheap_audits_catch_every_fault_of_step_noise_and_batches(campaign, method, effort):
     for name, fault in campaign.FAULTS.items():
         audited = campaign.audited(method, 1)
@@ -89,7 +103,7 @@ def test_brief_and_cheap_audits_catch_every_fault_of_step_noise_and_batches(camp
         assert any(one.contradicted for one in found) == (name not in ONLY_A_RUN_SHOWS), name
 
 
-@pytest.mark.parametrize("effort", [Effort.BRIEF, Effort.CHEAP])
+@pytest.mark.parametrize("effort", [pytest.param(Effort.BRIEF, marks=pytest.mark.long), Effort.CHEAP])
 def test_brief_and_cheap_audits_accuse_no_correct_training(campaign, effort):
     runs = [audit_training(campaign.audited(method, seed), effort, seed=seed) for method, seed in campaign_runs()]
     assert campaign.accused(runs) <= 2

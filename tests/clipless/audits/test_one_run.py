@@ -13,7 +13,7 @@ from clipless.testing import SeededSource
 from clipless.training import trainer
 from tests.clipless.audits.conftest import dense_network
 
-METHODS = ["clipless", "lip-dp-sgd", "dp-sgd"]
+METHODS = ["clipless", *(pytest.param(method, marks=pytest.mark.long) for method in ("lip-dp-sgd", "dp-sgd"))]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -59,6 +59,7 @@ def test_rows_that_pass_twice_are_caught(training, monkeypatch):
     assert final.attained > 0.0
 
 
+@pytest.mark.long
 def test_batches_that_never_change_are_caught_by_the_run_alone(training, monkeypatch):
     """No amplification over steps: each step is as claimed, their composition is not."""
     whole, drawn = trainer.PoissonSampler.draw, {}
@@ -78,8 +79,8 @@ def test_a_plan_whose_parts_have_less_noise_than_it_claims_is_measured_by_its_cl
 def test_coins_are_drawn_anew_and_by_the_seed(training):
     found = [audit_one_run(training(), canaries=60, seed=seed)[0].evidence["taking part"] for seed in (1, 2, 1)]
     assert found[0] == found[2]
-    unseeded = {audit_one_run(training(), canaries=60)[0].evidence["attained by the run"] for _ in range(3)}
-    assert len(unseeded) > 1
+    unseeded = [audit_one_run(training(), canaries=60)[0].evidence for _ in range(3)]
+    assert any(evidence != unseeded[0] for evidence in unseeded)
 
 
 def test_under_replace_one_a_canary_is_replaced_by_its_opposite(training):

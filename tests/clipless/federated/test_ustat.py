@@ -1,5 +1,6 @@
 """Every protocol gives the exact sums and the noise that it states, and none without noise."""
 
+from itertools import product
 from math import sqrt
 
 import numpy as np
@@ -36,8 +37,13 @@ def test_sums_are_exact_but_for_noise(rows, query, name):
     assert found.bits > 0
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
-@pytest.mark.parametrize("groups", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [
+        pytest.param(name, groups, marks=[pytest.mark.long] * (groups == 2 or name == "aggregation against three"))
+        for name, groups in product(PROTOCOLS, (1, 2))
+    ],
+)
 def test_the_noise_of_sums_has_the_stated_deviation_and_copies_of_what_is_needed(rows, name, groups):
     protocol, copies = PROTOCOLS[name]
     query = Query((3, 30, 63), groups, 0.5)

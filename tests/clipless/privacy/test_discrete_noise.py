@@ -84,7 +84,7 @@ def test_the_urn_gives_a_colour_a_negative_binomial_part_of_a_geometric_number(s
     assert fits(discrete_noise._urn(draws, power, source), lambda k: law[k], values) > UNLIKELY
 
 
-@pytest.mark.parametrize("parties", [1, 2, 5])
+@pytest.mark.parametrize("parties", [1, 2, pytest.param(5, marks=pytest.mark.long)])
 @pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(7, 2)])
 def test_shares_of_as_many_parties_as_are_needed_sum_to_the_whole_numbered_laplace_law(scale, parties):
     source = SeededSource(12)
@@ -94,7 +94,7 @@ def test_shares_of_as_many_parties_as_are_needed_sum_to_the_whole_numbered_lapla
     assert fits(drawn, lambda z: (1 - ratio) / (1 + ratio) * ratio ** abs(z), values) > UNLIKELY
 
 
-@pytest.mark.parametrize("power", [Fraction(3), Fraction(5, 2), Fraction(1, 3)])
+@pytest.mark.parametrize("power", [pytest.param(Fraction(3), marks=pytest.mark.long), Fraction(5, 2), Fraction(1, 3)])
 def test_the_variance_of_a_share_is_its_power_times_that_of_the_whole(power):
     drawn = laplace_share(COUNT, Fraction(4), power, SeededSource(13))
     whole = discrete_laplace(COUNT, Fraction(4), SeededSource(14))

@@ -351,7 +351,9 @@ def take_stacked_steps(monkeypatch, name, method=Method.CLIPLESS, *, front=(), *
         running.step(draws)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in SMALL])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in (*LARGE, "convnet"))) for name in SMALL]
+)
 def test_no_step_of_a_stack_waits(name, monkeypatch):
     take_stacked_steps(monkeypatch, name)
 

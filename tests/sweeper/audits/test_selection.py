@@ -28,7 +28,9 @@ def generator():
     return torch.Generator().manual_seed(0)
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(
+    "law", ["geometric", *(pytest.param(law, marks=pytest.mark.long) for law in LAWS if law != "geometric")]
+)
 def test_the_best_of_many_attains_more_than_one_and_no_more_than_its_price(law, generator, monkeypatch):
     monkeypatch.setattr(selection, "_REFERENCE", 100_000)
     price = selection_epsilon(EVENT, LAWS[law], DELTA)

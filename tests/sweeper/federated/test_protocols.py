@@ -45,7 +45,9 @@ def truth(model, parties):
     return probability(gaps, 1.0), label, right, radii
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "protocol", ["curator", "aggregation", pytest.param("function-sharing", marks=pytest.mark.long)]
+)
 def test_the_curves_over_parties_are_those_of_all_their_rows(start, model, parties, protocol):
     everybody = start(protocol, levels=12, thresholds=100)
     bits = joined(everybody, model, parties)

@@ -21,7 +21,7 @@ READY = [
     for path in sorted(SWEEPS.rglob("*.yaml"))
     if ".ranges." not in path.name
 ]
-CONFIGURATIONS = (2, pytest.param(8, marks=pytest.mark.long))
+CONFIGURATIONS = (1, pytest.param(8, marks=pytest.mark.long))
 REST = {
     "name": "x",
     "model": {"architecture": "mlp"},

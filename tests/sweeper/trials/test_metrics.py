@@ -230,9 +230,9 @@ def test_metrics_change_nothing_in_the_training(digits):
     assert torch.equal(*weights)
 
 
-def test_the_same_training_gives_the_same_metrics_and_touches_no_test_row(digits, rows):
+def test_the_same_training_gives_the_same_metrics_and_touches_no_test_row(digits):
     object.__setattr__(hidden := replace(digits), "test", Untouchable())
-    assert [row.values for row in rows_of(hidden)[1]] == [row.values for row in rows]
+    assert [row.values for row in rows_of(hidden, epochs=2)[1]] == [row.values for row in rows_of(digits, epochs=2)[1]]
 
 
 def test_autoattack_keeps_the_order_too(digits, monkeypatch):

@@ -229,7 +229,7 @@ def gaussian_profile(mu, epsilons):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("mean", [1.1, 10.0, 1000.0])
+@pytest.mark.parametrize("mean", [1.1, 10.0, pytest.param(1000.0, marks=pytest.mark.long)])
 def test_the_ratio_is_rounded_up_and_hardly_so(law, mean):
     repetitions, mu = LAWS[law](mean), 0.8
     epsilons = np.linspace(-12.0, 12.0, 20_001)

@@ -150,7 +150,7 @@ def test_the_price_is_above_that_of_either_alone_and_below_their_sum(law):
     ("law", "mean"),
     [
         (Distribution.GEOMETRIC, 20.0),
-        (Distribution.LOGARITHMIC, 1.5),
+        pytest.param(Distribution.LOGARITHMIC, 1.5, marks=pytest.mark.long),
         pytest.param(Distribution.GEOMETRIC, 1.5, marks=pytest.mark.long),
         pytest.param(Distribution.LOGARITHMIC, 20.0, marks=pytest.mark.long),
     ],

@@ -7,10 +7,8 @@ import math
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -408,18 +406,10 @@ def test_two_workers_share_no_generator_and_inherit_no_source(tmp_path, monkeypa
         assert len({one[generator] for one in rolled}) == len(rolled), generator
 
 
-def test_what_forks_workers_has_one_thread_and_none_of_what_trials_hold():
-    """A fork copies no other thread, and would copy any key."""
-    server = fork_server.ForkServer(1)
-    try:
-        here, there = socket.socketpair()
-        with there, tempfile.TemporaryFile() as rows, tempfile.TemporaryFile() as words:
-            server.fork(1, (there.fileno(), rows.fileno(), rows.fileno(), words.fileno()))
-        here.recv(1)  # the worker has ended, of which there are no rows: everything is imported
-        assert len(os.listdir(f"/proc/{server._process.pid}/task")) == 1
-        here.close()
-    finally:
-        server.close()
+@pytest.mark.usefixtures("finished")
+def test_what_forks_workers_has_one_thread(workers):
+    """A fork copies no other thread."""
+    assert len(os.listdir(f"/proc/{workers._server._process.pid}/task")) == 1
 
 
 def test_workers_end_with_the_process_that_forked_them_and_others_take_their_place(tmp_path):
@@ -436,18 +426,12 @@ def test_workers_end_with_the_process_that_forked_them_and_others_take_their_pla
     with local_workers(2, clipless.datasets.load("digits"), 1) as two:
         outcome = run(two, tmp_path, ["well"] * 4, driver.hooks(on_epoch=on_epoch))
         assert two._server._process.pid != killed[0]
+        there = {int(plan.placed["pid"]) for plan in driver.plans.values()}
+        assert all(map(is_alive, there))
+    assert not any(map(is_alive, there)), "closed, yet there"
     assert outcome == RunResult()
     assert set(driver.ends.values()) == {(TrialStatus.COMPLETED, "", 3)}
     assert driver.restarts
-
-
-def test_no_worker_is_left_when_they_are_closed(tmp_path):
-    with local_workers(2, clipless.datasets.load("digits"), 1) as two:
-        driver = Driver(tmp_path)
-        run(two, tmp_path, ["well"] * 4, driver.hooks())
-        there = {int(plan.placed["pid"]) for plan in driver.plans.values()}
-        assert all(map(is_alive, there))
-    assert not any(map(is_alive, there))
 
 
 def test_what_was_started_ahead_is_taken_once_and_only_for_the_same_workers(monkeypatch):
