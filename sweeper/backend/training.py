@@ -120,9 +120,13 @@ def trained(
     from sweeper.backend.on_ray.tune import places_for, run_trials
     from sweeper.backend.on_ray.unseen import run_stacks
 
-    concurrent, resources, stack = spec.resources.concurrent, _resources(spec), spec.resources.stack
-    if (stack or 1) > 1:
-        given |= {"places": concurrent or places_for(resources), "stack": stack, "resources": resources}
+    concurrent, resources = spec.resources.concurrent, _resources(spec)
+    if _is_stacked(spec):
+        given |= {
+            "places": concurrent or places_for(resources),
+            "stack": spec.resources.stack,
+            "resources": resources,
+        }
         return run_stacks(kind, queue, states, constants=constants, data=place(data), **given)
     constants |= {"data": place(data)}
     return run_trials(kind, queue, states, concurrent=concurrent, resources=resources, constants=constants, **given)
@@ -159,6 +163,13 @@ def trained_unseen(
         should_stop=should_stop,
         interruption=interruption,
     )
+
+
+def _is_stacked(spec: Spec) -> bool:
+    """Whether trials on a Ray are trained in stacks: always if a number is given, on GPUs unless it is 1."""
+    if spec.resources.stack is None:
+        return spec.resources.gpus > 0
+    return spec.resources.stack > 1
 
 
 def _has_ray() -> bool:

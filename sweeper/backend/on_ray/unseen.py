@@ -181,7 +181,7 @@ def run_stacks(
     states: TrialStates,
     *,
     places: int,
-    stack: int,
+    stack: int | None,
     resources: Mapping[str, float],
     storage_dir: Path,
     constants: Mapping[str, Any],
@@ -193,7 +193,7 @@ def run_stacks(
 ) -> RunResult:
     """Run trials as `sweeper.backend.on_ray.tune.run_trials` does, in stacks, on ``places`` workers of a Ray.
 
-    A worker trains at most ``stack`` trials as one.
+    A worker trains at most ``stack`` trials as one, ``None`` for as many as pay.
     """
     task = Task(cloudpickle.dumps(trainable), dict(constants), stack)
     ending = endings(states, interruption, hours, should_stop)

@@ -185,7 +185,8 @@ def test_a_reason_to_stop_ends_it_and_leaves_no_worker(run):
 
 
 @pytest.mark.long
-def test_trials_on_a_ray_are_trained_in_stacks_and_one_that_is_stopped_ends_alone(data, tmp_path):
+@pytest.mark.parametrize("stack", [3, None])
+def test_trials_on_a_ray_are_trained_in_stacks_and_one_that_is_stopped_ends_alone(data, tmp_path, stack):
     """Their models are in the folder that driver and workers share."""
     (tmp_path / "models").mkdir()
     told, spec = Told(), Spec.from_mapping(CONTENT)
@@ -200,7 +201,7 @@ def test_trials_on_a_ray_are_trained_in_stacks_and_one_that_is_stopped_ends_alon
         TrialQueue(Proposals(), 3),
         TrialStates(told.hooks),
         places=1,
-        stack=3,
+        stack=stack,
         resources={"CPU": 1},
         storage_dir=tmp_path,
         constants=constants | {"folder": str(tmp_path), "storage": None},
@@ -211,13 +212,10 @@ def test_trials_on_a_ray_are_trained_in_stacks_and_one_that_is_stopped_ends_alon
         interruption=Interruption(),
     )
     assert outcome.reason == ""
-    assert [(trial, epoch) for trial, epoch, _ in told.epochs] == [
-        ("t1", 1),
-        ("t2", 1),
-        ("t3", 1),
-        ("t1", 2),
-        ("t3", 2),
-    ]
+    found = [(trial, epoch) for trial, epoch, _ in told.epochs]
+    if stack == 3:  # else as many at a time as pay here
+        assert found == [("t1", 1), ("t2", 1), ("t3", 1), ("t1", 2), ("t3", 2)]
+    assert sorted(found) == [("t1", 1), ("t1", 2), ("t2", 1), ("t3", 1), ("t3", 2)]
     assert told.ended["t2"] == (TrialStatus.STOPPED, "no hope")
     assert told.ended["t1"] == told.ended["t3"] == (TrialStatus.COMPLETED, "")
     for _, _, model in told.epochs:

@@ -1,0 +1,43 @@
+"""What trains the trials of a spec on a Ray: Ray Tune one at a time, or workers that train stacks."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from sweeper.backend.on_ray import cluster, tune, unseen
+from sweeper.backend.training import Backend, trained
+from sweeper.spec.spec import Spec
+
+
+@pytest.fixture
+def chosen(content, monkeypatch, tmp_path):
+    """Which of them trains a spec with these resources, and what it is told of stacks."""
+
+    def choose(**resources):
+        monkeypatch.setattr(cluster, "place", lambda data: data)
+        monkeypatch.setattr(tune, "places_for", lambda _resources: 2)
+        monkeypatch.setattr(tune, "run_trials", lambda *_, **__: "one at a time")
+        monkeypatch.setattr(unseen, "run_stacks", lambda *_, stack, places, **__: (stack, places))
+        spec = Spec.from_mapping(content | {"resources": resources})
+        folder = SimpleNamespace(path=tmp_path)
+        return trained(Backend(), object, None, None, spec, None, folder, None, lambda: None)
+
+    return choose
+
+
+@pytest.mark.parametrize("resources", [{}, {"stack": 1}, {"stack": 1, "gpus": 0.25}])
+def test_on_the_processors_of_a_cluster_and_where_the_spec_says_so_trials_train_one_at_a_time(chosen, resources):
+    assert chosen(**resources) == "one at a time"
+
+
+@pytest.mark.parametrize(
+    ("resources", "told"),
+    [
+        ({"gpus": 1}, (None, 2)),
+        ({"gpus": 0.25, "stack": "auto", "concurrent": 4}, (None, 4)),
+        ({"gpus": 1, "stack": 8}, (8, 2)),
+        ({"stack": 8}, (8, 2)),
+    ],
+)
+def test_on_gpus_and_where_the_spec_gives_a_number_trials_train_in_stacks(chosen, resources, told):
+    assert chosen(**resources) == told
