@@ -190,12 +190,17 @@ class FrontArchive:
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
         self._objectives = tuple(objectives)
-        self._front: dict[PointKey, tuple[Point, Floats]] = {}
+        self._front: dict[PointKey, Point] = {}
+        self._rows = np.empty((0, len(self._objectives)))  # the costs of the front, in its order
+
+    def __contains__(self, key: PointKey) -> bool:
+        """Whether the point of this key is on the front."""
+        return key in self._front
 
     @property
     def points(self) -> tuple[Point, ...]:
         """The front."""
-        return tuple(point for point, _ in self._front.values())
+        return tuple(self._front.values())
 
     def add(self, points: Iterable[Point]) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
         """Take points in.
@@ -207,13 +212,24 @@ class FrontArchive:
         before, new = self._front, list(points)
         if not new:
             return (), ()
-        rows = zip(new, costs(new, self._objectives), strict=True)
-        candidates = before | {point.key: (point, row) for point, row in rows}
-        mask = nondominated(np.stack([row for _, row in candidates.values()]))
-        self._front = dict(compress(candidates.items(), mask))
-        entered = tuple(point for key, (point, _) in self._front.items() if key not in before)
-        left = tuple(point for key, (point, _) in before.items() if key not in self._front)
+        rows = costs(new, self._objectives)
+        if len(new) == 1 and new[0].key not in before and self._is_dominated(rows[0]):
+            return (), ()
+        candidates = dict(zip(before, self._rows, strict=True)) | {
+            point.key: row for point, row in zip(new, rows, strict=True)
+        }
+        named = before | {point.key: point for point in new}
+        matrix = np.reshape(list(candidates.values()), (-1, len(self._objectives)))
+        mask = nondominated(matrix)
+        self._front, self._rows = dict(compress(named.items(), mask)), matrix[mask]
+        entered = tuple(point for key, point in self._front.items() if key not in before)
+        left = tuple(point for key, point in before.items() if key not in self._front)
         return entered, left
+
+    def _is_dominated(self, row: Floats) -> bool:
+        """Whether a row of the front dominates this one, as most that arrive; a row with a NaN counts as dominated."""
+        worse = (self._rows <= row).all(axis=1) & (self._rows < row).any(axis=1)
+        return bool(np.isnan(row).any() or worse.any())
 
     def hypervolume(self, box: Box | None = None) -> float:
         """Return the share of the box that the front dominates."""

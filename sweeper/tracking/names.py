@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib import metadata
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,7 @@ def mlflow_params(params: Mapping[str, Any]) -> dict[str, str]:
     return flat
 
 
+@lru_cache(maxsize=4096)
 def clean(name: str) -> str:
     """Return a name that MLflow accepts.
 

@@ -96,12 +96,11 @@ class TrialRecords:
         """Keep a point, and the models of the front only, unless every model is kept."""
         self._last_epoch[point.trial] = point.epoch
         _, left = self.archive.add([point] if self._is_admitted(point) else [])
-        kept = {one.key for one in self.archive.points}
         drop = not self._keep_every_model
-        self._save_point(self._without_model(point) if drop and point.key not in kept else point)
+        self._save_point(self._without_model(point) if drop and point.key not in self.archive else point)
         self._tracker.log(point.trial, point.epoch, _metrics(point))
         self._track_best(point)
-        for key in (one.key for one in left if drop and one.key not in kept):
+        for key in (one.key for one in left if drop):
             self._save_point(self._without_model(self.points[key]))
 
     def add_test(
@@ -116,8 +115,7 @@ class TrialRecords:
 
     def forget_models(self) -> None:
         """Record that points beside the front have no model any more; `close` removes the files."""
-        kept = {point.key for point in self.archive.points}
-        for point in [point for point in self.points.values() if point.model and point.key not in kept]:
+        for point in [point for point in self.points.values() if point.model and point.key not in self.archive]:
             self._save_point(replace(point, model=None))
 
     def track_ended(self) -> None:
