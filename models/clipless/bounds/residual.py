@@ -12,7 +12,7 @@ A learned a may lie anywhere in [0, 1] during training, so that each factor take
 from math import inf
 
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule, learned, rounding
-from clipless.bounds.compose import bound_sequence, compose
+from clipless.bounds.composition.compose import bound_sequence, compose
 from clipless.errors import InvalidBoundError
 from clipless.layers import Residual
 from clipless.scalars import larger

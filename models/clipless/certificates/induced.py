@@ -29,8 +29,8 @@ from torch import Tensor, nn
 
 from clipless import layers as kinds
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms
-from clipless.bounds.compose import bound_sequence
-from clipless.bounds.propagate import ROUNDING_SLACK
+from clipless.bounds.composition.compose import bound_sequence
+from clipless.bounds.composition.propagate import ROUNDING_SLACK
 from clipless.norms import LEAST, at_least_normal, lengths_upper
 
 Shape = tuple[int, ...]

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from clipless import Network, TauBCE, TauCCE, evaluate, zoo
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import LayerBound, Signal
-from clipless.bounds.compose import compose, composed_error
+from clipless.bounds.composition.compose import compose, composed_error
 from clipless.certificates.certify import (
     certified_auroc,
     certified_radii,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clipless.bounds import Signal, WeightNorms
-from clipless.bounds.compose import bound_sequence
+from clipless.bounds.composition.compose import bound_sequence
 from clipless.certificates import induced
 from clipless.certificates.induced import Reach, induced_gains, propagate_reach
 from clipless.layers import (

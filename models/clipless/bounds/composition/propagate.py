@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms
-from clipless.bounds.compose import bound_sequence
+from clipless.bounds.composition.compose import bound_sequence
 from clipless.network import Network
 from clipless.norms import at_least_normal
 from clipless.scalars import smaller
