@@ -1,9 +1,9 @@
 """What a figure is, and how pages, exports and the live page find the figures there are.
 
-A figure is one module in ``sweep/``, ``hyperparameters/``, ``comparison/`` or ``diagnosis/`` with a function
-``info`` that computes its numbers, ``plot`` that draws them, ``rows`` that returns them as a table, and a `FigureKind`
-named ``FIGURE`` that says what the figure is called and how to read it. Nothing else lists figures: `figures_in`
-imports the modules of a folder.
+A figure is one module in ``sweep/``, ``held_out/``, ``hyperparameters/``, ``comparison/`` or ``diagnosis/`` with a
+function ``info`` that computes its numbers, ``plot`` that draws them, ``rows`` that returns them as a table, and a
+`FigureKind` named ``FIGURE`` that says what the figure is called and how to read it. Nothing else lists figures:
+`figures_in` imports the modules of a folder.
 """
 
 import enum

@@ -1,0 +1,1 @@
+"""Figures of one sweep: the curves of private test rows that its points released."""
