@@ -218,6 +218,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ListError as error:
         print(error, file=sys.stderr)
         return 1
+    if not faults:
+        parser.error(f"no fault's name contains {options.only!r}")
     preload()
     caught, sound = 0, options.short
     tried = faults if options.short else [None, *faults]

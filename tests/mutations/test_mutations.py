@@ -99,6 +99,12 @@ def test_a_list_that_does_not_fit_ends_the_script(tmp_path, capsys):
     assert "found it 0 times" in capsys.readouterr().err
 
 
+def test_a_text_that_no_name_contains_runs_nothing(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run.main(["--only", "no such fault"])
+    assert "no fault's name contains 'no such fault'" in capsys.readouterr().err
+
+
 def test_faults_are_planted_in_a_copy_only(tmp_path):
     planted = next(f for f in run.read_faults() if f.name == "noise left out")
     before = (run.ROOT / planted.file).read_text(encoding="utf-8")
