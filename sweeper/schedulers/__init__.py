@@ -33,10 +33,14 @@ def find_scheduler(name: str) -> type[Scheduler]:
 
     Raises:
         SpecError: no such plug-in, or it is no scheduler.
+        TypeError: a module of this folder that defines none or several.
     """
     if name not in built_in_schedulers():
         return load_scheduler(name, Scheduler)  # type: ignore[type-abstract]
     module = import_module(f"{__name__}.{name.replace('-', '_')}")
     defined = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
-    (kind,) = (one for one in defined if isinstance(one, type) and issubclass(one, Scheduler))
-    return kind
+    kinds = [one for one in defined if isinstance(one, type) and issubclass(one, Scheduler)]
+    if len(kinds) != 1:
+        found = ", ".join(kind.__name__ for kind in kinds) or "none"
+        raise TypeError(f"Expected one subclass of Scheduler in {module.__name__}, got {found}")
+    return kinds[0]

@@ -53,9 +53,12 @@ def judged(made, epochs=3):
 @pytest.mark.parametrize("name", built_in_schedulers())
 def test_every_module_holds_one_scheduler_under_its_name(name):
     made = make_scheduler(SearchSettings(scheduler=name), AXES)
-    assert type(made).__name__.lower() == name.replace("-", "")
-    assert isinstance(made, Scheduler)
-    assert all(one is None or isinstance(one, Decision) for one in judged(made))
+    kind = type(made).__name__
+    assert kind.lower() == name.replace("-", ""), f"Expected a class named like its module {name}, got {kind}"
+    assert isinstance(made, Scheduler), f"Expected a subclass of Scheduler, got {kind}"
+    decided = judged(made)
+    wrong = [one for one in decided if one is not None and not isinstance(one, Decision)]
+    assert not wrong, f"Expected Decisions or None from {kind}, got {wrong}"
 
 
 def test_the_schedulers_of_the_package():
@@ -80,6 +83,20 @@ def test_a_new_module_is_a_new_scheduler(tmp_path, monkeypatch, content):
     assert [one is None or one.goes_on for one in decided] == [True, False, False]
     with pytest.raises(SpecError, match="Expected scheduler none or very-impatient, got scheduler='asha'"):
         Spec.from_mapping(content | {"search": {"scheduler": "asha"}})
+
+
+@pytest.mark.parametrize(
+    ("content", "got"),
+    [("", "none"), (f"{MODULE}\n\nclass Other(Impatient):\n    pass\n", "Impatient, Other")],
+)
+def test_a_module_without_exactly_one_scheduler_is_refused_by_name(tmp_path, monkeypatch, content, got):
+    (tmp_path / "asha.py").write_text(content, encoding="utf-8")
+    monkeypatch.setattr(sweeper.schedulers, "__path__", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "sweeper.schedulers.asha", raising=False)
+    with pytest.raises(
+        TypeError, match=rf"Expected one subclass of Scheduler in sweeper\.schedulers\.asha, got {got}$"
+    ):
+        find_scheduler("asha")
 
 
 @pytest.fixture
