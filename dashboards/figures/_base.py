@@ -95,15 +95,28 @@ class FigureKind(Generic[D, I]):
 
 @cache
 def figures_in(*packages: str) -> Mapping[str, FigureKind[Any, Any]]:
-    """Return the figures of folders by name, in the order of pages; modules that begin with ``_`` are none."""
-    names = [
-        f"{package}.{module.name}"
-        for package in packages
-        for module in iter_modules(import_module(package).__path__)
-        if module.name[0] != "_"
-    ]
-    kinds: list[FigureKind[Any, Any]] = [import_module(name).FIGURE for name in names]
-    return {kind.name: kind for kind in sorted(kinds, key=lambda kind: (kind.position, kind.name))}
+    """Return the figures of folders by name, in the order of pages; modules that begin with ``_`` are none.
+
+    Raises:
+        TypeError: a module without a `FigureKind` named ``FIGURE``.
+        ValueError: two figures of one name.
+    """
+    kinds: dict[str, FigureKind[Any, Any]] = {}
+    for package in packages:
+        for module in iter_modules(import_module(package).__path__):
+            if module.name[0] != "_":
+                kind = _figure_of(f"{package}.{module.name}")
+                if kind.name in kinds:
+                    raise ValueError(f"Expected a figure's name of its own in {package}.{module.name}, got {kind.name}")
+                kinds[kind.name] = kind
+    return {kind.name: kind for kind in sorted(kinds.values(), key=lambda kind: (kind.position, kind.name))}
+
+
+def _figure_of(name: str) -> FigureKind[Any, Any]:
+    figure = getattr(import_module(name), "FIGURE", None)
+    if not isinstance(figure, FigureKind):
+        raise TypeError(f"Expected a FigureKind named FIGURE in {name}, got {type(figure).__name__}")
+    return figure
 
 
 def omitted(limit: int, total: int, what: str) -> str:

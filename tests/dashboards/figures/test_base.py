@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,15 +24,45 @@ MODULE = re.search(r"```py(?:thon)?\n(.*?)```", GUIDE, re.DOTALL).group(1)
 
 
 @pytest.fixture
-def spent(tmp_path, monkeypatch):
-    """A figure that exists while the test runs, by one new file."""
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "spent.py").write_text(MODULE)
+def add_module(tmp_path, monkeypatch):
+    """Adds modules to the figures of a sweep while the test runs: name, content."""
+    added = tmp_path / "figures"
+    added.mkdir()
     folder = dashboards.figures.sweep
-    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path / "figures")])
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(added)])
+    names = []
+
+    def add(name, content):
+        (added / f"{name}.py").write_text(content)
+        names.append(f"{folder.__name__}.{name}")
+        _base.figures_in.cache_clear()
+
+    yield add
     _base.figures_in.cache_clear()
-    yield "spent"
-    _base.figures_in.cache_clear()
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def spent(add_module):
+    """A figure that exists while the test runs, by one new file."""
+    add_module("spent", MODULE)
+    return "spent"
+
+
+def test_two_figures_of_one_name_are_refused(add_module):
+    add_module("spent", MODULE)
+    add_module("spent_again", MODULE)
+    with pytest.raises(ValueError, match=r"name of its own in dashboards\.figures\.sweep\.spent_again, got spent$"):
+        sweep_figures()
+
+
+@pytest.mark.parametrize(("content", "got"), [("", "NoneType"), ("FIGURE = 3", "int")])
+def test_a_module_without_a_figure_is_refused(add_module, content, got):
+    add_module("helper", content)
+    said = rf"Expected a FigureKind named FIGURE in dashboards\.figures\.sweep\.helper, got {got}$"
+    with pytest.raises(TypeError, match=said):
+        sweep_figures()
 
 
 def test_a_new_figure_is_one_file_and_appears_in_the_report(sweep, spent):
