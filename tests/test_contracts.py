@@ -7,6 +7,7 @@ adversarial tests from what those tests are parametrised over, spec entries from
 import importlib.util
 import inspect
 import re
+import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,6 +18,7 @@ import torch
 
 import clipless
 from clipless import layers, losses, projections, zoo
+from clipless.bounds import _rules as bound_rules
 from clipless.bounds import bound_network, bounded_types
 from clipless.discovery import import_modules
 from clipless.losses import _rules
@@ -24,13 +26,17 @@ from clipless.plans.method import Method
 from clipless.plans.trainable import check_trainable
 from clipless.saving import architecture
 from sweeper.errors import SpecError
+from sweeper.schedulers import find_scheduler
 from sweeper.search.space import resolve, suggest
+from sweeper.spec import plugins
 from sweeper.spec.fields.choices import ARCHITECTURE_OPTIONS
 from sweeper.spec.spec import Spec
 from sweeper.trials.build import build_loss, build_model
 
-TESTS = Path(__file__).parent / "clipless"
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+TESTS = ROOT / "tests" / "clipless"
+DOCS = ROOT / "docs"
+FAULTS = ROOT / "tests" / "mutations" / "faults.toml"
 # Not in any architecture of the zoo: for networks of one's own.
 LIBRARY_ONLY = {"Conv1d", "GlobalL2Pool2d", "GroupNorm", "LayerCentering"}
 
@@ -102,7 +108,7 @@ def a_spec(**sections):
     content = {"name": "x", "data": {"name": "digits"}, "model": {"architecture": "mlp"}}
     content |= {"training": {"epochs": 1}, "privacy": {"noise_multiplier": 1.0, "delta": 1e-5}}
     for section, changes in sections.items():
-        content[section] = content[section] | changes
+        content[section] = content.get(section, {}) | changes
     return Spec.from_mapping(content)
 
 
@@ -140,6 +146,27 @@ def reached_layers():
     return found
 
 
+def rules_with_a_fault():
+    """Names of the layers of which a planted fault changes the bound rule, or a function of its module that it calls."""
+    faults = tomllib.loads(FAULTS.read_text(encoding="utf-8"))["fault"]
+    return {name for fault in faults for name in rule_names(fault)}
+
+
+def rule_names(fault):
+    """Names of the layers whose bound rule a fault changes."""
+    return {kind.__name__ for kind, rule in bound_rules._RULES.items() if touches(fault, rule)}
+
+
+def touches(fault, rule):
+    """Whether the old text of a fault stands in a rule or in a function of its module that it calls."""
+    module = inspect.getmodule(rule)
+    if not Path(module.__file__).as_posix().endswith(f"/{fault['file']}"):
+        return False
+    called = [getattr(module, name, None) for name in rule.__code__.co_names]
+    own = [one for one in called if inspect.isfunction(one) and one.__module__ == module.__name__]
+    return any(fault["old"] in inspect.getsource(function) for function in (rule, *own))
+
+
 def layer_contract():
     table = loaded("bounds/test_layers.py").CASES
     cases = tried("bounds/test_layers.py", "test_no_search_exceeds_a_bound_and_tight_ones_are_attained", "case")
@@ -151,10 +178,18 @@ def layer_contract():
                 kind.__name__ for kind in bounded_types() if kind is layers.every_layer().get(kind.__name__)
             },
             "adversarial test": {type(table[case][0]).__name__ for case in cases},
+            "planted fault of its bound rule in tests/mutations/faults.toml": rules_with_a_fault(),
+            "name in EXPORTED of tests/clipless/test_public_names.py": exported_layers(),
             "place in a spec, nor is it declared to be for the library alone": reached_layers() | LIBRARY_ONLY,
             "row in docs/mathematics.md": first_column("mathematics.md", "Bounds"),
         },
     )
+
+
+def exported_layers():
+    """The names of layers that the package is to export."""
+    table = loaded("test_public_names.py").EXPORTED
+    return set(next(names for package, names in table.items() if package is layers).split())
 
 
 def loss_types():
@@ -296,6 +331,28 @@ def pooling_contract():
     return option_contract("pooling", zoo.POOLINGS, lambda name: zoo.POOLINGS[name](2))
 
 
+def scheduler_contract():
+    names = plugins.built_in_schedulers()
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests/sweeper/schedulers").glob("test_*.py"))
+    return Contract(
+        "scheduler",
+        names,
+        {
+            "class that bears the name of its module": {name for name in names if named_as_its_module(name)},
+            "test in tests/sweeper/schedulers": {name for name in names if re.search(rf"\b{name}\b", tests)},
+            "name in a spec": {n for n in names if a_spec(search={"scheduler": n}).search.scheduler == n},
+            "name in the row `scheduler` of docs/spec.md": row("spec.md", "search", "scheduler"),
+        },
+    )
+
+
+def named_as_its_module(name):
+    try:
+        return find_scheduler(name).__name__.lower() == name.replace("-", "")
+    except (ImportError, TypeError):
+        return False
+
+
 CONTRACTS = {
     "layer": layer_contract,
     "loss": loss_contract,
@@ -304,6 +361,7 @@ CONTRACTS = {
     "architecture": architecture_contract,
     "activation": activation_contract,
     "pooling": pooling_contract,
+    "scheduler": scheduler_contract,
 }
 
 
@@ -311,7 +369,8 @@ CONTRACTS = {
 def test_everything_exported_has_a_rule_an_adversarial_test_a_spec_entry_and_documentation(kind):
     contract = CONTRACTS[kind]()
     assert len(contract.exported) > 0
-    assert contract.gaps() == []
+    gaps = contract.gaps()
+    assert not gaps, "\n".join(gaps)
 
 
 def test_layers_for_the_library_alone_are_in_no_network_of_a_spec_and_the_documentation_says_so():
@@ -367,6 +426,29 @@ def test_a_layer_whose_adversarial_test_is_gone_is_noticed(monkeypatch):
     assert set(layer_contract().gaps()) - before == {"layer Tanh has no adversarial test"}
     monkeypatch.delattr(module, "test_no_search_exceeds_a_bound_and_tight_ones_are_attained")
     assert {f"layer {name} has no adversarial test" for name in layers.every_layer()} <= set(layer_contract().gaps())
+
+
+def test_a_layer_whose_planted_faults_are_gone_is_noticed(monkeypatch):
+    """A fault counts for the layers whose rule it changes, itself or by a function that it calls."""
+    assert {"Tanh", "Sigmoid", "Conv2d", "Residual"} <= rules_with_a_fault()
+    read = tomllib.loads
+    left = {
+        "fault": [
+            fault for fault in read(FAULTS.read_text(encoding="utf-8"))["fault"] if "Tanh" not in rule_names(fault)
+        ]
+    }
+    monkeypatch.setattr(tomllib, "loads", lambda _: left)
+    assert layer_contract().gaps() == [
+        "layer Tanh has no planted fault of its bound rule in tests/mutations/faults.toml"
+    ]
+
+
+def test_a_scheduler_that_is_a_module_and_nothing_else_lacks_everything_but_a_name_in_a_spec(monkeypatch):
+    every = (*plugins.built_in_schedulers(), "dummy")
+    for module in ("sweeper.spec.plugins", "sweeper.spec.search", "sweeper.schedulers"):
+        monkeypatch.setattr(f"{module}.built_in_schedulers", lambda: every)
+    contract = scheduler_contract()
+    assert contract.gaps() == [f"scheduler dummy has no {need}" for need in contract.needs if need != "name in a spec"]
 
 
 def test_a_loss_that_is_exported_and_nothing_else_lacks_everything(monkeypatch):

@@ -1,5 +1,7 @@
 """Every layer's rule: refuted by no input or cotangent that a search finds, attained where it is tight."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import nn
@@ -190,10 +192,24 @@ def test_no_search_exceeds_a_bound_and_tight_ones_are_attained(case):
         assert found[name] >= least, (name, found)
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_no_rule_looks_at_a_norm_that_only_a_device_knows(case):
+    """On torch's ``meta`` device, which holds no numbers, whatever would make the host wait raises."""
+    layer, shape, _ = CASES[case]
+    norm = torch.tensor(1.0, dtype=torch.float64, device="meta")
+    try:
+        bound = bound_layer(deepcopy(layer).to("meta"), Signal(shape, norm), WeightNorms.CURRENT)
+    except (RuntimeError, NotImplementedError) as error:
+        pytest.fail(
+            f"The rule of {type(layer).__name__} looks at a norm: use the functions of clipless.scalars ({error})"
+        )
+    assert bound.output.norm.device.type == "meta"
+
+
 def test_every_rule_has_a_case_here():
-    assert {type(layer) for layer, _, _ in CASES.values()} >= {
-        t for t in bounded_types() if t.__module__.startswith("clipless")
-    }
+    own = {kind for kind in bounded_types() if kind.__module__.startswith("clipless")}
+    missing = sorted(kind.__name__ for kind in own - {type(layer) for layer, _, _ in CASES.values()})
+    assert not missing, f"CASES of tests/clipless/bounds/test_layers.py has no case of {', '.join(missing)}"
 
 
 def test_convolution_gain_carries_the_root_of_the_patch_count():

@@ -103,7 +103,11 @@ def test_no_jacobian_exceeds_a_constant_and_tight_ones_are_reached(case):
 
 
 def test_every_constant_has_a_case_here_and_every_other_layer_none():
-    assert {type(layer) for layer, _, _ in CASES.values()} == set(induced._RULES) | induced._KEEP
+    constants, cases = set(induced._RULES) | induced._KEEP, {type(layer) for layer, _, _ in CASES.values()}
+    missing = sorted(kind.__name__ for kind in constants - cases)
+    assert not missing, f"CASES of tests/clipless/certificates/test_induced.py has no case of {', '.join(missing)}"
+    extra = sorted(kind.__name__ for kind in cases - constants)
+    assert not extra, f"neither _KEEP nor _RULES of clipless.certificates.induced has {', '.join(extra)}"
     assert induced_gains(Scattering2d((8, 8), 1, 2), (1, 8, 8)) is None
 
 
