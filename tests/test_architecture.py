@@ -39,10 +39,34 @@ def test_every_folder_is_in_the_table_of_its_package_and_every_room_of_the_table
     assert len(named) == len(set(named))
 
 
+def crowded(house, root):
+    """One sentence for each folder that holds too many modules."""
+    held = Counter(path.parent for path in house.rglob("*.py") if path.name != "__init__.py")
+    return [
+        f"{folder.relative_to(root)} has {count} modules, at most {MOST_MODULES} are allowed: "
+        f"put the variant into the module of its kind, or divide the folder"
+        for folder, count in sorted(held.items())
+        if count > MOST_MODULES
+    ]
+
+
 @pytest.mark.parametrize("package", HOUSES)
 def test_no_folder_holds_more_modules_than_can_be_taken_in_at_a_glance(package):
-    held = Counter(path.parent for path in HOUSES[package].rglob("*.py") if path.name != "__init__.py")
-    assert {str(folder.relative_to(ROOT)): count for folder, count in held.items() if count > MOST_MODULES} == {}
+    found = crowded(HOUSES[package], ROOT)
+    assert not found, "\n".join(found)
+
+
+def test_one_module_too_many_is_told_with_its_remedy(tmp_path):
+    (tmp_path / "__init__.py").touch()
+    for number in range(MOST_MODULES):
+        (tmp_path / f"m{number}.py").touch()
+    assert crowded(tmp_path, tmp_path.parent) == []
+    (tmp_path / "one_more.py").touch()
+    (sentence,) = crowded(tmp_path, tmp_path.parent)
+    assert sentence == (
+        f"{tmp_path.name} has 16 modules, at most 15 are allowed: "
+        "put the variant into the module of its kind, or divide the folder"
+    )
 
 
 @pytest.mark.parametrize("package", HOUSES)

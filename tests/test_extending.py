@@ -16,6 +16,8 @@ import pytest
 
 import clipless.bounds
 
+from .test_architecture import crowded
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 SOURCES = ("sweeper", "dashboards", "models/clipless")
@@ -90,6 +92,8 @@ def test_a_recipe_works_as_it_stands(heading, copy):
         command, cwd=copy, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
+    full = [sentence for source in SOURCES for sentence in crowded(copy / source, copy)]
+    assert not full, "\n".join(full)
 
 
 def test_every_extension_point_has_a_section_and_a_row():
