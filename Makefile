@@ -15,10 +15,11 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 PIP := $(PIP_INSTALL) --no-compile $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo stack stack-engine test lint format docs bench constraints clean
+.PHONY: help setup dev demo stack stack-engine test lint format docs bench constraints clean
 
 help:
 	@echo "make setup    install the runtime into .venv"
+	@echo "make dev      install the developer tools too"
 	@echo "make demo     run a sweep on scikit-learn's digits: a front in two minutes, in sweeps-out/"
 	@echo "make stack    run docker-compose.yml without Docker: PostgreSQL, MLflow, Ray, the service; Ctrl-C ends it"
 	@echo "make stack-engine  run docker-compose.yml on this machine's Docker engine: sweeps, kills, down and up; prints a table"
@@ -47,6 +48,10 @@ $(VENV)/.dev: $(VENV)/.runtime
 	@touch $@
 
 setup: $(VENV)/.runtime
+	@echo "ready: $(BIN)/sweeper"
+
+dev: $(VENV)/.dev
+	@echo "ready: $(BIN)/python -m pytest, $(BIN)/sweeper"
 
 demo: $(VENV)/.runtime
 	$(BIN)/sweeper run sweeps/digits.yaml --out sweeps-out
