@@ -4,8 +4,8 @@ Shape letters: B batch, D all trainable entries.
 """
 
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
-from functools import cached_property, partial
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -29,7 +29,7 @@ from clipless.saving import architecture
 from clipless.scalars import on_host
 from clipless.stacks.descent import carried_names, stored_names
 from clipless.stacks.member import Member
-from clipless.training.averaging import ExponentialAverage, RunningAverage
+from clipless.training.averaging import FollowedAverages
 from clipless.training.checkpoint import TrainingState, load_state, save_state
 from clipless.training.trainer import Epoch, check_training
 
@@ -72,11 +72,7 @@ class Trainee:
         weights_D = torch.cat([p.detach().flatten() for p in self.parameters.values()])
         self.entries = {"weights": weights_D}
         self.entries |= {name: torch.zeros_like(weights_D) for name in carried_names(member.optimizer)}
-        follow = partial(RunningAverage, self.parameters.values())
-        self._shown = None if member.averaging is None else follow(ExponentialAverage(member.averaging))
-        self._averages = {name: follow(kind) for name, kind in (member.averages or {}).items()}
-        self._running = {f"averages.{name}": average for name, average in self._averages.items()}
-        self._running |= {} if self._shown is None else {"average": self._shown}
+        self._averages = FollowedAverages(self._network, member.averaging, member.averages)
         self.clip_norms = ClipNorms(
             self._network, plan.clipping, self.planned_steps, plan.batch_size, plan.count_std, member.copies
         )
@@ -171,8 +167,7 @@ class Trainee:
         for name in resting:
             self._rested.setdefault(name, self.steps)
         self.steps += 1
-        for average in self._running.values():
-            average.update(self.steps)
+        self._averages.update(self.steps)
 
     def project(self, resting: frozenset[str]) -> None:
         """Put every weight that does not rest back into its constraint set."""
@@ -188,31 +183,20 @@ class Trainee:
     def shown(self) -> Iterator[Epoch]:
         """Yield the epoch; the model holds what is shown inside the block, and keeps it after the last one."""
         self.told = self.epoch
-        averages = {name: partial(self._showing, name) for name in self._averages}
         outputs, self.outputs = self.outputs, {}
-        epoch = Epoch(self.epoch, self.curve[self.epoch - 1], averages, outputs)
-        if self._shown is None:
-            yield epoch
-        else:
-            with self._shown.applied(keep=self.ended):
-                yield epoch
+        with self._averages.shown(keep=self.ended):
+            yield Epoch(self.epoch, self.curve[self.epoch - 1], self._averages.on_request(), outputs)
 
     def each_shown(self) -> Generator[str, None, None]:
         """Let the model hold, one after the other, all that an epoch shows; yield the average, "" for the epoch's own.
 
         Close the iterator to put the weights back.
         """
-        with nullcontext() if self._shown is None else self._shown.applied():
+        with self._averages.shown():
             yield ""
-            for name in self._averages:
-                with self._showing(name):
+            for name, held in self._averages.on_request().items():
+                with held():
                     yield name
-
-    @contextmanager
-    def _showing(self, average: str) -> Iterator[None]:
-        with self._averages[average].applied():
-            self._network.project()
-            yield
 
     def state(self) -> TrainingState:
         """Return the state between two epochs, as that of a training alone."""
@@ -222,21 +206,18 @@ class Trainee:
         for i, (name, parameter) in enumerate(self.parameters.items()):
             moved = self._rested.get(name, self.steps)
             tensors |= _carried(f"optimizer.{i}", {key: p[i].view_as(parameter) for key, p in pieces.items()}, moved)
-        for name, average in self._running.items():
-            tensors |= {f"{name}.{i}": value for i, value in enumerate(average.values)}
+        tensors |= self._averages.tensors()
         return TrainingState(epoch=self.epoch, tensors=tensors, clip_factor=self.clip_norms.factor)
 
     def _restore(self, state: TrainingState) -> None:
-        device, steps = self.entries["weights"].device, state.epoch * self.member.plan.steps_per_epoch
+        steps = state.epoch * self.member.plan.steps_per_epoch
         for i, name in enumerate(self.parameters):
             held = state.under(f"optimizer.{i}")
             for key in stored_names(self.member.optimizer):
                 self.entries[key].split(self.sizes)[i].copy_(held[key].flatten())
             if "step" in held and held["step"].item() < steps:
                 self._rested[name] = int(held["step"].item())
-        for name, average in self._running.items():
-            values = state.under(name)
-            average.values = [values[str(i)].to(device) for i in range(len(values))]
+        self._averages.restore(state)
         self.clip_norms.factor = state.clip_factor
         self.epoch, self.steps = state.epoch, steps
 

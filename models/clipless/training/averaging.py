@@ -7,13 +7,17 @@ is a share ``1 / (p + 1)`` of the training so far. Averages of private iterates:
 2210.01864.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+
+from clipless.network import Network
+from clipless.training.checkpoint import TrainingState
 
 
 class Averaging(Protocol):
@@ -103,3 +107,50 @@ class RunningAverage:
     def _put(self, values: Iterable[Tensor]) -> None:
         for parameter, value in zip(self._parameters, values, strict=True):
             parameter.copy_(value)
+
+
+class FollowedAverages:
+    """The averages of one training: the one that the model holds while an epoch is shown, and those shown on request.
+
+    Args:
+        model: trained; its trainable parameters are followed.
+        averaging: decay of the average that stands for the weights while an epoch is shown; None for the weights.
+        averages: further averages by name.
+    """
+
+    def __init__(self, model: Network, averaging: float | None, averages: Mapping[str, Averaging] | None) -> None:
+        self._model = model
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._own = None if averaging is None else RunningAverage(self._parameters, ExponentialAverage(averaging))
+        self._further = {name: RunningAverage(self._parameters, kind) for name, kind in (averages or {}).items()}
+        self._all = {f"averages.{name}": average for name, average in self._further.items()}
+        self._all |= {} if self._own is None else {"average": self._own}
+
+    def update(self, step: int) -> None:
+        """Update every average with the weights after this step, counted from 1."""
+        for average in self._all.values():
+            average.update(step)
+
+    def shown(self, *, keep: bool = False) -> AbstractContextManager[None]:
+        """Let the model hold what an epoch shows inside the block, and after it if ``keep``."""
+        return nullcontext() if self._own is None else self._own.applied(keep=keep)
+
+    def on_request(self) -> dict[str, Callable[[], AbstractContextManager[None]]]:
+        """Return a context for each further average, by name, in which the model holds it in its constraint sets."""
+        return {name: partial(self._projected, average) for name, average in self._further.items()}
+
+    @contextmanager
+    def _projected(self, average: RunningAverage) -> Iterator[None]:
+        with average.applied():
+            self._model.project()
+            yield
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the averages as tensors of a `TrainingState`."""
+        return {f"{name}.{i}": value for name, one in self._all.items() for i, value in enumerate(one.values)}
+
+    def restore(self, state: TrainingState) -> None:
+        """Take the averages over from a state."""
+        for name, average in self._all.items():
+            values = state.under(name)
+            average.values = [values[str(i)].to(self._parameters[i].device) for i in range(len(values))]

@@ -5,9 +5,8 @@ Shape letters: B batch, D all trainable entries.
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from math import ceil, sqrt
 from operator import is_not
@@ -33,7 +32,7 @@ from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
 from clipless.scalars import entry, on_host
 from clipless.training.augmentation import Augmentation
-from clipless.training.averaging import Averaging, ExponentialAverage, RunningAverage
+from clipless.training.averaging import Averaging, FollowedAverages
 from clipless.training.batch_sums import CountedLoss, sum_gradients
 from clipless.training.checkpoint import TrainingState, load_state, save_state
 from clipless.training.optimizers import Adam, Descent, Optimizer
@@ -233,11 +232,7 @@ class PrivateTrainer:
         self._prepared: tuple[Mapping[str, float], frozenset[str]] | None = None  # what the noise is scaled for
         self._optimizer = Descent(optimizer, parameters.values())
         self._steps, self._schedule, self._learning_rate = 0, schedule, optimizer.learning_rate
-        follow = partial(RunningAverage, parameters.values())
-        self._average = None if averaging is None else follow(ExponentialAverage(averaging))
-        self._averages = {name: follow(kind) for name, kind in (averages or {}).items()}
-        self._running = {f"averages.{name}": average for name, average in self._averages.items()}
-        self._running |= {} if self._average is None else {"average": self._average}
+        self._averages = FollowedAverages(model, averaging, averages)
         steps = plan.epochs * plan.steps_per_epoch
         self._clip_norms = ClipNorms(model, plan.clipping, steps, plan.batch_size, plan.count_std, self._copies)
         self._epoch = 0
@@ -255,24 +250,15 @@ class PrivateTrainer:
                 self._train_epoch()
                 if checkpoint is not None:
                     save_state(checkpoint, self._plan, self.state())
-            last = epoch == self._plan.epochs
-            with nullcontext() if self._average is None else self._average.applied(keep=last):
-                yield Epoch(epoch, curve[epoch - 1], {name: partial(self._showing, name) for name in self._averages})
-
-    @contextmanager
-    def _showing(self, average: str) -> Iterator[None]:
-        """Let the model hold an average, in its constraint sets, inside the block."""
-        with self._averages[average].applied():
-            self._model.project()
-            yield
+            with self._averages.shown(keep=epoch == self._plan.epochs):
+                yield Epoch(epoch, curve[epoch - 1], self._averages.on_request())
 
     def state(self) -> TrainingState:
         """Return the state between two epochs; its tensors change with the next step."""
         tensors = {f"model.{name}": tensor for name, tensor in self._model.state_dict().items()}
         for i, entries in self._optimizer.state.items():
             tensors |= {f"optimizer.{i}.{name}": value for name, value in entries.items()}
-        for name, average in self._running.items():
-            tensors |= {f"{name}.{i}": value for i, value in enumerate(average.values)}
+        tensors |= self._averages.tensors()
         return TrainingState(epoch=self._epoch, tensors=tensors, clip_factor=float(self._clip_norms.factor))
 
     def _restore(self, state: TrainingState) -> None:
@@ -281,9 +267,7 @@ class PrivateTrainer:
             i, _, key = name.partition(".")
             entries.setdefault(int(i), {})[key] = tensor
         self._optimizer.resume(entries)
-        for name, average in self._running.items():
-            values = state.under(name)
-            average.values = [values[str(i)].to(self._gradient_D.device) for i in range(len(values))]
+        self._averages.restore(state)
         self._clip_norms.factor = state.clip_factor
         self._epoch, self._steps = state.epoch, state.epoch * self._plan.steps_per_epoch
 
@@ -341,8 +325,7 @@ class PrivateTrainer:
         with frozen(self._model, resting):
             self._model.project()
         self._steps += 1
-        for average in self._running.values():
-            average.update(self._steps)
+        self._averages.update(self._steps)
 
     def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
         """Add noise in whole steps of the grid on which the sums lie: the result is a rounded Gaussian mechanism."""
