@@ -1,5 +1,6 @@
 """The page on architecture is true: its rooms are the folders that exist, on the floors that the contracts say."""
 
+import ast
 import importlib.util
 import re
 from collections import Counter
@@ -12,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 HOUSES = {"dashboards": ROOT / "dashboards", "sweeper": ROOT / "sweeper", "clipless": ROOT / "models" / "clipless"}
 MOST_MODULES = 15
+MOST_LINES = 200
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +69,38 @@ def test_one_module_too_many_is_told_with_its_remedy(tmp_path):
         f"{tmp_path.name} has 16 modules, at most 15 are allowed: "
         "put the variant into the module of its kind, or divide the folder"
     )
+
+
+def unexplained(house, root):
+    """One sentence for each class that is longer than a class should be and does not say why."""
+    found = []
+    for path in sorted(house.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            lines = node.end_lineno - node.lineno + 1 if isinstance(node, ast.ClassDef) else 0
+            if lines > MOST_LINES and not re.search(
+                r"\bIt is long\b.* because ", ast.get_docstring(node) or "", re.DOTALL
+            ):
+                found.append(
+                    f"{path.relative_to(root)}: {node.name} has {lines} lines: "
+                    f"divide it, or say in its docstring 'It is long because …'"
+                )
+    return found
+
+
+@pytest.mark.parametrize("package", HOUSES)
+def test_a_class_of_more_than_200_lines_says_why(package):
+    found = unexplained(HOUSES[package], ROOT)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("A class.", True), ("It is long.", True), ("It is long because it is one step.", False)]
+)
+def test_a_long_class_without_a_reason_is_told_by_name(tmp_path, text, told):
+    body = "    x = 1\n" * (MOST_LINES - 1)
+    (tmp_path / "m.py").write_text(f'class Long:\n    """{text}"""\n{body}')
+    sentence = "m.py: Long has 201 lines: divide it, or say in its docstring 'It is long because …'"
+    assert unexplained(tmp_path, tmp_path) == ([sentence] if told else [])
 
 
 @pytest.mark.parametrize("package", HOUSES)

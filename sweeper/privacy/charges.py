@@ -71,7 +71,7 @@ class Entry:
 class Charges:
     """The rows of one ledger and what they charge, all under one neighbouring relation.
 
-    It has more than fifteen methods because each kind of row is checked by one and taken by one.
+    It is long, of more than fifteen methods, because each kind of row is checked by one and taken by one.
     """
 
     def __init__(self, path: Path) -> None:

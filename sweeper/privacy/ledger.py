@@ -53,7 +53,8 @@ from sweeper.store.jsonl import JsonlFile
 class Ledger:
     """The events of one sweep, all under one neighbouring relation.
 
-    It has more than fifteen methods: a question or an entry is one each. What rows mean is in `Charges`.
+    It is long, of more than fifteen methods, because a question or an entry is one each.
+    What rows mean is in `Charges`.
 
     Guarantees:
         When ``open`` has returned, the event is on the disk; when ``draw`` has, so is the mark that it is charged. When

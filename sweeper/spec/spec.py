@@ -44,7 +44,7 @@ DEFAULT_TRIALS = 16
 class Spec(Section):
     """A sweep as specified; see ``sweeper schema`` for every key.
 
-    It has more than fifteen methods, in more than 200 lines: each fact that follows from several sections is one.
+    It is long, of more than fifteen methods, because each fact that follows from several sections is one.
     """
 
     name: Annotated[str, SweepName()]

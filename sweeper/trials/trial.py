@@ -82,7 +82,7 @@ class Repeat:
 class TrialRun:
     """One configuration on one data set.
 
-    It is long, of more than fifteen methods, for one object holds the models whose every score is accounted for.
+    It is long, of more than fifteen methods, because one object holds the models whose every score is accounted for.
 
     Args:
         trial: id, names the saved models.

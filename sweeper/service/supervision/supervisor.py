@@ -60,7 +60,10 @@ class SubmittedSweep:
 
 
 class Supervisor:
-    """Keeps submissions and their drivers; its methods may be called from any thread."""
+    """Keeps submissions and their drivers; its methods may be called from any thread.
+
+    It is long, of more than fifteen methods, because all that starts, stops or deletes a sweep takes turns by one lock.
+    """
 
     def __init__(
         self,
