@@ -9,11 +9,9 @@ Shape letters: B batch.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from clipless.bounds import Signal, WeightNorms, bound_layer
@@ -41,26 +39,6 @@ class SeededSource(RandomSource):
     def random_bytes(self, count: int) -> bytearray:
         """Return the next ``count`` bytes."""
         return bytearray(self._generator.bytes(count))
-
-
-@final
-class RecordingSource(SeededSource):
-    """A repeatable source that remembers what was drawn from it."""
-
-    def __init__(self, seed: int = 0) -> None:
-        super().__init__(seed)
-        self.normals: list[Tensor] = []
-        self.batches = 0
-
-    def normal(self, count: int, device: torch.device | str = "cpu") -> Tensor:
-        """Return ``count`` normals."""
-        self.normals.append(super().normal(count, device))
-        return self.normals[-1]
-
-    def bernoulli(self, count: int, probability: float) -> NDArray[np.bool_]:
-        """Return the members of one batch."""
-        self.batches += 1
-        return super().bernoulli(count, probability)
 
 
 def worst_ratios(
@@ -214,16 +192,3 @@ def broken_weights(model: Network, factor: float = 100.0) -> Iterator[None]:
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 parameter.copy_(saved[name])
-
-
-def accumulate_gradients(
-    model: Network, loss: Loss, x: Tensor, y: Tensor, plan: Plan, *, ghost: bool = False, exact: bool = False
-) -> None:
-    """Add what `sum_gradients` makes of one batch to ``parameter.grad``, rounded once; for looking at it."""
-    totals = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in model.named_parameters() if p.requires_grad}
-    before = {name: model.get_parameter(name).grad for name in totals}
-    model.zero_grad()
-    sum_gradients(model, loss, x, y, plan, totals, ghost=ghost, exact=exact)
-    for name, total in totals.items():
-        parameter, held = model.get_parameter(name), before[name]
-        parameter.grad = total.to(parameter.dtype) if held is None else held.add_(total)

@@ -13,8 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from clipless import TauCCE, make_plan, zoo
 from clipless.plans.method import Method
 from clipless.projections import Free
-from clipless.testing import accumulate_gradients
 from clipless.zoo import LayerOptions
+from tests.clipless.steps import accumulate_gradients
 
 SMALL, LARGE = 8, 24
 NETWORKS = {

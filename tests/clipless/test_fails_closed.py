@@ -15,8 +15,9 @@ from clipless.plans.clip_norm import AdaptiveClipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.method import Method
 from clipless.projections import Free
-from clipless.testing import SeededSource, accumulate_gradients
+from clipless.testing import SeededSource
 from clipless.training.trainer import PrivateTrainer
+from tests.clipless.steps import accumulate_gradients
 
 ROWS = 64
 

@@ -23,9 +23,10 @@ from clipless.network import Network
 from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION
 from clipless.projections import Free
-from clipless.testing import SeededSource, accumulate_gradients
+from clipless.testing import SeededSource
 from clipless.training.optimizers import Adam
 from clipless.training.trainer import fit
+from tests.clipless.steps import accumulate_gradients
 
 NAN, INF = float("nan"), float("inf")
 SHARP = TauBCE(0.001)  # its derivative is 1 for every logit of the wrong sign that is used here

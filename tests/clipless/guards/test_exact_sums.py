@@ -36,11 +36,12 @@ from clipless.plans.method import Method
 from clipless.plans.plan import make_plan
 from clipless.privacy.noisy_counts import release_scores
 from clipless.privacy.sampling import PoissonSampler
-from clipless.testing import RecordingSource, SeededSource
+from clipless.testing import SeededSource
 from clipless.training import per_example
 from clipless.training.batch_sums import sum_gradients
 from clipless.training.optimizers import SGD
 from clipless.training.trainer import PrivateTrainer
+from tests.clipless.steps import RecordingSource
 
 CPU = torch.device("cpu")
 ENGINES = [exact_sums._int8, exact_sums._float32_blocks, exact_sums._float64]

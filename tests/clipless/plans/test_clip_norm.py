@@ -14,7 +14,8 @@ from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION
 from clipless.plans.schedule import Schedule
 from clipless.privacy.allocation import NoiseAllocation
-from clipless.testing import RecordingSource, SeededSource
+from clipless.testing import SeededSource
+from tests.clipless.steps import RecordingSource, accumulate_gradients
 
 ADAPTIVE = AdaptiveClipping(quantile=0.5, share=0.1, rate=0.5)
 NORM = 0.5
@@ -145,8 +146,6 @@ def test_the_norm_follows_the_noisy_count():
 
 def guarded_gradient(model, data, plan, factor):
     """The summed gradient of one step at the lowered norm, and how many rows were below it."""
-    from clipless.testing import accumulate_gradients
-
     clip = model.layers[-1]
     held = [p.grad for p in model.parameters()]
     for p in model.parameters():

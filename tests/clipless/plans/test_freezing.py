@@ -12,8 +12,9 @@ from clipless.errors import PlanError
 from clipless.plans.freezing import Freezing
 from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION
-from clipless.testing import RecordingSource, SeededSource
+from clipless.testing import SeededSource
 from clipless.training.trainer import PrivateTrainer
+from tests.clipless.steps import RecordingSource
 
 HALF = Freezing(layers=1, after=0.5)
 FIRST = "layers.2.weight"

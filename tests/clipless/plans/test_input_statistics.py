@@ -17,7 +17,8 @@ from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.sampling import PoissonSampler
-from clipless.testing import RecordingSource, SeededSource, coupled_rows
+from clipless.testing import SeededSource, coupled_rows
+from tests.clipless.steps import RecordingSource
 
 LAYERS = {
     "vectors": (lambda: Standardise(6, 3.0, 0.01), (6,)),

@@ -19,10 +19,11 @@ from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.projections import FixedNorm, Free, SpectralBall
-from clipless.testing import SeededSource, accumulate_gradients, broken_weights, neighbour_ratios
+from clipless.testing import SeededSource, broken_weights, neighbour_ratios
 from clipless.training.batch_sums import sum_gradients
 from clipless.training.per_example import accumulate_clipped
 from clipless.training.trainer import fit
+from tests.clipless.steps import accumulate_gradients
 
 ROUNDING = 1 + 1e-4  # of passes over batches of other shapes
 NAN, INF = float("nan"), float("inf")

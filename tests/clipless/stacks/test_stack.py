@@ -13,9 +13,9 @@ from clipless.plans.clip_norm import AdaptiveClipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.schedule import Schedule
 from clipless.stacks import Member, fit_stack
-from clipless.testing import RecordingSource
 from clipless.training.augmentation import Augmentation
 from clipless.training.averaging import PolynomialAverage
+from tests.clipless.steps import RecordingSource
 
 from .members import ARCHITECTURES, apart, member, split, trained_alone
 

@@ -11,9 +11,9 @@ from clipless.datasets import Split
 from clipless.layers import Dense, GroupSort, InputBall
 from clipless.norms import spectral_norm_upper
 from clipless.projections import FixedNorm, SpectralBall
-from clipless.testing import RecordingSource
 from clipless.training.averaging import ExponentialAverage, PolynomialAverage, RunningAverage
 from clipless.training.checkpoint import load_state
+from tests.clipless.steps import RecordingSource
 
 LOSS = TauCCE(0.5)
 BOTH = {"short": PolynomialAverage(8, share=0.5), "long": PolynomialAverage(1)}

@@ -7,8 +7,8 @@ from clipless import SGD, Adam, Network, TauCCE, fit, make_plan
 from clipless.datasets import Split
 from clipless.layers import ClipGradient, Dense, GroupSort, InputBall, Standardise
 from clipless.plans.clip_norm import AdaptiveClipping
-from clipless.testing import RecordingSource
 from clipless.training.checkpoint import load_state
+from tests.clipless.steps import RecordingSource
 
 EPOCHS = 4
 LOSS = TauCCE(0.5)

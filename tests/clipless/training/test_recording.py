@@ -11,9 +11,9 @@ from clipless.plans.clip_norm import AdaptiveClipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.method import Method
 from clipless.plans.schedule import Schedule
-from clipless.testing import RecordingSource
 from clipless.training import recording, trainer
 from clipless.training.recording import RecordedPass, recordable
+from tests.clipless.steps import RecordingSource
 from tests.clipless.zoo.test_zoo import SMALL
 
 ROWS = 40

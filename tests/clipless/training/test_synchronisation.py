@@ -31,9 +31,9 @@ from clipless.projections import CONSTRAINTS, build_constraint
 from clipless.stacks import Member, forward, trainee
 from clipless.stacks.stack import RunningStack
 from clipless.stacks.trainee import FixedFeatures, Trainee
-from clipless.testing import RecordingSource
 from clipless.training.averaging import PolynomialAverage
 from clipless.training.trainer import PrivateTrainer
+from tests.clipless.steps import RecordingSource
 from tests.clipless.zoo.test_zoo import SMALL
 
 SHAPE, ROWS, CLASSES = (1, 8, 8), 40, 4

@@ -20,8 +20,9 @@ from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.lower_bound import attack_epsilon
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.randomness import RandomSource, SecureSource
-from clipless.testing import SeededSource, accumulate_gradients
+from clipless.testing import SeededSource
 from clipless.training import trainer
+from tests.clipless.steps import accumulate_gradients
 
 NAN, INF = float("nan"), float("inf")
 STILL = SGD(1e-30)  # weights stay where they are

@@ -8,9 +8,10 @@ from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import GroupSort
 from clipless.plans.schedule import Schedule
-from clipless.testing import RecordingSource, SeededSource
+from clipless.testing import SeededSource
 from clipless.training import trainer
 from clipless.training.optimizers import Descent
+from tests.clipless.steps import RecordingSource
 
 STILL = SGD(1e-30)  # weights stay where they are
 

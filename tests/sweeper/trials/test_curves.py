@@ -21,7 +21,7 @@ from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim as price_claim
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
-from clipless.testing import RecordingSource, SeededSource
+from clipless.testing import SeededSource
 from sweeper.driver.options import Options
 from sweeper.driver.recording.held_out_scores import score_front, spread
 from sweeper.driver.recording.recorder import Recorder
@@ -40,6 +40,7 @@ from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.curves import release_curves, scores_of, temperature
 from sweeper.trials.trial import TrialRun
+from tests.clipless.steps import RecordingSource
 
 READY = Path(__file__).parents[3] / "sweeps" / "private-curves.yaml"
 EPOCHS, SIGMA, DELTA = 3, 2.0, 1e-3

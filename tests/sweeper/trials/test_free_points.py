@@ -8,7 +8,6 @@ import torch
 import clipless
 from clipless.datasets import Evaluation, load
 from clipless.evaluation import evaluate
-from clipless.testing import RecordingSource
 from sweeper.errors import SpecError
 from sweeper.pareto.dominance import dominates
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
@@ -18,6 +17,7 @@ from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.free_points import FAMILY, free_points
 from sweeper.trials.trial import TrialRun
+from tests.clipless.steps import RecordingSource
 
 EPOCHS = 6
 CONTENT = {

@@ -20,7 +20,6 @@ from clipless.datasets import Evaluation, Split, load
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import scores_event
-from clipless.testing import RecordingSource
 from sweeper.driver.options import Options
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.recording.recorder import Recorder
@@ -37,6 +36,7 @@ from sweeper.spec.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.scores import answers_of_rows
 from sweeper.trials.trial import TrialRun
+from tests.clipless.steps import RecordingSource
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,11 @@ from clipless.certificates.certify import float64_features
 from clipless.certificates.outputs import Outputs
 from clipless.datasets import Evaluation, Split
 from clipless.privacy.events import Relation
-from clipless.testing import RecordingSource, SeededSource
+from clipless.testing import SeededSource
 from sweeper.errors import SpecError
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.trials.scores import MOST_CLASSES, answers_of_rows, class_counts, release, scorer
+from tests.clipless.steps import RecordingSource
 
 NAMES = ("accuracy", "certified@0.1", "certified@1/2")
 
