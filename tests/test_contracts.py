@@ -431,24 +431,20 @@ def test_a_layer_whose_adversarial_test_is_gone_is_noticed(monkeypatch):
 def test_a_layer_whose_planted_faults_are_gone_is_noticed(monkeypatch):
     """A fault counts for the layers whose rule it changes, itself or by a function that it calls."""
     assert {"Tanh", "Sigmoid", "Conv2d", "Residual"} <= rules_with_a_fault()
-    read = tomllib.loads
-    left = {
-        "fault": [
-            fault for fault in read(FAULTS.read_text(encoding="utf-8"))["fault"] if "Tanh" not in rule_names(fault)
-        ]
-    }
+    before, listed = set(layer_contract().gaps()), tomllib.loads(FAULTS.read_text(encoding="utf-8"))["fault"]
+    left = {"fault": [fault for fault in listed if "Tanh" not in rule_names(fault)]}
     monkeypatch.setattr(tomllib, "loads", lambda _: left)
-    assert layer_contract().gaps() == [
-        "layer Tanh has no planted fault of its bound rule in tests/mutations/faults.toml"
-    ]
+    lost = "layer Tanh has no planted fault of its bound rule in tests/mutations/faults.toml"
+    assert set(layer_contract().gaps()) - before == {lost}
 
 
 def test_a_scheduler_that_is_a_module_and_nothing_else_lacks_everything_but_a_name_in_a_spec(monkeypatch):
-    every = (*plugins.built_in_schedulers(), "dummy")
+    before, every = set(scheduler_contract().gaps()), (*plugins.built_in_schedulers(), "dummy")
     for module in ("sweeper.spec.plugins", "sweeper.spec.search", "sweeper.schedulers"):
         monkeypatch.setattr(f"{module}.built_in_schedulers", lambda: every)
     contract = scheduler_contract()
-    assert contract.gaps() == [f"scheduler dummy has no {need}" for need in contract.needs if need != "name in a spec"]
+    lacking = {f"scheduler dummy has no {need}" for need in contract.needs if need != "name in a spec"}
+    assert set(contract.gaps()) - before == lacking
 
 
 def test_a_loss_that_is_exported_and_nothing_else_lacks_everything(monkeypatch):
