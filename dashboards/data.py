@@ -14,6 +14,7 @@ from sweeper.records import Direction, Objective, Point, TrialStatus
 from sweeper.results.front import Front, FrontTrial, read_front
 from sweeper.spec.fields.nested import flatten
 from sweeper.spec.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
+from sweeper.store.evidence import Evidence, read_evidence
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -32,12 +33,14 @@ class SweepData:
         manifest: the contents of ``sweep.json`` (resolved spec, versions, status), ``None`` if there is none.
         directory: the sweep folder, for the commands that the report shows.
         decisions: what a scheduler decided about trials, in that order; rows of ``decisions.jsonl``.
+        evidence: what audits found, in that order; rows of ``audits.jsonl``.
     """
 
     result: Front
     manifest: Manifest | None = None
     directory: str = ""
     decisions: tuple[Mapping[str, Any], ...] = ()
+    evidence: tuple[Evidence, ...] = ()
 
     @property
     def name(self) -> str:
@@ -133,7 +136,13 @@ def read(directory: str | Path) -> SweepData:
     folder = SweepFolder(directory)
     front = read_front(folder.front)
     manifest = folder.read_manifest() if (folder.path / MANIFEST_NAME).exists() else None
-    data = SweepData(result=front, manifest=manifest, directory=str(directory), decisions=tuple(folder.decisions()))
+    data = SweepData(
+        result=front,
+        manifest=manifest,
+        directory=str(directory),
+        decisions=tuple(folder.decisions()),
+        evidence=read_evidence(folder.path),
+    )
     has_ended = manifest is not None and manifest.status is not TrialStatus.RUNNING
     return data if has_ended else _with_newer_rows(data, folder)
 

@@ -163,7 +163,14 @@ _PARTS: dict[str, Callable[[Snapshot], Html]] = {
             sections.by_class(snapshot.sweep()),
         ]
     ),
-    "cost": lambda sweep: join([_growing(sweep), sections.cost(sweep.sweep()), sections.claim(sweep.sweep())]),
+    "cost": lambda snapshot: join(
+        [
+            _growing(snapshot),
+            sections.cost(snapshot.sweep()),
+            sections.claim(snapshot.sweep()),
+            sections.attacks(snapshot.sweep()),
+        ]
+    ),
     "exports": lambda snapshot: join([fragments.exports(snapshot.name), sections.how_to_pick(snapshot.sweep())]),
 }
 

@@ -3,8 +3,9 @@
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from math import floor, inf
+from math import floor, inf, isnan
 
+from clipless.audits.finding import Finding, Kind
 from dashboards.data import SweepData
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import card, exploratory, header, scrolling_table, section
@@ -248,6 +249,46 @@ def claim(data: SweepData) -> Html:
         for heading, sentences in columns.items()
     )
     return section("claim", "What is claimed, and what is not", tag("div", *lists, class_="two"))
+
+
+def attacks(data: SweepData) -> Html | None:
+    """What audits attained of each kind of claim, by the finding that attained most of it; None where nothing was."""
+    if not data.evidence:
+        return None
+    kinds: dict[Kind, list[Finding]] = {}
+    for row in data.evidence:
+        kinds.setdefault(row.finding.kind, []).append(row.finding)
+    words = (
+        "Audits of this sweep played the adversary against its own claims, on public or made-up rows. What attains "
+        "more than is claimed refutes the claim, and its points are on no front. What attains less proves nothing "
+        "beyond what it attained."
+    )
+    heads = join(
+        [
+            tag("th", "audit", scope="col"),
+            each("th", ["findings", "refuted", "claimed", "attained", "share"], scope="col", class_="number"),
+            each("th", ["at delta", "where"], scope="col"),
+        ]
+    )
+    return section(
+        "attacks",
+        "What attacks attained",
+        tag("p", words),
+        scrolling_table(heads, [_attack_row(kind, found) for kind, found in kinds.items()]),
+    )
+
+
+def _attack_row(kind: Kind, found: list[Finding]) -> Html:
+    most = max(found, key=lambda one: -1.0 if isnan(one.ratio) else one.ratio)
+    refuted = sum(one.contradicted for one in found)
+    share = MISSING if isnan(most.ratio) else show("accuracy", most.ratio)
+    numbers = [str(len(found)), str(refuted), number(most.epsilon, 4, up=True), number(most.attained, 4), share]
+    return tag(
+        "tr",
+        tag("th", kind.value, scope="row"),
+        each("td", numbers, class_="number"),
+        each("td", [number(most.delta), most.subject]),
+    )
 
 
 def how_to_pick(data: SweepData) -> Html:

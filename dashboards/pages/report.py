@@ -24,6 +24,7 @@ def build_report(data: SweepData) -> str:
             sections.by_class(data) or Html(),
             sections.cost(data),
             sections.claim(data),
+            sections.attacks(data) or Html(),
             sections.how_to_pick(data),
             tables.records(data),
         ],

@@ -1,4 +1,5 @@
 import json
+import math
 import re
 import subprocess
 import time
@@ -8,15 +9,18 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from clipless.audits.finding import Finding, Kind
 from dashboards import build_report
 from dashboards.export.pictures import find_browser
 from dashboards.figures import plotly_js, sweep_figures
 from dashboards.pages import _html
 from dashboards.pages._html import Html, each, json_script, tag
+from dashboards.pages._sections import attacks
 from dashboards.pages._tables import decisions_table
 from dashboards.text import MISSING, number
 from sweeper.privacy.baselines import Baselines
 from sweeper.records import ClassCounts, Point, Trial, TrialStatus
+from sweeper.store.evidence import Evidence
 from sweeper.store.manifest import Manifest
 
 FIGURES = sweep_figures()
@@ -139,6 +143,27 @@ def test_the_ledger_has_three_answers(page):
 def test_conditions_and_public_facts_are_listed(page):
     assert "rows were assigned by keyed hash" in page.words
     assert "The ten classes are known in advance." in page.words
+
+
+def test_what_attacks_attained_is_told_by_kind_with_the_finding_that_attained_most(sweep):
+    def row(kind, subject, attained, epsilon=2.5, *, contradicted=False):
+        numbers = {"epsilon": epsilon, "delta": 1e-5, "attained": attained, "confidence": 0.95, "p_value": 0.5}
+        finding = Finding(kind=kind, subject=subject, contradicted=contradicted, **numbers)
+        return Evidence(trial="t0001", finding=finding, found="now", program="1")
+
+    rows = (
+        row(Kind.STEP, "trial <b>1</b>", 2.0, contradicted=True),
+        row(Kind.NOISE, "trial 1", 0.1, math.inf),
+        row(Kind.STEP, "trial 2", 1.0),
+    )
+    shown = str(attacks(replace(sweep, evidence=rows)))
+    found = [re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", line) for line in shown.split("<tr>")[2:]]
+    assert found == [
+        ["step", "2", "1", "2.5", "2", "80.0 %", "1e-5", "trial &lt;b&gt;1&lt;/b&gt;"],
+        ["noise", "1", "0", "∞", "0.1", MISSING, "1e-5", "trial 1"],
+    ]
+    assert 'id="attacks"' in build_report(replace(sweep, evidence=rows))
+    assert attacks(replace(sweep, evidence=())) is None
 
 
 def test_the_commands_can_be_met_by_this_front(sweep, page):
