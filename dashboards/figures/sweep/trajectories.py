@@ -1,7 +1,7 @@
 """Trajectories: the way of every trial through the plane of epsilon and utility, and how it ended.
 
 Epsilon grows with the epochs, so a trial walks from left to right; a good trial hugs the front. As figure 14
-of Bethune et al. (2024), https://arxiv.org/abs/2305.16202. Rings are rungs at which a scheduler let a trial continue.
+of Bethune et al. (2024), https://arxiv.org/abs/2305.16202. A scheduler let a trial continue where there is a ring.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -112,7 +112,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
             figure.add_trace(_paths(chosen, color, info.utility, status.value, crowded=crowded))
             figure.add_trace(_ends(chosen, color, info.utility, size=6 if crowded else 8))
     if any(t.passed for t in info.trajectories):
-        figure.add_trace(_rungs(info.trajectories, theme.muted, info.utility, size=4 if crowded else 7))
+        figure.add_trace(_rings(info.trajectories, theme.muted, info.utility, size=4 if crowded else 7))
     if epsilons:
         figure.add_trace(step_line(info.steps, max(epsilons), theme.ink, name="front"))
     return figure
@@ -137,7 +137,7 @@ def _paths(trajectories: Sequence[Trajectory], color: str, utility: str, status:
     )
 
 
-def _rungs(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
+def _rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
     """Where a trial was compared with others and continued."""
     found = [
         (epsilon, value, f"{_text(t, epoch, epsilon, value, utility)}<br>{escape(t.passed[epoch])}")
@@ -147,7 +147,7 @@ def _rungs(trajectories: Iterable[Trajectory], color: str, utility: str, *, size
     ]
     marker = {"symbol": "circle-open", "size": size, "color": color, "line": {"width": 1.2}}
     x, y, texts = [x for x, _, _ in found], [y for _, y, _ in found], [text for _, _, text in found]
-    return marks(x, y, texts, marker, name="continued at a rung")
+    return marks(x, y, texts, marker, name="continued after a decision")
 
 
 def _ends(trajectories: list[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
