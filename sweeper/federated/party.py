@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from clipless.certificates.certify import check_rows_alone
 from clipless.curves.tree import Floats
 from clipless.datasets import NewRows
 from clipless.datasets.tables.encoding import canonical
@@ -84,10 +85,15 @@ def rows_of(federation: Federation, predictor: Predictor, data: Path) -> list[Pa
 
     Raises:
         clipless.errors.DataError: rows or labels that do not fit the model.
+        clipless.errors.UnsupportedError: what the model says of a row depends on others.
         SweeperError: a ROC curve of more than two classes.
+
+    Guarantees:
+        What a row counts is a function of that row and the model.
     """
     check_curves(federation, predictor)
     rows, labels_N = _read(predictor, data, federation.target)
+    check_rows_alone(predictor.model, rows.x.device)
     frame = predictor(rows)
     classes = predictor.form.classes
     right_N = frame["class"].to_numpy() == np.array(classes, dtype=object)[labels_N]

@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clipless.certificates.certify import binary_scores, certified_radii, decisions, float64_logits, measured_bounds
+from clipless.certificates.certify import (
+    binary_scores,
+    certified_radii,
+    check_rows_alone,
+    decisions,
+    float64_logits,
+    measured_bounds,
+)
 from clipless.certificates.radii import parse_radius
 from clipless.curves.bands import calibration_band, roc_band
 from clipless.curves.certified import CertifiedCurve, release_certified
@@ -52,6 +59,7 @@ def release_curves(
 
     Raises:
         AccountingError: the sweep declares no noise of curves.
+        UnsupportedError: what the model says of a row depends on others.
 
     Guarantees:
         One call is one release of ``noise.paid_test(1)``: each row's values are its own, given the model, and the
@@ -60,6 +68,7 @@ def release_curves(
     if noise.curves is None:
         raise AccountingError("Expected noise of curves, got none; set privacy.curve_noise")
     curves, source = noise.curves, source or SecureSource()
+    check_rows_alone(model, split.x.device)
     logits_BK = float64_logits(model, split.x, features=features)
     radius_B = certified_radii(model, logits_BK, split.y, bounds=measured_bounds(model)) / declared.input_gain
     certified = release_certified(

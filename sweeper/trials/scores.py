@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import clipless
-from clipless.certificates.certify import decisions, float64_logits
+from clipless.certificates.certify import check_rows_alone, decisions, float64_logits
 from clipless.certificates.outputs import Outputs
 from clipless.certificates.radii import parse_radius
 from clipless.datasets import Evaluation, Metadata, Split
@@ -98,18 +98,22 @@ def release(
     population: int,
     input_gain: float,
     source: RandomSource,
-    outputs: Outputs | None = None,
+    outputs: Outputs | None = None,  # noqa: ARG001
 ) -> dict[str, float]:
     """Return noisy scores of a private split in [0, 1], by name.
 
     ``population`` is N, the public number of rows of the split; ``input_gain`` is the Lipschitz constant of the fixed
-    maps between raw units and the tensor; ``source`` is secret; ``outputs`` are the model's, where they are known.
+    maps between raw units and the tensor; ``source`` is secret. ``outputs`` are not looked at: those of a stack are
+    computed in passes whose shape depends on how many models and rows there are.
+
+    Raises:
+        UnsupportedError: what the model says of a row depends on others.
 
     Guarantees:
         One call is one release of `ScoreNoise.paid`: each answer is one row's own, given the model.
     """
-    outputs = outputs or Outputs.of(model, split, features)
-    hits_BM = answers_of_rows(outputs, split, noise.names, input_gain)
+    check_rows_alone(model, split.x.device)
+    hits_BM = answers_of_rows(Outputs.of(model, split, features), split, noise.names, input_gain)
     scores = release_scores(hits_BM, population, noise.noise_multiplier, source)
     return dict(zip(noise.names, scores, strict=True))
 

@@ -136,6 +136,7 @@ class TrialRun:
         self._noise = noise
         own = own_objectives(objectives)
         self._score, self._looks_at_models = scorer(data.metadata, named, noise, own=own, source=source), bool(own)
+        self._is_paid = noise is not None
         self._archive, self._objectives = FrontArchive(objectives), tuple(objectives)
         self._averages = free_points(free, data.metadata, noise, [*(one.name for one in objectives), *metrics])
         self._folder, self._device, self._source = folder, device, source
@@ -161,8 +162,11 @@ class TrialRun:
 
     @property
     def scored(self) -> Split | None:
-        """The rows on which a stack may look at its models beside others; None where more than outputs is scored."""
-        return None if self._looks_at_models else self._validation
+        """The rows on which a stack may look at its models beside others.
+
+        None where more than outputs is scored, and where scores are paid: each answer is then to be one row's own.
+        """
+        return None if self._looks_at_models or self._is_paid else self._validation
 
     @property
     def plan(self) -> Plan:

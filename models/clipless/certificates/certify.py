@@ -15,10 +15,10 @@ last, its own constants in these norms serve.
 Shape letters: B batch, K logits, P positives, N negatives.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from math import inf, isfinite, nan, prod, sqrt
+from math import inf, isfinite, log2, nan, prod, sqrt
 
 import torch
 from torch import Tensor, nn
@@ -27,20 +27,29 @@ from torch.func import functional_call
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import Signal, rounding
 from clipless.certificates.induced import Reach, propagate_reach
+from clipless.errors import UnsupportedError
 from clipless.fixed_prefix import prefix_depth, split_fixed_prefix
 from clipless.layers import ClipGradient, Dense, InputBall
 from clipless.network import Network
 from clipless.norms import LEAST, lengths_upper
+from clipless.saving import architecture
 
-_CHUNK = 4096
+_MOST_ROWS = 256  # of a pass
+_FEWEST_ROWS = 16
+_PASS_ENTRIES = 2**18  # of the rows of a pass, about
+_ALONE: set[tuple[str, str, int]] = set()  # what `check_rows_alone` has passed
 _LARGEST = torch.finfo(torch.float64).max
 
 
 @torch.no_grad()
 def float64_features(model: Network, x: Tensor) -> Tensor:
-    """What a float64 forward pass of the fixed prefix of ``model`` makes of ``x``; it does not change in training."""
+    """What a float64 forward pass of the fixed prefix of ``model`` makes of ``x``; it does not change in training.
+
+    Guarantees:
+        Those of `float64_logits`.
+    """
     prefix, _ = split_fixed_prefix(deepcopy(model).double())
-    return torch.cat([prefix(chunk.double()) for chunk in x.split(_CHUNK)])
+    return _row_by_row(prefix, x)
 
 
 @torch.no_grad()
@@ -48,10 +57,60 @@ def float64_logits(model: Network, x: Tensor, *, features: Tensor | None = None)
     """Logits (B, K) of a float64 forward pass on the device of ``x``.
 
     ``features``, the `float64_features` of these rows, save the prefix's part.
+
+    Guarantees:
+        What is computed of a row does not depend on how many others there are: passes have one shape, for a kernel is
+        chosen by it. Nor does it depend on the place of a row or on what others hold, where `check_rows_alone` passes.
     """
     features = float64_features(model, x) if features is None else features
     rest = [(layer, _doubled(layer)) for layer in list(model.layers)[prefix_depth(model) :]]
-    return torch.cat([_through(rest, chunk) for chunk in features.split(_CHUNK)])
+    return _row_by_row(lambda rows: _through(rest, rows), features)
+
+
+def _row_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Map rows in passes of one shape, filled up with zeros: it depends on the shape of a row alone."""
+    size = _pass_size(x.shape[1:])
+    parts = []
+    for chunk in x.split(size):
+        rows = torch.zeros((size, *chunk.shape[1:]), dtype=torch.float64, device=x.device)
+        rows[: len(chunk)] = chunk
+        parts.append(function(rows)[: len(chunk)])
+    return torch.cat(parts)
+
+
+def _pass_size(shape: Sequence[int]) -> int:
+    """Return the rows of a pass: a power of two, less for large rows."""
+    room = max(_FEWEST_ROWS, min(_MOST_ROWS, _PASS_ENTRIES // max(1, prod(shape))))
+    return 1 << int(log2(room))
+
+
+@torch.no_grad()
+def check_rows_alone(model: Network, device: torch.device) -> None:
+    """Refuse a model whose `float64_logits` of a row depend, in any bit, on its place or on what other rows hold.
+
+    Scores of private rows rest on it: a row more or less moves others to other places. Made-up rows are passed in every
+    place, beside others; the answer is remembered for this process.
+
+    Raises:
+        UnsupportedError: they do.
+    """
+    key = repr(architecture(model)), str(device), torch.get_num_threads()
+    if key in _ALONE:
+        return
+    generator = torch.Generator().manual_seed(0)
+    shape = (_MOST_ROWS, *model.input_shape)  # every place of a pass, in front of the fixed prefix and behind it
+    for scale in (1.0, 100.0):
+        row = scale * torch.randn((1, *model.input_shape), generator=generator).to(device)
+        everywhere = float64_logits(model, row.expand(shape))
+        others = torch.full(shape, float("nan"), device=device)
+        others[::7] = row
+        beside = float64_logits(model, others)[::7]
+        if not all(bool((one == everywhere[0]).all()) for one in (everywhere, beside)):
+            raise UnsupportedError(
+                "Expected logits of a row that depend on nothing else, got some that change with its place or with "
+                "other rows; score private rows on a CPU, with one thread"
+            )
+    _ALONE.add(key)
 
 
 def _doubled(layer: nn.Module) -> dict[str, Tensor]:

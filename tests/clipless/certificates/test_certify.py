@@ -12,17 +12,19 @@ from clipless import Network, TauBCE, TauCCE, evaluate, zoo
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import LayerBound, Signal
 from clipless.bounds.composition.compose import compose, composed_error
+from clipless.certificates import certify as certify_module
 from clipless.certificates.certify import (
     certified_auroc,
     certified_radii,
     certify,
+    check_rows_alone,
     decisions,
     float64_logits,
     forward_error,
     measured_bounds,
 )
 from clipless.datasets import Split
-from clipless.errors import InvalidBoundError
+from clipless.errors import InvalidBoundError, UnsupportedError
 from clipless.layers import ClipGradient, Dense, Flatten, GroupSort, InputBall, Residual, Softplus
 from clipless.norms import conv2d_norm_upper, lengths_upper, spectral_norm_upper
 from clipless.projections import SpectralBall
@@ -232,6 +234,52 @@ def test_the_network_itself_stays_as_it_is():
     before = {name: p.clone() for name, p in model.state_dict().items()}
     float64_logits(model, torch.ones(3, 6))
     assert all(p.dtype == torch.float32 and torch.equal(p, before[name]) for name, p in model.state_dict().items())
+
+
+def apart_by_the_last_bit(width):
+    """Two logits that are equal but for the order of their sums, so that rounding decides between them."""
+    generator = torch.Generator().manual_seed(3)
+    hidden, last = Dense(width, 64), Dense(64, 2)
+    w, u = torch.randn(width, generator=generator), torch.randn(64, generator=generator)
+    with torch.no_grad():
+        hidden.weight.copy_(torch.stack([w[torch.randperm(width, generator=generator)] for _ in range(64)]))
+        last.weight.copy_(torch.stack([u, u[torch.randperm(64, generator=generator)]]))
+    return Network([hidden, last], (width,))
+
+
+ALONE = {
+    "dense": lambda: apart_by_the_last_bit(200),
+    "convolutions": lambda: zoo.convnet((1, 8, 8), 3, input_norm=3.0, width=4, depth=2, hidden=8),
+    "fixed prefix": lambda: zoo.scattering((1, 8, 8), 3, input_norm=3.0),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_the_logits_of_a_row_depend_in_no_bit_on_the_number_of_others_nor_on_its_place(name):
+    """A release of private rows is priced for it: where one row more decides by which kernel all are multiplied,
+    rounding flips ties."""
+    model = ALONE[name]()
+    x = torch.randn(1, *model.input_shape, generator=torch.Generator().manual_seed(0)).expand(600, *model.input_shape)
+    expected = float64_logits(model, x[:1])[0]
+    for rows in (1, 2, 3, 4, 5, 56, 57, 255, 256, 257, 600):
+        assert bool((float64_logits(model, x[:rows]) == expected).all()), rows
+    check_rows_alone(model, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        lambda logits: logits + 1e-15 * torch.arange(len(logits))[:, None],
+        lambda logits: logits + 1e-15 * logits.sum(),
+    ],
+    ids=["place", "others"],
+)
+def test_a_model_whose_rows_are_not_alone_is_refused(mixed, monkeypatch):
+    whole = certify_module._through
+    monkeypatch.setattr(certify_module, "_ALONE", set())
+    monkeypatch.setattr(certify_module, "_through", lambda layers, x: mixed(whole(layers, x)))
+    with pytest.raises(UnsupportedError, match="logits of a row that depend on nothing else"):
+        check_rows_alone(zoo.mlp((6,), 3, input_norm=2.0), torch.device("cpu"))
 
 
 def test_many_rows_are_handled_in_pieces():

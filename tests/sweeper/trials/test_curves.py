@@ -17,7 +17,7 @@ from clipless.curves.release import change_of
 from clipless.curves.toeplitz import SquareRoot
 from clipless.curves.tree import Change
 from clipless.datasets import Split, load
-from clipless.errors import AccountingError
+from clipless.errors import AccountingError, UnsupportedError
 from clipless.privacy.accounting.claim import claim as price_claim
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
@@ -253,6 +253,15 @@ def test_curves_without_declared_noise_are_refused(model, data):
     noise = ScoreNoise.of(Spec.from_mapping(content), data)
     with pytest.raises(AccountingError, match="Expected noise of curves, got none"):
         release_curves(model, data.test, None, noise, data.metadata)
+
+
+def test_a_model_that_says_of_a_row_what_depends_on_others_releases_no_curve(model, data, monkeypatch):
+    def refused(*_):
+        raise UnsupportedError("rows that mix")
+
+    monkeypatch.setattr("sweeper.trials.curves.check_rows_alone", refused)
+    with pytest.raises(UnsupportedError, match="rows that mix"):
+        release_curves(model, data.test, None, ScoreNoise.of(spec_of(), data), data.metadata)
 
 
 def test_grids_do_not_depend_on_rows(data):

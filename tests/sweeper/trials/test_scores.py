@@ -10,6 +10,7 @@ import clipless
 from clipless.certificates.certify import float64_features
 from clipless.certificates.outputs import Outputs
 from clipless.datasets import Evaluation, Split
+from clipless.errors import UnsupportedError
 from clipless.privacy.events import Relation
 from clipless.testing import SeededSource
 from sweeper.errors import SpecError
@@ -107,6 +108,24 @@ def test_private_rows_are_scored_with_the_noise_of_their_split(model, split, mon
     (noise,) = source.normals
     expected = exact + 2.0 * 3**0.5 / 2 / population * noise.double()
     assert list(released.values()) == pytest.approx(expected.clamp(0, 1).tolist(), abs=1e-6)
+
+
+def test_private_rows_are_scored_in_passes_of_their_own_whatever_a_stack_made_of_them(model, split):
+    others = replace(Outputs.of(model, split), logits=torch.full((60, 3), torch.nan).double())
+    given = {"noise": NOISE, "population": 60, "input_gain": 1.0, "outputs": others}
+    alone = release(model, split, None, source=SeededSource(0), **given | {"outputs": None})
+    assert release(model, split, None, source=SeededSource(0), **given) == alone
+
+
+def test_a_model_that_says_of_a_row_what_depends_on_others_releases_nothing(model, split, monkeypatch):
+    def refused(*_):
+        raise UnsupportedError("rows that mix")
+
+    monkeypatch.setattr("sweeper.trials.scores.check_rows_alone", refused)
+    source = RecordingSource(0)
+    with pytest.raises(UnsupportedError, match="rows that mix"):
+        release(model, split, None, noise=NOISE, population=60, input_gain=1.0, source=source)
+    assert not source.normals
 
 
 def test_noise_comes_from_the_secure_generator_unless_one_is_injected(monkeypatch, model, split):

@@ -86,6 +86,12 @@ def test_rows_of_a_stack_are_those_of_each_trial_alone(tmp_path, content):
         assert all(bool(row.free) <= (content != PRIVATE) for row in rows)
 
 
+def test_private_rows_are_scored_by_each_model_itself(tmp_path, monkeypatch):
+    """In passes whose shape depends on the shape of a row alone."""
+    monkeypatch.setattr("clipless.stacks.outputs.Audience.look", lambda *_: pytest.fail("scored together"))
+    assert all(len(rows) == EPOCHS for rows in told(tmp_path, 3, PRIVATE).values())
+
+
 def test_models_of_a_stack_are_scored_in_one_pass_and_saved_as_they_were_scored(tmp_path, monkeypatch):
     validation = clipless.datasets.load("digits").validation
     alone = "clipless.certificates.outputs.float64_logits"
