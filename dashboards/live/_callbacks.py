@@ -79,15 +79,13 @@ def show_view(snapshots: Snapshots, parts: DynamicFragments, view: View) -> Page
             return _comparison([snapshots.get(name) for name in view.compared], view)
         return PageState(resources={"part-sweeps": _address("part", "sweeps", View(), parts.token())}, running=True)
     except SweeperError as error:
-        return PageState(notice=str(error), title="Not found")
+        return PageState(notice=snapshots.sentence(error), title="Not found")
 
 
 def _form(view: View) -> PageState:
-    """A form stays as it is while it is filled in."""
-    action = view.action or Action.SUBMIT
-    return PageState(
-        resources={"part-action": _address("part", "action", view, "form")}, title=TITLES_OF_ACTIONS[action]
-    )
+    """A form stays as it is while it is filled in: its address has no version, and browsers keep nothing under it."""
+    resources = {"part-action": f"{PREFIX}part/action{view.query()}"}
+    return PageState(resources=resources, title=TITLES_OF_ACTIONS[view.action or Action.SUBMIT])
 
 
 def _standing(snapshots: Snapshots, parts: DynamicFragments, view: View) -> PageState:

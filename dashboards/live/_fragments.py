@@ -165,7 +165,7 @@ def _card_text(snapshot: Snapshot, point: Point) -> str:
     try:
         return card(snapshot, point).to_markdown()
     except SweeperError as error:
-        return str(error)
+        return snapshot.sentence(error)
 
 
 def tracking_address(data: SweepData, own: str | None) -> str | None:

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from dashboards.data import SweepData, read
-from sweeper.errors import RecordError, SweeperError
+from sweeper.errors import RecordError, SweeperError, public_sentence
 from sweeper.records import Trial, TrialStatus
 from sweeper.results.front import Front, FrontTrial, gated, read_front, still_admitted, up_to_date
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import Catalog
+from sweeper.service.problems import Redactor
 from sweeper.store.jsonl import read_object
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
@@ -94,6 +95,10 @@ class Snapshot:
 
         return cast("T", self._made.get(key, timed))
 
+    def sentence(self, error: SweeperError) -> str:
+        """As `Snapshots.sentence`."""
+        return _sentence(error, self.ledger.parent.parent)
+
 
 @dataclass(slots=True)
 class _SweepState:
@@ -126,6 +131,10 @@ class Snapshots:
         self._catalog, self._clock = catalog, clock
         self._sweeps: SharedCache[_SweepState] = SharedCache(limit, clock=clock)
         self._rows: dict[str, _SummaryEntry] = {}
+
+    def sentence(self, error: SweeperError) -> str:
+        """Return what anybody may be told of an error, without the folders of this machine."""
+        return _sentence(error, self._catalog.out)
 
     def token(self) -> str:
         """Return a text that changes when the list of sweeps does."""
@@ -186,6 +195,10 @@ class Snapshots:
         return state
 
 
+def _sentence(error: SweeperError, out: Path) -> str:
+    return Redactor(out)(public_sentence(error))
+
+
 def _pause(seconds: float, seconds_before: float) -> float:
     """Return the seconds until a sweep is read again."""
     return min(max(PAUSE_SECONDS, PAUSES * min(seconds, seconds_before)), LONGEST_PAUSE_SECONDS)
@@ -224,8 +237,7 @@ def _take(name: str, token: str, folder: SweepFolder, state: _SweepState) -> Sna
     except RecordError as error:
         state.follower = None  # it may have lost rows; the next one reads all of them
         is_early = not folder.front.exists()
-        said = str(error).replace(f"{folder.path.parent}/", "")
-        snapshot.trouble = "This sweep has started and has no front yet." if is_early else said
+        snapshot.trouble = "This sweep has started and has no front yet." if is_early else snapshot.sentence(error)
     snapshot.seconds = time.thread_time() - started
     return snapshot
 

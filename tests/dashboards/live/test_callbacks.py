@@ -4,7 +4,8 @@ from dash import no_update
 from dashboards.figures import sweep_figures
 from dashboards.live._callbacks import CONTROLS, LABELLED, PageState, clicked, controlled, stamp_of, update, values_of
 from dashboards.live._layout import PARTS_OF, figures_of, layout
-from dashboards.live._view import Tab, View
+from dashboards.live._view import Action, Tab, View
+from sweeper.errors import RecordError
 
 from .conftest import ENDED, RUNNING
 
@@ -198,6 +199,21 @@ def test_what_does_not_exist_is_said_to_be_missing(page, search):
     page.open(search)
     assert page.shown["resources"] == {}
     assert "Expected the name of a sweep" in page.shown["notice"]
+
+
+def test_an_error_is_said_without_the_folders_of_this_machine(page, parts, monkeypatch, out):
+    def broken(_):
+        raise RecordError(f"Cannot read {out / ENDED / 'requests.jsonl'}: Is a directory")
+
+    monkeypatch.setattr(parts, "standing", broken)
+    page.open(f"?sweep={ENDED}")
+    assert page.shown["notice"] == f"Cannot read {ENDED}/requests.jsonl: Is a directory"
+
+
+def test_the_address_of_a_form_has_no_version_that_it_could_be_kept_under(page):
+    for action in Action:
+        page.open(f"?sweep={ENDED}&do={action.value}")
+        assert page.shown["resources"] == {"part-action": f"/live/part/action?sweep={ENDED}&do={action.value}"}
 
 
 def test_a_sweep_without_a_front_has_only_a_head(page, growing):

@@ -10,10 +10,11 @@ from dashboards.live._snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Sna
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.pareto.dominance import dominates
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import TrialStatus
+from sweeper.records import Trial, TrialStatus
 from sweeper.store.evidence import Evidence, append_evidence
+from sweeper.store.sweep_folder import SweepFolder
 
-from .conftest import ENDED, EVENT, RUNNING, Growing
+from .conftest import ENDED, EVENT, PLAN, RUNNING, Growing
 
 
 def test_an_ended_sweep_is_what_its_front_file_says(snapshots, out):
@@ -160,6 +161,16 @@ def test_a_broken_row_is_named_without_the_folders_of_this_machine_and_mended_wh
     path.write_text(good + good.replace('"epoch": 1', '"epoch": 2'))
     clock.now += 100
     assert len(snapshots.get(RUNNING).sweep().points) == 2
+
+
+def test_a_card_that_cannot_be_made_says_so_without_the_folders_of_this_machine(show, out):
+    trials = json.loads((out / ENDED / "front.json").read_text())["trials"]
+    for id_ in trials:
+        SweepFolder(out / ENDED).save_trial(Trial(id=id_, config={}, plan=PLAN))
+    (out / ENDED / "ledger.jsonl").mkdir()
+    page = show("part", "picked")
+    assert f"Cannot read {ENDED}/ledger.jsonl: " in page
+    assert str(out) not in page
 
 
 def test_an_ending_sweep_is_read_whole_again(snapshots, growing, clock, make_front):
