@@ -70,6 +70,7 @@
   // A spec is checked as it is typed: the last text counts.
   let timer, latest;
   const check = async (area) => {
+    if (!area.isConnected) return; // the form was left meanwhile
     const form = area.form;
     const text = area.value;
     const place = byId("checked");
@@ -131,10 +132,11 @@
     } catch {} // then nothing is kept
     list();
   };
+  const isOfThisSweep = ({ search }) =>
+    new URLSearchParams(search).get("sweep") === new URLSearchParams(location.search).get("sweep");
   const list = () => {
     const place = byId("views");
-    const sweep = new URLSearchParams(location.search).get("sweep");
-    const items = views().filter((view) => new URLSearchParams(view.search).get("sweep") === sweep).map((view) => {
+    const items = views().filter(isOfThisSweep).map((view) => {
       const link = Object.assign(document.createElement("a"), { href: `/${view.search}`, textContent: view.name });
       link.dataset.local = "true";
       const gone = Object.assign(document.createElement("button"), { type: "button", textContent: "Forget", className: "button" });
@@ -150,7 +152,8 @@
   document.addEventListener("click", (event) => {
     const name = byId("view-name")?.value.trim();
     if (event.target.id !== "save-view" || !name) return;
-    keep([...views().filter((view) => view.name !== name), { name, search: location.search }].slice(-100));
+    const others = views().filter((view) => view.name !== name || !isOfThisSweep(view));
+    keep([...others, { name, search: location.search }].slice(-100));
   });
 
   // A row leads where its own link leads.

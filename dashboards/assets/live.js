@@ -114,9 +114,10 @@
   const sectionOf = (id) => byId(id.replace("figure-", "section-"));
   const wish = (id, resources) =>
     `${resources[id]} ${resources[id.replace("figure-", "marks-")]} ${theme()} ${phone.matches}`;
-  const prepared = async (id, resources) => {
+  const prepared = async (id, resources, isWanted) => {
     const marksUrl = resources[id.replace("figure-", "marks-")];
     const [figure, marks] = await Promise.all([get(resources[id], "json"), marksUrl ? get(marksUrl, "json") : null]);
+    if (!isWanted()) return null; // something newer is on its way, and the section is its
     const section = sectionOf(id);
     section.classList.toggle("empty", figure === null);
     if (figure === null) return null;
@@ -131,24 +132,27 @@
   };
   const sketch = async (id, resources) => {
     if (window.Plotly) return;
-    const made = await prepared(id, resources).catch(() => null); // the figure itself says what is wrong
+    const isWanted = () => latest.resources === resources;
+    const made = await prepared(id, resources, isWanted).catch(() => null); // the figure itself says what is wrong
     const place = byId(id).firstElementChild;
     if (made && !place.data) place.innerHTML = sweeperSketch(made, place.clientWidth);
   };
   const draw = async (id, resources) => {
     const wanted = wish(id, resources);
-    if (drawn.get(id) === wanted) return;
+    const isWanted = () => drawn.get(id) === wanted;
+    if (isWanted()) return;
     drawn.set(id, wanted);
     let made;
     try {
-      made = await prepared(id, resources);
+      made = await prepared(id, resources, isWanted);
       if (made) await library();
     } catch (error) {
+      if (!isWanted()) return;
       drawn.delete(id);
       notice(error.message);
       return;
     }
-    if (!made || drawn.get(id) !== wanted) return; // nothing to draw, or something newer is on its way
+    if (!made || !isWanted()) return;
     keepView(sectionOf(id), id, made.layout);
     const place = byId(id).firstElementChild;
     const isFirst = !place.data;
@@ -228,20 +232,29 @@
   };
 
   // Parts of the page. Markup comes from the service, which escapes every text; scripts in it would not run.
+  const FORM = "part-action";
   const placed = new Map();
   const put = async (id, url) => {
     const place = byId(id);
-    if (placed.get(id) === url) return;
-    placed.set(id, url);
+    if (placed.get(id)?.url === url) return;
+    const asked = { url };
+    placed.set(id, asked);
     let markup;
     try {
-      markup = await get(url, "text");
+      markup = await (id === FORM ? load(url).then((response) => response.text()) : get(url, "text"));
     } catch (error) {
+      if (placed.get(id) !== asked) return;
       placed.delete(id);
       notice(error.message);
       return;
     }
-    if (placed.get(id) === url && place.dataset.markup !== markup) exchange(place, markup);
+    if (placed.get(id) === asked && place.dataset.markup !== markup) exchange(place, markup);
+  };
+  // A form is asked for anew whenever it is opened: its price is that of the moment, and what was sent is not in it.
+  const dropForm = () => {
+    placed.delete(FORM);
+    byId(FORM).replaceChildren();
+    delete byId(FORM).dataset.markup;
   };
   const exchange = (place, markup) => {
     const inside = (what) => [...place.querySelectorAll(what)];
@@ -283,6 +296,7 @@
     if (!window.Plotly) {
       sketches.then(painted).then(() => latest === shown && figures.forEach((id) => draw(id, shown.resources)));
     }
+    if (!(FORM in shown.resources)) dropForm();
     for (const place of document.querySelectorAll("[id^=part-]")) {
       place.hidden = !(place.id in shown.resources);
       if (place.hidden) continue;

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
@@ -280,6 +281,25 @@ def test_a_picture_of_the_front_is_there_before_the_library_and_gives_way_to_it(
     assert held
     assert drawn(page) == len(sweep.front_points)
     assert picture.count() == 0
+
+
+@pytest.mark.long
+def test_an_answer_that_was_overtaken_hides_no_newer_figure(visit):
+    page = visit(f"?sweep={ENDED}")
+    drawn(page)
+    held, pattern = [], re.compile(r"/live/figure/front\?.*axis=linear")
+    page.route(pattern, lambda route: held.append(route))
+    with page.expect_request(pattern):
+        page.get_by_text("logarithmic").click()
+    expect(page.locator("#tab-front")).to_have_attribute("href", re.compile("axis=linear"))
+    page.go_back()
+    expect(page.locator("#tab-front")).to_have_attribute("href", f"/?sweep={ENDED}")
+    with page.expect_response(pattern) as answer:
+        held[0].fulfill(content_type="application/json", body="null")
+    answer.value.finished()
+    page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+    assert not page.evaluate("document.getElementById('section-front').classList.contains('empty')")
+    expect(page.locator("#figure-front .js-plotly-plot")).to_be_visible()
 
 
 def test_the_list_of_sweeps_does_not_load_the_library(visit):

@@ -311,6 +311,51 @@ def test_a_view_is_saved_under_a_name_and_found_again(visit):
 
 
 @pytest.mark.long
+def test_a_view_takes_the_place_of_its_namesake_in_the_same_sweep_only(visit, address, growing):
+    growing.start("t0001")
+    growing.add("t0001", 1, 0.5, 0.5)
+    page = visit(f"?sweep={ENDED}&tab=trials")
+    for search in (f"?sweep={ENDED}&tab=trials", f"?sweep={RUNNING}&tab=cost", f"?sweep={RUNNING}&tab=search"):
+        page.goto(f"{address}/{search}")
+        page.get_by_text("Saved views").click()
+        page.get_by_label("Name of this view").fill("best")
+        page.get_by_role("button", name="Save", exact=True).click()
+        expect(page.locator("#views a")).to_have_attribute("href", f"/{search}")
+    page.goto(f"{address}/?sweep={ENDED}")
+    page.get_by_text("Saved views").click()
+    expect(page.locator("#views a")).to_have_attribute("href", f"/?sweep={ENDED}&tab=trials")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("driven")
+def test_a_form_that_was_sent_is_empty_when_it_is_opened_again(visit):
+    page = visit(f"?sweep={RUNNING}&trial=t0001")
+    for words in ("first", "second"):
+        page.get_by_role("link", name="Add a note").click()
+        note, button = page.get_by_label("Note", exact=True), page.get_by_role("button", name="Add a note")
+        expect(note).to_have_value("")
+        expect(button).to_be_enabled()
+        note.fill(words)
+        button.click()
+        expect(page.locator("#part-trial-records")).to_contain_text(words)
+
+
+@pytest.mark.long
+def test_a_form_states_the_price_of_the_moment_it_is_opened(visit, out):
+    page = visit(f"?sweep={ENDED}")
+    page.get_by_role("link", name="Delete", exact=True).click()
+    expect(page.locator(".price")).to_contain_text("epsilon 13.61 ")
+    page.get_by_role("link", name="Back").click()
+    front = json.loads((out / ENDED / "front.json").read_text())
+    for entry in front["ledger"].values():
+        entry["epsilon"] *= 3
+    (out / ENDED / "front.json").write_text(json.dumps(front))
+    expect(page.locator("#part-head")).to_contain_text("40.8")
+    page.get_by_role("link", name="Delete", exact=True).click()
+    expect(page.locator(".price")).to_contain_text("epsilon 40.8")
+
+
+@pytest.mark.long
 @pytest.mark.usefixtures("driven")
 def test_the_address_of_a_form_is_a_page_of_its_own(visit):
     page = visit(f"?sweep={RUNNING}&do=extend")
