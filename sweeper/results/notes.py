@@ -10,7 +10,7 @@ from sweeper.store.manifest import Manifest
 from sweeper.store.notes import NOTES_NAME, read_notes
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import destination_of, set_tags
-from sweeper.tracking.names import NOTE_TAG
+from sweeper.tracking.names import NOTE_TAG, clean
 
 MAX_LENGTH = 5000
 _KEY = re.compile(r"[\w.-][\w. /-]{0,99}")
@@ -43,12 +43,18 @@ def add_tag(folder: Path, trial: str, key: str, value: str) -> str | None:
 
     Raises:
         RecordError: no such trial, such a key, or not written.
+
+    Guarantees:
+        Tags that this program reads back, such as that of an exploratory sweep, cannot be set under any spelling.
     """
-    if not _KEY.fullmatch(key) or key.startswith(_RESERVED):
+    kept = clean(key)
+    if not _KEY.fullmatch(key) or kept.startswith(_RESERVED):
         raise RecordError(
             f"Expected a key of letters, digits, spaces and _ . - / that does not begin with {' or '.join(_RESERVED)}, "
             f"got {key!r}"
         )
+    if kept != key:
+        raise RecordError(f"Expected a key as MLflow keeps it, got {key!r}; use {kept!r}")
     if len(value) > MAX_LENGTH:
         raise RecordError(f"Expected a value of at most {MAX_LENGTH} characters, got {len(value)}")
     manifest = _append(folder, trial, {"key": key, "value": value})

@@ -93,12 +93,33 @@ def test_several_people_may_write_at_once(folder):
     assert len(texts) == 40
 
 
-@pytest.mark.parametrize("key", ["", "mlflow.runName", "sweeper.trial", "a\nb", "a:b", "k" * 101])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "mlflow.runName",
+        "sweeper.trial",
+        "a\nb",
+        "a:b",
+        "k" * 101,
+        "./sweeper.exploratory",
+        "../mlflow.parentRunId",
+        ".//./sweeper.sweep",
+    ],
+)
 def test_keys_of_others_are_refused(folder, sent, key):
     with pytest.raises(RecordError, match="Expected a key of letters"):
         add_tag(folder, "t0001", key, "v")
     assert not sent
     assert not (folder / NOTES_NAME).exists()
+
+
+@pytest.mark.parametrize(("key", "kept"), [("owner//team", "owner/team"), ("./owner", "owner"), ("owner/", "owner")])
+def test_a_key_that_mlflow_would_keep_otherwise_is_refused(folder, sent, key, kept):
+    with pytest.raises(RecordError, match=f"as MLflow keeps it, got '{key}'; use '{kept}'"):
+        add_tag(folder, "t0001", key, "v")
+    assert not sent
+    assert add_tag(folder, "t0001", kept, "v") is None
 
 
 def test_what_cannot_be_kept_is_refused(folder, sent):
