@@ -365,6 +365,8 @@ def _setting(text: str) -> tuple[str, Any]:
     from sweeper.spec.yaml_file import parse_mapping
 
     name, found, value = text.partition("=")
-    if not (found and name):
+    name = name.strip()
+    parsed = parse_mapping(f"{name}: {value}", "--set") if found and name else {}
+    if list(parsed) != [name]:
         raise SpecError(f"Expected NAME=VALUE such as training.learning_rate=0.05, got {text!r} (--set)")
-    return name, parse_mapping(f"{name}: {value}", "--set")[name]
+    return name, parsed[name]

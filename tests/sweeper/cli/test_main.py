@@ -389,7 +389,9 @@ def test_several_mistakes_are_a_line_each(call, spec_file):
 def test_what_is_set_on_the_command_line_is_checked_like_the_spec(refusal, spec_file):
     path = spec_file()
     assert "did you mean 'epochs'?" in refusal("run", path, "--set", "training.epoch=3")
-    assert "Expected NAME=VALUE" in refusal("run", path, "--set", "training.epochs")
+    for odd in ("training.epochs", " =5", '"training.epochs"=5', "training.epochs=5\ntraining.copies: 2"):
+        assert "Expected NAME=VALUE" in refusal("run", path, "--set", odd)
+    assert "Expected batch_size <= N = 1276" in refusal("run", path, "--set", "training.batch_size = 5000")
     assert "Expected batch_size <= N = 1276" in refusal("run", path, "--set", "training.batch_size=5000")
 
 
