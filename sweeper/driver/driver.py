@@ -88,6 +88,7 @@ class SweepRun:
         self._interruption, self._resumed, self._rebooted = interruption, resumed, rebooted
         self._selected = selected
         self._claim = claim
+        self._requests = Requests(folder.path)  # at once: what is asked from now on is asked of this run
         self._started = self._shown_at = time.monotonic()
         self._earlier = earlier
         self._training_since: float | None = None  # rehearsals included, whatever Rays they take
@@ -123,10 +124,13 @@ class SweepRun:
         )
 
     def _open(self) -> None:
-        """Write what the sweep is; a new folder that does not even take that is removed again."""
+        """Write what the sweep is; a new folder that does not even take that is removed again.
+
+        A resumed sweep is said to run once nothing can fail any more: until then it stands as it ended.
+        """
         try:
-            self._describe(TrialStatus.RUNNING)
             if not self._resumed:
+                self._describe(TrialStatus.RUNNING)
                 replace_file(self._folder.spec, _as_given(self._spec))
             if not self._resumed or not (self._folder.path / DATA_NAME).is_file():
                 write_input(self._folder.path, describe(self._spec, self._options.data_dir))
@@ -145,7 +149,7 @@ class SweepRun:
         )
         introduce(self._tracker, self._data, self._spec.name)
         self._watch = Watch(self._tracker)
-        settings, self._requests = self._spec.search, Requests(self._folder.path)
+        settings = self._spec.search
         self._search = Search(
             self._propose,
             self._spec.objectives,
@@ -170,6 +174,8 @@ class SweepRun:
         if self._selected is not None:
             self._recorder.records.track_ended()
         self._recorder.write_front_now_and_then()
+        if self._resumed:
+            self._describe(TrialStatus.RUNNING)
 
     def _proposed(self) -> int:
         """Return how many trials the search proposes by itself."""

@@ -32,7 +32,7 @@ class News:
 
 
 class Requests:
-    """The driver's side. Requests to stop that are older than this object are over."""
+    """The driver's side, made as soon as it has its lock: requests to stop that are older than this object are over."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME

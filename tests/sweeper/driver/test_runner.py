@@ -47,7 +47,7 @@ from sweeper.spec.spec import Spec
 from sweeper.store import jsonl
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import driver_lock, is_driven
-from sweeper.store.requests import steer
+from sweeper.store.requests import ask_to_stop, steer
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.outbox import stored_rows
 from sweeper.trials.preview import lack_of_gpus
@@ -680,6 +680,30 @@ def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     assert not agendas[-1].finished
     assert agendas[-1].start()[0] == "t0004"
     assert sweep.manifest().read_spec().trials == 5
+
+
+def test_a_sweep_that_ended_is_as_it_was_when_it_cannot_be_opened_again(ended, monkeypatch):
+    before = (ended / "sweep.json").read_bytes()
+    for name in ("introduce", "Recorder"):
+        with monkeypatch.context() as patch:
+            patch.setattr(driver, name, lambda *_, **__: (_ for _ in ()).throw(RecordError("restore the file")))
+            with pytest.raises(RecordError, match="restore the file"):
+                resume_sweep(ended, trials=5)
+        assert (ended / "sweep.json").read_bytes() == before
+
+
+@pytest.mark.usefixtures("bare")
+def test_who_asks_a_sweep_to_stop_while_it_opens_is_heard(ended, monkeypatch):
+    monkeypatch.setattr(driver, "backend", no_workers)
+    monkeypatch.setattr(driver, "introduce", lambda *_: ask_to_stop(ended))
+    monkeypatch.setattr(driver, "SHOW_SECONDS", -1.0)
+
+    def until_asked(*_, should_stop, **__):
+        return RunResult(False, should_stop() or "")
+
+    monkeypatch.setattr(training, "run_locally", until_asked)
+    manifest = resume(ended, trials=5).manifest()
+    assert (manifest.status, manifest.reason) == (TrialStatus.STOPPED, "it was asked to stop")
 
 
 @pytest.mark.usefixtures("bare")
