@@ -5,8 +5,6 @@ its spec and what it claimed in ``spent/<sweep>`` beside it. Nothing is followed
 """
 
 import contextlib
-import fcntl
-import os
 import shutil
 import socket
 import time
@@ -20,8 +18,8 @@ from sweeper.records import TrialStatus
 from sweeper.results.front import Front, read_front
 from sweeper.store.evidence import EVIDENCE_NAME
 from sweeper.store.jsonl import read_object, replace_file, to_text
+from sweeper.store.lock import DELETING_NAME, is_driven, undriven
 from sweeper.store.lock import NAME as DRIVER_NAME
-from sweeper.store.lock import is_driven
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, list_sweeps
 from sweeper.tracking.client import delete_runs, destination_of
@@ -91,11 +89,12 @@ def delete_sweep(folder: Path, *, runs: bool = False, forget: bool = False) -> D
         SweeperError: the runs cannot be deleted; nothing else was then.
 
     Guarantees:
-        Unless ``forget`` is true, the ledger is whole on the disk in ``spent`` before the first file is deleted.
+        Unless ``forget`` is true, the ledger is whole on the disk in ``spent`` before the first file is deleted. What a
+        killed deletion leaves cannot be resumed: its ledger may be gone.
     """
     folder = Path(folder).absolute()
     manifest = check_not_running(folder)
-    with _unlocked(folder):
+    with undriven(folder):
         kept = None if forget else _keep(folder)
         try:
             deleted = delete_runs(destination_of(folder, manifest)) if runs and _has_store(folder, manifest) else 0
@@ -103,9 +102,12 @@ def delete_sweep(folder: Path, *, runs: bool = False, forget: bool = False) -> D
             if kept is not None:
                 shutil.rmtree(kept)
             raise
-        last = folder / MANIFEST_NAME  # so that what could not be deleted is still a sweep, and can be deleted again
+        mark = folder / DELETING_NAME
+        # The manifest goes late: what could not be deleted is still a sweep, and can be deleted again.
+        last = [folder / MANIFEST_NAME, mark]
         with _told(folder):
-            for path in [*(path for path in folder.iterdir() if path != last), last]:
+            mark.touch()
+            for path in [*(path for path in folder.iterdir() if path not in last), *last]:
                 _remove(path)
             folder.rmdir()
     return Deleted(folder, kept, deleted)
@@ -162,24 +164,6 @@ def _told(folder: Path) -> Iterator[None]:
         raise RecordError(
             f"Cannot delete {error.filename or folder}: {error.strerror or error}; check permissions and repeat"
         ) from error
-
-
-@contextlib.contextmanager
-def _unlocked(folder: Path) -> Iterator[None]:
-    """Keep drivers out meanwhile, and leave the record of the last one as it is: resuming goes by it."""
-    try:
-        handle = os.open(folder / DRIVER_NAME, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        yield
-        return
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RecordError(f"Expected a sweep that is not running, but a process drives {folder}; wait") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def _garbage_of(folder: Path) -> Iterator[Removable]:

@@ -13,6 +13,7 @@ from typing import Any
 from sweeper.errors import RecordError
 
 NAME = "driver.json"
+DELETING_NAME = "deleting"  # marks a folder whose deletion has begun
 LOOKS, LOOK_SECONDS = 10, 0.01
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -27,7 +28,10 @@ def driver_lock(folder: Path) -> Iterator[bool]:
         killed may not have charged yet for what was lost.
 
     Raises:
-        RecordError: another process drives it, or the folder cannot be written to.
+        RecordError: another process drives it, its deletion has begun, or the folder cannot be written to.
+
+    Guarantees:
+        A sweep that a killed deletion has left without its ledger is never resumed as if nothing had been spent.
     """
     path = folder / NAME
     me = {"pid": os.getpid(), "host": socket.gethostname(), "boot": _boot()}
@@ -41,6 +45,8 @@ def driver_lock(folder: Path) -> Iterator[bool]:
         if not _locked(handle):
             who = f"process {before.get('pid')} on {before.get('host')}"
             raise RecordError(f"Expected a sweep that is not running, but {who} drives {folder}; wait or stop it")
+        if (folder / DELETING_NAME).exists():
+            raise RecordError(f"Expected a whole sweep, but the deletion of {folder} has begun; delete it again")
         moved = (before.get("boot"), before.get("host")) != (me["boot"], me["host"])
         rebooted = not is_first and (moved or before.get("rebooted") is not False)
         try:
@@ -52,6 +58,26 @@ def driver_lock(folder: Path) -> Iterator[bool]:
         yield rebooted
         with contextlib.suppress(OSError):
             _write(handle, me | {"rebooted": False})
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def undriven(folder: Path) -> Iterator[None]:
+    """Keep drivers out inside the block, and leave the record of the last one as it is: resuming goes by it.
+
+    Raises:
+        RecordError: a process drives the sweep in ``folder``.
+    """
+    try:
+        handle = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        if not _locked(handle):
+            raise RecordError(f"Expected a sweep that is not running, but a process drives {folder}; wait or stop it")
+        yield
     finally:
         os.close(handle)
 
@@ -75,7 +101,7 @@ def is_driven(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: several may look at once
     except OSError:
         return True
     finally:

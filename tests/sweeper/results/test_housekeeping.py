@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeper.cli.main import main
+from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
@@ -70,7 +71,7 @@ def test_the_ledger_is_kept_before_the_first_file_goes(folder, monkeypatch):
     monkeypatch.setattr(housekeeping, "_remove", interrupted)
     with pytest.raises(RecordError, match="Cannot delete x: Permission denied"):
         delete_sweep(folder)
-    assert sorted(folder.rglob("*")) == before
+    assert sorted(folder.rglob("*")) == sorted([*before, folder / "deleting"])
     monkeypatch.undo()
     assert delete_sweep(folder).kept.name == f"{folder.name}-2"  # the first copy is not written over
 
@@ -95,6 +96,43 @@ def test_a_sweep_that_spent_nothing_leaves_nothing(folder):
     (folder / "ledger.jsonl").unlink()
     assert delete_sweep(folder).kept is None
     assert not (folder.parent / SPENT_NAME).exists()
+
+
+class Killed(BaseException):
+    """As kill -9: nothing comes after it."""
+
+
+def test_what_a_killed_deletion_leaves_is_never_resumed_and_can_be_deleted(folder, monkeypatch):
+    """Whatever is gone already, the ledger among it: nobody begins again with nothing spent."""
+    names = [path.name for path in folder.iterdir()]
+    copy, remove_one = shutil.copytree(folder, folder.parent.parent / "copy"), housekeeping._remove
+    for removed in range(len(names) + 1):
+        left = removed
+
+        def killed(path):
+            nonlocal left
+            if left == 0:
+                raise Killed
+            remove_one(path)
+            left -= 1
+
+        with monkeypatch.context() as patch:
+            patch.setattr(housekeeping, "_remove", killed)
+            with pytest.raises(Killed):
+                delete_sweep(folder)
+        is_sweep = (folder / "sweep.json").exists()
+        assert is_sweep or list(folder.iterdir()) == [folder / "deleting"]
+        with pytest.raises(
+            RecordError, match="the deletion of .* has begun; delete it again" if is_sweep else "folder"
+        ):
+            resume_sweep(folder)
+        kept = [path.parent for path in (folder.parent / SPENT_NAME).glob("*/ledger.jsonl")]
+        assert kept
+        if is_sweep:
+            delete_sweep(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(copy, folder)
+    assert not is_sweep, "every file was the last one once"
 
 
 def test_a_driven_sweep_is_not_deleted_whatever_it_says(folder):
