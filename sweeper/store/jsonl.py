@@ -89,8 +89,10 @@ class JsonlFile:
                 self._write(self._pending[0])
                 del self._pending[0]
             self.trouble = None
-        except OSError as error:
-            self.trouble = f"Cannot write {self.path}: {error.strerror or error}; free space or check permissions"
+        except (OSError, RecordError) as error:
+            self.trouble = str(error)  # of a file that is broken: nothing is written behind that
+            if isinstance(error, OSError):
+                self.trouble = f"Cannot write {self.path}: {error.strerror or error}; free space or check permissions"
             if not self._patient:
                 self._pending.clear()
                 raise RecordError(self.trouble) from error

@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from sweeper.errors import one_line
+from sweeper.errors import RecordError, one_line
 from sweeper.store.jsonl import JsonlFile
 
 FLUSH_SECONDS = 3.0  # between two deliveries: the store takes many rows at hardly more than the cost of one
@@ -42,7 +43,7 @@ class Outbox:
     Args:
         deliver: takes rows in order; an exception means that they must come again.
         path: the file for rows that wait; rows left in it by an earlier run are delivered first.
-        header: the first row of that file, which says where its rows belong.
+        header: the first row of both files, which says where their rows belong.
         clock: returns seconds.
     """
 
@@ -58,13 +59,15 @@ class Outbox:
         self._header = header
         self._clock = clock
         self._file = JsonlFile(path, patient=True)
-        self._waiting = len(stored_rows(path))  # rows in the file
+        self.set_aside: list[str] = []  # a sentence for each file that was broken
+        self._waiting = len(self._sound_rows(path))  # rows in the file
         self._in_hand: JsonRows = ()  # rows that are in neither the queue nor the file
         self._queue: queue.SimpleQueue[JsonRow] = queue.SimpleQueue()
-        self._ahead_path = path.with_name(f"{path.stem}-ahead{path.suffix}")
+        self._ahead_path = ahead_of(path)
         self._ahead = JsonlFile(self._ahead_path, patient=True)
-        for row in self._ahead.read():
+        for row in self._sound_rows(self._ahead_path):
             self._queue.put(row)
+        self._is_ahead_empty = not self._ahead.read()
         self._putting = threading.Lock()
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -84,6 +87,9 @@ class Outbox:
     def put(self, row: JsonRow) -> None:
         """Hand over one row, of JSON values."""
         with self._putting:
+            if self._is_ahead_empty:
+                self._ahead.append(self._header)
+                self._is_ahead_empty = False
             self._ahead.append(row)
             self._queue.put(row)
 
@@ -122,7 +128,12 @@ class Outbox:
                 self._in_hand = ()
             if self._file.pending or (patient and self._clock() < self._retry_at):
                 return
-            rows = stored_rows(self._path)
+            with self._lock:
+                if self._abandoned:
+                    return
+                rows = self._sound_rows(self._path)
+                if not rows:  # set aside, or deleted by somebody: later rows begin another file
+                    self._forget()
         if rows:
             self._try(rows)
 
@@ -164,6 +175,21 @@ class Outbox:
             if self._queue.empty() and not self._file.pending:
                 self._ahead_path.unlink(missing_ok=True)
                 self._ahead = JsonlFile(self._ahead_path, patient=True)
+                self._is_ahead_empty = True
+
+    def _sound_rows(self, path: Path) -> JsonRows:
+        """Return the rows that wait in a file; a broken one is kept under another name, and is in nobody's way."""
+        try:
+            return stored_rows(path)
+        except RecordError as error:
+            names = (f"{path.stem}-broken{number}{path.suffix}" for number in count(1))
+            aside = next(other for other in map(path.with_name, names) if not other.exists())
+            try:
+                path.replace(aside)
+            except OSError:
+                aside = path
+            self.set_aside.append(f"{error}; until then its rows are kept in {aside}, and not delivered")
+            return []
 
     def _forget(self) -> None:
         if self._waiting:
@@ -171,6 +197,11 @@ class Outbox:
             self._file = JsonlFile(self._path, patient=True)
         self._waiting = 0
         self._pause_seconds = FIRST_PAUSE_SECONDS
+
+
+def ahead_of(path: Path) -> Path:
+    """Return the file of the rows that are neither delivered nor in the file ``path`` yet."""
+    return path.with_name(f"{path.stem}-ahead{path.suffix}")
 
 
 def stored_rows(path: Path) -> JsonRows:

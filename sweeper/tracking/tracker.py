@@ -16,6 +16,7 @@ from typing import Any
 from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.records import TrialStatus
 from sweeper.store.jsonl import JsonlFile
+from sweeper.store.lock import undriven
 from sweeper.tracking.entries import (
     ArtifactRow,
     DatasetRow,
@@ -27,7 +28,7 @@ from sweeper.tracking.entries import (
     row_to_json,
 )
 from sweeper.tracking.names import PAGE_VARIABLE, RUN_STATUS, clean, mlflow_params
-from sweeper.tracking.outbox import Outbox, Undelivered
+from sweeper.tracking.outbox import Outbox, Undelivered, ahead_of, stored_rows
 from sweeper.tracking.store import Destination, Store, artifacts_beside
 
 SPOOL_NAME = "tracking-spool.jsonl"
@@ -97,7 +98,7 @@ class Tracker:
     @property
     def refused(self) -> Sequence[str]:
         """What the store will never take, and why; nothing waits for it."""
-        return tuple(self._store.refused)
+        return (*self._outbox.set_aside, *self._store.refused)
 
     def close(
         self, status: TrialStatus = TrialStatus.COMPLETED, reason: str = "", *, timeout_seconds: float = 30.0
@@ -117,23 +118,30 @@ class Tracker:
 
 
 def replay_spool(path: Path, uri: str | None = None) -> int:
-    """Deliver the rows that wait in a spool file, delete it, and return how many they were.
+    """Deliver the rows that wait in a spool file, and those a killed driver had not put there yet; delete both files.
 
     ``uri`` is another store than the one the rows were meant for.
 
+    Returns:
+        How many rows they were.
+
     Raises:
-        RecordError: no file, or not a spool.
-        SweeperError: the store does not take the rows; the file is untouched.
+        RecordError: no file, not a spool, or one that a driver is writing.
+        SweeperError: the store does not take the rows; the files are untouched.
     """
-    header, *rows = JsonlFile(path).read() or [{}]
-    if header.pop("op", None) != "sweep":
-        raise RecordError(f"Expected the rows of a sweep in {path}, got none; is it a tracking spool?")
-    destination = Destination(**(header | ({"uri": uri, "artifacts": artifacts_beside(uri)} if uri else {})))
-    try:
-        Store(destination).deliver(rows)
-    except Exception as error:
-        raise SweeperError(f"Cannot write to {destination.uri}: {one_line(error)}; {path} is kept") from error
-    path.unlink()
+    with undriven(path.parent):
+        files = [file for file in (path, ahead_of(path)) if file.exists()]
+        headers = [row for file in files for row in JsonlFile(file).read()[:1]]
+        if not headers or headers[0].pop("op", None) != "sweep":
+            raise RecordError(f"Expected the rows of a sweep in {path}, got none; is it a tracking spool?")
+        rows = [row for file in files for row in stored_rows(file)]
+        destination = Destination(**(headers[0] | ({"uri": uri, "artifacts": artifacts_beside(uri)} if uri else {})))
+        try:
+            Store(destination).deliver(rows)
+        except Exception as error:
+            raise SweeperError(f"Cannot write to {destination.uri}: {one_line(error)}; {path} is kept") from error
+        for file in files:  # the earlier rows first: the later ones alone do no harm if they are delivered again
+            file.unlink()
     return len(rows)
 
 

@@ -3,10 +3,9 @@ import time
 
 import pytest
 
-from sweeper.errors import RecordError
 from sweeper.store.jsonl import JsonlFile
 from sweeper.tracking import outbox
-from sweeper.tracking.outbox import Outbox, Undelivered, stored_rows
+from sweeper.tracking.outbox import Outbox, Undelivered, ahead_of, stored_rows
 
 PATIENCE_SECONDS = 300.0  # ends a test that hangs; no test takes so long
 HEADER = {"op": "sweep", "name": "digits"}
@@ -204,11 +203,56 @@ def test_with_a_full_disk_rows_wait_in_memory(tmp_path):
     assert receiver.rows == rows(0, 5)
 
 
-def test_a_broken_file_is_named(tmp_path):
+@pytest.mark.parametrize("name", ["spool", "spool-ahead"])
+def test_a_broken_file_is_set_aside_and_named(tmp_path, name):
+    broken, aside = b'what\n{"op": "sweep"}\n', [tmp_path / f"{name}-broken{number}.jsonl" for number in (1, 2)]
+    for kept in aside:
+        (tmp_path / f"{name}.jsonl").write_bytes(broken)
+        receiver = Receiver()
+        box = opened(receiver, tmp_path / "spool.jsonl")
+        (said,) = box.set_aside
+        assert f"line 1 of {tmp_path / name}.jsonl" in said
+        assert f"kept in {kept}, and not delivered" in said
+        put(box, rows(0, 3))
+        assert box.close(PATIENCE_SECONDS) == Undelivered()
+        assert receiver.rows == rows(0, 3)
+    assert [kept.read_bytes() for kept in aside] == [broken] * 2
+    assert sorted(tmp_path.iterdir()) == aside
+
+
+def test_an_outbox_goes_on_when_its_file_breaks_or_vanishes_meanwhile(tmp_path):
+    path, receiver = tmp_path / "spool.jsonl", Receiver(down=True)
+    box = opened(receiver, path)
+    for number, change in enumerate((lambda: path.write_bytes(b"\0\n"), path.unlink)):
+        put(box, rows(number, number + 1))
+        wait_for(lambda: box._waiting)
+        with box._lock:  # not between two of its writes
+            change()
+        wait_for(lambda: box._waiting == 0)
+    receiver.down = False
+    put(box, rows(2, 5))
+    assert box.close(PATIENCE_SECONDS) == Undelivered()
+    assert receiver.rows == rows(2, 5)
+    assert len(box.set_aside) == 1
+    assert list(tmp_path.iterdir()) == [tmp_path / "spool-broken1.jsonl"]
+
+
+def test_a_file_that_breaks_before_it_is_first_added_to_loses_no_row(tmp_path):
     path = tmp_path / "spool.jsonl"
-    path.write_text('what\n{"op": "sweep"}\n')
-    with pytest.raises(RecordError, match="line 1"):
-        Outbox(Receiver().deliver, path, HEADER)
+    box = Outbox(Receiver().deliver, path, HEADER)
+    put(box, rows(0, 3))
+    path.write_bytes(b"what\n{}\n")
+    assert box.close(0).rows == 3
+    receiver = Receiver()
+    again = opened(receiver, path)
+    assert again.close(PATIENCE_SECONDS) == Undelivered()
+    assert receiver.rows == rows(0, 3)
+
+
+def test_rows_that_are_in_no_file_of_waiting_rows_have_a_header_too(tmp_path):
+    for start in (0, 2):
+        put(Outbox(Receiver().deliver, tmp_path / "spool.jsonl", HEADER), rows(start, start + 2))
+    assert JsonlFile(ahead_of(tmp_path / "spool.jsonl")).read() == [HEADER, *rows(0, 4)]
 
 
 class Stuck:

@@ -16,6 +16,7 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import TrialStatus
+from sweeper.store.lock import driver_lock
 from sweeper.tracking import outbox
 from sweeper.tracking import store as store_module
 from sweeper.tracking.names import NAME_TAG
@@ -214,6 +215,37 @@ def test_a_replay_that_fails_keeps_the_rows(tmp_path):
     with pytest.raises(SweeperError, match="is kept"):
         replay_spool(tmp_path / SPOOL_NAME)
     assert len(stored_rows(tmp_path / SPOOL_NAME)) == 2
+
+
+@pytest.mark.parametrize("spooled", [False, True])
+def test_what_a_killed_driver_had_not_spooled_is_replayed_too(folder, spooled):
+    if spooled:
+        Tracker(folder, "digits", uri=NOWHERE).close(timeout_seconds=PATIENCE_SECONDS)
+    killed = Tracker(folder, "digits", uri=NOWHERE, waits=True)
+    killed.start_trial("t0001", {"a": 1}, {})
+    killed.end_trial("t0001", TrialStatus.COMPLETED)
+    assert replay_spool(folder / SPOOL_NAME, f"sqlite:///{folder / STORE_NAME}") == (5 if spooled else 3)
+    assert not list(folder.glob("tracking-spool*"))
+    _, runs = runs_of(folder)
+    assert runs["t0001"].info.status == "FINISHED"
+
+
+def test_nothing_is_replayed_while_a_driver_runs(tmp_path):
+    Tracker(tmp_path, "digits", uri=NOWHERE).close(timeout_seconds=PATIENCE_SECONDS)
+    before = (tmp_path / SPOOL_NAME).read_bytes()
+    with driver_lock(tmp_path), pytest.raises(RecordError, match="not running, but a process drives"):
+        replay_spool(tmp_path / SPOOL_NAME)
+    assert (tmp_path / SPOOL_NAME).read_bytes() == before
+    record = (tmp_path / "driver.json").read_bytes()
+    with pytest.raises(SweeperError, match="is kept"):
+        replay_spool(tmp_path / SPOOL_NAME)
+    assert (tmp_path / "driver.json").read_bytes() == record, "what resuming goes by"
+
+
+def test_a_spool_that_was_broken_is_told_of(tmp_path):
+    (tmp_path / SPOOL_NAME).write_bytes(b"what\n{}\n")
+    tracker = Tracker(tmp_path, "digits", uri=NOWHERE, waits=True)
+    assert "tracking-spool-broken1.jsonl, and not delivered" in tracker.refused[0]
 
 
 def test_only_a_spool_is_replayed(tmp_path):
