@@ -48,6 +48,7 @@ class SharedCache(Generic[T]):
     ) -> None:
         self._limit, self._size, self._clock = limit, size, clock
         self._kept: OrderedDict[Hashable, _Entry[T]] = OrderedDict()
+        self._total = 0.0
         self._making: dict[Hashable, tuple[Hashable, Future[T]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds tasks weakly
         self._lock = threading.Lock()
@@ -58,7 +59,7 @@ class SharedCache(Generic[T]):
     @property
     def total(self) -> float:
         """The sizes of all values together."""
-        return sum(entry.size for entry in self._kept.values())
+        return self._total
 
     def peek(self, key: Hashable) -> T | None:
         """Return the value that is kept, of whichever version and age; None without one."""
@@ -111,7 +112,7 @@ class SharedCache(Generic[T]):
         """Make the value anew next time, and keep nothing of a making that began before; for any thread."""
         with self._lock:
             self._making.pop(key, None)
-            self._kept.pop(key, None)
+            self._drop(key)
 
     def _claim(self, key: Hashable, version: Hashable, max_age: float) -> tuple["Future[T]", bool, _Entry[T] | None]:
         """Return the future of the value, whether the caller is to make it, and a value of this version if kept."""
@@ -145,11 +146,17 @@ class SharedCache(Generic[T]):
         with self._lock:
             if self._is_current(key, future):  # not forgotten, nor overtaken by a newer version
                 del self._making[key]
+                self._drop(key)
                 self._kept[key] = _Entry(future, version, self._clock(), size)
-                self._kept.move_to_end(key)
-                while self._kept and self.total > self._limit:
-                    self._kept.popitem(last=False)
+                self._total += size
+                while self._kept and self._total > self._limit:
+                    self._drop(next(iter(self._kept)))
         future.set_result(value)
+
+    def _drop(self, key: Hashable) -> None:
+        entry = self._kept.pop(key, None)
+        if entry is not None:
+            self._total -= entry.size
 
     def _give_up(self, key: Hashable, future: "Future[T]", error: BaseException) -> None:
         with self._lock:

@@ -144,6 +144,19 @@ def test_sizes_can_count_instead_of_values_and_what_is_too_large_is_returned_but
     assert (len(cache), cache.total) == (2, 8)
 
 
+def test_the_sizes_together_are_right_after_every_change():
+    cache = SharedCache(10, size=len)
+    cache.get("a", lambda: "x" * 4)
+    cache.get("b", lambda: "x" * 3)
+    cache.get("a", lambda: "x" * 6, version=2)  # in the place of the first
+    assert cache.total == 9
+    cache.get("c", lambda: "x" * 5)
+    assert (cache.total, cache.peek("b"), cache.peek("a")) == (5, None, None)
+    cache.forget("c")
+    cache.forget("c")
+    assert (len(cache), cache.total) == (0, 0)
+
+
 def test_all_who_ask_at_the_same_time_share_one_look(ask):
     async def many():
         return await asyncio.gather(*(ask("a") for _ in range(50)))
