@@ -30,9 +30,9 @@ BROWSER = ".browser"  # behind the id of a token, where its holder shows a cooki
 FORM_KEY = "X-Sweeper-Form"  # the header by which a page shows that it is one of the service
 COOKIE_SECONDS = 12 * 3600
 LOGIN = "/login"
+HEALTH = "/healthz"
 API = "/api/"
 _SAFE = ("GET", "HEAD", "OPTIONS")
-OPEN = ("/healthz", LOGIN)  # without a token
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="sweeper"'}
 _NO_KEY = "Expected a request from a form of this service; load the page again"
 _NOT_ALLOWED = "Expected a token that permits to write; ask for one made with --role write"
@@ -69,11 +69,15 @@ class AccessMiddleware:
         if changes:
             _check_origin(asked.headers)
         holder = self._holder(asked)
-        self._rates.check(holder.id if holder else _address(asked))
-        if path in OPEN:
+        if path == HEALTH:  # a probe may have the address of all who come by the same proxy
             return holder
+        if holder is None and path == LOGIN:
+            self._rates.check(_address(asked))
+            return None
         if holder is None:
+            self._rates.check(_refused(asked))
             raise RefusalError("Expected a token: Authorization: Bearer TOKEN", 401, _CHALLENGE)
+        self._rates.check(holder.id)
         if path.startswith(API) and changes and holder.role is not Role.WRITE:
             raise RefusalError(_NO_KEY if holder.form_key else _NOT_ALLOWED, 403)
         return holder
@@ -88,7 +92,7 @@ class AccessMiddleware:
             return LOCAL
         found = holder_of(self._tokens, asked.headers)
         if found is None and "authorization" in asked.headers:
-            self._rates.check(_address(asked))
+            self._rates.check(_refused(asked))
             raise RefusalError("Expected a token that is known and has not expired", 401, _CHALLENGE)
         return found
 
@@ -186,3 +190,8 @@ def _place(origin: str) -> str | None:
 
 def _address(asked: HTTPConnection) -> str:
     return asked.client.host if asked.client else "unknown"
+
+
+def _refused(asked: HTTPConnection) -> str:
+    """Return by whom to count a request that is refused: its address, apart from those who sign in from there."""
+    return f"{_address(asked)} refused"

@@ -340,5 +340,20 @@ def test_guessing_tokens_is_slowed_down(serve, tokens):
     assert client.get("/metrics", headers=bearer(tokens[1]["read"])).status_code == 200, "others are not"
 
 
+@pytest.mark.parametrize("headers", [{}, bearer("guess")])
+def test_who_is_refused_keeps_nobody_of_the_same_address_from_signing_in(headers, serve, tokens):
+    client = serve(tokens=tokens[0], limits=Limits(requests_per_second=0.001, burst=5))
+    tried = [client.get("/", headers=headers).status_code for _ in range(8)]
+    assert (tried.count(401), tried[-1]) == (5, 429)
+    assert [client.get("/healthz").status_code for _ in range(8)] == [200] * 8
+    assert client.get("/login").status_code == 200
+    assert log_in(client, tokens[1]["read"]).status_code == 303
+
+
+def test_guessing_tokens_at_the_form_is_slowed_down(serve, tokens):
+    client = serve(tokens=tokens[0], limits=Limits(requests_per_second=0.001, burst=5))
+    assert [log_in(client, "guess").status_code for _ in range(6)] == [401] * 5 + [429]
+
+
 def test_a_token_made_while_the_service_runs_opens(guarded, tokens):
     assert guarded.get("/metrics", headers=bearer(make_token(tokens[0], Role.READ, 1))).status_code == 200
