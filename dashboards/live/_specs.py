@@ -1,15 +1,13 @@
 """What the specs of compared sweeps differ in."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from dashboards.live._snapshots import Snapshot
 from dashboards.pages._html import Html, each, tag
 from dashboards.pages._page import scrolling_table, section
 from dashboards.text import MISSING, setting
+from sweeper.service.standings import told_spec
 from sweeper.spec.fields.nested import flatten
-
-_OF_MACHINES = ("data.path", "data.ranges", "search.warm_start")  # files, of which the name alone is told
 
 
 def spec_differences(snapshots: Sequence[Snapshot]) -> Html:
@@ -29,9 +27,5 @@ def spec_differences(snapshots: Sequence[Snapshot]) -> Html:
 
 def _flat(snapshot: Snapshot) -> dict[str, str]:
     manifest = snapshot.sweep().manifest
-    content: Mapping[str, Any] = {} if manifest is None else manifest.spec
-    return {name: _said(name, value) for name, value in flatten(content).items() if name != "name"}
-
-
-def _said(name: str, value: Any) -> str:
-    return str(value).rpartition("/")[2] if name in _OF_MACHINES else setting(value)
+    content = {} if manifest is None else told_spec(manifest.spec)
+    return {name: setting(value) for name, value in flatten(content).items() if name != "name"}

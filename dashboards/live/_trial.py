@@ -101,7 +101,8 @@ def _row(data: SweepData, point: Point, names: Sequence[str]) -> Html:
     front = tag("a", "pick it", href=pick, data_local=True) if on_front else MISSING
     cells: list[Child] = [*values, MISSING if tested is None else show(data.utility, tested)]
     numbers = join(tag("td", value, class_="number") for value in cells)
-    return tag("tr", tag("td", point.moment), numbers, tag("td", front), tag("td", _model(data, point)))
+    model = _model(data, point) if on_front else MISSING
+    return tag("tr", tag("td", point.moment), numbers, tag("td", front), tag("td", model))
 
 
 def _model(data: SweepData, point: Point) -> Child:

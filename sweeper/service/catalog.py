@@ -22,6 +22,8 @@ SHOWN_FILES = (
     "notes.jsonl",
     "requests.jsonl",
 )
+# What answers about the front are made from: the ledger prices it, and audits refuse points of it.
+FRONT_FILES = ("front.json", "ledger.jsonl", "audits.jsonl")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
 _STARTED = re.compile(r"-(\d{8}-\d{6})(?:-(\d{1,3}))?$")
 

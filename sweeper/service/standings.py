@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from sweeper.errors import RecordError, SweeperError, UnknownSweepError
+from sweeper.errors import RecordError, SweeperError, UnknownSweepError, public_sentence
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import Catalog
 from sweeper.service.supervision.states import Facts, State, state_of
@@ -16,6 +16,7 @@ from sweeper.store.sweep_folder import SweepFolder
 
 KEPT_SECONDS = 1.0  # for which what was seen is not looked up again
 LOST = "its driver was killed, or runs on another machine"
+_OF_MACHINES = (("data", "path"), ("data", "ranges"), ("search", "warm_start"))  # files of the machine that ran it
 _RUNNING = (State.QUEUED, State.STARTING, State.RUNNING, State.WAITING, State.STOPPING)
 
 
@@ -81,26 +82,35 @@ def standing(name: str, state: State, reason: str, place: int | None = None, *, 
 
 
 def submitted_spec(out: Path, name: str) -> Mapping[str, Any] | None:
-    """Return the spec of a sweep that was submitted and has not started, as JSON values; None if it cannot be read.
-
-    Of files that it names only the last part of the path is told.
-    """
+    """Return the spec of a sweep that was submitted and has not started, as `told_spec`; None if it cannot be read."""
     try:
-        content = Spec.from_yaml(SweepFolder(out / name).spec).to_plain()
+        return told_spec(Spec.from_yaml(SweepFolder(out / name).spec).to_plain())
     except (SweeperError, OSError, ValueError):
         return None
-    for section, key in (("data", "path"), ("data", "ranges"), ("search", "warm_start")):
-        if key in content[section]:
-            content[section][key] = Path(content[section][key]).name
-    return content
 
 
-def if_known(standings: Standings, name: str) -> Standing | None:
-    """Return how a sweep stands, None if there is none of that name any more."""
+def told_spec(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a spec, as JSON values, as others than its owner may be told it.
+
+    Guarantees:
+        Of every file that it names only the last part of the path is told.
+    """
+    told = dict(content)
+    for section, key in _OF_MACHINES:
+        values = told.get(section)
+        if isinstance(values, Mapping) and values.get(key) is not None:
+            told[section] = {**values, key: Path(str(values[key])).name}
+    return told
+
+
+def if_known(standings: Standings, name: str, redact: Callable[[str], str] = str) -> Standing | None:
+    """Return how a sweep stands, None if there is none of that name any more; one that cannot be read has failed."""
     try:
         return standings.one(name)
     except UnknownSweepError:  # deleted meanwhile
         return None
+    except RecordError as error:
+        return standing(name, State.FAILED, redact(public_sentence(error)))
 
 
 def recorded(folder: Path) -> tuple[str | None, str]:

@@ -20,6 +20,7 @@ from sweeper.store.sweep_folder import SweepFolder
 
 Run = Callable[..., Awaitable[Any]]
 KEPT_BYTES = 128 * 2**20
+ENTRY_BYTES = 2 * 2**10  # that an answer takes beside its content: its key, version, tag and future
 _WORTH_PACKING = 1000
 
 
@@ -40,8 +41,8 @@ class RenderedResponse:
 
     @property
     def size(self) -> int:
-        """Bytes in memory."""
-        return len(self.content) + len(self.packed or b"")
+        """Bytes that it takes in the cache."""
+        return ENTRY_BYTES + len(self.content) + len(self.packed or b"")
 
     def to(self, request: Request, **headers: str) -> Response:
         """Return the answer to a request, which may have it already."""

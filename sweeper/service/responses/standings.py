@@ -32,4 +32,4 @@ class ServiceStandings:
 
     def _all(self) -> tuple[Standing, ...]:
         names = by_age([*self._catalog.names(), *self._supervisor.names()])
-        return tuple(found for name in names if (found := if_known(self, name)))
+        return tuple(found for name in names if (found := if_known(self, name, self._redact)))

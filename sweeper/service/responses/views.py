@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError, UnknownSweepError
-from sweeper.records import TrialStatus
+from sweeper.records import PointKey, TrialStatus
 from sweeper.results.front import SCHEMA_VERSION, csv_text, newer_prices, read_front
 from sweeper.service.cache import SharedCache
 from sweeper.service.problems import Redactor
+from sweeper.service.standings import told_spec
 from sweeper.service.supervision.supervisor import SupervisedStatus
 from sweeper.store.evidence import read_refusals
 from sweeper.store.jsonl import plain, read_object
@@ -45,7 +46,8 @@ def status(folder: SweepFolder, summary: Mapping[str, Any] | None, redact: Redac
     """
     content = folder.read_manifest().to_json()
     keys = ("name", "status", "reason", "spec", "spec_hash", "versions", "started", "population")
-    return {**{key: redacted(content[key], redact) for key in keys}, "front": summary}
+    told = {**content, "spec": told_spec(content["spec"])}
+    return {**{key: redacted(told[key], redact) for key in keys}, "front": summary}
 
 
 def redacted(value: Any, redact: Redactor) -> Any:
@@ -121,6 +123,18 @@ def points_csv(folder: SweepFolder) -> str:
     return read_front(folder.front).to_csv()
 
 
+def is_admitted(folder: SweepFolder, point: PointKey) -> bool:
+    """Whether a point is on the front, which no point is that an audit refuses.
+
+    Raises:
+        UnknownSweepError: there is no front yet.
+        RecordError: it, or the evidence of audits, cannot be read.
+    """
+    if not folder.front.is_file():
+        raise UnknownSweepError(NO_FRONT)
+    return point in read_front(folder.front).on_front
+
+
 class Points:
     """The points of sweeps, followed as they grow; safe to use from several threads."""
 
@@ -133,10 +147,20 @@ class Points:
         Raises:
             RecordError: they cannot be read.
         """
+        return self.page(folder, 0, None)[0]
+
+    def page(self, folder: SweepFolder, offset: int, limit: int | None) -> tuple[list[dict[str, Any]], int]:
+        """Return so many points from the offset on, all without a limit, and how many there are in all.
+
+        Raises:
+            RecordError: they cannot be read.
+        """
         lock, tail = self._tails.get(folder.path, lambda: (threading.Lock(), SweepTail(folder)))
         with lock:
             tail.look()
-            return [point_to_json(point) for point in tail.points.values()]
+            points = list(tail.points.values())
+        last = None if limit is None else offset + limit
+        return [point_to_json(point) for point in points[offset:last]], len(points)
 
 
 def has_ended(row: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from fastapi import Path
 from starlette.requests import Request
 
 from sweeper.service.cache import SharedCache
-from sweeper.service.catalog import Catalog, version_of
+from sweeper.service.catalog import FRONT_FILES, Catalog, version_of
 from sweeper.service.problems import Redactor
 from sweeper.service.responses import views
 from sweeper.service.responses.events import as_line
@@ -30,7 +30,6 @@ STATE_SECONDS = 0.5  # for which a sweep's state is not looked up again
 STALE_SECONDS = 2.0  # an older state is returned meanwhile: on a busy loop a look takes several rounds
 KEPT_STATES = 1000
 KEPT_SUMMARIES = 32
-_SUMMARISED = ("front.json", "ledger.jsonl")
 SweepId = Annotated[str, Path(max_length=150, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Id of a sweep.")]
 
 
@@ -104,11 +103,11 @@ class Dependencies:
             return RenderedResponse.of(as_line({**more, "status": None, "front": None}), JSON)
 
         def make(folder: SweepFolder) -> RenderedResponse:
-            version = version_of(folder.path, _SUMMARISED)
+            version = version_of(folder.path, FRONT_FILES)
             summary = self.summaries.get(name, partial(views.summary, folder), version)
             return RenderedResponse.of(as_line({**more, **views.status(folder, summary, self.redact)}), JSON)
 
-        return await self.answers.get(name, "status", make, ("sweep.json", *_SUMMARISED), more=repr(more))
+        return await self.answers.get(name, "status", make, ("sweep.json", *FRONT_FILES), more=repr(more))
 
     async def told(self, name: str) -> tuple[State, bytes]:
         """Return how a sweep stands, in a word, and as JSON without what never changes.

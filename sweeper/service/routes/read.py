@@ -8,16 +8,18 @@ from anyio import to_thread
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.responses import Response
 
-from sweeper.errors import PickError, UnknownSweepError
+from sweeper.errors import PickError, RecordError, UnknownSweepError, public_sentence
 from sweeper.records import Point
 from sweeper.results.sweep import Picked, Sweep
-from sweeper.service.catalog import by_age
+from sweeper.service.catalog import FRONT_FILES, by_age
 from sweeper.service.responses import exports, views
-from sweeper.service.responses.downloads import Download
+from sweeper.service.responses.downloads import NO_MODEL, Download
 from sweeper.service.responses.events import EventStream, Feeds, Position
 from sweeper.service.responses.rendered import RenderedResponse
 from sweeper.service.routes.dependencies import JSON, Dependencies, SweepId
 from sweeper.service.security.access import holder_of
+from sweeper.service.supervision.states import State
+from sweeper.service.supervision.supervisor import SupervisedStatus
 from sweeper.store.jsonl import to_text
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -66,12 +68,13 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
         """Return points in the order in which they arrived: a page of them, or all of them as lines or as a table."""
         if format == "csv":
             make = partial(_table, views.points_csv)
-            return (await parts.answers.get(sweep, "points.csv", make, ("front.json",))).to(request)
+            return (await parts.answers.get(sweep, "points.csv", make, FRONT_FILES)).to(request)
         if format == "ndjson":
             lines = partial(_lines, parts)
             return (await parts.answers.get(sweep, "points.ndjson", lines, ("points.jsonl",))).to(request)
-        page = partial(_page, parts, offset, limit)
-        return (await parts.answers.get(sweep, ("points", offset, limit), page, ("points.jsonl",))).to(request)
+        # Pages are not kept: a client would choose how many there are.
+        page = await to_thread.run_sync(_page, parts, parts.catalog.folder(sweep), offset, limit)
+        return page.to(request)
 
     @router.get("/{sweep}/front")
     async def show_front(
@@ -79,10 +82,10 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
     ) -> Response:
         """Return the front: its points as JSON or CSV, the report as HTML, or a picture; or a figure of the report."""
         if figure is None and format == "json":
-            return (await parts.answers.get(sweep, "front.json", _front, ("front.json", "ledger.jsonl"))).to(request)
+            return (await parts.answers.get(sweep, "front.json", _front, FRONT_FILES)).to(request)
         if figure is None and format == "csv":
             table = partial(_table, views.front_csv)
-            return (await parts.answers.get(sweep, "front.csv", table, ("front.json",))).to(request)
+            return (await parts.answers.get(sweep, "front.csv", table, FRONT_FILES)).to(request)
         draw = partial(exports.draw, format_=format, figure=figure)
         answer = await parts.answers.get(sweep, ("drawn", figure, format), draw, run=turns.run)
         return answer.to(request, **{"Content-Security-Policy": exports.POLICY})
@@ -126,6 +129,8 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
     ) -> Download:
         """Return the model of a point of the front, as safetensors."""
         folder = parts.catalog.folder(sweep)
+        if not views.is_admitted(folder, (trial, epoch, made_from)):
+            raise UnknownSweepError(NO_MODEL)
         path = folder.path / folder.model_name(trial, epoch, made_from)
         return Download(path, f"{sweep}-{path.name}")
 
@@ -159,6 +164,10 @@ def _listed(parts: Dependencies, name: str) -> Mapping[str, Any] | None:
         standing = parts.supervisor.status(name)
     except UnknownSweepError:  # deleted meanwhile
         return None
+    except RecordError as error:  # one that cannot be read hides no other
+        failed = SupervisedStatus(State.FAILED, None, has_started=True)
+        row = views.listed(name, parts.settings.out / name, failed, parts.redact)
+        return {**row, "reason": parts.redact(public_sentence(error))}
     return views.listed(name, parts.settings.out / name, standing, parts.redact)
 
 
@@ -186,9 +195,9 @@ def _lines(parts: Dependencies, folder: SweepFolder) -> RenderedResponse:
     return RenderedResponse.of("".join(f"{to_text(row)}\n" for row in parts.points.rows(folder)).encode(), NDJSON)
 
 
-def _page(parts: Dependencies, offset: int, limit: int, folder: SweepFolder) -> RenderedResponse:
-    rows = parts.points.rows(folder)
-    content = {"points": rows[offset : offset + limit], "total": len(rows), "offset": offset, "limit": limit}
+def _page(parts: Dependencies, folder: SweepFolder, offset: int, limit: int) -> RenderedResponse:
+    rows, total = parts.points.page(folder, offset, limit)
+    content = {"points": rows, "total": total, "offset": offset, "limit": limit}
     return RenderedResponse.of(to_text(content).encode(), JSON)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from starlette.testclient import TestClient
 
+from clipless.audits.finding import Finding, Kind
 from dashboards.live._actions import EXAMPLE
 from dashboards.live._dynamic import PARTS, Rights
 from dashboards.live._header import Pace, offered
@@ -19,6 +20,7 @@ from sweeper.service.standings import Standing
 from sweeper.service.supervision.states import State
 from sweeper.spec.spec import Spec
 from sweeper.spec.yaml_file import parse_mapping
+from sweeper.store.evidence import Evidence, append_evidence
 from sweeper.store.manifest import Manifest
 from sweeper.store.requests import steer
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder
@@ -214,6 +216,17 @@ def test_a_trial_has_its_curve_scores_configuration_log_and_notes(show, ended, s
     ]
     assert len([x for x in xs if x is not None]) == len(points)
     assert any(trace.get("name") == "front" for trace in figure["data"])
+
+
+def test_a_trial_offers_no_model_that_an_audit_refuses(show, ended, sweep, clock):
+    trial = next(point.trial for point in sweep.front_points if point.model)
+    view, model = View(sweep=ENDED, trial=trial), f"/sweeps/{ENDED}/models/{trial}/"
+    assert model in show("part", "trial-records", view)
+    said = {"epsilon": 1.0, "delta": 1e-4, "attained": 4.0, "confidence": 1.0, "p_value": 0.0, "contradicted": True}
+    finding = Finding(kind=Kind.STEP, subject="s", **said)
+    append_evidence(ended.path, [Evidence(trial=trial, finding=finding, found="now", program="1")])
+    clock.now += 100
+    assert model not in show("part", "trial-records", view)
 
 
 def test_a_private_selection_has_no_log(show, ended):

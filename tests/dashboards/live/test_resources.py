@@ -16,6 +16,7 @@ from sweeper.errors import PickError, RecordError, UnknownSweepError
 from sweeper.records import TrialStatus
 from sweeper.store.evidence import Evidence, append_evidence
 from sweeper.store.manifest import Manifest
+from sweeper.store.sweep_folder import SweepFolder
 
 from .conftest import ENDED, PLAN, RUNNING
 
@@ -362,6 +363,18 @@ def test_sweeps_are_compared(show, out, write_sweep):
     assert len(show("figure", "fronts", both)["data"]) == 2
     assert show("figure", "attainment", both) is None
     assert show("figure", "fronts", View(compared=both.compared, linear=True))["layout"]["xaxis"]["type"] == "linear"
+
+
+def test_of_files_in_compared_specs_the_name_alone_is_told(show, out, write_sweep):
+    write_sweep(out / "second-20260105-120000", name="second", seed=1)
+    folder = SweepFolder(out / "second-20260105-120000")
+    spec = {"name": "second", "data": {"path": "/home/alice/patients.csv"}, "search": {"warm_start": "/srv/earlier"}}
+    folder.write_manifest(replace(folder.read_manifest(), spec=spec))
+    page = show("part", "compared", View(compared=(ENDED, "second-20260105-120000")))
+    assert "<td>patients.csv</td>" in page
+    assert "<td>earlier</td>" in page
+    assert "alice" not in page
+    assert "/srv" not in page
 
 
 def test_sweeps_that_are_not_comparable_are_compared_only_when_asked(show, out, write_sweep):

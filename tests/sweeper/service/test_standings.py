@@ -4,12 +4,14 @@ import json
 
 import pytest
 
-from sweeper.errors import UnknownSweepError
+from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.records import TrialStatus
 from sweeper.service.catalog import Catalog
 from sweeper.service.responses.standings import ServiceStandings
 from sweeper.service.standings import LOST, RecordedStandings, submitted_spec
+from sweeper.service.supervision import submissions
 from sweeper.service.supervision.states import AWAY, State
+from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.spec.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Manifest
@@ -107,6 +109,20 @@ def test_what_is_no_sweep_stands_nowhere(name, make_sweep, standings, out):
         assert known.all() == ()
         with pytest.raises(UnknownSweepError):
             known.one(name)
+
+
+def test_one_that_cannot_be_read_hides_no_other(make_sweep, supervisor, standings):
+    folder = make_sweep()
+    make_sweep(LATER)
+    submissions.write(folder.path, Submission(submitted=1.0, wish=Intent.RUN, job="gone"))
+    supervisor._queue.load()
+    (folder.path / "requests.jsonl").write_bytes(b"\x00\n{}\n")
+    whole, broken = standings.all()
+    assert (whole.name, whole.state) == (LATER, State.COMPLETED)
+    assert (broken.name, broken.state, broken.runs) == (DONE, State.FAILED, False)
+    assert broken.reason.startswith(f"Expected a JSON object on line 1 of {DONE}/requests.jsonl")
+    with pytest.raises(RecordError):
+        standings.one(DONE)
 
 
 def test_the_spec_of_one_that_waits_is_told_without_paths(client, out):

@@ -12,15 +12,19 @@ from itertools import islice
 import pytest
 from starlette.responses import FileResponse
 
+from clipless.audits.finding import Finding, Kind
 from sweeper.errors import ExportError
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
 from sweeper.results.front import read_front
 from sweeper.service.catalog import Catalog
 from sweeper.service.responses import exports
-from sweeper.service.responses.rendered import KEPT_BYTES, RenderedResponse, ResponseCache
+from sweeper.service.responses.rendered import ENTRY_BYTES, KEPT_BYTES, RenderedResponse, ResponseCache
 from sweeper.service.routes import read
 from sweeper.service.settings import Limits
+from sweeper.service.supervision import submissions
+from sweeper.service.supervision.submissions import Intent, Submission
+from sweeper.store.evidence import EVIDENCE_NAME, WHOLE_SWEEP, Evidence, append_evidence
 from sweeper.store.sweep_folder import point_to_json
 
 from ..conftest import DONE, is_problem
@@ -35,6 +39,12 @@ TRAVERSAL = (
 @pytest.fixture
 def folder(make_sweep):
     return make_sweep()
+
+
+def contradiction(trial):
+    """What an audit says that refuses the points of a trial."""
+    said = {"epsilon": 1.0, "delta": 1e-4, "attained": 4.0, "confidence": 1.0, "p_value": 0.0, "contradicted": True}
+    return Evidence(trial=trial, finding=Finding(kind=Kind.STEP, subject="s", **said), found="now", program="1")
 
 
 def test_sweeps_are_listed_newest_first_page_by_page(client, make_sweep):
@@ -61,6 +71,18 @@ def test_a_sweep_that_cannot_be_read_is_listed_all_the_same(client, folder):
     assert is_problem(client.get(URL), 409, "Expected a JSON object")
 
 
+def test_a_sweep_whose_requests_are_broken_hides_no_other(client, folder, make_sweep):
+    make_sweep("digits-20250101-000000")
+    submissions.write(folder.path, Submission(submitted=1.0, wish=Intent.RUN, job="gone"))
+    client.app.state.parts.supervisor._queue.load()
+    (folder.path / "requests.jsonl").write_bytes(b'{"stop": true}\n\x00\n{"steer": []}\n')
+    broken, whole = client.get("/api/v1/sweeps").json()["sweeps"]
+    assert (broken["id"], broken["name"], broken["state"], broken["status"]) == (DONE, "digits", "failed", "completed")
+    assert broken["reason"].startswith(f"Expected a JSON object on line 2 of {DONE}/requests.jsonl")
+    assert (whole["state"], whole["reason"]) == ("completed", "")
+    assert is_problem(client.get(URL), 409, "on line 2 of")
+
+
 def test_a_status_says_how_a_sweep_stands_and_nothing_of_this_machine(client, folder, out):
     answer = client.get(URL)
     content = answer.json()
@@ -85,11 +107,17 @@ def test_prices_are_those_of_the_ledger_as_it_is_now(client, folder, event):
         assert client.get(f"{URL}/front").json()["ledger"] == answers
 
 
-def test_paths_in_a_spec_are_shown_relative_to_the_folder_of_data(serve, make_sweep, tmp_path, content):
+@pytest.mark.parametrize("within", [True, False])
+def test_of_files_in_a_spec_the_name_alone_is_told(within, serve, make_sweep, tmp_path, content):
     data = tmp_path / "data"
     data.mkdir()
-    make_sweep(spec=content | {"data": {"path": str(data / "patients.csv")}})
-    assert serve(data_dir=data).get(URL).json()["spec"]["data"] == {"path": "patients.csv"}
+    place = data if within else "/home/alice/trial-7"
+    files = {"path": f"{place}/patients.csv", "ranges": f"{place}/declared/ranges.yaml"}
+    search = {"trials": 2, "warm_start": f"{place}/earlier"}
+    make_sweep(spec=content | {"data": {**files, "target": "age"}, "search": search})
+    told = serve(data_dir=data).get(URL).json()["spec"]
+    assert told["data"] == {"path": "patients.csv", "ranges": "ranges.yaml", "target": "age"}
+    assert told["search"] == {"trials": 2, "warm_start": "earlier"}
 
 
 def test_a_sweep_without_a_front_says_so(client, folder):
@@ -217,6 +245,16 @@ def test_points_come_page_by_page_or_all_at_once(client, folder):
     assert client.get(f"{URL}/points").json()["total"] == 5
 
 
+@pytest.mark.usefixtures("folder")
+def test_pages_beyond_the_end_fill_no_memory(client):
+    kept = client.app.state.parts.answers._cache
+    for offset in range(20):
+        page = client.get(f"{URL}/points", params={"offset": 10**8 + offset, "limit": 2}).json()
+        assert page == {"points": [], "total": 4, "offset": 10**8 + offset, "limit": 2}
+    assert len(kept) == 0
+    assert RenderedResponse.of(b"", "").size == ENTRY_BYTES, "an empty answer takes memory too"
+
+
 def test_points_without_privacy_are_standard_json(client, folder, make_point):
     folder.save_point(make_point("t0002", 3, float("inf"), float("nan")))
     values = client.get(f"{URL}/points", params={"offset": 4}).json()["points"][0]["values"]
@@ -317,7 +355,7 @@ def test_the_model_of_a_point_made_from_iterates_is_found_where_pick_says(client
     front = read_front(folder.front)
     name = folder.model_name("t0001", 1, "slow-midpoint")
     made = replace(make_point("t0001", 1, 1.0, 0.95, 0.1, model=name), made_from="slow-midpoint")
-    replace(front, points=(*front.points, made), on_front=frozenset({made.key})).write(folder.front)
+    replace(front, points=(*front.points, made), on_front=front.on_front | {made.key}).write(folder.front)
     (folder.path / name).write_bytes(b"halfway")
     picked = client.get(f"{URL}/pick").json()
     assert (picked["trial"], picked["epoch"], picked["made_from"]) == made.key
@@ -326,6 +364,55 @@ def test_the_model_of_a_point_made_from_iterates_is_found_where_pick_says(client
     assert client.get(picked["model"].partition("?")[0]).content == b"model of t0001-1"
     for wrong in ("../x", "a.b", "x" * 51):
         assert is_problem(client.get(f"{URL}/models/t0001/1", params={"made_from": wrong}), 422)
+
+
+@pytest.mark.parametrize("refused", ["t0001", WHOLE_SWEEP])
+def test_the_model_of_a_point_that_an_audit_refuses_is_not_sent(refused, client, folder):
+    assert client.get(f"{URL}/models/t0001/1").status_code == 200
+    append_evidence(folder.path, [contradiction(refused)])
+    assert is_problem(client.get(f"{URL}/models/t0001/1"), 404, "whose model was kept")
+    assert client.get(f"{URL}/models/t0002/2").status_code == (200 if refused else 404)
+
+
+def test_a_model_is_not_sent_where_the_evidence_of_audits_cannot_be_read(client, folder):
+    (folder.path / EVIDENCE_NAME).write_text('{"version": 99}\n')
+    assert is_problem(client.get(f"{URL}/models/t0001/1"), 409, "of evidence")
+    folder.front.unlink()
+    assert is_problem(client.get(f"{URL}/models/t0001/1"), 404, "has none yet")
+
+
+def test_a_model_beside_the_front_is_not_sent(client, folder):
+    (folder.path / "models" / "t0002-1.safetensors").write_bytes(b"dominated")
+    assert is_problem(client.get(f"{URL}/models/t0002/1"), 404, "one of the front")
+
+
+def test_what_an_audit_refuses_leaves_every_answer_about_the_front_at_once(client, folder):
+    def told():
+        front = client.get(f"{URL}/front").json()["points"]
+        rows = csv.DictReader(io.StringIO(client.get(f"{URL}/front?format=csv").text))
+        everything = csv.DictReader(io.StringIO(client.get(f"{URL}/points?format=csv").text))
+        return [
+            {point["trial"] for point in front},
+            {row["trial"] for row in rows},
+            {row["trial"] for row in everything if row["on_front"] == "True"},
+        ]
+
+    assert told() == [{"t0001", "t0002"}] * 3
+    assert client.get(URL).json()["front"]["front_points"] == 3
+    append_evidence(folder.path, [contradiction("t0001")])
+    assert told() == [{"t0002"}] * 3
+    assert client.get(URL).json()["front"]["front_points"] < 3
+
+
+def test_tables_have_the_price_of_the_ledger_as_it_is_now(client, folder, event):
+    ledger = Ledger(folder.ledger)
+    for tail in ("front?format=csv", "points?format=csv"):
+        before = client.get(f"{URL}/{tail}").text
+        ledger.open(tail[:5], event)
+        after = client.get(f"{URL}/{tail}").text
+        (priced,) = {row["epsilon.after-the-sweep"] for row in csv.DictReader(io.StringIO(after))}
+        assert float(priced) == ledger.answers(1e-4)["winner"].epsilon
+        assert after != before
 
 
 @pytest.mark.parametrize("trial", TRAVERSAL)
@@ -382,15 +469,15 @@ def test_an_answer_is_made_once_for_all_who_wait_and_what_is_kept_is_bounded(out
         assert [type(result) for result in results] == [ZeroDivisionError] * 3
 
     asyncio.run(fail())
-    few = ResponseCache(Catalog(out), limit=20_000)
-    assert KEPT_BYTES > 20_000
+    few = ResponseCache(Catalog(out), limit=25_000)
+    assert KEPT_BYTES > 25_000
 
     async def many():
         for what in range(10):
             await few.get(DONE, what, make)
 
     asyncio.run(many())
-    assert few._cache.total == 3 * make(None).size <= 20_000
+    assert few._cache.total == 3 * make(None).size <= 25_000
     assert len(few._cache) == 3
     assert gzip.decompress(RenderedResponse.of(b"x" * 5000, "").packed) == b"x" * 5000
 
