@@ -16,6 +16,7 @@ from clipless.federated.ustat import Aggregation, answer, exact
 
 SESSION = b"an aggregation's"
 SIZE = 40
+PLACES = range(0, 80, 16)  # of the tags of five parties
 UNLIKELY = 1e-9
 
 
@@ -181,23 +182,65 @@ def test_a_party_reveals_nothing_if_others_were_told_of_other_parties_that_are_l
         parties.parties["p1"].reveals(parties.told["p1"])
 
 
-@pytest.mark.parametrize("what", ["missing", "of another party", "of another session"])
+def run_again(parties, session, last, fresh=False):
+    """The same parties once more, up to the round ``last``: with fresh keys of their own, or those of the first time."""
+    again = Parties(len(parties.names), colluding=1, session=session)
+    again.identities, again.roster, again.words = parties.identities, parties.roster, parties.words
+    again.parties = {name: again.party(name, session) for name in again.names}
+    for name in () if fresh else again.names:
+        again.parties[name]._fresh = parties.parties[name]._fresh
+    again.server = AggregationServer(again.roster, session, SIZE)
+    return again.run_to(last)
+
+
+@pytest.mark.parametrize("what", ["missing", "of another party", "of another session", "of an earlier run"])
 def test_tags_that_nobody_made_for_this_party_do_not_count(what):
     parties = Parties(5, colluding=1).run_to("reveals")
     tags = bytearray(parties.told["p0"])
-    other = Parties(5, colluding=1, session=b"another", server_session=b"another")
-    other.identities, other.roster = parties.identities, parties.roster
-    other.parties = {name: other.party(name, b"another") for name in other.names}
-    other.server = AggregationServer(other.roster, b"another", SIZE)
-    other.run_to("reveals")
+    other, earlier = run_again(parties, b"another", "reveals"), run_again(parties, SESSION, "reveals", fresh=True)
     for at in (16, 32):
         tags[at : at + 16] = {
             "missing": bytes(16),
             "of another party": parties.told["p3"][at : at + 16],
             "of another session": other.told["p0"][at : at + 16],
+            "of an earlier run": earlier.told["p0"][at : at + 16],
         }[what]
     with blamed("server", "Expected 4 parties to agree on who is left, got 3"):
         parties.parties["p0"].reveals(bytes(tags))
+
+
+def test_tags_of_runs_that_ended_give_no_sum_of_fewer_than_are_needed():
+    """A server that begins the same session again collects tags of three lists, and tells each party one of them.
+
+    Every two of these have only p0 and p1 in common. If each party took the tags for its list, one secret of each
+    would be revealed: the own masks of p0 and p1, and the keys of the others, which give the sum of these two.
+    """
+    parties = Parties(5, colluding=0)
+    lists = [["p0", "p1", left] for left in ("p2", "p3", "p4")]
+    bitmaps = [np.packbits([name in some for name in parties.names]).tobytes() for some in lists]
+    replayed = []
+    for some, bitmap in zip(lists, bitmaps, strict=True):
+        ended = run_again(parties, SESSION, "agreements", fresh=True)
+        made = {name: ended.parties[name].agreements(bitmap) for name in some}
+        replayed.append([b"".join(made.get(name, bytes(80))[at : at + 16] for name in parties.names) for at in PLACES])
+    last = run_again(parties, SESSION, "agreements", fresh=True)
+    for number, (name, told) in enumerate({"p0": 0, "p1": 1, "p2": 0, "p3": 1, "p4": 2}.items()):
+        last.parties[name].agreements(bitmaps[told])
+        with blamed("server", "Expected 3 parties to agree on who is left, got 1"):
+            last.parties[name].reveals(replayed[told][number])
+
+
+def test_parties_that_were_told_of_different_keys_of_a_third_have_nothing_in_common():
+    """Of a party that came twice, say: a server could tell some of the first time, and some of the second."""
+    parties = Parties(5, colluding=1).run_to("shares")
+    other = Identity().public
+    parties.told["p1"] = parties.told["p1"][:-32] + other
+    parties.run("shares")
+    with blamed("p1", "Expected its sealed shares, got some that it did not make"):
+        parties.parties["p0"].masked(parties.told["p0"])
+    ann, bob = (parties.parties[name] for name in ("p0", "p1"))
+    ann._left = bob._left = b"x"
+    assert ann._tag("p0", "p1") != bob._tag("p0", "p1")
 
 
 def test_a_party_that_is_told_that_it_is_not_left_agrees_to_nothing():

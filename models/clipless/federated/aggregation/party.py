@@ -58,7 +58,8 @@ class AggregationParty:
         in the sum of ``needed`` parties or more. So does a server that says different things to different parties: a
         party reveals its shares only if ``needed`` parties, itself among them, were told of the same ones who are left.
         Two such lists would have 2 (t - c) honest parties or more behind them, of n - c, which 2 t > n + c rules out.
-        Keys, shares, tags and masks of one session are of no use in another.
+        Keys, shares, tags and masks of one run are of no use in another, even if the server uses its session again:
+        masks are made of fresh keys, and shares and tags hold only among those who were told of the same fresh keys.
     """
 
     def __init__(self, name: str, identity: Identity, roster: Roster, session: bytes, words_V: Words) -> None:
@@ -67,6 +68,7 @@ class AggregationParty:
         self._fresh, self._self_mask = Identity(), os.urandom(KEY_BYTES)
         self._stage = Stage.NOTHING
         self._keys: dict[str, bytes] = {}
+        self._told_keys = b""
         self._left = b""
         self._held: dict[str, tuple[bytes, bytes]] = {}  # by owner, shares of its self mask and of its fresh key
 
@@ -83,6 +85,7 @@ class AggregationParty:
         """
         self._enter(Stage.SHARES)
         listed = pieces(keys, KEY_BYTES, len(self._roster), SERVER, "keys")
+        self._told_keys = keys
         self._keys = {name: key for name, key in zip(self._roster.names, listed, strict=True) if any(key)}
         self._roster.check_left(frozenset(self._keys), "keys")
         if self._keys.get(self.name) != self._fresh.public:
@@ -105,11 +108,10 @@ class AggregationParty:
         )
 
     def _share_key(self, owner: str, holder: str) -> bytes:
-        """The key for shares of an owner for a holder: of both static keys, and for both fresh keys alone."""
+        """The key for shares of an owner for a holder: of both static keys, and for these fresh keys of all alone."""
         other = holder if owner == self.name else owner
         secret = agreed(self._identity, self._roster.keys[self._roster.index(other)], other)
-        names = (owner.encode(), holder.encode())
-        return derive(secret, b"shares", self._session, *names, self._keys[owner], self._keys[holder])
+        return derive(secret, b"shares", self._session, owner.encode(), holder.encode(), self._told_keys)
 
     def masked(self, records: bytes) -> bytes:
         """Take the others' shares and return its words behind masks.
@@ -159,12 +161,15 @@ class AggregationParty:
         return b"".join(self._tag(self.name, other) for other in self._roster.names)
 
     def _tag(self, owner: str, holder: str) -> bytes:
-        """What only the two of them can make for the list that this party was told."""
+        """What only the two of them can make, in this run, for the list that this party was told.
+
+        The server chooses the session and may use it again; the fresh keys it cannot.
+        """
         other = holder if owner == self.name else owner
         if other == self.name:
             return bytes(TAG_BYTES)
         secret = agreed(self._identity, self._roster.keys[self._roster.index(other)], other)
-        context = (b"agreement", self._session, owner.encode(), holder.encode(), self._left)
+        context = (b"agreement", self._session, owner.encode(), holder.encode(), self._told_keys, self._left)
         return derive(secret, *context)[:TAG_BYTES]
 
     def reveals(self, tags: bytes) -> bytes:
