@@ -8,7 +8,7 @@ from pathlib import Path
 from clipless.federated.primitives import KEY_BYTES, Identity
 from sweeper.errors import RecordError, SweeperError
 from sweeper.federated.federation import Federation
-from sweeper.store.jsonl import append_alone, parse_lines
+from sweeper.store.jsonl import JsonlFile, alone
 
 _OWNER_ALONE = 0o600
 LEDGER_SUFFIX = ".ledger.jsonl"
@@ -65,25 +65,33 @@ def spend(key: Path, federation: Federation, most: float | None) -> float:
     Raises:
         SweeperError: more would be spent.
         RecordError: the ledger cannot be read or written.
+
+    Guarantees:
+        Whatever else spends under the key at the same time, the sum of all that return is at most ``most``.
     """
     path = ledger_of(key)
-    try:
-        entries = parse_lines(path.read_bytes(), path) if path.exists() else []
-        before = [float(entry["epsilon"]) for entry in entries]
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"Expected a ledger in {path}, got something else: {error!r}") from None
-    total = math.fsum([*before, federation.epsilon])
-    if most is not None and not total <= most:
-        raise SweeperError(
-            f"Expected at most {most:g} to be spent of these rows, got {federation.epsilon:g} beyond "
-            f"{math.fsum(before):g} (--max-epsilon)"
-        )
-    entry = {
-        "time": time.time(),
-        "epsilon": federation.epsilon,
-        "relation": federation.relation,
-        "protocol": federation.protocol,
-        "federation": federation.digest.hex(),
-    }
-    append_alone(path, entry, durable=True, mode=_OWNER_ALONE)
+    with alone(path, _OWNER_ALONE):
+        ledger = JsonlFile(path, durable=True)
+        before = _epsilons(ledger)
+        total = math.fsum([*before, federation.epsilon])
+        if most is not None and not total <= most:
+            raise SweeperError(
+                f"Expected at most {most:g} to be spent of these rows, got {federation.epsilon:g} beyond "
+                f"{math.fsum(before):g} (--max-epsilon)"
+            )
+        entry = {
+            "time": time.time(),
+            "epsilon": federation.epsilon,
+            "relation": federation.relation,
+            "protocol": federation.protocol,
+            "federation": federation.digest.hex(),
+        }
+        ledger.append(entry)
     return total
+
+
+def _epsilons(ledger: JsonlFile) -> list[float]:
+    try:
+        return [float(entry["epsilon"]) for entry in ledger.read()]
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"Expected a ledger in {ledger.path}, got something else: {error!r}") from None

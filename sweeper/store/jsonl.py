@@ -152,13 +152,19 @@ def append_alone(path: Path, row: Mapping[str, Any], *, durable: bool = False, m
     Raises:
         RecordError: it could not be written.
     """
-    with _alone(path, mode):
+    with alone(path, mode):
         JsonlFile(path, durable=durable).append(row)
 
 
 @contextlib.contextmanager
-def _alone(path: Path, mode: int) -> Iterator[None]:
-    """Wait until no other process writes the file; the system releases the lock of a killed one."""
+def alone(path: Path, mode: int) -> Iterator[None]:
+    """Wait until no other process writes the file; the system releases the lock of a killed one.
+
+    The file is made if there is none, with ``mode``.
+
+    Raises:
+        RecordError: it cannot be written.
+    """
     try:
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode), "a")
     except OSError as error:

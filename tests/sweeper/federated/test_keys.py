@@ -1,5 +1,6 @@
 """Private keys, and the ledger of what was spent under them."""
 
+import fcntl
 import json
 
 import pytest
@@ -8,6 +9,7 @@ from clipless.federated.primitives import Identity
 from sweeper.errors import RecordError, SweeperError
 from sweeper.federated.federation import parse_federation
 from sweeper.federated.keys import ledger_of, make_key, read_key, spend
+from sweeper.store.jsonl import JsonlFile
 
 FEDERATION = parse_federation(
     {"protocol": "curator", "epsilon": 0.5, "parties": [{"name": "ann", "rows": 1}]}, "the test's"
@@ -47,6 +49,31 @@ def test_what_is_spent_under_a_key_adds_up_and_stops_at_the_budget(tmp_path):
     assert [entry["epsilon"] for entry in entries] == [0.5, 0.5]
     assert {entry["federation"] for entry in entries} == {FEDERATION.digest.hex()}
     assert spend(key, FEDERATION, None) == 1.5
+
+
+def test_what_was_spent_counts_without_the_end_of_its_line(tmp_path):
+    key = tmp_path / "ann.key"
+    spend(key, FEDERATION, 0.75)
+    ledger_of(key).write_bytes(ledger_of(key).read_bytes().rstrip(b"\n"))
+    with pytest.raises(SweeperError, match=r"Expected at most 0\.75 to be spent of these rows, got 0\.5 beyond 0\.5"):
+        spend(key, FEDERATION, 0.75)
+    assert spend(key, FEDERATION, 1.0) == 1.0
+
+
+@pytest.mark.parametrize("moment", ["read", "append"])
+def test_nobody_else_spends_between_looking_and_entering(tmp_path, monkeypatch, moment):
+    key, honest, tried = tmp_path / "ann.key", getattr(JsonlFile, moment), []
+
+    def watched(ledger, *row):
+        with ledger.path.open("ab") as other:
+            tried.append(other)
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return honest(ledger, *row)
+
+    monkeypatch.setattr(JsonlFile, moment, watched)
+    assert [spend(key, FEDERATION, 1.0) for _ in range(2)] == [0.5, 1.0]
+    assert len(tried) == 2
 
 
 @pytest.mark.parametrize("line", ["{}", '{"epsilon": "much"}', "no json\n{}"])
