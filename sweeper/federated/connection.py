@@ -1,6 +1,7 @@
 """One end of the conversation of a party, or of the analyst, with a server: sealed messages by HTTP POST."""
 
 import json
+import os
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -24,11 +25,16 @@ _OPENER = urllib.request.build_opener(NoRedirection, urllib.request.ProxyHandler
 
 @dataclass
 class Connection:
-    """A conversation."""
+    """A conversation.
+
+    Guarantees:
+        An answer is taken only if the server made it in this conversation, in answer to this end: nothing that was
+        recorded of another one, with whatever process of the server, is an answer here.
+    """
 
     url: str
     session: bytes  # of the server's process and of the federation
-    _nonce: bytes
+    _nonce: bytes  # of this conversation, the server's half first
     _channel: Channel
     _timeout: float
     bits: int = 0  # sent in both directions so far
@@ -45,7 +51,9 @@ class Connection:
         drawn = _fetch(urllib.request.Request(f"{url}/{SESSION}"), server, timeout)
         if len(drawn) != 2 * SESSION_BYTES:
             raise SweeperError(f"Expected a server of this federation at {url}, got another answer")
-        nonce, session = drawn[:SESSION_BYTES], drawn[SESSION_BYTES:] + federation.digest
+        # what the server sends here could be a recording: this end's half of the nonce makes the keys fresh for it
+        nonce = drawn[:SESSION_BYTES] + os.urandom(SESSION_BYTES)
+        session = drawn[SESSION_BYTES:] + federation.digest
         channel = Channel.between(identity, own, server, federation.key_of(server), nonce + session)
         return cls(url, session, nonce, channel, timeout)
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+from collections import OrderedDict
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -22,7 +23,7 @@ from sweeper.federated.services import AggregationService, CuratorService, KeySe
 
 _BYTES_PER_KEY = 2**10  # more than a row's keys of all curves have
 _SLACK_BYTES = 2**20
-_MOST_CONVERSATIONS = 100_000
+_MOST_UNUSED = 100_000  # conversations in which nothing was opened yet
 
 
 class Inbox:
@@ -30,7 +31,7 @@ class Inbox:
 
     Guarantees:
         A message reaches the service only if its sender made it, for this server, since this process began, under the
-        same federation, and once (`clipless.federated.channel`).
+        same federation, and once (`clipless.federated.channel`). Nobody without a key is remembered, but for a nonce.
     """
 
     def __init__(self, federation: Federation, name: str, identity: Identity) -> None:
@@ -41,42 +42,54 @@ class Inbox:
         self._federation, self._name, self._identity = federation, name, identity
         self._session = self._process + federation.digest
         self._service = _service(federation, number, self._session)
-        self._conversations: dict[bytes, dict[str, Channel]] = {}  # by nonce: never forgotten, so that none is repeated
+        self._begun: OrderedDict[bytes, None] = OrderedDict()  # nonces in whose conversation nothing was opened yet
+        self._channels: dict[tuple[bytes, str], Channel] = {}  # by both ends' nonce and sender: never forgotten
         self.most_bytes = _SLACK_BYTES + _BYTES_PER_KEY * max(party.rows for party in federation.parties)
 
     def begin(self) -> bytes:
         """Return a fresh nonce for a conversation, and what stands for this process.
 
-        Raises:
-            SweeperError: there were too many.
+        Anybody may ask for one: where too many are unused, the oldest is dropped, and refused when it is used.
         """
-        if len(self._conversations) >= _MOST_CONVERSATIONS:
-            raise SweeperError(f"Expected at most {_MOST_CONVERSATIONS} conversations, got more; restart the server")
+        while len(self._begun) >= _MOST_UNUSED:
+            self._begun.popitem(last=False)
         nonce = os.urandom(SESSION_BYTES)
-        self._conversations[nonce] = {}
+        self._begun[nonce] = None
         return nonce + self._process
 
-    def _channel(self, nonce: bytes, sender: str) -> Channel:
-        if nonce not in self._conversations:
+    def _open(self, nonce: bytes, sender: str, kind: str, sealed: bytes) -> tuple[Channel, bytes]:
+        """Open a message; the first one of a conversation uses up this server's half of the nonce."""
+        known, own = self._channels.get((nonce, sender)), nonce[:SESSION_BYTES]
+        if known is None and (own not in self._begun or len(nonce) != 2 * SESSION_BYTES):
             raise FederationError("Expected a conversation that this server began, got another", sender)
-        channels = self._conversations[nonce]
-        if sender not in channels:
-            if sender != ANALYST:
-                self._federation.party(sender)
-            key, session = self._federation.key_of(sender), nonce + self._session
-            channels[sender] = Channel.between(self._identity, self._name, sender, key, session)
-        return channels[sender]
+        channel = known or self._channel(nonce, sender)
+        message = channel.open(kind, sealed)
+        if known is None:
+            del self._begun[own]
+            self._channels[nonce, sender] = channel
+        return channel, message
+
+    def _channel(self, nonce: bytes, sender: str) -> Channel:
+        if sender != ANALYST:
+            self._federation.party(sender)
+        key = self._federation.key_of(sender)
+        return Channel.between(self._identity, self._name, sender, key, nonce + self._session)
 
     async def answer(self, nonce: bytes, sender: str, kind: str, sealed: bytes) -> bytes:
         """Return the sealed answer to a sealed message.
+
+        Args:
+            nonce: of the conversation: what `begin` drew, then as many bytes that the sender drew.
+            sender: its name.
+            kind: of the message.
+            sealed: the message.
 
         Raises:
             SweeperError: nobody of that name takes part.
             clipless.errors.FederationError: the message cannot be taken.
         """
-        channel = self._channel(nonce, sender)
+        channel, message = self._open(nonce, sender, kind, sealed)
         try:
-            message = channel.open(kind, sealed)
             return channel.seal(kind, await self._service.answer(sender, kind, message))
         except FederationError as error:
             if error.party == sender:

@@ -36,7 +36,7 @@ class Channel:
             own: its name.
             other: the name of the other end.
             public: the public key of the other end.
-            session: bytes that the end to be protected from repetitions has drawn freshly.
+            session: bytes of which each end that is to be protected from repetitions has drawn a part freshly.
 
         Raises:
             FederationError: no such public key.

@@ -215,12 +215,54 @@ def test_a_message_of_one_conversation_is_none_of_another(start):
     assert detail == "Party 'ann': Expected its sealed message 'counts', got one that it did not make"
 
 
-def test_conversations_have_an_end(start, monkeypatch):
-    monkeypatch.setattr(serving, "_MOST_CONVERSATIONS", 1)
+def test_conversations_that_nobody_uses_give_way_to_others(start, monkeypatch):
+    """Anybody may begin some, and would otherwise fill the server's memory or end it."""
+    monkeypatch.setattr(serving, "_MOST_UNUSED", 2)
     everybody = start("curator")
-    everybody.connection("ann")
-    with pytest.raises(FederationError, match="Expected at most 1 conversations"):
-        everybody.connection("bob")
+    used, oldest, kept, last = (everybody.connection("ann"), *(everybody.connection("bob") for _ in range(3)))
+    with pytest.raises(FederationError, match="Expected a conversation that this server began, got another"):
+        used.ask("counts", counts(everybody))
+    with pytest.raises(FederationError, match="Expected a conversation that this server began, got another"):
+        oldest.ask("counts", counts(everybody))
+    kept.ask("counts", counts(everybody))
+    for _ in range(3):
+        everybody.connection("cat")
+    with pytest.raises(FederationError, match="Party 'bob': Expected its counts once"):
+        kept.ask("counts", counts(everybody))
+    with pytest.raises(FederationError, match="Expected a conversation that this server began, got another"):
+        last.ask("counts", counts(everybody))
+
+
+def test_a_nonce_of_the_server_is_of_one_conversation(start):
+    everybody = start("curator")
+    end = everybody.connection("ann")
+    for nonce in (end._nonce[:16], end._nonce[:-1], end._nonce + b"x"):
+        _, detail = post(f"{end.url}/{nonce.hex()}/ann/counts", b"x")
+        assert detail == "Party 'ann': Expected a conversation that this server began, got another"
+    end.ask("counts", counts(everybody))
+    for nonce, name in ((end._nonce[:16] + bytes(16), "ann"), (end._nonce, "bob")):
+        _, detail = post(f"{end.url}/{nonce.hex()}/{name}/counts", b"x")
+        assert detail == f"Party '{name}': Expected a conversation that this server began, got another"
+
+
+@pytest.mark.parametrize("protocol", ["curator", "function-sharing"])
+def test_answers_that_were_recorded_are_none_later(start, model, parties, monkeypatch, protocol):
+    """Whoever sits on the line, without any key, answers with what the server said in an earlier conversation."""
+    everybody, recorded = start(protocol, wait_seconds=0.5, curves=["certified"]), {}
+    joined(everybody, model, parties, ["ann"])
+    honest = connection._fetch
+
+    def recording(request, server, timeout):
+        about = server, request.full_url.rsplit("/", 1)[-1]
+        if about not in recorded:
+            recorded[about] = honest(request, server, timeout)
+        return recorded[about]
+
+    monkeypatch.setattr(connection, "_fetch", recording)
+    everybody.result()
+    assert len(recorded) >= 2
+    with pytest.raises(FederationError, match=r"Party 's0': Expected its sealed message '(result|held)'"):
+        everybody.result()
 
 
 @pytest.mark.parametrize(
@@ -296,6 +338,23 @@ def test_malformed_counts_are_named_in_the_result(start, model, parties):
     found = everybody.result()
     assert found.left_out == ("bob", "cat", "dan", "eva")
     assert found.refused == {"bob": "Party 'bob': Expected 69 counts, got 3 bytes"}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["made up", "repeated"])
+def test_a_stranger_has_no_party_named_as_refused(start, model, parties, again):
+    """Whoever has no key can send what no party made, or what one did once more."""
+    everybody = start("curator", wait_seconds=0.5)
+    end = everybody.connection("bob")
+    sealed = end._channel.seal("counts", counts(everybody)) if again else b"x" * 80
+    url = f"{end.url}/{end._nonce.hex()}/bob/counts"
+    if again:
+        urllib.request.urlopen(urllib.request.Request(url, data=sealed, method="POST"), timeout=30).close()
+    code, _ = post(url, sealed)
+    assert code == 400
+    joined(everybody, model, parties, ["ann"])
+    found = everybody.result()
+    assert found.included == (("ann", "bob") if again else ("ann",))
+    assert found.refused == {}
 
 
 def test_malformed_keys_are_named_in_the_result(start, model, parties):
