@@ -47,8 +47,13 @@ class Domain:
         return PartyRows(places(self.thresholds, scores_R), np.asarray(positive_R).astype(np.int64))
 
     def signed_radii(self, radii_R: Floats, correct_R: NDArray[np.bool_]) -> PartyRows:
-        """Return rows by minus their certified radius, those that are decided wrongly behind all."""
-        signed = np.where(np.asarray(correct_R), -np.asarray(radii_R, dtype=np.float64), np.inf)
+        """Return rows by minus their certified radius, those that are decided wrongly behind all.
+
+        A row is certified within its radius, not at it, as in the scores of a sweep; at radius 0 it counts if right.
+        """
+        radii_R = np.asarray(radii_R, dtype=np.float64)
+        strict_R = np.where(radii_R > 0.0, np.nextafter(radii_R, 0.0), radii_R)
+        signed = np.where(np.asarray(correct_R), -strict_R, np.inf)
         return PartyRows(places(self.thresholds, signed), np.zeros(len(signed), dtype=np.int64))
 
     def score_query(self, count: int, epsilon: float, relation: Relation) -> Query:

@@ -54,6 +54,17 @@ def test_certified_accuracy_over_parties_is_that_of_all_rows():
         assert share == pytest.approx((correct & (radii >= radius)).mean(), abs=1e-9)
 
 
+def test_a_row_is_certified_within_its_radius_and_not_at_it_as_in_the_scores_of_a_sweep():
+    domain = Domain.radii(4, 1.0)
+    query = domain.radius_query(15, LOUD, ADDED)
+    radii = -domain.thresholds[:-1]
+    right = np.ones(len(radii), dtype=bool)
+    curve = domain.certified_curve(query, Curator().release(query, {"a": domain.signed_radii(radii, right)}), 15)
+    assert curve.accuracy == pytest.approx(1.0)
+    for radius, share in zip(curve.radii[1:], curve.certified[1:], strict=True):
+        assert share == pytest.approx((radii > radius).mean(), abs=1e-9)
+
+
 def test_a_row_without_a_number_is_counted_as_wrong():
     domain = Domain.radii(4, 1.0)
     assert domain.signed_radii(np.array([np.nan, 0.5]), np.array([True, False])).places.tolist() == [15, 15]
