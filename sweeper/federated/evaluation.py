@@ -30,6 +30,8 @@ _TRUST = {
     "function-sharing": "It holds towards either server and any parties together, if the two servers do not collude.",
 }
 
+_NO_LEDGER = "No ledger keeps this: epsilons of several evaluations of the same rows on one machine add up, uncounted."
+
 
 @dataclass(frozen=True)
 class FederatedEvaluation:
@@ -41,6 +43,7 @@ class FederatedEvaluation:
     refused: Mapping[str, str] = field(default_factory=dict)  # why messages of parties were not taken
     bits: int = 0  # that went to and from whoever asked for the result
     seconds: float = 0.0  # that it took after the parties had sent what they send
+    in_ledgers: bool = True  # whether the parties keep its epsilon
 
     @property
     def population(self) -> int:
@@ -56,10 +59,11 @@ class FederatedEvaluation:
     def statement(self) -> str:
         """What it costs and towards whom, in sentences."""
         trust = _TRUST[self.federation.protocol].format(colluding=self.federation.colluding)
+        kept = "" if self.in_ledgers else f" {_NO_LEDGER}"
         return (
             f"All of it together is {self.federation.epsilon:g}-differentially private for each row of a party "
             f"({self.federation.relation}, numbers of rows as declared). {trust} A row that the model was trained on "
-            f"pays the model's epsilon as well."
+            f"pays the model's epsilon as well.{kept}"
         )
 
     def certified(self) -> CertifiedCurve | None:

@@ -1,6 +1,7 @@
 """A federation on this machine: its servers and parties as processes that talk over loopback.
 
-Each has a private key of its own, in a folder that only the user can read and that is removed in the end.
+Each has a private key of its own, in a folder that only the user can read and that is removed in the end, with the
+ledgers of what was spent under these keys.
 """
 
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -46,7 +48,7 @@ def evaluate_here(federation: Federation, model: Path) -> FederatedEvaluation:
         found = ask(whole, analyst)
         for name, process in parties:
             _wait_for(name, process)
-        return found
+        return replace(found, in_ledgers=False)
 
 
 def _with_keys(federation: Federation, folder: Path) -> tuple[Federation, Identity]:

@@ -11,6 +11,7 @@ from sweeper.cli.main import main
 from sweeper.errors import SweeperError
 from sweeper.federated import local
 from sweeper.federated.command import evaluate
+from sweeper.federated.evaluation import FederatedEvaluation
 from sweeper.federated.federation import read_federation
 from sweeper.federated.keys import make_key
 
@@ -59,6 +60,28 @@ def test_parties_without_data_and_servers_without_addresses_are_refused(tmp_path
     without = federation.model_copy(update={"parties": [federation.parties[0].model_copy(update={"data": None})]})
     with pytest.raises(SweeperError, match="got none of ann"):
         local.evaluate_here(without, model)
+
+
+def test_an_evaluation_on_one_machine_says_that_no_ledger_adds_up(tmp_path, model, monkeypatch):
+    """Keys, and the ledgers beside them, go with the folder of the run."""
+
+    def asked(federation, _):
+        return FederatedEvaluation(federation, {}, ("ann",))
+
+    monkeypatch.setattr(local, "ask", asked)
+    monkeypatch.setattr(local, "_with_servers", lambda whole, *_: whole)
+    monkeypatch.setattr(local, "_party", nobody)
+    found = local.evaluate_here(read_federation(write(tmp_path, ["ann"], "curator")), model)
+    sentence = (
+        "No ledger keeps this: epsilons of several evaluations of the same rows on one machine add up, uncounted."
+    )
+    assert found.statement.endswith(sentence)
+    assert sentence in found.to_json()["statement"]
+    assert sentence not in asked(found.federation, None).statement
+
+
+def nobody(_whole, _folder, name, *_more):
+    return name, FakeProcess(0, said="")
 
 
 def test_a_party_process_that_fails_says_why():
