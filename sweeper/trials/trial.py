@@ -7,6 +7,7 @@ in the saved models: public numbers, scores on rows declared for evaluation, and
 import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -67,8 +68,9 @@ class Repeat:
         self.checkpoint = checkpoint
         self._features: Tensor | None = None
 
+    @cached_property
     def held(self) -> int:
-        """Return the epoch that the training goes on from, 0 for its beginning."""
+        """The epoch that the training goes on from, 0 for its beginning; looked at once: what is left is charged."""
         state = None if self.checkpoint is None else load_state(self.checkpoint, self.plan)
         return 0 if state is None else state.epoch
 
@@ -219,16 +221,16 @@ class TrialRun:
                 "scores": None if self._noise is None else self._noise.to_json(),
             }
         )
-        kept = sum(steps_by(plan, held) for repeat in self._repeats if (held := repeat.held()))
+        kept = sum(steps_by(plan, held) for repeat in self._repeats if (held := repeat.held))
         return PlanRow(attempt=uuid4().hex, plan=plan, kept=kept, scores_kept=scored_by(plan, self.first() - 1))
 
     def first(self) -> int:
         """Return the first epoch that it reports: none that was reported before, nor one before its checkpoints."""
-        return max(self._recorded + 1, *(repeat.held() for repeat in self._repeats))
+        return max(self._recorded + 1, *(repeat.held for repeat in self._repeats))
 
     def held(self) -> int:
         """Return the epoch that it goes on from, 0 for its beginning."""
-        return max(repeat.held() for repeat in self._repeats)
+        return max(repeat.held for repeat in self._repeats)
 
     def member(self) -> Member | None:
         """Return its training as a stack takes it; ``None`` where it is trained alone: repeats, or ghost clipping."""
@@ -322,6 +324,7 @@ class TrialRun:
             "augmentation": self._augmentation,
             "source": self._source,
             "checkpoint": repeat.checkpoint,
+            "resumes_from": repeat.held,
         }
 
     def _checkpoint(self, number: int) -> Path | None:

@@ -37,6 +37,7 @@ class Member:
         augmentation: see `clipless.fit`.
         source: randomness of batches and noise; by default, and for any guarantee, a fresh `SecureSource` of its own.
         checkpoint: a file for the state after each epoch; `clipless.fit` resumes from it, and the other way round.
+        resumes_from: see `clipless.fit`.
     """
 
     model: Network
@@ -50,6 +51,7 @@ class Member:
     augmentation: Augmentation | None = None
     source: RandomSource | None = None
     checkpoint: str | os.PathLike[str] | None = None
+    resumes_from: int = 0
 
     @property
     def copies(self) -> int:

@@ -30,7 +30,7 @@ from clipless.scalars import on_host
 from clipless.stacks.descent import carried_names, stored_names
 from clipless.stacks.member import Member
 from clipless.training.averaging import FollowedAverages
-from clipless.training.checkpoint import TrainingState, load_state, save_state
+from clipless.training.checkpoint import TrainingState, save_state, state_to_resume
 from clipless.training.trainer import Epoch, check_training
 
 
@@ -52,7 +52,7 @@ class Trainee:
         self.member, self._network = member, check_training(member.model, member.loss, data, plan, member.augmentation)
         self.source = member.source or SecureSource()
         self.sampler = PoissonSampler(plan.population, plan.sampling_rate, self.source)
-        state = None if member.checkpoint is None else load_state(member.checkpoint, plan)
+        state = state_to_resume(member.checkpoint, plan, member.resumes_from)
         if state is None:
             release_statistics(
                 self._network,

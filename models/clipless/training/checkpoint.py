@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
+from clipless.errors import PlanError
 from clipless.plans.plan import Plan
 from clipless.saving import read_tensors, write_tensors
 
@@ -62,6 +63,21 @@ def load_state(path: str | os.PathLike[str], plan: Plan) -> TrainingState | None
     except Exception:  # whatever a damaged file leads to: the training then begins anew, and is charged anew
         return None
     return state if 1 <= state.epoch <= plan.epochs else None
+
+
+def state_to_resume(path: str | os.PathLike[str] | None, plan: Plan, resumes_from: int = 0) -> TrainingState | None:
+    """Read the state that a training resumes from, None for its beginning.
+
+    Raises:
+        PlanError: the state cannot be read any more, or is of an epoch before ``resumes_from``.
+
+    Guarantees:
+        No release that was counted as made by the end of ``resumes_from`` is made once more.
+    """
+    state = None if path is None else load_state(path, plan)
+    if (0 if state is None else state.epoch) < resumes_from:
+        raise PlanError(f"Expected the state of epoch {resumes_from} to resume from, but it cannot be read; begin anew")
+    return state
 
 
 def _identity(plan: Plan) -> str:

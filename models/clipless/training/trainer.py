@@ -34,7 +34,7 @@ from clipless.scalars import entry, on_host
 from clipless.training.augmentation import Augmentation
 from clipless.training.averaging import Averaging, FollowedAverages
 from clipless.training.batch_sums import CountedLoss, sum_gradients
-from clipless.training.checkpoint import TrainingState, load_state, save_state
+from clipless.training.checkpoint import TrainingState, save_state, state_to_resume
 from clipless.training.optimizers import Adam, Descent, Optimizer
 from clipless.training.recording import Passes, recordable
 
@@ -79,6 +79,7 @@ def fit(
     recorded: bool = False,
     source: RandomSource | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    resumes_from: int = 0,
 ) -> Iterator[Epoch]:
     """Train ``model`` in place, one epoch per value requested; its private statistics are released at the call.
 
@@ -106,9 +107,11 @@ def fit(
         checkpoint: a file that receives the state after each epoch, before the epoch is yielded. A training of the same
             plan that finds one there resumes from it, and first yields the epoch that it holds once more; a file that
             is damaged or of another plan is replaced.
+        resumes_from: the least epoch that the checkpoint must hold: that with which only the rest was charged.
 
     Raises:
-        PlanError: the plan was made for something else.
+        PlanError: the plan was made for something else, or the checkpoint does not hold ``resumes_from``, of which
+            nothing was drawn then.
         UnsupportedError: the model cannot be guarded, or mixes rows; autocast is on.
 
     Guarantees:
@@ -134,7 +137,7 @@ def fit(
         exact_norms=exact_norms,
         augmentation=augmentation,
         recorded=recorded,
-        state=None if checkpoint is None else load_state(checkpoint, plan),
+        state=state_to_resume(checkpoint, plan, resumes_from),
     )
     return trainer.epochs(checkpoint)
 

@@ -5,8 +5,10 @@ import torch
 
 from clipless import SGD, Adam, Network, TauCCE, fit, make_plan
 from clipless.datasets import Split
+from clipless.errors import PlanError
 from clipless.layers import ClipGradient, Dense, GroupSort, InputBall, Standardise
 from clipless.plans.clip_norm import AdaptiveClipping
+from clipless.stacks import Member, fit_stack
 from clipless.training.checkpoint import load_state
 from tests.clipless.steps import RecordingSource
 
@@ -80,6 +82,22 @@ def test_without_a_usable_checkpoint_a_training_begins_anew(spoil, tmp_path):
     assert load_state(path, plan_of(network())) is None
     assert_same(train(network(), source, path), train(network(), RecordingSource()))
     assert load_state(path, plan_of(network())).epoch == EPOCHS
+
+
+@pytest.mark.parametrize("held", [0, 1])
+def test_a_training_that_has_to_resume_draws_nothing_without_its_state(held, tmp_path):
+    """Whoever was charged for the rest alone would get the whole training from a state that is missing or too old."""
+    if held:
+        train(network(), RecordingSource(), tmp_path / "t", epochs=held)
+    source, model = RecordingSource(), network()
+    with pytest.raises(PlanError, match="state of epoch 2"):
+        fit(model, LOSS, rows(), plan_of(model), source=source, checkpoint=tmp_path / "t", resumes_from=2)
+    member = Member(
+        model=model, loss=LOSS, plan=plan_of(model), source=source, checkpoint=tmp_path / "t", resumes_from=2
+    )
+    with pytest.raises(PlanError, match="state of epoch 2"):
+        fit_stack([member], rows())
+    assert source.batches == 0
 
 
 def test_a_checkpoint_holds_no_batch_and_no_generator(tmp_path):

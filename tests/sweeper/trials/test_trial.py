@@ -12,6 +12,7 @@ from clipless.losses import HKR, Reduction
 from clipless.network import Network
 from clipless.privacy.accounting.claim import claim
 from clipless.testing import SeededSource
+from clipless.training import checkpoint
 from clipless.training.optimizers import SGD, Adam
 from sweeper.errors import SpecError
 from sweeper.privacy.card import make_card
@@ -408,6 +409,27 @@ def test_a_trial_goes_on_from_its_last_epoch_and_reports_what_was_not_recorded(d
     assert after[0].values == before[1].values
     third = trial(digits, folder=tmp_path, source=SeededSource(3), recorded=EPOCHS - 1)
     assert [(row.epoch, row.done) for row in third.epoch_rows()] == [(EPOCHS, True)]
+
+
+def test_a_trial_whose_state_is_lost_after_its_plan_draws_nothing(digits, tmp_path, monkeypatch):
+    """The plan was charged for the rest alone: a state that cannot be read then is no training from the beginning."""
+    (tmp_path / "models").mkdir()
+    rows = trial(digits, folder=tmp_path, source=SeededSource(1)).epoch_rows()
+    for _ in range(2):
+        next(rows)
+    again = trial(digits, folder=tmp_path, source=SeededSource(2), recorded=2)
+    assert again.plan_row().kept == 2 * again.plan.steps_per_epoch
+    monkeypatch.setattr(checkpoint, "read_tensors", _no_room)
+    drawn = []
+    monkeypatch.setattr(SeededSource, "normal", lambda *_: drawn.append("noise"))
+    monkeypatch.setattr(SeededSource, "random_bytes", lambda *_: drawn.append("batch"))
+    with pytest.raises(PlanError, match="state of epoch 2"):
+        next(again.epoch_rows())
+    assert drawn == []
+
+
+def _no_room(_path):
+    raise MemoryError
 
 
 def test_repeats_are_trainings_of_their_own_whose_means_are_reported(digits, tmp_path):

@@ -9,6 +9,7 @@ import torch
 import clipless
 from clipless.errors import PlanError
 from clipless.privacy.randomness import SecureSource
+from clipless.training import checkpoint
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.backend.workers import stacking
 from sweeper.backend.workers.messages import Failure, Orders
@@ -220,6 +221,26 @@ def test_members_of_a_killed_stack_go_on_from_their_own_checkpoints(group):
     told = again.follow(orders())
     assert kinds(told) == [("t1", 3), ("t2", 3)]
     assert CountedSource.drawn == {"t1": 5, "t2": 5}
+
+
+def test_a_member_whose_state_is_lost_after_its_plan_draws_nothing_and_fails_alone(group, monkeypatch):
+    made = group()
+    made.follow(orders(config("t1"), config("t2")))
+    made.follow(orders())
+    again, real = group(), checkpoint.read_tensors
+    told = again.follow(orders(config("t1", recorded=1), config("t2", recorded=1)))
+    assert [row.kept for _, row in told if isinstance(row, PlanRow)] == [5, 5]
+    monkeypatch.setattr(checkpoint, "read_tensors", lambda path: _unreadable("t1", path) or real(path))
+    CountedSource.drawn.clear()
+    told = again.follow(orders())
+    assert [trial for trial, row in told if isinstance(row, Failure)] == ["t1"]
+    assert kinds(told)[1:] == [("t2", 2)]
+    assert CountedSource.drawn == {"t2": 5}, "what others draw is answered after each epoch"
+
+
+def _unreadable(trial, path):
+    if trial in str(path):
+        raise OSError(5, "Input/output error")
 
 
 def test_out_of_memory_half_as_many_are_trained_as_one(group, monkeypatch):
