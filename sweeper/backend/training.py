@@ -34,7 +34,7 @@ class Backend:
 
     Attributes:
         local: worker processes of the driver's own; ``None`` for the Ray that runs.
-        secret: whether it leaves no traceback behind.
+        secret: whether it trains the candidates of a private selection: it leaves no traceback behind, and no stacks.
         said: what there is to say about it, one sentence each.
     """
 
@@ -77,7 +77,7 @@ def backend(
         interrupted=interrupted,
         note_session=note_session,
     ) as said:
-        yield Backend(said=said)
+        yield Backend(secret=secret, said=said)
 
 
 def trained(
@@ -96,7 +96,12 @@ def trained(
     """Run trials as the spec says, on data that are put once into the memory of each node.
 
     The slots of a ``budget`` give the trials their noise.
+
+    Guarantees:
+        Candidates of a private selection train one at a time, whatever the spec says: one that crashes in a stack makes
+        the others begin again, so that who crashed, and that the data may have made it crash, would not be seen.
     """
+    stack = 1 if backend.secret else spec.resources.stack
     constants = _constants(spec, budget) | {"folder": str(folder.path.resolve()), "storage": storage}
     given: dict[str, Any] = {
         "storage_dir": folder.path,
@@ -112,7 +117,7 @@ def trained(
             queue,
             states,
             constants=constants,
-            stack=spec.resources.stack,
+            stack=stack,
             secret=backend.secret,
             **given,
         )
@@ -121,10 +126,10 @@ def trained(
     from sweeper.backend.on_ray.unseen import run_stacks
 
     concurrent, resources = spec.resources.concurrent, _resources(spec)
-    if _is_stacked(spec):
+    if _is_stacked(stack, spec.resources.gpus):
         given |= {
             "places": concurrent or places_for(resources),
-            "stack": spec.resources.stack,
+            "stack": stack,
             "resources": resources,
         }
         return run_stacks(kind, queue, states, constants=constants, data=place(data), **given)
@@ -165,11 +170,9 @@ def trained_unseen(
     )
 
 
-def _is_stacked(spec: Spec) -> bool:
+def _is_stacked(stack: int | None, gpus: float) -> bool:
     """Whether trials on a Ray are trained in stacks: always if a number is given, on GPUs unless it is 1."""
-    if spec.resources.stack is None:
-        return spec.resources.gpus > 0
-    return spec.resources.stack > 1
+    return gpus > 0 if stack is None else stack > 1
 
 
 def _has_ray() -> bool:

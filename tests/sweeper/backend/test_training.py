@@ -1,11 +1,13 @@
 """What trains the trials of a spec on a Ray: Ray Tune one at a time, or workers that train stacks."""
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
 
+from sweeper.backend import training
 from sweeper.backend.on_ray import cluster, tune, unseen
-from sweeper.backend.training import Backend, trained
+from sweeper.backend.training import Backend, backend, trained
 from sweeper.spec.spec import Spec
 
 
@@ -13,14 +15,15 @@ from sweeper.spec.spec import Spec
 def chosen(content, monkeypatch, tmp_path):
     """Which of them trains a spec with these resources, and what it is told of stacks."""
 
-    def choose(**resources):
+    def choose(made=Backend(), **resources):  # noqa: B008  # it is frozen
         monkeypatch.setattr(cluster, "place", lambda data: data)
         monkeypatch.setattr(tune, "places_for", lambda _resources: 2)
         monkeypatch.setattr(tune, "run_trials", lambda *_, **__: "one at a time")
         monkeypatch.setattr(unseen, "run_stacks", lambda *_, stack, places, **__: (stack, places))
+        monkeypatch.setattr(training, "run_locally", lambda *_, stack, **__: stack)
         spec = Spec.from_mapping(content | {"resources": resources})
         folder = SimpleNamespace(path=tmp_path)
-        return trained(Backend(), object, None, None, spec, None, folder, None, lambda: None)
+        return trained(made, object, None, None, spec, None, folder, None, lambda: None)
 
     return choose
 
@@ -41,3 +44,19 @@ def test_on_the_processors_of_a_cluster_and_where_the_spec_says_so_trials_train_
 )
 def test_on_gpus_and_where_the_spec_gives_a_number_trials_train_in_stacks(chosen, resources, told):
     assert chosen(**resources) == told
+
+
+@pytest.mark.parametrize("resources", [{}, {"stack": 8}, {"gpus": 1}, {"gpus": 1, "stack": 8}])
+def test_candidates_of_a_private_selection_train_one_at_a_time(chosen, resources):
+    """A crash in a stack would be that of all its members: who crashed could not be told, nor that anybody did."""
+    assert chosen(Backend("processes", secret=True), **resources) == 1
+    assert chosen(Backend(secret=True), **resources) == "one at a time"
+
+
+def test_a_backend_knows_that_it_trains_candidates_on_a_ray_too(content, monkeypatch):
+    monkeypatch.setattr(cluster, "cluster", lambda *_, **__: contextlib.nullcontext(()))
+    monkeypatch.setattr(training, "size_of", lambda _data: 0)
+    spec = Spec.from_mapping(content | {"resources": {"gpus": 1}})
+    for secret in (True, False):
+        with backend(spec, None, None, interrupted=lambda: False, secret=secret) as made:
+            assert made.secret is secret
