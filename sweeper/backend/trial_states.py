@@ -94,7 +94,9 @@ class TrialStates:
         entry = self._entries[trial]
         if not entry.ended and not entry.verdict and self._is_news(row, entry):
             entry.verdict = self._judge(trial, row, entry)
-            entry.waits = entry.verdict is not None
+            # A plan behind noise was made by an attempt that ran out of memory in the middle of an epoch.
+            is_cut_off = isinstance(row, PlanRow) and entry.draws
+            entry.waits = entry.verdict is not None and not is_cut_off
             match row:
                 case PlanRow():
                     entry.attempt, entry.draws = row.attempt, False

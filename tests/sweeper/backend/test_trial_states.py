@@ -325,6 +325,26 @@ def test_a_trial_whose_mark_cannot_be_written_draws_nothing():
     assert (status, reason.startswith("OSError"), begun) == (TrialStatus.FAILED, True, 0)
 
 
+@pytest.mark.parametrize("answer", [OSError("disk full"), "no room in the budget"])
+def test_an_epoch_that_ran_out_of_memory_is_counted_whatever_becomes_of_its_next_plan(answer):
+    states, book = opened()
+    for row in (PLAN, FirstDrawRow(), epoch(1)):
+        assert states.receive("t0001", row)
+    book.answers["on_plan"] = answer
+    assert not states.receive("t0001", again("smaller"))  # its second epoch has drawn
+    states.end("t0001", TrialStatus.COMPLETED)
+    assert [begun for *_, begun in book.ends] == [2]
+
+
+def test_a_plan_that_is_refused_before_any_noise_begins_no_epoch():
+    states, book = opened()
+    assert states.receive("t0001", PLAN)
+    book.answers["on_plan"] = "no room in the budget"
+    assert not states.receive("t0001", again())
+    states.end("t0001", TrialStatus.COMPLETED)
+    assert [begun for *_, begun in book.ends] == [0]
+
+
 def test_noise_before_a_plan_is_a_failure():
     states, book = opened()
     assert not states.receive("t0001", FirstDrawRow())
