@@ -88,6 +88,11 @@ class SweepFolder:
         """Why rows wait to be written, ``None`` when none do."""
         return self._trials.trouble or self._points.trouble or self._decisions.trouble
 
+    def check_points(self) -> None:
+        """Raise a `RecordError` while points wait to be written: a driver that is killed now would lose them."""
+        if self._points.trouble is not None:
+            raise RecordError(self._points.trouble)
+
     @staticmethod
     def model_name(trial: str, epoch: int, made_from: str = "") -> str:
         """Return where the model of a point is saved, relative to the folder."""

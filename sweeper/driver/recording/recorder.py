@@ -146,6 +146,7 @@ class Recorder:
         points = points_of(trial, row, self.records.trials[trial].plan)
         for point in points:
             self.records.add(point)
+        self.spending.check_points()
         self._search.report(points[0])
         return self._judge(points[0])
 

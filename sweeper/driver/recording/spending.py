@@ -20,7 +20,7 @@ class Spending:
     """Enters trainings and test scores of one sweep into its ledger."""
 
     def __init__(self, folder: SweepFolder, privacy: PrivacySettings) -> None:
-        self._ledger, self._delta = Ledger(folder.ledger), privacy.delta
+        self._ledger, self._delta, self._folder = Ledger(folder.ledger), privacy.delta, folder
         self._has_budget = privacy.sweep_epsilon is not None
 
     @property
@@ -117,6 +117,18 @@ class Spending:
         if not self._ledger.is_drawn(trial):
             self._ledger.draw(trial)
             raise TrialError("it reported an epoch before it said that it draws noise; it is charged in full")
+
+    def check_points(self) -> None:
+        """Refuse a further epoch while points are in memory alone, under a privacy filter.
+
+        After a kill the next driver closes a training one epoch behind its last point on the disk; a filter counts no
+        more than that, and has given the rest of its budget away.
+
+        Raises:
+            RecordError: points could not be written.
+        """
+        if isinstance(self.budget, RenyiFilter):
+            self._folder.check_points()
 
     def close(self, trial: Trial, started_epochs: int) -> None:
         """Close the training of a trial that has ended; an entry that cannot be closed is charged in full.

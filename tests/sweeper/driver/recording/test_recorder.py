@@ -11,9 +11,10 @@ from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.recording import recorder as module
 from sweeper.driver.recording.recorder import Recorder
+from sweeper.driver.recording.spending import Spending
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import price
+from sweeper.privacy.pricing import drawn_by, price
 from sweeper.records import Point, ScorePlan, TrialPlan, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.search.optuna_search import Search
@@ -249,6 +250,38 @@ def test_a_trial_of_which_a_filter_has_counted_too_little_ends_the_run(kept, pla
     with pytest.raises(RecordError, match="has given the rest of its budget away"):
         made.spending.close(trial, 4)
     made.records.close()
+
+
+def test_under_a_filter_no_epoch_follows_one_whose_point_is_not_on_the_disk(kept, plan_row, monkeypatch):
+    """A driver that is killed then closes the training one epoch behind its last point; that is all that was drawn."""
+    made = limited(kept, sweep_epsilon=8.0, accounting="filter")
+    made.spending.set_budget(RenyiFilter(BEST_ORDER, 8.0, plan_row.plan.delta))
+    made.on_start("t0001", {"trial": "t0001", "proposal": {}})
+    made.on_plan("t0001", plan_row)
+    made.on_draw("t0001")
+    assert made.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5, model=False)) is None
+    with monkeypatch.context() as patched:
+        patched.setattr(jsonl, "_write_at", _full_disk)
+        with pytest.raises(RecordError, match="No space left on device"):
+            made.on_epoch("t0001", epoch_row(kept, "t0001", 2, 0.6, model=False))
+    folder = SweepFolder(kept.path / "limited")
+    assert list(folder.points()) == [("t0001", 1, "")]
+    spending = Spending(folder, kept.spec.privacy)
+    spending.take_up(made.records.trials["t0001"], 1, rebooted=False)
+    assert Ledger(folder.ledger).entries()[-1].spent.steps == drawn_by(plan_row.plan, 2)
+    made.records.close()
+
+
+def test_without_a_filter_a_full_disk_fails_no_trial(kept, plan_row, monkeypatch):
+    begin(kept, plan_row)
+    with monkeypatch.context() as patched:
+        patched.setattr(jsonl, "_write_at", _full_disk)
+        assert kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5)) is None
+    assert kept.folder.points() == {}
+
+
+def _full_disk(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_no_trial_begins_before_the_budget_of_the_sweep_is_in_the_ledger(kept, plan_row):
