@@ -98,8 +98,7 @@ class CliplessTrial:
         try:
             row: TrialRow = next(self._rows)
         except (MemoryError, RuntimeError) as error:
-            if is_lost(error):
-                _end_process(error)
+            end_if_lost(error)
             if not is_out_of_memory(error):
                 raise
             row = self._begin_smaller(self._run)
@@ -256,10 +255,14 @@ class Rehearsal(CliplessTrial):
         )
 
 
-def _end_process(error: BaseException) -> None:
-    """End this process as a crash does: the driver starts the trial again in another one, from its last epoch."""
-    logging.getLogger(__name__).error("the device is lost, this process ends: %s", type(error).__name__)
-    os._exit(1)
+def end_if_lost(error: BaseException) -> None:
+    """End this process as a crash does if an error says that its device is lost: no trial can train here any more.
+
+    The driver starts its trials again in another one, each from its last epoch.
+    """
+    if is_lost(error):
+        logging.getLogger(__name__).error("the device is lost, this process ends: %s", type(error).__name__)
+        os._exit(1)
 
 
 def _at_hand(placed: Any) -> Dataset:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clipless.training.memory import is_out_of_memory
-from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.trainable import CliplessTrial, end_if_lost
 from sweeper.backend.workers.messages import Failure, Orders, Told
 from sweeper.backend.workers.stacking import TrialStack, size_that_pays, stack_key
 from sweeper.trials.stream import EpochRow, PlanRow, TrialRow
@@ -167,6 +167,7 @@ class TrialGroup:
 
     def _dissolve(self, error: Exception) -> None:
         """Begin the trials of a stack again: with half as many where memory ran out, otherwise each alone."""
+        end_if_lost(error)
         self._stack = None
         trials, self._training = self._training, {}
         for trial, one in trials.items():
@@ -210,6 +211,7 @@ class TrialGroup:
             path.unlink()
 
     def _fail(self, trial: str, error: Exception) -> None:
+        end_if_lost(error)
         self._drop(trial)
         self._told.append((trial, Failure.of(error)))
 

@@ -283,6 +283,29 @@ def test_an_error_of_a_step_is_found_in_the_trial_that_has_it(group, monkeypatch
     assert Counter(trial for trial, row in rows if isinstance(row, EpochRow)) == {"t1": EPOCHS, "t2": EPOCHS}
 
 
+@pytest.mark.parametrize("where", ["begin", "round", "scores", "alone"])
+def test_a_process_that_loses_its_device_ends_and_burns_no_further_trial(where, group, monkeypatch):
+    def end(code):
+        raise SystemExit(code)
+
+    def lost(*_):
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr("sweeper.backend.trainable.os._exit", end)
+    made = group(most=1 if where == "alone" else 4)
+    if where != "begin":
+        made.follow(orders(config("t1"), config("t2")))
+    place = {
+        "begin": (CliplessTrial, "_build"),
+        "round": (stacking.TrialStack, "round"),
+        "scores": (CliplessTrial, "epoch_row"),
+        "alone": (CliplessTrial, "_reported"),
+    }
+    monkeypatch.setattr(*place[where], lost)
+    with pytest.raises(SystemExit):
+        made.follow(orders(config("t3")) if where == "begin" else orders())
+
+
 def test_a_member_whose_scores_fail_fails_alone(group, monkeypatch):
     made, real = group(), CliplessTrial.epoch_row
 
