@@ -283,7 +283,8 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, spec: Spec, claim
     trial, points = None, []
     if best is not None:
         records = candidates.recorder.records
-        trial = replace(records.trials[best.trial], id=WINNER_TRIAL, run_id=None)
+        # without the place of its training: the number of a device bounds that of the candidates
+        trial = replace(records.trials[best.trial], id=WINNER_TRIAL, run_id=None, placed={})
         mine = [point for point in records.points.values() if point.trial == best.trial]
         archive = FrontArchive(spec.objectives)
         archive.add(mine)

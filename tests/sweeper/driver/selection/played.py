@@ -108,7 +108,8 @@ class Play:
         self.run(states, trial, config)
 
     def report_plan(self, states, trial, plan):
-        states.receive(trial, PlanRow(attempt=uuid4().hex, plan=TrialPlan.from_json(plan)))
+        placed = {"node": "here", "device": f"GPU {trial}"}  # its index is less than the number of candidates
+        states.receive(trial, PlanRow(attempt=uuid4().hex, plan=TrialPlan.from_json(plan), placed=placed))
         states.receive(trial, FirstDrawRow())
 
     def report(self, states, trial, epoch, accuracy):

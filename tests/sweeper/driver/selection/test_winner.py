@@ -38,6 +38,11 @@ def test_the_folder_that_is_left_holds_the_winner_and_nothing_of_the_others(play
     assert ran.folder.trials()["t0001"].config["training"]["learning_rate"] in learning_rate.values()
 
 
+def test_a_winner_does_not_say_where_it_was_trained(play):
+    """The index of a device bounds the number of those that trained at once."""
+    assert play().folder.trials()["t0001"].placed == {}
+
+
 def test_the_front_of_a_winner_says_nothing_of_the_number_of_candidates(play):
     assert read_front(play().folder.front).ledger_entries == 1
 
