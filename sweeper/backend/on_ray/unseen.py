@@ -85,7 +85,8 @@ class _Workers:
             self._start_one()
 
     def lose(self, connection: Connection) -> None:
-        """Take that one has died, and ask for another."""
+        """Take that one has died, and ask for another; one that only hangs is killed, lest it save a state later."""
+        self.kill(connection)
         del self._seats[connection]
         connection.close()
         self._start_one()

@@ -1,0 +1,50 @@
+"""Workers of a Ray that die or hang: none of them outlives the trials that were taken from it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from sweeper.backend.on_ray import unseen
+from sweeper.backend.workers.pool import Seat
+
+
+class Actor:
+    """Stands for a worker that Ray has started."""
+
+    def __init__(self):
+        self.serve = SimpleNamespace(remote=lambda *_: "its task")
+
+
+@pytest.fixture
+def workers(monkeypatch):
+    """Two of them, both connected, and which were killed."""
+    killed = []
+    kind = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=Actor))
+    util = SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1")
+    monkeypatch.setattr(unseen, "ray", SimpleNamespace(util=util, remote=lambda _kind: kind, kill=killed.append))
+    made = unseen._Workers(2, {"CPU": 1}, None, shares_folder=False)
+    made.start()
+    for number in range(2):
+        connection = _Connection(number)
+        made._seats[connection], made._numbers[connection] = Seat(), number
+    yield made, killed
+    made.close()
+
+
+class _Connection:
+    def __init__(self, number):
+        self.number = number
+
+    def close(self):
+        pass
+
+
+def test_a_worker_that_is_given_up_is_killed_before_another_one_takes_its_trials(workers):
+    """It may hang only: it would save states into files that belong to the other one by then."""
+    made, killed = workers
+    lost, stays = made.seats
+    before = list(made._actors)
+    made.lose(lost)
+    assert killed == [before[lost.number]]
+    assert list(made.seats) == [stays]
+    assert len(made._actors) == 3
