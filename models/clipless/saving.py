@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from safetensors import safe_open
@@ -42,9 +43,9 @@ def save(model: Network, path: str | os.PathLike[str], metadata: Mapping[str, st
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
-    """Write a safetensors file, whole or not at all."""
+    """Write a safetensors file, whole or not at all; of two who write it at once, the last one's is whole."""
     target = Path(path)
-    partial = target.with_name(target.name + ".partial")
+    partial = target.with_name(f"{target.name}.{os.getpid()}-{token_hex(4)}.partial")
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
         if sum(tensor.nbytes for tensor in on_cpu.values()) <= _AT_ONCE_BYTES:

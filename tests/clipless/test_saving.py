@@ -133,6 +133,22 @@ def test_a_write_that_fails_leaves_the_earlier_file(at_once, model, path, monkey
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
+def test_of_two_who_write_a_file_at_once_neither_takes_what_the_other_has_begun(model, path, monkeypatch):
+    """As a worker does that was given up, and the one that has taken its place."""
+    real, other = Path.replace, NETWORKS["convnet"]()
+
+    def overtaken(partial, target):
+        monkeypatch.setattr(Path, "replace", real)
+        clipless.save(other, path)
+        assert architecture(clipless.load(path)) == architecture(other)
+        return real(partial, target)
+
+    monkeypatch.setattr(Path, "replace", overtaken)
+    clipless.save(model, path)
+    assert architecture(clipless.load(path)) == architecture(model)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
 def test_large_files_are_written_as_small_ones_are(model, path, monkeypatch):
     clipless.save(model, path)
     small = path.read_bytes()

@@ -246,7 +246,7 @@ def littered(folder):
     """A completed sweep with everything that can be removed; returns what that is, and what must stay."""
     old(folder / "ray" / "state.pkl", "12345")
     old(folder / "checkpoints" / "t1.safetensors")
-    partial, temporary = old(folder / "models" / "a.safetensors.partial"), old(folder / ".front.json.7.tmp")
+    partial, temporary = old(folder / "models" / "a.safetensors.7-0a1b2c3d.partial"), old(folder / ".front.json.7.tmp")
     (folder / ".card.json.8.tmp").write_text("being written")
     front = read_front(folder / "front.json")
     named = {folder / point.model for point in front.front_points}
