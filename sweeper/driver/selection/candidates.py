@@ -238,8 +238,10 @@ class Candidates:
             self.selection.withdraw(trial)
             status, reason = TrialStatus.FAILED, NOT_BEGUN
         else:
-            self.selection.end(trial, ending)
-            self._endings.append({"trial": trial, "ending": ending.value})
+            try:  # on the disk first: a crash that a killed driver had seen is no loss to the next one
+                self._endings.append({"trial": trial, "ending": ending.value})
+            finally:
+                self.selection.end(trial, ending)
         if ending is Ending.LOST:
             status, reason = TrialStatus.FAILED, DIED
         self.recorder.on_end(trial, status, reason, started_epochs)

@@ -10,10 +10,13 @@ import pytest
 from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.selection import candidates, private_run
 from sweeper.driver.selection.private_run import recover, recover_all
+from sweeper.errors import RecordError
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.selection import Ending, PrivateSelection
 from sweeper.records import TrialStatus
 from sweeper.results.front import read_front
 from sweeper.results.sweep import Sweep
+from sweeper.store.jsonl import JsonlFile
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps, list_sweeps
 
 from .played import Bytes, Mortal, Play, as_killed, check_only_the_winner, everything_in, killed, said
@@ -146,6 +149,42 @@ def test_what_broke_is_not_forgotten_by_the_next_driver(play, again, tmp_path, m
     folder, engine = again(copy)
     assert engine.asked == []
     assert "Candidate t0002 crashed" in said(folder)
+
+
+@pytest.mark.parametrize("moment", ["before the selection hears of it", "behind it"])
+def test_a_crash_that_a_killed_driver_had_seen_is_no_loss(moment, play, again, tmp_path, monkeypatch):
+    _, copy = killed(tmp_path)
+    real = PrivateSelection.end
+
+    def end(selection, candidate, ending):
+        if candidate == "t0002" and moment != "behind it":
+            as_killed(hidden_sweeps(tmp_path / "out")[0].path, copy.path)
+        real(selection, candidate, ending)
+        if candidate == "t0002" and moment == "behind it":
+            as_killed(hidden_sweeps(tmp_path / "out")[0].path, copy.path)
+
+    monkeypatch.setattr(PrivateSelection, "end", end)
+    play({"t0002": "crashes"})
+    monkeypatch.setattr(PrivateSelection, "end", real)
+    folder, engine = again(copy)
+    assert engine.asked == []
+    assert "Candidate t0002 crashed" in said(folder)
+
+
+def test_a_crash_that_the_disk_refuses_breaks_the_conditions_all_the_same(play, monkeypatch):
+    real = JsonlFile.append
+
+    def full_disk(file, row):
+        if "ending" in row:
+            raise RecordError("no space left")
+        real(file, row)
+
+    monkeypatch.setattr(JsonlFile, "append", full_disk)
+    ended = []
+    end = PrivateSelection.end
+    monkeypatch.setattr(PrivateSelection, "end", lambda *args: (ended.append(args[2]), end(*args))[1])
+    play({"t0001": "crashes"})
+    assert ended == [Ending.CRASHED]
 
 
 def test_a_candidate_whose_rows_were_lost_with_the_machine_is_lost(play, again, tmp_path):
