@@ -62,11 +62,9 @@ _SMALLEST_NORMAL = torch.finfo(torch.float32).tiny
 
 
 def check_rows(count: int) -> None:
-    """Raise PlanError for more rows than `MOST_ROWS`."""
+    """Raise PlanError for more rows than `MOST_ROWS`; it does not say how many, which is secret of a drawn batch."""
     if not count <= MOST_ROWS:
-        raise PlanError(
-            f"Expected at most {MOST_ROWS} rows in a batch, copies included, got {count}; take smaller ones"
-        )
+        raise PlanError(f"Expected at most {MOST_ROWS} rows in a batch, copies included, got more; take smaller ones")
 
 
 def grid(sensitivity: float, steps: float = _FINEST) -> float:
