@@ -25,6 +25,19 @@ pessimistic accountant, belong to a pair that dominates (P, Q), and the theorem 
 canaries to be in, the first k to be out and abstaining otherwise is the choice a = -1, 0, 1. Taken here is the loss
 that the claim expects at a rank, with which (1) is about the logarithm of the likelihood ratio and wastes little.
 
+**Small p-values.** Simulated nulls tell none below 1 / (R + 1). With t > 0 and p the posterior at a loss l, let
+g(a, l) = p e^(ta) + (1 - p) e^(-ta), what a canary of weight a is expected to give. For any function h of losses,
+
+    E exp(t W*) = E prod_i g(a_i, L_(i)) <= prod_i max_l g(a_i, l) e^(-h(l)) . (E e^(h(L)))^m,            (2)
+
+L_(1) <= ... <= L_(m) the losses in order: h(L_(1)) + ... + h(L_(m)) knows no order, and losses are independent. The
+slope of log g over p rises with a. So let h rise from a loss to the next as log g(b, .) does, b the weight of the last
+rank at which the claim expects the former or a lower loss: then log g(a_i, .) - h rises up to the loss that the claim
+expects at rank i, falls from there on, and the maximum is there. By Markov's inequality P(W* >= w) is at most B(w), the
+least of (2) times e^(-tw) over fixed t. B falls with w and is continuous: {B(W*) <= x} is {W* >= w'} for a w' with
+B(w') <= x, so B(W*) is a p-value. It counts only where no simulated null reaches W: at levels from 1 / (R + 1) on the
+simulated p-value alone rejects, at those below B alone, so that neither costs the other any of the level.
+
 **A lower bound.** Nulls form a family, ordered by their noise multiplier: one with less noise dominates one with more.
 The one with the least noise that W rejects at the level 1 - confidence is exceeded by the truth with that confidence,
 where the truth is a member of the family. Rejecting the claim itself needs no such reading: what ran was not a
@@ -54,6 +67,7 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 _REPETITIONS, _MORE_REPETITIONS = 499, 1999  # of null distributions; more for a claim that the first ones reject
+_TILTS = 2.0 ** np.arange(-12.0, 12.5, 0.5)  # t of (2), for weights whose mean square is 1
 _AT_ONCE = 2**20  # numbers that are held at once
 _PER_OCTAVE = 240  # nulls in a family, for each factor of two in the noise: 0.3 % apart
 _LEAST, _MOST = -4 * _PER_OCTAVE, 5 * _PER_OCTAVE
@@ -150,13 +164,42 @@ def p_value(statistic: float, weights_M: FloatArray, game: Game) -> float:
     """Return the chance of W or more under the claim of ``game``, from above.
 
     Exact as a Monte Carlo test, for the statistic is one of exchangeable draws under the null. More are drawn where
-    none of the first reaches it, which lowers a p-value only below what the first could tell.
+    none of the first reaches it, which lowers a p-value only below what the first could tell; and where none of these
+    does, `tail_bound` lowers it only below what they could. Weights rise with the rank.
     """
     for repetitions in (_REPETITIONS, _MORE_REPETITIONS):
         at_least = int((null_statistics(weights_M.tobytes(), game, repetitions) >= statistic).sum())
         if at_least:
-            break
-    return (1 + at_least) / (1 + repetitions)
+            return (1 + at_least) / (1 + repetitions)
+    return min(1 / (1 + repetitions), tail_bound(statistic, weights_M, *loss_distribution(game)))
+
+
+def tail_bound(statistic: float, weights_M: FloatArray, losses_L: FloatArray, cumulated_L: FloatArray) -> float:
+    """Return B of the statistic, by (2): an upper bound of the chance of W* or more, never 0.
+
+    Args:
+        statistic: W.
+        weights_M: a of (1); they rise with the rank.
+        losses_L: as `loss_distribution` returns them.
+        cumulated_L: their probabilities.
+    """
+    canaries, masses_L = len(weights_M), np.diff(cumulated_L, prepend=0.0)
+    expected_M = _places(cumulated_L, np.arange(1, canaries + 1) / (canaries + 1))
+    ranks_L = np.searchsorted(expected_M, np.arange(len(losses_L)), side="right")
+    b_L = weights_M[np.maximum(ranks_L - 1, 0)]
+    took_part_L, did_not_L = special.log_expit(losses_L), special.log_expit(-losses_L)
+
+    def log_g(tilted: FloatArray, places: NDArray[np.intp] | slice) -> FloatArray:
+        found: FloatArray = np.logaddexp(took_part_L[places] + tilted, did_not_L[places] - tilted)
+        return found
+
+    exponent = 0.0
+    for tilt in _TILTS / (np.sqrt(np.mean(weights_M**2)) or 1.0):
+        b = tilt * b_L[:-1]
+        h_L = np.concatenate(([0.0], np.cumsum(log_g(b, slice(1, None)) - log_g(b, slice(-1)))))
+        most = float((log_g(tilt * weights_M, expected_M) - h_L[expected_M]).sum())
+        exponent = min(exponent, most + canaries * float(special.logsumexp(h_L, b=masses_L)) - tilt * statistic)
+    return max(float(np.exp(exponent)), np.finfo(float).tiny)
 
 
 @lru_cache(maxsize=1024)

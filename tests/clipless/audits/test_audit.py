@@ -12,7 +12,8 @@ import torch
 from clipless.audits import audit
 from clipless.audits.audit import audit_training
 from clipless.audits.audited import Effort
-from clipless.audits.finding import Kind
+from clipless.audits.finding import Kind, judged
+from clipless.audits.one_run import audit_one_run
 from clipless.errors import AuditError
 from clipless.testing import SeededSource
 
@@ -77,6 +78,15 @@ def test_every_fault_is_caught(campaign, number, method):
 
 
 ONLY_A_RUN_SHOWS = {"every row passes twice", "four times the steps"}
+
+
+@pytest.mark.parametrize("name", sorted(ONLY_A_RUN_SHOWS))
+def test_what_only_a_run_shows_is_contradicted_where_one_in_a_million_may_be(campaign, name):
+    """As at the end of a sweep, with a hundred trials on its front."""
+    with campaign.FAULTS[name]():
+        found, _ = audit_one_run(campaign.audited("lip-dp-sgd", 1), canaries=1000, seed=1)
+    others = [replace(found, p_value=1.0)] * 399
+    assert [one.contradicted for one in judged([found, *others], 1e-6)] == [True] + [False] * 399
 
 
 @pytest.mark.parametrize(

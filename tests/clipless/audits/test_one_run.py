@@ -65,7 +65,7 @@ def test_batches_that_never_change_are_caught_by_the_run_alone(training, monkeyp
     whole, drawn = trainer.PoissonSampler.draw, {}
     monkeypatch.setattr(trainer.PoissonSampler, "draw", lambda self: drawn.setdefault(id(self), whole(self)))
     run, _ = audit_one_run(training(model=dense_network(48), epochs=10), canaries=2000, seed=0)
-    assert run.evidence["p-value of the surest"] == 1 / 2000
+    assert run.evidence["p-value of the surest"] < 1e-4
     assert run.evidence["p-value of the steps"] > 0.01
 
 

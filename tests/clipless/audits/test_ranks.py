@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from clipless.audits.finding import Finding, Kind, judged
 from clipless.audits.ranks import (
     Bound,
     Game,
@@ -15,6 +16,7 @@ from clipless.audits.ranks import (
     p_value,
     rank_weights,
     surest_p_value,
+    tail_bound,
 )
 from clipless.errors import AuditError
 from clipless.privacy.accounting.claim import claim
@@ -119,7 +121,81 @@ def test_half_the_noise_and_twice_the_contribution_are_contradicted(changes):
 
 def test_no_statistic_has_a_p_value_of_zero():
     game = Game(event=gaussian(), canaries=50)
-    assert p_value(1e9, rank_weights(game), game) == 1 / 2000
+    assert 0.0 < p_value(1e9, rank_weights(game), game) < 1e-300
+
+
+def chances(weights, losses, masses):
+    """The exact law of W*: all losses of all canaries and all coins, as values and chances of these or more."""
+    found = {}
+    for places in product(range(len(losses)), repeat=len(weights)):
+        posteriors = special.expit(losses[sorted(places)])
+        for coins in product([0, 1], repeat=len(weights)):
+            value = round(float(weights @ (2.0 * np.array(coins) - 1.0)), 9)
+            chance = np.prod(masses[list(places)]) * np.prod(np.where(coins, posteriors, 1.0 - posteriors))
+            found[value] = found.get(value, 0.0) + chance
+    values = np.array(sorted(found))
+    return values, np.cumsum([found[value] for value in values[::-1]])[::-1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_statistic_of_a_small_game_is_more_frequent_than_the_tail_bound(seed):
+    generator = np.random.default_rng(seed)
+    losses, masses = np.sort(3.0 * generator.standard_normal(4)), generator.dirichlet(np.ones(4))
+    if seed % 2:
+        losses[[0, -1]] = -np.inf, np.inf
+    cumulated = np.cumsum(masses)
+    optimal = np.clip(losses, -5.0, 5.0)[np.minimum(np.searchsorted(cumulated, np.arange(1, 5) / 5), 3)]
+    for weights in (optimal, np.sort(generator.standard_normal(4)), np.array([0.0, 0.0, 0.0, 1.0])):
+        values, exact = chances(weights, losses, masses)
+        rounded = values - 1e-9
+        bounds = np.array([tail_bound(value, weights, losses, cumulated) for value in rounded])
+        assert (exact <= bounds * (1.0 + 1e-9)).all()
+        assert (np.diff(bounds) <= 0.0).all()
+
+
+def test_the_tail_bound_is_above_what_is_simulated_and_by_less_than_a_factor_of_thirty():
+    game = Game(event=gaussian(1.9, rate=0.25, steps=8), canaries=300)
+    top = np.where(np.arange(300) < 285, 0.0, 1.0)
+    for weights in (rank_weights(game), top):
+        null = np.sort(null_statistics(weights.tobytes(), game, 1999))
+        for beyond in (20, 100, 400):
+            bound = tail_bound(null[-beyond], weights, *loss_distribution(game))
+            assert beyond / 2000 < bound < 30 * beyond / 2000
+
+
+def test_the_tail_bound_of_the_median_rejects_nothing_and_does_not_replace_what_is_simulated():
+    game = Game(event=gaussian(2.0, rate=0.5, steps=4), canaries=150)
+    weights = rank_weights(game)
+    null = np.sort(null_statistics(weights.tobytes(), game, 499))
+    assert p_value(null[-1], weights, game) == pytest.approx(2 / 500)
+    assert p_value(float(np.median(null)), weights, game) == pytest.approx(0.5, abs=0.01)
+    assert tail_bound(float(np.median(null)), weights, *loss_distribution(game)) > 0.9
+
+
+CANARIES_TOLD = Game(event=gaussian(4.0, rate=0.1, steps=50), canaries=500)
+
+
+def told(p):
+    return Finding(
+        kind=Kind.ONE_RUN, subject="", epsilon=1, delta=DELTA, attained=9, confidence=0.95, p_value=p, contradicted=True
+    )
+
+
+def test_coins_that_are_all_told_are_contradicted_at_any_level_among_many_trials():
+    coins = np.random.default_rng(0).random(500) < 0.5
+    scores = np.where(coins, 1.0, -1.0)
+    found = lower_bound(scores, coins, CANARIES_TOLD, DELTA, 0.95)
+    assert found.p_value < 1e-100
+    assert surest_p_value(scores, coins, CANARIES_TOLD) < 1e-4
+    findings = [told(found.p_value), *(told(1.0) for _ in range(399))]
+    assert [one.contradicted for one in judged(findings, 1e-6)] == [True] + [False] * 399
+
+
+def test_half_the_noise_of_thousands_of_canaries_is_contradicted_where_one_in_a_million_may_be():
+    event = gaussian(1.9, rate=0.25, steps=8)
+    game = Game(event=event, canaries=4000)
+    assert lower_bound(*play(event, 4000, 1, noise=0.5), game, DELTA, 0.95).p_value < 1e-20
+    assert surest_p_value(*play(event, 4000, 1, noise=0.5), game) < 1e-6
 
 
 def test_more_noise_than_claimed_proves_less():
@@ -162,7 +238,7 @@ def test_a_claim_that_costs_nothing_is_contradicted_by_any_success():
     weights = rank_weights(Game(event=event, canaries=400))
     scores, coins = play(event, 400, 0)
     statistic = float(weights @ np.where(coins[np.argsort(scores)], 1.0, -1.0))
-    assert p_value(statistic, weights, game) == 1 / 2000
+    assert 0.0 < p_value(statistic, weights, game) < 1 / 2000
 
 
 def test_infinite_losses_are_certain_posteriors():
