@@ -79,8 +79,9 @@ class _Listening(PrivateTrainer):
             self.heard[name].append(noise.cpu().numpy())
 
     def draw(self, batches: int) -> np.ndarray:
-        """Return who joins batches."""
-        return np.stack([np.isin(np.arange(len(self._data)), self._sampler.draw()) for _ in range(batches)])
+        """Return who joins batches, drawn as a training on this device draws them."""
+        drawn = self._sampler.batches(batches, self._data.x.device)
+        return np.stack([np.isin(np.arange(len(self._data)), rows_B.cpu().numpy()) for rows_B in drawn])
 
 
 def audit_noise(training: AuditedTraining, effort: Effort = Effort.CHEAP) -> Finding:
@@ -187,9 +188,15 @@ def _some(values: FloatArray) -> FloatArray:
 
 
 def _correlated(a: FloatArray, b: FloatArray) -> float:
-    """P-value of independent normals of any deviations: given the one, their product is normal."""
-    size = sqrt(float((a**2).sum())) * sqrt(float((b**2).sum()) / b.size) if b.size else 0.0
-    return 1.0 if size == 0.0 else float(min(1.0, 2.0 * stats.norm.sf(abs(float((a * b).sum())) / size)))
+    """P-value of independent normals of any deviations: given the one, the other's direction is uniform.
+
+    The square of the cosine between them then has a beta distribution; of a single number each it is always 1. Where
+    both are parts of one, as neighbouring entries are, large cosines are no more frequent than that.
+    """
+    size = float((a**2).sum()) * float((b**2).sum())
+    if size == 0.0 or b.size == 1:
+        return 1.0
+    return float(stats.beta.sf(min(1.0, float((a * b).sum()) ** 2 / size), 0.5, 0.5 * (b.size - 1)))
 
 
 def _together(a: FloatArray, b: FloatArray) -> float:

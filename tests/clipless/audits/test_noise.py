@@ -11,6 +11,7 @@ from clipless.audits.audited import Effort
 from clipless.audits.finding import Kind
 from clipless.audits.noise import (
     Heard,
+    _correlated,
     audit_noise,
     hear,
     least_multiplier,
@@ -99,6 +100,45 @@ def test_batches_that_repeat_are_caught(training, monkeypatch):
     whole, drawn = trainer.PoissonSampler.draw, {}
     monkeypatch.setattr(trainer.PoissonSampler, "draw", lambda self: drawn.setdefault(id(self), whole(self)))
     assert audit_noise(training()).evidence["p-value of batches"] < 1e-6
+
+
+def drawn_on_a_device(sampler, steps, _device):
+    return iter(sampler._drawn(steps, torch.device("cpu")))
+
+
+@pytest.mark.parametrize(("rate", "caught"), [(1.0, False), (2.0, True)])
+def test_batches_are_heard_as_a_device_draws_them(training, monkeypatch, rate, caught):
+    """Not as the host does: what trains on a device asks its source for members."""
+    whole = SeededSource.members
+    monkeypatch.setattr(trainer.PoissonSampler, "batches", drawn_on_a_device)
+    monkeypatch.setattr(SeededSource, "members", lambda self, n, q, device: whole(self, n, rate * q, device))
+    assert (audit_noise(training()).evidence["p-value of rate"] < 1e-6) is caught
+
+
+def test_batches_that_repeat_on_a_device_are_caught(training, monkeypatch):
+    monkeypatch.setattr(
+        trainer.PoissonSampler,
+        "batches",
+        lambda sampler, steps, device: (next(drawn_on_a_device(sampler, 1, device)),) * steps,
+    )
+    assert audit_noise(training()).evidence["p-value of batches"] < 1e-6
+
+
+@pytest.mark.parametrize(("steps", "size"), [(1, 2), (2, 2), (4, 2), (4, 3)])
+def test_correlations_of_few_entries_are_below_any_level_as_rarely_as_it_says(steps, size):
+    generator, runs = np.random.default_rng(0), 2000
+    noise = generator.standard_normal((runs, 2, steps, size))
+    found = np.array([[_correlated(a, b), _correlated(a[:, :-1], a[:, 1:])] for a, b in noise])
+    for level in (0.01, 0.05, 0.2, 0.5):
+        below = (found <= level).sum(axis=0)
+        assert (stats.binom.sf(below - 1, runs, level) > 1e-4).all()
+        assert stats.binom.cdf(below[0], runs, level) > 1e-4  # independent ones are as frequent
+
+
+def test_what_is_heard_twice_correlates_and_single_numbers_do_not():
+    a = np.random.default_rng(0).standard_normal((2, 20))
+    assert _correlated(a, 3.0 * a) < 1e-100
+    assert _correlated(a[:1, :1], a[:1, :1]) == _correlated(0.0 * a, a) == _correlated(a[:, :0], a[:, :0]) == 1.0
 
 
 def test_p_values_are_below_a_level_as_rarely_as_it_says():
