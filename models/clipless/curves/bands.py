@@ -42,7 +42,7 @@ def roc_band(curves: ClassCurves, confidence: float = 0.95, *, draws: int = 400)
     """Return the band of the ROC curve: half of the risk is the noise's, the other half that the rows are a sample.
 
     Raises:
-        DataError: a confidence out of (0, 1).
+        DataError: a confidence out of (0, 1), or one that no simulation reaches.
     """
     risk = _risk(confidence)
     width, smooth = width_of_counts(curves, risk / 2.0, draws=draws), curves.smoothed()

@@ -8,6 +8,7 @@ Shape letters: N thresholds, R rows, Q quantiles.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, log, sqrt
 
 import numpy as np
@@ -18,6 +19,9 @@ from clipless.curves.tree import Change, Floats
 from clipless.errors import DataError
 from clipless.privacy.events import Relation
 from clipless.privacy.randomness import RandomSource, SecureSource
+
+_USUAL_RISK = 0.025  # for which draws of the noise are asked for; a smaller one takes more of them in proportion
+_MOST_DRAWS = 40_000  # of the noise, to simulate it: a minute or several
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +67,12 @@ class PrivateEcdf:
 
         Args:
             confidence: in (0, 1).
-            draws: of the noise; the rank is rounded up.
+            draws: of the noise, at least; see `largest_noise`.
             sampling: of the distribution that the rows are independent draws of, not of the rows at hand: adds the
                 bound of Dvoretzky, Kiefer, Wolfowitz and Massart, half of the risk for each.
+
+        Raises:
+            DataError: a confidence out of (0, 1), or one that no simulation reaches.
         """
         if not 0.0 < confidence < 1.0:
             raise DataError(f"Expected a confidence in (0, 1), got {confidence!r}")
@@ -111,11 +118,26 @@ def largest_noise(
 ) -> float:
     """Return what the noise of so many curves exceeds in absolute value anywhere with a probability of at most a risk.
 
-    The noise's law is public: its largest absolute value is simulated, and the rank of the quantile rounded up.
+    The noise's law is public: its largest absolute value is simulated, and the rank of the quantile rounded up. The
+    probability is over these draws as well. The largest of n draws is exceeded with 1 / (n + 1): a small risk takes
+    1 / risk - 1 of them at least. By default there are 400, and 10 / risk for risks below 1 / 40, so that ten lie
+    beyond the bound and it hardly depends on which were drawn; a thousand take a second to ten, once in a process.
+
+    Raises:
+        DataError: a risk that takes too many draws.
     """
-    source, rank = PublicSource(), min(draws, ceil((1.0 - risk) * (draws + 1)))
+    needed = max(draws, ceil(max(1.0, _USUAL_RISK * draws) / risk) - 1)
+    if needed > _MOST_DRAWS:
+        raise DataError(f"Expected a risk that {_MOST_DRAWS} draws tell, got {risk!r}; ask for less confidence")
+    rank = min(needed, ceil((1.0 - risk) * (needed + 1)))
+    return _largest_noises(mechanism, leaves, change, needed, curves)[rank - 1]
+
+
+@lru_cache(maxsize=64)
+def _largest_noises(mechanism: Mechanism, leaves: int, change: Change, draws: int, curves: int) -> tuple[float, ...]:
+    source = PublicSource()
     noises = (np.concatenate([mechanism.noise(leaves, change, source) for _ in range(curves)]) for _ in range(draws))
-    return sorted(float(np.abs(noise).max()) for noise in noises)[rank - 1]
+    return tuple(sorted(float(np.abs(noise).max()) for noise in noises))
 
 
 def sampling_width(rows: float, risk: float) -> float:

@@ -4,9 +4,10 @@ from math import exp
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from clipless.curves import ecdf as module
-from clipless.curves.ecdf import PrivateEcdf, PublicSource, release_ecdf
+from clipless.curves.ecdf import PrivateEcdf, PublicSource, largest_noise, release_ecdf
 from clipless.curves.grid import Grid
 from clipless.curves.release import Gaussian, Laplace
 from clipless.curves.smoothing import smooth
@@ -142,6 +143,37 @@ def test_a_band_covers_the_truth_as_often_as_it_says(sampling):
     covered = sum(np.abs(curve.shares - GRID.counts(VALUES) / len(VALUES)).max() <= width for curve in curves)
     assert covered >= 80
     assert covered <= 99 or sampling
+
+
+class OneNormal:
+    """Noise of one threshold, a normal, that counts how often it was drawn."""
+
+    def __init__(self, seed=0):
+        self.generator, self.drawn = np.random.default_rng(seed), 0
+
+    def noise(self, *_):
+        self.drawn += 1
+        return self.generator.standard_normal(1)
+
+
+@pytest.mark.parametrize("risk", [0.05, 0.0005])
+def test_noise_exceeds_its_bound_with_the_risk_however_small(risk):
+    for draws, runs in ((19, 60), (200, 20)):
+        bounds = [largest_noise(OneNormal(seed), 1, Change.ADDED, risk, draws=draws) for seed in range(runs)]
+        assert 0.6 * risk < np.mean(2 * norm.sf(bounds)) < 1.4 * risk
+
+
+def test_noise_is_simulated_once_and_as_often_as_its_risk_needs():
+    one = OneNormal()
+    wide, narrow = (largest_noise(one, 1, Change.ADDED, risk) for risk in (0.025, 0.1))
+    assert (one.drawn, wide > narrow) == (400, True)
+    largest_noise(one, 1, Change.ADDED, 0.001)
+    assert one.drawn == 400 + 9999
+
+
+def test_a_risk_that_no_simulation_reaches_is_refused():
+    with pytest.raises(DataError, match="Expected a risk that 40000 draws tell, got"):
+        released(Laplace(1.0)).band(1.0 - 5e-5)
 
 
 @pytest.mark.parametrize("way", ["isotonic", 1, 2])
