@@ -34,7 +34,7 @@ def evaluate(
         radii: as written, ``"36/255"``; in raw units.
         input_gain: Lipschitz constant of the fixed maps between raw units and the tensor.
         features: `clipless.certificates.certify.float64_features` of the rows, which save the fixed prefix's part.
-        outputs: of the model on these rows, where they are known.
+        outputs: on these rows, where they are known; the model is not looked at then, and may hold other weights.
 
     Returns:
         ``accuracy``, ``certified@R`` for each radius, and with two classes ``auroc`` and ``certified-auroc@R``,
@@ -50,7 +50,7 @@ def evaluate(
     if logits_BK.shape[1] <= 2:
         scores["auroc"] = _auroc(logits_BK, split.y)
         moved = [radius * input_gain for radius in parsed.values()]
-        certified = certified_auroc(model, logits_BK, split.y, moved, bounds=outputs.bounds)
+        certified = certified_auroc(model, logits_BK, split.y, moved, measured=outputs.measured)
         scores |= {f"certified-auroc@{text}": value for text, value in zip(parsed, certified, strict=True)}
     return scores
 

@@ -5,6 +5,7 @@ import torch
 
 from clipless import Network, evaluate, zoo
 from clipless.certificates.certify import certified_radii, float64_logits
+from clipless.certificates.outputs import Outputs
 from clipless.datasets import Split
 from clipless.errors import InvalidBoundError
 from clipless.layers import Dense, InputBall
@@ -70,6 +71,16 @@ def test_radii_are_in_raw_units():
     assert evaluate(model, data, ["1.4"], input_gain=1.0)["certified@1.4"] == 1.0
     assert evaluate(model, data, ["1.4"], input_gain=2.0)["certified@1.4"] == 0.0
     assert evaluate(model, data, ["2.8"], input_gain=0.5)["certified@2.8"] == 1.0
+
+
+@pytest.mark.parametrize("rows", [[[0.6, 0.0]], [[-0.6, 0.0], [0.6, 0.0]]])
+def test_known_outputs_are_certified_by_the_weights_that_gave_them(rows):
+    model, data = linear(rows), split([[0.5, 0.0], [-0.5, 0.0]], [1, 0])
+    outputs, held = Outputs.of(model, data), evaluate(model, data, ["0.4", "0.6"])
+    with torch.no_grad():
+        model.layers[1].weight.mul_(0.01)
+    assert evaluate(model, data, ["0.4", "0.6"], outputs=outputs) == held
+    assert (held["certified-auroc@0.4"], held["certified-auroc@0.6"]) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("outputs", [1, 2])

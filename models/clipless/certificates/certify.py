@@ -166,10 +166,11 @@ def certified_radii(
     """Radius, in units of the network's input tensor, within which no input changes the correct decision.
 
     Args:
-        model: the network that gave ``logits_BK``.
+        model: the network that gave ``logits_BK``, with the weights that gave them: its last layer is read.
         logits_BK: float64 logits; K = 1 is a binary decision at 0.
         target_B: int64 labels.
-        bounds: `measured_bounds` of the model, computed if left out.
+        bounds: `measured_bounds` of the model as it is, computed if left out. Where it holds other weights by now,
+            `several_certified_radii` takes what was measured of those that gave the logits.
         norm: 1, 2 or inf: the norm that distances from the example are measured in.
         inputs: (B, ...) the rows that gave the logits; only in the norms 1 and inf do they raise a radius.
 
@@ -265,12 +266,17 @@ def certified_auroc(
     target_B: Tensor,
     radii: Sequence[float],
     *,
-    bounds: NetworkBounds | None = None,
+    measured: Measured | None = None,
 ) -> list[float]:
     """Share of pairs of a positive and a negative that stay in order when both move by less than a radius.
 
-    Arguments are as for `certified_radii`, of a binary task: 1 or 2 logits, labels 0 or 1. Radii are >= 0, in units of
-    the network's input tensor.
+    Args:
+        model: the network that gave ``logits_BK``; not looked at where it is ``measured``.
+        logits_BK: float64 logits, 1 or 2.
+        target_B: int64 labels, 0 or 1.
+        radii: >= 0, in units of the network's input tensor.
+        measured: with the weights that gave the logits, which the model may not hold any more; of the model as it is
+            if left out.
 
     Returns:
         One number for each radius; NaN if one class is absent. Never more than the AUROC, ties counting nothing.
@@ -287,13 +293,10 @@ def certified_auroc(
         raise ValueError(f"Expected 1 or 2 logits for a certified AUROC, got {logits_BK.shape[1]}")
     if not all(radius >= 0 for radius in radii):
         raise ValueError(f"Expected radii >= 0, got radii={list(radii)!r}")
-    bounds = bounds or measured_bounds(model)
     logits_BK = logits_BK.double()
+    measured = measured or Measured.of(model, logits_BK.device)
     score_B, finite_B = binary_scores(logits_BK), logits_BK.isfinite().all(dim=1)
-    error, reach = 4.0 * forward_error(model, bounds), bounds.lipschitz()
-    if logits_BK.shape[1] == 2:
-        error *= sqrt(2.0)
-        reach = float(_pairwise_lipschitz(model, bounds, logits_BK)[1, 0])
+    error, reach = 2.0 * measured.error * sqrt(logits_BK.shape[1]), float(measured.reach[-1, 0])
     positive_P = torch.where(finite_B, score_B, -torch.inf)[target_B == 1]
     negative_N = torch.where(finite_B, score_B, torch.inf)[target_B == 0].sort().values
     pairs = len(positive_P) * len(negative_N)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from clipless.bounds import NetworkBounds
-from clipless.certificates.certify import certified_radii, float64_logits, measured_bounds
+from clipless.certificates.certify import Measured, float64_logits, several_certified_radii
 from clipless.datasets import Split
 from clipless.network import Network
 
@@ -20,15 +19,16 @@ class Outputs:
     Attributes:
         logits: (B, K) float64.
         radii: (B,) `certified_radii`, in units of the network's input tensor.
-        bounds: `measured_bounds` of the model.
+        measured: of the weights that gave the logits, which the model may not hold any more.
     """
 
     logits: Tensor
     radii: Tensor
-    bounds: NetworkBounds
+    measured: Measured
 
     @classmethod
     def of(cls, model: Network, split: Split, features: Tensor | None = None) -> "Outputs":
         """Return the outputs on a split, whose `float64_features` save the part of the fixed prefix."""
-        logits_BK, bounds = float64_logits(model, split.x, features=features), measured_bounds(model)
-        return cls(logits_BK, certified_radii(model, logits_BK, split.y, bounds=bounds), bounds)
+        logits_BK, measured = float64_logits(model, split.x, features=features), Measured.of(model, split.x.device)
+        (radius_B,) = several_certified_radii(logits_BK[None], split.y, [measured])
+        return cls(logits_BK, radius_B, measured)

@@ -68,7 +68,7 @@ class Audience:
         radius_NB = several_certified_radii(logits_NBK, self._rows.y, [one.measured for one in shown])
         found: dict[Trainee, dict[str, Outputs]] = {trainee: {} for trainee in trainees}
         for one, logits_BK, radius_B in zip(shown, logits_NBK, radius_NB, strict=True):
-            found[one.trainee][one.name] = Outputs(logits_BK, radius_B, one.measured.bounds)
+            found[one.trainee][one.name] = Outputs(logits_BK, radius_B, one.measured)
         return [found[trainee] for trainee in trainees]
 
     def _models_of(self, trainee: Trainee) -> list[_Shown]:

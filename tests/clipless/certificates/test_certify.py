@@ -14,6 +14,7 @@ from clipless.bounds._rules import LayerBound, Signal
 from clipless.bounds.composition.compose import compose, composed_error
 from clipless.certificates import certify as certify_module
 from clipless.certificates.certify import (
+    Measured,
     certified_auroc,
     certified_radii,
     certify,
@@ -526,7 +527,8 @@ def test_an_error_that_has_no_bound_orders_no_pair():
     assert forward_error(model, measured_bounds(model)) == torch.inf
     assert certified_auroc(model, logits, y, [0.0, 0.1]) == [0.0, 0.0]
     bounds = NetworkBounds((("0", LayerBound(output=Signal((1,), 1.0), input_gain=1e308, error=0.0)),) * 2, 1e-9)
-    assert certified_auroc(chain([1.0], 1.0), logits, y, [0.0], bounds=bounds) == [0.0]
+    measured = Measured(bounds, 0.0, torch.tensor([[bounds.lipschitz()]]))
+    assert certified_auroc(chain([1.0], 1.0), logits, y, [0.0], measured=measured) == [0.0]
 
 
 def test_what_underflows_in_a_forward_pass_counts_as_its_error():

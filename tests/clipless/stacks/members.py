@@ -29,10 +29,10 @@ ARCHITECTURES = {
 }
 
 
-def split(seed: int = 0) -> Split:
+def split(seed: int = 0, classes: int = 3) -> Split:
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand((ROWS, 1, 8, 8), generator=generator)
-    return Split(x, torch.randint(3, (ROWS,), generator=generator))
+    return Split(x, torch.randint(classes, (ROWS,), generator=generator))
 
 
 def member(
@@ -43,6 +43,7 @@ def member(
     front: list[nn.Module] | None = None,
     behind: nn.Module | None = None,
     input_norm: float | None = None,
+    classes: int = 3,
     prepare: Callable[[nn.Module], None] = lambda _: None,
     options: Mapping[str, Any] | None = None,
     **changes: Any,
@@ -51,7 +52,7 @@ def member(
     generator = torch.Generator().manual_seed(seed)
     chosen = {**ARCHITECTURES[architecture], **(options or {})}
     input_norm = 4.0 + seed if input_norm is None else input_norm
-    model = clipless.zoo.build(architecture, (1, 8, 8), 3, input_norm=input_norm, generator=generator, **chosen)
+    model = clipless.zoo.build(architecture, (1, 8, 8), classes, input_norm=input_norm, generator=generator, **chosen)
     model.apply(prepare)
     if front is not None:
         model = Network([*front, *model.layers], (1, 8, 8))
