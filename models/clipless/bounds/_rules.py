@@ -32,6 +32,21 @@ class WeightNorms(enum.Enum):
     MEASURED = "measured"
 
 
+class Rounding(enum.Enum):
+    """What a float64 forward pass of a layer is off by while its input has no bound, in front of an input ball.
+
+    EXACT: nothing; entries are moved, compared, negated or dropped.
+    RELATIVE: each entry of the output by a small part of itself, also where those of the input are already.
+    RELATIVE_IF_EXACT: likewise, but what the input is off by may grow without bound.
+    CANCELLING: a small part of the input, of which sums may leave little: certificates have no bound to go by.
+    """
+
+    EXACT = "exact"
+    RELATIVE = "relative"
+    RELATIVE_IF_EXACT = "relative if exact"
+    CANCELLING = "cancelling"
+
+
 @dataclass(frozen=True, slots=True)
 class Signal:
     """What a rule may assume of its input: the shape of one example and a bound on its norm.
@@ -59,8 +74,8 @@ class LayerBound:
             parameter that is left out cannot be trained so.
         cotangent_bound: absolute bound of the cotangent that the layer passes on; None where there is none.
         depth: layers in sequence inside, each of which adds its rounding.
-        error: distance of a float64 forward pass through the layer from the exact output, inf before an input ball;
-            left to `bound_layer` by the rules of layers that have no layers inside.
+        error: distance of a float64 forward pass through the layer from the exact output, inf where neither the input
+            nor the output has a bound; left to `bound_layer` by the rules of layers that have no layers inside.
     """
 
     output: Signal
@@ -88,15 +103,16 @@ _SMALLEST, _LARGEST = 1e-130, 1e150  # sizes of signals between which no square 
 Rule = Callable[[Any, Signal, WeightNorms], LayerBound]
 R = TypeVar("R", bound=Rule)
 _RULES: dict[type[nn.Module], Rule] = {}
+_ROUNDING: dict[type[nn.Module], Rounding] = {}
 
 
-def bound_rule(layer_type: type[nn.Module]) -> Callable[[R], R]:
-    """Enter the decorated rule in the table; a second entry is an error."""
+def bound_rule(layer_type: type[nn.Module], unbounded: Rounding = Rounding.CANCELLING) -> Callable[[R], R]:
+    """Enter the decorated rule in the table, and how the layer rounds unbounded inputs; a second entry is an error."""
 
     def register(rule: R) -> R:
         if layer_type in _RULES:
             raise ValueError(f"{layer_type.__name__} already has a bound rule")
-        _RULES[layer_type] = rule
+        _RULES[layer_type], _ROUNDING[layer_type] = rule, unbounded
         return rule
 
     return register
@@ -105,6 +121,11 @@ def bound_rule(layer_type: type[nn.Module]) -> Callable[[R], R]:
 def bounded_types() -> tuple[type[nn.Module], ...]:
     """Return every layer type that has a rule."""
     return tuple(_RULES)
+
+
+def rounding_of_unbounded(layer: nn.Module) -> Rounding:
+    """Return how ``layer`` rounds an input that has no bound."""
+    return _ROUNDING.get(type(layer), Rounding.CANCELLING)
 
 
 def learned(value: Tensor, weights: WeightNorms) -> float:
@@ -135,7 +156,10 @@ def bound_layer(layer: nn.Module, signal: Signal, weights: WeightNorms = WeightN
     bound = rule(layer, signal, weights)
     if bound.error is not None or weights is WeightNorms.CURRENT:  # for sensitivities, which need no error
         return bound
-    largest = bound.output.norm if signal.norm == inf else max(bound.output.norm, bound.input_gain * signal.norm)
+    if signal.norm == inf:
+        largest = inf if rounding_of_unbounded(layer) is Rounding.CANCELLING else bound.output.norm
+    else:
+        largest = max(bound.output.norm, bound.input_gain * signal.norm)
     return replace(bound, error=rounding(layer, signal.shape, bound.output.shape, largest))
 
 

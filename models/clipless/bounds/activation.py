@@ -16,7 +16,7 @@ by Cauchy-Schwarz.
 
 from math import log, prod, sqrt
 
-from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
+from clipless.bounds._rules import LayerBound, Rounding, Signal, WeightNorms, bound_rule
 from clipless.errors import InvalidBoundError
 from clipless.layers import Abs, GroupSort, Householder, ReLU, Sigmoid, Softplus, Tanh
 from clipless.scalars import exponential, hyperbolic_tangent, smaller
@@ -25,7 +25,7 @@ from clipless.scalars import exponential, hyperbolic_tangent, smaller
 _ROUNDED_UP = 1.0 + 1e-6
 
 
-@bound_rule(GroupSort)
+@bound_rule(GroupSort, Rounding.EXACT)
 def bound_group_sort(layer: GroupSort, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1; the groups must divide the features."""
     features = signal.shape[0] if layer.axis == 1 else signal.shape[-1]
@@ -36,14 +36,14 @@ def bound_group_sort(layer: GroupSort, signal: Signal, weights: WeightNorms) -> 
     return LayerBound(output=signal, input_gain=1.0)
 
 
-@bound_rule(ReLU)
-@bound_rule(Abs)
+@bound_rule(ReLU, Rounding.EXACT)
+@bound_rule(Abs, Rounding.EXACT)
 def bound_relu_or_abs(layer: ReLU | Abs, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1, and 0 at 0; the modulus preserves norms."""
     return LayerBound(output=signal, input_gain=1.0)
 
 
-@bound_rule(Tanh)
+@bound_rule(Tanh, Rounding.RELATIVE)
 def bound_tanh(layer: Tanh, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1; saturates at ``sqrt(n)``."""
     root = sqrt(prod(signal.shape))
@@ -51,7 +51,7 @@ def bound_tanh(layer: Tanh, signal: Signal, weights: WeightNorms) -> LayerBound:
     return LayerBound(output=Signal(signal.shape, smaller(norm, signal.norm)), input_gain=1.0)
 
 
-@bound_rule(Sigmoid)
+@bound_rule(Sigmoid, Rounding.RELATIVE_IF_EXACT)
 def bound_sigmoid(layer: Sigmoid, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1/4; the output is ``sqrt(n) / 2`` at 0 and saturates at ``sqrt(n)``."""
     root = sqrt(prod(signal.shape))
@@ -59,7 +59,7 @@ def bound_sigmoid(layer: Sigmoid, signal: Signal, weights: WeightNorms) -> Layer
     return LayerBound(output=Signal(signal.shape, norm), input_gain=0.25)
 
 
-@bound_rule(Softplus)
+@bound_rule(Softplus, Rounding.RELATIVE_IF_EXACT)
 def bound_softplus(layer: Softplus, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1; the output is ``sqrt(n) log 2`` at 0."""
     norm = (signal.norm + sqrt(prod(signal.shape)) * log(2.0)) * _ROUNDED_UP

@@ -4,13 +4,13 @@ In one window of p elements the Euclidean norm and the maximum are 1-Lipschitz a
 norm ``1 / sqrt(p)``.
 """
 
-from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
+from clipless.bounds._rules import LayerBound, Rounding, Signal, WeightNorms, bound_rule
 from clipless.errors import InvalidBoundError
 from clipless.layers import AvgPool2d, GlobalL2Pool2d, L2Pool2d, MaxPool2d
 
 
-@bound_rule(L2Pool2d)
-@bound_rule(MaxPool2d)
+@bound_rule(L2Pool2d, Rounding.RELATIVE)
+@bound_rule(MaxPool2d, Rounding.EXACT)
 def bound_l2_or_max_pool(layer: L2Pool2d | MaxPool2d, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1, and 0 at 0; what fills no window is dropped."""
     return LayerBound(output=Signal(_pooled(layer, signal), signal.norm), input_gain=1.0)
@@ -23,7 +23,7 @@ def bound_average_pool(layer: AvgPool2d, signal: Signal, weights: WeightNorms) -
     return LayerBound(output=Signal(_pooled(layer, signal), gain * signal.norm), input_gain=gain)
 
 
-@bound_rule(GlobalL2Pool2d)
+@bound_rule(GlobalL2Pool2d, Rounding.RELATIVE)
 def bound_global_l2_pool(layer: GlobalL2Pool2d, signal: Signal, weights: WeightNorms) -> LayerBound:
     """The norms of the channels have the input's norm; gain 1."""
     if len(signal.shape) != 3:

@@ -2,18 +2,18 @@
 
 from math import prod
 
-from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
+from clipless.bounds._rules import LayerBound, Rounding, Signal, WeightNorms, bound_rule
 from clipless.errors import InvalidBoundError
 from clipless.layers import Flatten, SpaceToDepth, SwapAxes, Tokens
 
 
-@bound_rule(Flatten)
+@bound_rule(Flatten, Rounding.EXACT)
 def bound_flatten(layer: Flatten, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Everything is preserved."""
     return LayerBound(output=Signal((prod(signal.shape),), signal.norm), input_gain=1.0)
 
 
-@bound_rule(SpaceToDepth)
+@bound_rule(SpaceToDepth, Rounding.EXACT)
 def bound_space_to_depth(layer: SpaceToDepth, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Everything is preserved; blocks must tile the map."""
     if len(signal.shape) != 3 or any(n % layer.block for n in signal.shape[1:]):
@@ -25,7 +25,7 @@ def bound_space_to_depth(layer: SpaceToDepth, signal: Signal, weights: WeightNor
     return LayerBound(output=Signal(shape, signal.norm), input_gain=1.0)
 
 
-@bound_rule(Tokens)
+@bound_rule(Tokens, Rounding.EXACT)
 def bound_tokens(layer: Tokens, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Everything is preserved."""
     if len(signal.shape) != 3:
@@ -34,7 +34,7 @@ def bound_tokens(layer: Tokens, signal: Signal, weights: WeightNorms) -> LayerBo
     return LayerBound(output=Signal((height * width, channels), signal.norm), input_gain=1.0)
 
 
-@bound_rule(SwapAxes)
+@bound_rule(SwapAxes, Rounding.EXACT)
 def bound_swap_axes(layer: SwapAxes, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Everything is preserved."""
     if len(signal.shape) != 2:

@@ -2,11 +2,11 @@
 
 from math import prod, sqrt
 
-from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule, learned
+from clipless.bounds._rules import LayerBound, Rounding, Signal, WeightNorms, bound_rule, learned
 from clipless.layers import ScaleByQuantile, Standardise
 
 
-@bound_rule(Standardise)
+@bound_rule(Standardise, Rounding.RELATIVE_IF_EXACT)
 def bound_standardise(layer: Standardise, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1 over the smallest standard deviation; for plans, which come before it is learned, over the floor.
 
@@ -19,7 +19,7 @@ def bound_standardise(layer: Standardise, signal: Signal, weights: WeightNorms) 
     return LayerBound(output=Signal(signal.shape, gain * moved), input_gain=gain)
 
 
-@bound_rule(ScaleByQuantile)
+@bound_rule(ScaleByQuantile, Rounding.RELATIVE)
 def bound_scale_by_quantile(layer: ScaleByQuantile, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1 over the divisor; for plans over the smallest one."""
     divisor = layer.low if weights is WeightNorms.CONSTRAINED else learned(layer.scale.double(), weights)

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
-from clipless.bounds._rules import Signal, rounding
+from clipless.bounds._rules import Rounding, Signal, rounding, rounding_of_unbounded
 from clipless.certificates.induced import Reach, propagate_reach
 from clipless.errors import UnsupportedError
 from clipless.fixed_prefix import prefix_depth, split_fixed_prefix
@@ -134,12 +134,18 @@ def forward_error(model: Network, bounds: NetworkBounds) -> float:
     """Largest distance between float64 logits and the exact ones, over every input.
 
     The errors of the layers (see ``relative_error`` of the bound rules), enlarged by the gains of the layers behind
-    them. Where there is no bound yet, in front of the input ball, the ball's takes its place. ``bounds`` are the
-    `measured_bounds` of the model.
+    them. Where there is no bound yet, in front of the input ball, the ball's takes its place, for layers whose rounding
+    is relative to what they put out (`Rounding`); another layer there has no bound, and the error is inf. ``bounds``
+    are the `measured_bounds` of the model.
     """
-    error, shape = 0.0, model.input_shape
+    error, shape, norm, exact = 0.0, model.input_shape, inf, True
     waiting: list[tuple[nn.Module, tuple[int, ...], tuple[int, ...]]] = []
     for (_, bound), layer in zip(bounds.layers, model.layers, strict=True):
+        if norm == inf:
+            kind = rounding_of_unbounded(layer)
+            if kind is Rounding.CANCELLING or (kind is Rounding.RELATIVE_IF_EXACT and not exact):
+                return inf
+            exact = exact and kind is Rounding.EXACT
         waiting.append((layer, shape, bound.output.shape))
         shape, norm = bound.output.shape, bound.output.norm
         if isfinite(norm):
