@@ -152,5 +152,6 @@ class FollowedAverages:
     def restore(self, state: TrainingState) -> None:
         """Take the averages over from a state."""
         for name, average in self._all.items():
-            values = state.under(name)
+            # Those of an average "a.b" are under "a" too: only whole numbers are of "a" itself.
+            values = {key: value for key, value in state.under(name).items() if key.isdecimal()}
             average.values = [values[str(i)].to(self._parameters[i].device) for i in range(len(values))]

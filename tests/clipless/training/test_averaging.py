@@ -158,6 +158,16 @@ def test_a_killed_training_goes_on_with_the_averages_it_had(killed_after, averag
         assert all(torch.equal(one[name], other[name]) for name in BOTH)
 
 
+@pytest.mark.parametrize("names", [("a", "a.b"), ("a", "a.0"), ("a.0", "a")])
+def test_an_average_may_be_called_by_the_name_of_another_and_a_dot(names, tmp_path):
+    averages = dict(zip(names, BOTH.values(), strict=True))
+    _, expected = train(RecordingSource(), averages=averages)
+    source = RecordingSource()
+    train(source, tmp_path / "t", epochs=2, averages=averages)
+    _, shown = train(source, tmp_path / "t", averages=averages)
+    assert all(torch.equal(shown[-1][name], expected[-1][name]) for name in names)
+
+
 def test_a_checkpoint_without_averages_lets_them_begin_where_it_was_made(tmp_path):
     source, ball = RecordingSource(), SpectralBall(1.0)
     train(source, tmp_path / "t", epochs=2, averages=None, model=network(constraint=ball))
