@@ -17,6 +17,8 @@ from torch import Tensor
 from clipless.layers._base import Layer
 from clipless.layers.input import InputBall
 
+_LEAST_DIVISOR = torch.finfo(torch.float32).tiny  # divisors are learned in float32, where less may become 0
+
 
 class PaidStatistics(Layer, ABC):
     """Base of the layers whose constants are a release, of ``releases`` batches, each charged like a training step."""
@@ -48,7 +50,7 @@ class Standardise(PaidStatistics):
     Args:
         features: F, size of axis 1; statistics of maps are taken over all their positions.
         radius: C; for the statistics, rows are projected onto the ball of this radius. A public number.
-        floor: smallest standard deviation, positive. A public number.
+        floor: smallest standard deviation, at least the smallest normal float32. A public number.
         releases: see `PaidStatistics`; more of them make the statistics more precise and cost more.
     """
 
@@ -59,9 +61,10 @@ class Standardise(PaidStatistics):
         super().__init__(releases)
         if type(features) is not int or features < 1:
             raise ValueError(f"Expected a whole number features >= 1, got features={features!r} (Standardise)")
-        for name, value in (("radius", radius), ("floor", floor)):
-            if not 0 < value < float("inf"):
-                raise ValueError(f"Expected 0 < {name} < inf, got {name}={value!r} (Standardise)")
+        if not 0 < radius < float("inf"):
+            raise ValueError(f"Expected 0 < radius < inf, got radius={radius!r} (Standardise)")
+        if not _LEAST_DIVISOR <= floor < float("inf"):
+            raise ValueError(f"Expected {_LEAST_DIVISOR:.3g} <= floor < inf, got floor={floor!r} (Standardise)")
         self.features, self.radius, self.floor = features, float(radius), float(floor)
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("scale", torch.ones(features))
@@ -90,7 +93,7 @@ class Standardise(PaidStatistics):
         mean_F = first_F * (self.radius / sqrt(positions / 2))
         variance_F = second_F * (sqrt(2) * self.radius**2 / positions) - mean_F.square()
         self.mean.copy_(mean_F)
-        self.scale.copy_(variance_F.clamp(min=self.floor**2).sqrt())
+        self.scale.copy_(variance_F.clamp(min=0.0).sqrt().clamp(min=self.floor))  # a small floor's square is 0
 
 
 @final
@@ -101,7 +104,7 @@ class ScaleByQuantile(PaidStatistics):
     share of the rows is large enough.
 
     Args:
-        low: first edge, positive. A public number.
+        low: first edge, at least the smallest normal float32. A public number.
         high: last edge; larger norms count as this one. A public number.
         quantile: share of the rows whose norms are to be at most the divisor, in (0, 1).
         bins: number of edges, at least 2.
@@ -112,8 +115,10 @@ class ScaleByQuantile(PaidStatistics):
 
     def __init__(self, low: float, high: float, quantile: float = 0.9, bins: int = 32, releases: int = 1) -> None:
         super().__init__(releases)
-        if not 0 < low < high < float("inf"):
-            raise ValueError(f"Expected 0 < low < high < inf, got low={low!r}, high={high!r} (ScaleByQuantile)")
+        if not _LEAST_DIVISOR <= low < high < float("inf"):
+            raise ValueError(
+                f"Expected {_LEAST_DIVISOR:.3g} <= low < high < inf, got low={low!r}, high={high!r} (ScaleByQuantile)"
+            )
         if not 0 < quantile < 1:
             raise ValueError(f"Expected 0 < quantile < 1, got quantile={quantile!r} (ScaleByQuantile)")
         if type(bins) is not int or bins < 2:

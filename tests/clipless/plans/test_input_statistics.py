@@ -7,6 +7,7 @@ import torch
 
 from clipless import TauCCE, fit, load, make_plan, save, zoo
 from clipless.bounds import Signal, WeightNorms, bound_layer, bound_network
+from clipless.certificates.certify import measured_bounds
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.layers import Dense, Flatten, InputBall, Residual, ScaleByQuantile, Standardise
@@ -107,6 +108,19 @@ def test_means_and_deviations_are_those_of_the_rows(shape, count):
 def test_deviations_do_not_fall_below_the_floor():
     layer = settled(Standardise(3, 10.0, 0.25), torch.ones(40, 3))
     assert torch.equal(layer.scale, torch.full((3,), 0.25))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda least: Standardise(3, 10.0, least), lambda least: ScaleByQuantile(least, 10.0)]
+)
+def test_no_divisor_that_is_allowed_underflows(make):
+    """The paid release is over by then: a divisor of 0 would make it worth nothing."""
+    least = float(torch.finfo(torch.float32).tiny)
+    layer = settled(make(least), torch.zeros(40, 3))
+    assert (layer.scale >= least).all()
+    assert 0.0 < measured_bounds(Network([layer, InputBall(1.0), Dense(3, 2)], (3,))).lipschitz() < inf
+    with pytest.raises(ValueError, match=r"Expected 1\.18e-38 <="):
+        make(0.9 * least)
 
 
 @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
