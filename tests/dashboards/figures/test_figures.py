@@ -106,7 +106,7 @@ def test_rungs_that_a_trial_passed_are_rings_with_their_reason(sweep):
     ended = {"trial": "t0005", "epoch": 8, "goes_on": False, "reason": "rank 11 of 12"}
     data = replace(sweep, decisions=(went_on | {"reason": "asked first"}, went_on, ended))
     info = trajectories.info(data)
-    (rungs,) = (trace for trace in trajectories.plot(info).data if trace.name == "continued at a rung")
+    (rungs,) = (trace for trace in trajectories.plot(info).data if trace.name == "continued after a decision")
     first = next(t for t in info.trajectories if t.trial == "t0000")
     assert (list(rungs.x), list(rungs.y)) == ([first.epsilons[2]], [first.values[2]])
     assert "rank 1 of &lt;3&gt;: goes on" in rungs.text[0]
