@@ -61,8 +61,8 @@ def test_correct_trainings_are_not_accused(campaign):
 
 
 def short(number, method):
-    """Every third fault, each with another method."""
-    return number % 3 == 0 and number // 3 % 3 == method
+    """Every sixth fault, each with another method."""
+    return number % 6 == 0 and number // 6 % 3 == method
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,9 @@ def test_every_fault_is_caught(campaign, number, method):
 ONLY_A_RUN_SHOWS = {"every row passes twice", "four times the steps"}
 
 
-@pytest.mark.parametrize("name", sorted(ONLY_A_RUN_SHOWS))
+@pytest.mark.parametrize(
+    "name", ["every row passes twice", pytest.param("four times the steps", marks=pytest.mark.long)]
+)
 def test_what_only_a_run_shows_is_contradicted_where_one_in_a_million_may_be(campaign, name):
     """As at the end of a sweep, with a hundred trials on its front."""
     with campaign.FAULTS[name]():
@@ -120,7 +122,7 @@ def test_brief_and_cheap_audits_accuse_no_correct_training(campaign, effort):
 
 
 def campaign_runs():
-    return [(method, seed) for method in ("clipless", "lip-dp-sgd", "dp-sgd") for seed in range(7)]
+    return [(method, seed) for method in ("clipless", "lip-dp-sgd", "dp-sgd") for seed in range(3)]
 
 
 def test_trainings_have_one_form_whatever_their_weights_and_noise_are(training):

@@ -103,6 +103,7 @@ def test_the_bound_is_above_the_truth_at_most_as_often_as_stated_and_often_near_
     assert np.median(bounds) > 0.3 * truth
 
 
+@pytest.mark.long
 def test_p_values_of_a_true_claim_are_below_any_level_as_rarely_as_it_says():
     game = Game(event=gaussian(2.0, rate=0.5, steps=4), canaries=150)
     p_values = np.array([lower_bound(*play(game.event, 150, seed), game, DELTA, 0.95).p_value for seed in range(100)])

@@ -54,7 +54,9 @@ def test_known_tables_are_read(shared, name):
     assert len(dataset.train.y.unique()) == len(dataset.metadata.classes)
 
 
-@pytest.mark.parametrize("name", ["donors", "shuttle", "magic.gamma", "skin", "yeast"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("donors", marks=pytest.mark.long), "shuttle", "magic.gamma", "skin", "yeast"]
+)
 def test_no_row_of_the_larger_tables_is_in_two_splits(shared, name):
     dataset = load(name, data_dir=shared)
     train, held_out = ({row.tobytes() for row in split.x.numpy()} for split in (dataset.train, dataset.test))

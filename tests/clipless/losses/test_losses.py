@@ -135,7 +135,7 @@ def test_logits_that_are_not_finite_disturb_their_own_row_only(loss, scale, logi
 
 @pytest.mark.parametrize("logits", [2, 3, 5, 10, 100, 1000])
 @pytest.mark.parametrize(
-    "radius", [0.0, 1.0, 3.0, 12.0, *(pytest.param(radius, marks=pytest.mark.long) for radius in (0.1, 5.0))]
+    "radius", [0.0, 1.0, 12.0, *(pytest.param(radius, marks=pytest.mark.long) for radius in (0.1, 3.0, 5.0))]
 )
 def test_no_logits_within_a_ball_exceed_the_constant_for_that_ball_and_some_attain_it(logits, radius):
     """Also from random vertices of each number of competitors, which the derivation says cannot win."""

@@ -148,7 +148,7 @@ def test_no_activation_waits(activation):
     ("name", "method"),
     [
         *((name, Method.CLIPLESS) for name in ("mlp", "scattering")),
-        ("lenet", Method.LIP_DP_SGD),
+        pytest.param("lenet", Method.LIP_DP_SGD, marks=pytest.mark.long),
         *(pytest.param(name, Method.CLIPLESS, marks=pytest.mark.long) for name in ("lenet", "mixer")),
     ],
 )
