@@ -62,8 +62,8 @@ def _scaled(matrix: Floats, objectives: Sequence[Objective], *, log_epsilon: boo
 def _hyperplane(rows: Floats) -> tuple[Floats, float]:
     """Return the unit normal and the level of the hyperplane through the extremes; points beyond have a smaller one."""
     size = rows.shape[1]
-    # Of several points that are best in one objective, the one that is best in the others.
-    extremes = rows[[np.lexsort((rows.sum(axis=1), rows[:, i]))[0] for i in range(size)]]
+    # Of several points that are best in one objective, the one that is best in the others, whatever their order.
+    extremes = rows[[np.lexsort((*rows.T, rows.sum(axis=1), rows[:, i]))[0] for i in range(size)]]
     equal = np.full(size, size**-0.5)
     if np.linalg.matrix_rank(extremes) < size:
         return equal, float((extremes @ equal).mean())

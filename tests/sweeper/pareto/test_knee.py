@@ -1,4 +1,5 @@
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -70,6 +71,12 @@ def test_extremes_that_span_no_plane_are_weighed_equally():
     objectives = [Objective.named(name) for name in NAMES[:3]]
     points = points_of([(1.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.9, 0.9, 0.8)])  # the first is best in two
     assert knee(points, objectives) == points[-1]
+
+
+def test_of_points_that_are_best_in_one_objective_by_as_much_the_first_given_is_not_preferred():
+    objectives = [Objective.named(name) for name in NAMES[:3]]
+    points = points_of([(0.0, 0.1, 0.2), (0.05, 0.0, 0.2), (0.05, 0.05, 0.15), (0.05, 0.1, 0.0)])
+    assert len({knee(order, objectives).key for order in permutations(points)}) == 1
 
 
 @settings(deadline=None, max_examples=50)
