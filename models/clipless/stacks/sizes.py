@@ -94,7 +94,7 @@ class StepTimer:
 
     def __init__(self, member: Member, data: Split, members: int) -> None:
         self.members, self._device, rows, zeros = members, data.x.device, _rows(member, data), _Zeros(data)
-        copied = partial(replace, member, source=None, checkpoint=None)
+        copied = partial(replace, member, source=None, checkpoint=None, resumes_from=0)
         trainees = [Trainee(copied(model=copy.deepcopy(member.model)), zeros.rows, rows, zeros) for _ in range(members)]
         self._running = RunningStack(trainees, rows)
         self.seconds()

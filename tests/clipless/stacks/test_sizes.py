@@ -117,3 +117,8 @@ def test_what_is_never_stacked_has_size_one() -> None:
     other = Member(model=one.model, loss=one.loss, plan=one.plan)
     object.__setattr__(other, "model", torch.nn.Linear(1, 1))
     assert stack_size(other, split()) == 1
+
+
+def test_a_training_that_resumes_is_measured_as_one_that_begins() -> None:
+    """Copies take no state from the disk, and are to resume from none."""
+    assert stack_size(member(0, checkpoint="gone.safetensors", resumes_from=2), split(), most=2) in (1, 2)
