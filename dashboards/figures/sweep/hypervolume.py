@@ -20,6 +20,7 @@ from sweeper.pareto.dominance import hypervolume_curve
 from sweeper.records import Point
 
 DRAWN_STEPS = 400
+_FEW_TRIALS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +65,14 @@ def rows(info: HypervolumeInfo) -> Table:
 def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the hypervolume over trials; where they are few, marks show those that enlarged it."""
     count = info.counts[-1] if info.counts else 0
+    whole = {"dtick": 1} if count <= _FEW_TRIALS else {}  # Plotly would put ticks between whole numbers
     figure = new_figure(
         info,
         theme,
         empty=not count,
         height=340,
         showlegend=False,
-        xaxis={"title": {"text": "trials"}, "range": [0.5, max(count, 2) + 0.5], "tickformat": "d"},
+        xaxis={"title": {"text": "trials"}, "range": [0.5, max(count, 2) + 0.5], "tickformat": "d", **whole},
         yaxis={"title": {"text": "hypervolume (share of the box)"}, "rangemode": "tozero"},
     )
     if not count:

@@ -138,7 +138,7 @@ def _paths(trajectories: Sequence[Trajectory], color: str, utility: str, status:
 
 
 def _rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
-    """Where a trial was compared with others and continued."""
+    """Where a scheduler let a trial continue."""
     found = [
         (epsilon, value, f"{_text(t, epoch, epsilon, value, utility)}<br>{escape(t.passed[epoch])}")
         for t in trajectories
@@ -171,8 +171,8 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     heading="How the trials got there",
     summary="the way of every trial, how it ended, and rings where a scheduler let it continue",
     caption=(
-        "One line per trial, one point per epoch; the mark at the end says how the trial ended, a ring that it was "
-        "compared with others and continued."
+        "One line per trial, one point per epoch; the mark at the end says how the trial ended, a ring that a "
+        "scheduler let it continue."
     ),
     position=70,
     info=info,
