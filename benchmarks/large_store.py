@@ -94,7 +94,7 @@ def write(path: Path, count: int, epochs: int) -> str:
     for trial in trials:
         folder.save_trial(trial)
     for point in points:
-        folder.save_point(point)
+        folder.save_points([point])
         if point.epoch in (1, 3, 9):
             folder.save_decision({"trial": point.trial, "epoch": point.epoch, "goes_on": True, "rung": point.epoch})
     claim = Claim(

@@ -130,7 +130,7 @@ def many(browser: Browser, url: str, folder: SweepFolder, count: int, seconds: i
 def lag(pages: list[Page], folder: SweepFolder, number: int) -> float:
     """Append one point, better than all before, and wait until every browser has drawn it."""
     values = {"epsilon": 0.05 - 1e-4 * number, "accuracy": 0.5, "certified@0.25": 0.4}
-    folder.save_point(Point(trial="t0000", epoch=EPOCH + number, values=values))
+    folder.save_points([Point(trial="t0000", epoch=EPOCH + number, values=values)])
     started = time.monotonic()
     name = f"t0000.{EPOCH + number}"
     seen = f"{FRONT}.data.some((trace) => trace.customdata?.includes('{name}'))"

@@ -172,7 +172,7 @@ def _grow(path: Path, until: float) -> None:
     point, step = next(iter(folder.points().values())), 0
     while time.monotonic() < until:
         step += 1
-        folder.save_point(replace(point, epoch=1000 + step))
+        folder.save_points([replace(point, epoch=1000 + step)])
         if step % 10 == 0:
             content["hypervolume"]["value"] = 1 / step
             temporary = folder.path / ".front"

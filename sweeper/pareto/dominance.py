@@ -209,27 +209,24 @@ class FrontArchive:
             The points of this call that are on the front now and whose key was not before, and the points
             that were on the front and whose key no longer is.
         """
-        before, new = self._front, list(points)
-        if not new:
+        before, new = self._front, {point.key: point for point in points}
+        rows = costs(new.values(), self._objectives)
+        others = [key not in new for key in before]
+        if all(others) and self._are_dominated(rows):
             return (), ()
-        rows = costs(new, self._objectives)
-        if len(new) == 1 and new[0].key not in before and self._is_dominated(rows[0]):
-            return (), ()
-        candidates = dict(zip(before, self._rows, strict=True)) | {
-            point.key: row for point, row in zip(new, rows, strict=True)
-        }
-        named = before | {point.key: point for point in new}
-        matrix = np.reshape(list(candidates.values()), (-1, len(self._objectives)))
+        matrix = np.concatenate([self._rows[others], rows])
         mask = nondominated(matrix)
-        self._front, self._rows = dict(compress(named.items(), mask)), matrix[mask]
-        entered = tuple(point for key, point in self._front.items() if key not in before)
+        named = (*compress(before.items(), others), *new.items())
+        self._front, self._rows = dict(compress(named, mask)), matrix[mask]
+        entered = tuple(point for key, point in new.items() if key in self._front and key not in before)
         left = tuple(point for key, point in before.items() if key not in self._front)
         return entered, left
 
-    def _is_dominated(self, row: Floats) -> bool:
-        """Whether a row of the front dominates this one, as most that arrive; a row with a NaN counts as dominated."""
-        worse = (self._rows <= row).all(axis=1) & (self._rows < row).any(axis=1)
-        return bool(np.isnan(row).any() or worse.any())
+    def _are_dominated(self, rows: Floats) -> bool:
+        """Whether rows of the front dominate these, as most that arrive; a row with a NaN counts as dominated."""
+        front, these = self._rows[None], rows[:, None]
+        worse = np.any(np.all(front <= these, axis=2) & np.any(front < these, axis=2), axis=1)
+        return bool(np.all(worse | np.any(np.isnan(rows), axis=1)))
 
     def hypervolume(self, box: Box | None = None) -> float:
         """Return the share of the box that the front dominates."""

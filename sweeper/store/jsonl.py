@@ -55,8 +55,8 @@ class JsonlFile:
 
     Args:
         path: of the file; it need not exist.
-        durable: every row is on the disk before ``append`` returns.
-        patient: a row that cannot be written is kept and tried again with the next one, instead of raising.
+        durable: rows are on the disk before ``append`` returns.
+        patient: rows that cannot be written are kept and tried again with the next ones, instead of raising.
     """
 
     def __init__(self, path: Path, *, durable: bool = False, patient: bool = False) -> None:
@@ -72,22 +72,22 @@ class JsonlFile:
         """The number of rows that are not on the disk yet; ``trouble`` says why."""
         return len(self._pending)
 
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Write one row at the end.
+    def append(self, *rows: Mapping[str, Any]) -> None:
+        """Write rows at the end.
 
         Raises:
-            RecordError: it could not be written, and the file is not patient; nothing of it is left in the
+            RecordError: they could not be written, and the file is not patient; nothing of them is left in the
                 file.
         """
-        self._pending.append(to_text(row).encode() + b"\n")
+        self._pending += [to_text(row).encode() + b"\n" for row in rows]
         self.flush()
 
     def flush(self) -> None:
         """Write what is pending."""
         try:
-            while self._pending:
-                self._write(self._pending[0])
-                del self._pending[0]
+            if self._pending:
+                self._write(b"".join(self._pending))
+                self._pending.clear()
             self.trouble = None
         except (OSError, RecordError) as error:
             self.trouble = str(error)  # of a file that is broken: nothing is written behind that
@@ -118,20 +118,20 @@ class JsonlFile:
         last = _object(tail)
         return (rows, whole) if last is None else ([*rows, last], len(content))
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, lines: bytes) -> None:
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if self._size is None:
                 self._size = self._start(handle)
             os.ftruncate(handle, self._size)
             try:
-                _write_at(handle, line, self._size)
+                _write_at(handle, lines, self._size)
                 if self._durable:
                     os.fsync(handle)
             except OSError:
                 os.ftruncate(handle, self._size)
                 raise
-            self._size += len(line)
+            self._size += len(lines)
         finally:
             os.close(handle)
 

@@ -113,9 +113,9 @@ class SweepFolder:
         """Record how a trial stands."""
         self._trials.append(trial_to_json(trial))
 
-    def save_point(self, point: Point) -> None:
-        """Record a point, or what more is known of it."""
-        self._points.append(point_to_json(point))
+    def save_points(self, points: Iterable[Point]) -> None:
+        """Record points, or what more is known of them, at once."""
+        self._points.append(*map(point_to_json, points))
 
     def save_decision(self, decision: Mapping[str, Any]) -> None:
         """Record what a scheduler decided about a trial, and why."""

@@ -157,6 +157,15 @@ def test_large_files_are_written_as_small_ones_are(model, path, monkeypatch):
     assert path.read_bytes() == small
 
 
+def test_numbers_of_which_numpy_knows_nothing_come_back_too(path):
+    tensors = {"half": torch.tensor([1.5, -2.0], dtype=torch.bfloat16), "whole": torch.tensor(3)}
+    saving.write_tensors(path, tensors, {"format": "x"})
+    header, found = saving.read_tensors(path)
+    assert header["format"] == "x"
+    assert found["half"].dtype is torch.bfloat16
+    assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
+
+
 def test_a_path_may_be_a_string(model, path):
     clipless.save(model, str(path))
     assert architecture(clipless.load(str(path))) == architecture(model)

@@ -7,12 +7,13 @@ trials, and no row that it has sent.
 
 import contextlib
 import math
+import select
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from sweeper.backend.endings import DIED, GRACE_SECONDS, Ending, RunResult, close, late_reason
 from sweeper.backend.queue import TrialQueue
@@ -247,4 +248,7 @@ def _ready(seats: Mapping[Connection, Seat], seconds: float) -> list[Connection]
     if not seats:
         time.sleep(seconds)
         return []
-    return cast(list[Connection], wait(list(seats), seconds))
+    handles, poller = {seat.fileno(): seat for seat in seats}, select.poll()
+    for handle in handles:
+        poller.register(handle, select.POLLIN)
+    return [handles[handle] for handle, _ in poller.poll(1000 * seconds)]

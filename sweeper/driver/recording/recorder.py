@@ -144,8 +144,7 @@ class Recorder:
         """
         self.spending.check_drawn(trial)
         points = points_of(trial, row, self.records.trials[trial].plan)
-        for point in points:
-            self.records.add(point)
+        self.records.add(points)
         self.spending.check_points()
         self._search.report(points[0])
         return self._judge(points[0])

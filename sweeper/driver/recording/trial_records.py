@@ -92,16 +92,19 @@ class TrialRecords:
     def _is_admitted(self, point: Point) -> bool:
         return refusal(self._refused, point.trial) is None
 
-    def add(self, point: Point) -> None:
-        """Keep a point, and the models of the front only, unless every model is kept."""
-        self._last_epoch[point.trial] = point.epoch
-        _, left = self.archive.add([point] if self._is_admitted(point) else [])
+    def add(self, points: Sequence[Point]) -> None:
+        """Keep the points of an epoch, and the models of the front only, unless every model is kept."""
+        trial, epoch = points[0].trial, points[0].epoch
+        self._last_epoch[trial] = epoch
+        _, left = self.archive.add(filter(self._is_admitted, points))
         drop = not self._keep_every_model
-        self._save_point(self._without_model(point) if drop and point.key not in self.archive else point)
-        self._tracker.log(point.trial, point.epoch, _metrics(point))
-        self._track_best(point)
-        for key in (one.key for one in left if drop):
-            self._save_point(self._without_model(self.points[key]))
+        dropped = [self.points[point.key] for point in left] if drop else []
+        self._save_points(
+            *(self._without_model(one) if drop and one.key not in self.archive else one for one in points),
+            *map(self._without_model, dropped),
+        )
+        metrics = {name: value for point in points for name, value in _metrics(point).items()}
+        self._tracker.log(trial, epoch, metrics | self._best_metrics(points))
 
     def add_test(
         self,
@@ -111,12 +114,12 @@ class TrialRecords:
         curves: ReleasedCurves | None = None,
     ) -> None:
         """Record the test numbers of a front point, by class too where that may leave, or with released curves."""
-        self._save_point(replace(point, test=dict(scores), classes=classes, curves=curves))
+        self._save_points(replace(point, test=dict(scores), classes=classes, curves=curves))
 
     def forget_models(self) -> None:
         """Record that points beside the front have no model any more; `close` removes the files."""
-        for point in [point for point in self.points.values() if point.model and point.key not in self.archive]:
-            self._save_point(replace(point, model=None))
+        others = [point for point in self.points.values() if point.model and point.key not in self.archive]
+        self._save_points(*(replace(point, model=None) for point in others))
 
     def track_ended(self) -> None:
         """Tell the tracker of trials that ran and ended without it."""
@@ -130,15 +133,18 @@ class TrialRecords:
         for trial in self.trials.values():
             self._tracker.end_trial(trial.id, trial.status, trial.reason)
 
-    def _track_best(self, point: Point) -> None:
-        """Tell the tracker of the best point of a trial so far, beside its last one."""
+    def _best_metrics(self, points: Sequence[Point]) -> dict[str, float]:
+        """Return the metrics of the best point of a trial so far if it is among these; nothing otherwise."""
         judged = next((one for one in self._objectives if one.name != "epsilon"), None)
-        known = None if judged is None else self._best.get(point.trial)
-        if judged is None or best(filter(None, (known, point)), judged) is not point:
-            return
-        self._best[point.trial] = point
-        values = {"epoch": float(point.epoch), **metric_names(point.values)}
-        self._tracker.log(point.trial, point.epoch, {f"best/{name}": value for name, value in values.items()})
+        if judged is None:
+            return {}
+        known = self._best.get(points[0].trial)
+        found = best(filter(None, (known, *points)), judged)
+        if found is None or found is known:
+            return {}
+        self._best[found.trial] = found
+        values = {"epoch": float(found.epoch), **metric_names(found.values)}
+        return {f"best/{name}": value for name, value in values.items()}
 
     def note_runs(self) -> bool:
         """Record which tracking run is which trial's, and return whether there was a new one."""
@@ -169,9 +175,9 @@ class TrialRecords:
         self.trials[trial.id] = replace(trial, run_id=run_id)
         self._folder.save_trial(self.trials[trial.id])
 
-    def _save_point(self, point: Point) -> None:
-        self.points[point.key] = point
-        self._folder.save_point(point)
+    def _save_points(self, *points: Point) -> None:
+        self.points |= {point.key: point for point in points}
+        self._folder.save_points(points)
 
     def _without_model(self, point: Point) -> Point:
         if point.model is not None:

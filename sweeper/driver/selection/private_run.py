@@ -291,8 +291,7 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, spec: Spec, claim
         kept = {point.key for point in archive.points}
         points = [_as_winner(point, hidden, made, keep=point.key in kept) for point in mine]
         made.save_trial(trial)
-        for point in points:
-            made.save_point(point)
+        made.save_points(points)
         made.flush()
         if made.trouble is not None:
             raise RecordError(made.trouble)

@@ -90,7 +90,7 @@ class Growing:
 
     def add(self, id_: str, epoch: int, epsilon: float, accuracy: float, certified: float = 0.1) -> None:
         values = {"epsilon": epsilon, "accuracy": accuracy, "certified@0.25": certified}
-        self.folder.save_point(Point(trial=id_, epoch=epoch, values=values, accountants={"rdp": epsilon}))
+        self.folder.save_points([Point(trial=id_, epoch=epoch, values=values, accountants={"rdp": epsilon})])
 
 
 @pytest.fixture

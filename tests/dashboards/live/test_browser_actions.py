@@ -99,7 +99,7 @@ class Finisher:
                 self._sweep.save_trial(done)
         for point in self._front["points"]:
             if (point["trial"] in FEW) is first:
-                self._sweep.save_point(Point(trial=point["trial"], epoch=point["epoch"], values=point["values"]))
+                self._sweep.save_points([Point(trial=point["trial"], epoch=point["epoch"], values=point["values"])])
             if point["model"]:
                 (self._sweep.path / point["model"]).write_bytes(b"weights")
 

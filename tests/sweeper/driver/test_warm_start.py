@@ -77,7 +77,7 @@ def earlier(tmp_path):
             trial = f"t{number:04d}"
             folder.save_trial(Trial(id=trial, config=config, status=TrialStatus.COMPLETED))
             for epoch, values in enumerate(epochs, start=1):
-                folder.save_point(Point(trial=trial, epoch=epoch, values=values))
+                folder.save_points([Point(trial=trial, epoch=epoch, values=values)])
         return folder.path
 
     return write

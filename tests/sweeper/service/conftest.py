@@ -90,7 +90,7 @@ def make_sweep(out, plan, claim, objectives, make_point, content):
         for trial in trials:
             folder.save_trial(replace(trial, status=TrialStatus.RUNNING))
         for point in points:
-            folder.save_point(point)
+            folder.save_points([point])
         for trial in trials:
             folder.save_trial(trial)
         price = {

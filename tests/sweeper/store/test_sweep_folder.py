@@ -54,8 +54,8 @@ def test_the_last_row_of_an_id_wins(folder, plan):
 
 def test_points_come_back_with_their_infinities(folder):
     point = Point(trial="t", epoch=2, values={"epsilon": math.inf, "accuracy": 0.5}, accountants={"rdp": math.inf})
-    folder.save_point(point)
-    folder.save_point(Point(trial="t", epoch=3, values={"epsilon": math.nan}, test={"accuracy": 1.0}, model="m"))
+    folder.save_points([point])
+    folder.save_points([Point(trial="t", epoch=3, values={"epsilon": math.nan}, test={"accuracy": 1.0}, model="m")])
     points = folder.points()
     assert points["t", 2, ""] == point
     assert math.isnan(points["t", 3, ""].values["epsilon"])
@@ -75,7 +75,7 @@ def test_a_full_disk_is_told_not_raised(folder, monkeypatch):
         patch.setattr(
             "sweeper.store.jsonl.os.pwrite", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
         )
-        folder.save_point(Point(trial="t", epoch=1, values={}))
+        folder.save_points([Point(trial="t", epoch=1, values={})])
         assert "No space left" in folder.trouble
     folder.flush()
     assert folder.trouble is None

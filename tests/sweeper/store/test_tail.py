@@ -23,13 +23,13 @@ def test_what_a_follower_has_seen_is_what_the_folder_holds(folder):
     assert (follower.trials, follower.points, follower.decisions) == ({}, {}, [])
     for epoch in range(1, 4):
         folder.save_trial(Trial(id=f"t000{epoch}", config={}))
-        folder.save_point(point(epoch))
+        folder.save_points([point(epoch)])
         folder.save_decision({"trial": "t0001", "epoch": epoch, "goes_on": True})
         follower.look()
         assert follower.trials == folder.trials()
         assert follower.points == folder.points()
         assert follower.decisions == folder.decisions()
-    folder.save_point(point(2, accuracy=0.9))
+    folder.save_points([point(2, accuracy=0.9)])
     follower.look()
     assert list(follower.points.values()) == list(folder.points().values())
 
@@ -40,7 +40,7 @@ def test_a_row_is_read_once(folder, monkeypatch):
     monkeypatch.setattr("sweeper.store.jsonl.json.loads", lambda text: parsed.append(text) or original(text))
     follower = SweepTail(folder)
     for epoch in range(1, 6):
-        folder.save_point(point(epoch))
+        folder.save_points([point(epoch)])
         follower.look()
     follower.look()
     assert len([text for text in parsed if text]) == 5
@@ -76,7 +76,7 @@ def test_a_file_that_was_cut_or_replaced_or_removed_is_read_again(tmp_path):
 def test_what_is_gone_from_a_replaced_file_is_gone(folder):
     follower = SweepTail(folder)
     folder.save_trial(Trial(id="t0001", config={}))
-    folder.save_point(point(1))
+    folder.save_points([point(1)])
     folder.save_decision({"trial": "t0001", "epoch": 1})
     follower.look()
     for file in folder.path.glob("*.jsonl"):
@@ -90,7 +90,7 @@ def test_what_is_gone_from_a_replaced_file_is_gone(folder):
 )
 def test_a_broken_row_is_named_by_its_line(folder, text, said):
     follower = SweepTail(folder)
-    folder.save_point(point(1))
+    folder.save_points([point(1)])
     follower.look()
     with (folder.path / "points.jsonl").open("a") as file:
         file.write(text)
@@ -102,10 +102,10 @@ def test_a_broken_row_is_named_by_its_line(folder, text, said):
 def test_a_broken_row_is_read_again_until_it_is_mended_and_those_around_it_are_not_lost(folder, file):
     follower = SweepTail(folder)
     folder.save_trial(Trial(id="t0001", config={}))
-    folder.save_point(point(1))
+    folder.save_points([point(1)])
     follower.look()
     folder.save_trial(Trial(id="t0002", config={}))
-    folder.save_point(point(2))
+    folder.save_points([point(2)])
     path = folder.path / f"{file}.jsonl"
     whole = path.read_bytes() if path.exists() else b""
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_a_broken_row_is_read_again_until_it_is_mended_and_those_around_it_are_n
 def test_rows_before_a_broken_file_took_their_place_no_longer_count_once_it_is_mended(folder):
     follower = SweepTail(folder)
     for epoch in (1, 2):
-        folder.save_point(point(epoch))
+        folder.save_points([point(epoch)])
     follower.look()
     other, path = folder.path / "other", folder.path / "points.jsonl"
     row = path.read_text().splitlines()[1]

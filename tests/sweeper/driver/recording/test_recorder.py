@@ -46,14 +46,13 @@ class FakeTracker:
         return self.runs.get(trial)
 
     def of(self, name):
-        return [call[1:] for call in self.calls if call[0] == name and not _of_the_best(call)]
+        return [call[1:] for call in self.calls if call[0] == name]
 
     def best(self):
-        return [call[2:] for call in self.calls if _of_the_best(call)]
+        return [(step, metrics) for _, step, metrics in self.of("log") if "best/epoch" in metrics]
 
 
-def _of_the_best(call):
-    return call[0] == "log" and all(name.startswith("best/") for name in call[3])
+BEST = {"best/epoch": 1.0, "best/epsilon": 0.9}
 
 
 def make_search(spec, folder=None):
@@ -307,7 +306,13 @@ def test_a_point_has_one_price_from_the_beginning_and_says_what_each_accountant_
     assert point.accountants == {"rdp": 1.0, "pld": 0.9}
     assert kept.recorder.records.archive.points == (point,)
     assert kept.tracker.of("log")[1:] == [
-        ("t0001", 1, {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9})
+        (
+            "t0001",
+            1,
+            {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9}
+            | BEST
+            | {"best/val/accuracy": 0.5},
+        )
     ]
 
 
@@ -368,8 +373,13 @@ def test_points_made_from_iterates_are_tracked_under_names_of_their_own(kept, pl
     begin(kept, plan_row)
     kept.recorder.on_epoch("t0001", with_free(kept, epoch_row(kept, "t0001", 1, 0.5), slow=0.6))
     assert kept.tracker.of("log")[1:] == [
-        ("t0001", 1, {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9}),
-        ("t0001", 1, {"slow/val/accuracy": 0.6}),
+        (
+            "t0001",
+            1,
+            {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9, "slow/val/accuracy": 0.6}
+            | BEST
+            | {"best/val/accuracy": 0.6},
+        )
     ]
 
 

@@ -69,7 +69,7 @@ def test_a_client_that_has_the_end_is_told_not_to_come_back_until_the_sweep_goes
 
 
 def test_a_client_that_has_an_end_is_told_what_came_since(client, folder, make_point):
-    folder.save_point(make_point("t0002", 3, 3.5, 0.95))
+    folder.save_points([make_point("t0002", 3, 3.5, 0.95)])
     told = parsed(client.get(URL, headers={"Last-Event-ID": "4.4.end"}).text)
     assert [(kind, id_) for kind, id_, _ in told if kind != "status"] == [("point", "5.4"), ("end", "5.4.end")]
     assert client.get(URL, headers={"Last-Event-ID": "5.4.end"}).status_code == 204
@@ -149,7 +149,7 @@ def end(told):
 @pytest.mark.usefixtures("quick")
 def test_what_happens_is_told_as_it_happens_to_everybody(folder, make_point):
     def add(_):
-        folder.save_point(make_point("t0002", 3, 4.0, 0.9))
+        folder.save_points([make_point("t0002", 3, 4.0, 0.9)])
         folder.save_trial(replace(folder.trials()["t0002"], status=TrialStatus.FAILED, reason="NaN"))
 
     first, second = follow(folder, [add, end], Position(4, 4), readers=2)
@@ -214,7 +214,7 @@ def test_a_stream_ends_with_the_right_to_read_it(news, folder, make_point, monke
             if part.startswith(b"event: status"):
                 may_read[0] = False
                 if news:
-                    folder.save_point(make_point("t0002", 3, 4.0, 0.9))
+                    folder.save_points([make_point("t0002", 3, 4.0, 0.9)])
         return parts
 
     assert asyncio.run(asyncio.wait_for(run(), 120))[-1].startswith(b"event: status")
@@ -243,7 +243,7 @@ def test_an_open_stream_does_not_outlive_its_token(shown, make_sweep, serve, tok
         assert len(said) < 500, "it goes on"
         if b"event: trial\nid: 4.4" in said[-1]:
             revoke_token(path, known["read"].split("_")[1])
-            folder.save_point(make_point("t0002", 3, 4.0, 0.9))
+            folder.save_points([make_point("t0002", 3, 4.0, 0.9)])
 
     async def run():
         await asyncio.wait_for(client.app(scope, asyncio.Event().wait, send), 120)

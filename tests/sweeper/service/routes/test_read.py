@@ -241,7 +241,7 @@ def test_points_come_page_by_page_or_all_at_once(client, folder):
     lines = client.get(f"{URL}/points", params={"format": "ndjson"})
     assert lines.headers["content-type"] == "application/x-ndjson"
     assert [json.loads(line) for line in lines.text.splitlines()] == json.loads(json.dumps(expected))
-    folder.save_point(replace(next(iter(folder.points().values())), epoch=9))
+    folder.save_points([replace(next(iter(folder.points().values())), epoch=9)])
     assert client.get(f"{URL}/points").json()["total"] == 5
 
 
@@ -256,7 +256,7 @@ def test_pages_beyond_the_end_fill_no_memory(client):
 
 
 def test_points_without_privacy_are_standard_json(client, folder, make_point):
-    folder.save_point(make_point("t0002", 3, float("inf"), float("nan")))
+    folder.save_points([make_point("t0002", 3, float("inf"), float("nan"))])
     values = client.get(f"{URL}/points", params={"offset": 4}).json()["points"][0]["values"]
     assert (values["epsilon"], values["accuracy"]) == ("Infinity", "NaN")
 
