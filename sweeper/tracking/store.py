@@ -11,8 +11,9 @@ import os
 import tempfile
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +45,8 @@ SWEEP_TAG = "sweeper.sweep"
 TRIAL_TAG = "sweeper.trial"
 PARENT_TAG = "mlflow.parentRunId"
 
-METRICS_PER_BATCH = 1000
-PARAMS_PER_BATCH = 100
+METRICS_PER_BATCH = 800  # MLflow takes a thousand of all kinds at once,
+OTHERS_PER_BATCH = 100  # and so many of each other kind
 
 DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -96,29 +97,24 @@ class Store:
         self.refused: list[str] = []
 
     def deliver(self, rows: JsonRows) -> None:
-        """Write rows in order; metrics and tags together, run by run; files last, which a store may have no room for.
+        """Write rows run by run, each in as few calls as it takes; files last, which a store may have no room for.
 
         Raises:
             Exception: whatever MLflow raises when the store cannot be used; the rows must come again.
         """
         told: dict[str | None, list[TrackingRow]] = defaultdict(list)
+        files = []
+        for row in map(row_from_json, rows):
+            if isinstance(row, ArtifactRow):
+                files.append(row)
+            else:
+                told[row.trial].append(row)
         try:
             client = self._client or self._connect()
-            read = [row_from_json(row) for row in rows]
-            for row in read:
-                if isinstance(row, RunRow):
-                    self._start(client, row)
-                elif isinstance(row, EndRow):
-                    client.set_terminated(self._run(client, row.trial, row.at), row.status, row.at)
-                elif isinstance(row, DatasetRow):
-                    client.log_inputs(self._run(client, row.trial, row.at), [_dataset(row)])
-                if not isinstance(row, ArtifactRow):
-                    told[row.trial].append(row)
             for about in told.values():
                 self._write(client, about)
-            for row in read:
-                if isinstance(row, ArtifactRow):
-                    self._attach(client, row)
+            for file in files:
+                self._attach(client, file)
         except BaseException:
             self._client = None  # look again at what is there: a call may have failed after it was heard
             raise
@@ -140,41 +136,49 @@ class Store:
         self._client = client
         return client
 
-    def _run(self, client: "MlflowClient", trial: str | None, at: int) -> str:
+    def _run(self, client: "MlflowClient", trial: str | None, at: int, name: str | None = None) -> str:
         if trial not in self.run_ids:
             tags = {SWEEP_TAG: self._destination.sweep, "mlflow.source.name": "sweeper"}
             if trial is not None:
                 tags |= {TRIAL_TAG: trial, PARENT_TAG: self._run(client, None, at)}
-            run = client.create_run(self._experiment, at, tags, run_name=trial or self._destination.sweep)
+            run = client.create_run(self._experiment, at, tags, run_name=name or trial or self._destination.sweep)
             self.run_ids[trial] = run.info.run_id
         return self.run_ids[trial]
 
-    def _start(self, client: "MlflowClient", row: RunRow) -> None:
-        from mlflow.entities import Param
-
-        known = row.trial in self.run_ids
-        run = self._run(client, row.trial, row.at)
-        if known:
-            client.update_run(run, status="RUNNING")
-        for part in _chunks([Param(key, value) for key, value in row.params.items()], PARAMS_PER_BATCH):
-            self._log(client, run, params=part)
-
     def _write(self, client: "MlflowClient", rows: Sequence[TrackingRow]) -> None:
-        from mlflow.entities import RunTag
-
-        metrics = [metric for row in rows if isinstance(row, MetricsRow) for metric in _metrics(row)]
+        """Write the rows of one run; of its states the last one."""
         tagged = [row.tags for row in rows if isinstance(row, RunRow | TagsRow | EndRow)]
-        last = {clean(key): str(value) for tags in tagged for key, value in tags.items()}
-        run = self._run(client, rows[0].trial, rows[0].at)
-        name = last.pop(NAME_TAG, None)
-        if name is not None:
-            client.update_run(run, name=name)
+        tags = {clean(key): str(value) for one in tagged for key, value in one.items()}
+        name, trial = tags.pop(NAME_TAG, None), rows[0].trial
+        is_new = trial not in self.run_ids
+        run = self._run(client, trial, rows[0].at, name)
+        stands = next((row for row in reversed(rows) if isinstance(row, RunRow | EndRow)), None)
+        again = {"status": "RUNNING"} if isinstance(stands, RunRow) else {}
+        if not is_new and (again or name is not None):
+            client.update_run(run, name=name, **again)
+        for row in rows:
+            if isinstance(row, DatasetRow):
+                client.log_inputs(run, [_dataset(row)])
+        self._log_all(client, run, rows, tags)
+        if isinstance(stands, EndRow):
+            client.set_terminated(run, stands.status, stands.at)
+
+    def _log_all(self, client: "MlflowClient", run: str, rows: Sequence[TrackingRow], tags: Mapping[str, str]) -> None:
+        from mlflow.entities import Param, RunTag
+
         home = f"#/experiments/{self._experiment}/runs/{run}/artifacts/"
-        texts = {key: value.replace(ARTIFACT_LINK, home) for key, value in last.items()}
-        tags = [RunTag(key, value[:MAX_TAG_LENGTH]) for key, value in texts.items()]
-        for part in _chunks(metrics, METRICS_PER_BATCH) if metrics else [[]]:
-            self._log(client, run, metrics=part, tags=tags)
-            tags = []
+        texts = {key: value.replace(ARTIFACT_LINK, home)[:MAX_TAG_LENGTH] for key, value in tags.items()}
+        batches = zip_longest(
+            _chunks([one for row in rows if isinstance(row, MetricsRow) for one in _metrics(row)], METRICS_PER_BATCH),
+            _chunks(
+                [Param(*item) for row in rows if isinstance(row, RunRow) for item in row.params.items()],
+                OTHERS_PER_BATCH,
+            ),
+            _chunks([RunTag(*item) for item in texts.items()], OTHERS_PER_BATCH),
+            fillvalue=(),
+        )
+        for metrics, params, labels in batches:
+            self._log(client, run, metrics=metrics, params=params, tags=labels)
 
     def _attach(self, client: "MlflowClient", row: ArtifactRow) -> None:
         if Path(row.path).exists():
@@ -191,7 +195,7 @@ class Store:
         params: Sequence[Any] = (),
         tags: Sequence[Any] = (),
     ) -> None:
-        """Write a batch, or do without if the store will never take it: a parameter that has changed."""
+        """Write a batch, or do without what the store will never take: a parameter that has changed."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -199,9 +203,13 @@ class Store:
         except MlflowException as error:
             if error.error_code != "INVALID_PARAMETER_VALUE":
                 raise
-            if metrics and tags:
-                self._log(client, run, metrics=metrics)
-                self._log(client, run, tags=tags)
+            kinds = {"metrics": metrics, "params": params, "tags": tags}
+            parts = [{kind: items} for kind, items in kinds.items() if items]
+            if len(parts) == 1:
+                parts = [{"params": [one]} for one in params]
+            if len(parts) > 1:
+                for part in parts:
+                    self._log(client, run, **part)
             else:
                 self.refused.append(one_line(error))
 

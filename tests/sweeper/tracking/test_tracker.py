@@ -305,12 +305,14 @@ def test_a_resumed_sweep_finds_its_runs(folder):
 
 def test_what_the_store_refuses_for_good_is_noted_and_nothing_waits_for_it(folder):
     tracker = Tracker(folder, "digits")
-    tracker.start_trial("t0001", {"a": 1}, {})
+    tracker.start_trial("t0001", {"a": 1, "b": 3}, {})
     tracker.start_trial("t0001", {"a": 2}, {})
     tracker.log("t0001", 1, {"epsilon": 1.0})
     assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
-    assert any("a" in refusal for refusal in tracker.refused)
-    assert runs_of(folder)[1]["t0001"].data.metrics == {"epsilon": 1.0}
+    (refusal,) = tracker.refused
+    assert "'a'" in refusal
+    data = runs_of(folder)[1]["t0001"].data
+    assert (data.metrics, data.params) == ({"epsilon": 1.0}, {"a": "1", "b": "3"})
 
 
 @pytest.mark.parametrize("refused", ["metrics", "tags"])
@@ -348,6 +350,29 @@ def test_many_metrics_are_split_into_batches(folder, monkeypatch):
     assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
     assert max(sizes) <= 1000
     assert sum(sizes) == 2500 + 2500
+
+
+def test_a_trial_is_told_of_in_as_few_calls_as_it_takes(folder, monkeypatch):
+    told, calls = [], ("create_run", "update_run", "log_batch", "set_terminated")
+    for name, original in [(name, getattr(MlflowClient, name)) for name in calls]:
+
+        def call(*args, name=name, original=original, **options):
+            told.append(name)
+            return original(*args, **options)
+
+        monkeypatch.setattr(MlflowClient, name, call)
+    tracker = Tracker(folder, "digits", waits=True)
+    tracker.start_trial("t0001", {"a": 1}, {NAME_TAG: "t0001 mlp-64"})
+    tracker.tag("t0001", {NAME_TAG: "t0001 mlp-64 eps 2.9"})
+    for epoch in (1, 2):
+        tracker.log("t0001", epoch, {"epsilon": epoch})
+    tracker.end_trial("t0001", TrialStatus.COMPLETED)
+    tracker.deliver()
+    assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
+    assert sorted(told) == sorted(2 * ["create_run", "log_batch", "set_terminated"]), "of the sweep and of the trial"
+    run = runs_of(folder)[1]["t0001"]
+    assert (run.info.run_name, run.info.status) == ("t0001 mlp-64 eps 2.9", "FINISHED")
+    assert (run.data.params, run.data.metrics) == ({"a": "1"}, {"epsilon": 2.0})
 
 
 def test_how_to_look_depends_on_the_store():
