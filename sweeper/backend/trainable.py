@@ -67,9 +67,10 @@ class CliplessTrial:
     """One trial; its process is reused for the next one, which starts from nothing.
 
     Its configuration holds ``trial``, ``proposal`` (values of the open slots), ``recorded`` (the last epoch that the
-    driver has) and the constants ``spec``, ``source``, ``folder``, ``data``, a `PlacedDataset` or a reference to one in
-    Ray's object store, and ``budget``, whose slots give the noise where it is not ``None``. A trial that runs out of
-    memory all the same goes on from its last epoch with micro-batches of half the size.
+    driver has), ``front`` (values of points; a model that one of them outdoes is not kept) and the constants ``spec``,
+    ``source``, ``folder``, ``data``, a `PlacedDataset` or a reference to one in Ray's object store, and ``budget``,
+    whose slots give the noise where it is not ``None``. A trial that runs out of memory all the same goes on from its
+    last epoch with micro-batches of half the size.
 
     It has more than fifteen methods: Ray Tune asks by some, stacks by others, and kinds of trials override some.
     """
@@ -206,6 +207,7 @@ class CliplessTrial:
             micro_batch_size=self._micro_batch_size,
             noise=ScoreNoise.of(spec, data),
             free=spec.search.free_points,
+            front=config["front"],
         )
 
     def _spec(self) -> Spec:

@@ -6,7 +6,7 @@ knows what a plan or a point means.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,8 @@ class Hooks:
             reported if the trial ended by itself or from outside in the middle of an epoch.
 
         on_undefined: gets the id of a trial that fails because a value is not a number.
+        front: returns the values of the points that the front holds, one point after the other; of a point that they
+            dominate a trial need keep no model.
         on_failure: gets the id and the whole error, in one line, of a trial that fails. The error may quote data and is
             for the owner alone; the reasons of ``on_end`` are public.
 
@@ -52,6 +54,7 @@ class Hooks:
     on_end: Callable[[str, TrialStatus, str, int], None] = lambda _trial, _status, _reason, _started: None
     on_undefined: Callable[[str], None] = lambda _trial: None
     on_failure: Callable[[str, str], None] = lambda _trial, _error: None
+    front: Callable[[], Sequence[Mapping[str, float]]] = tuple
 
 
 @dataclass(slots=True)
@@ -84,6 +87,11 @@ class TrialStates:
         if not entry.running and not entry.ended:
             entry.running = True
             self._tell(self._hooks.on_start, trial, config)
+
+    def config(self, trial: str, proposal: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a trial is told when it begins, beside what all of a run are told."""
+        front = [dict(values) for values in self._hooks.front()]
+        return {"trial": trial, "proposal": proposal, "recorded": self.last_epoch(trial), "front": front}
 
     def last_epoch(self, trial: str) -> int:
         """Return the last epoch that was taken, 0 before the first."""

@@ -103,6 +103,7 @@ class TrialRun:
             one release for each repeat, and nothing else that depends on these rows is looked at.
         free: whether models made from the iterates are scored too, see `sweeper.trials.free_points`; None where that is
             cheap.
+        front: values of points of other trials; the model of a point that one of them dominates is not saved.
 
     Attributes:
         train: the rows it is trained on, on its device; trials of one process share them.
@@ -132,6 +133,7 @@ class TrialRun:
         slot: PoissonGaussian | None = None,
         noise: ScoreNoise | None = None,
         free: bool | None = False,
+        front: Sequence[Mapping[str, float]] = (),
     ) -> None:
         self._trial, self._config, self._data = trial, config, data
         named = radii([*objectives, *map(Objective.named, metrics)])
@@ -140,6 +142,8 @@ class TrialRun:
         self._score, self._looks_at_models = scorer(data.metadata, named, noise, own=own, source=source), bool(own)
         self._is_paid = noise is not None
         self._archive, self._objectives = FrontArchive(objectives), tuple(objectives)
+        self._kept = FrontArchive(objectives)
+        self._kept.add(Point(trial="", epoch=number, values=values) for number, values in enumerate(front))
         self._averages = free_points(free, data.metadata, noise, [*(one.name for one in objectives), *metrics])
         self._folder, self._device, self._source = folder, device, source
         self._recorded = recorded
@@ -293,7 +297,7 @@ class TrialRun:
                 made_from=made_from,
                 values=_means(found),
                 repeats=_by_name(found) if len(found) > 1 else {},
-                model=self._save(point) if entered else None,
+                model=self._save(point) if entered and self._kept.add([point])[0] else None,
             )
         return row, entered
 

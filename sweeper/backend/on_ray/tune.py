@@ -82,7 +82,7 @@ def run_trials(
     Args:
         trainable: see the module. Its processes are reused: ``reset_config`` starts from nothing and returns
             ``True``. What may fail belongs into ``step``, not into ``setup``. Its configuration holds ``trial``,
-            ``proposal``, ``recorded`` (the last epoch that was taken of it) and the constants.
+            ``proposal``, ``recorded`` (the last epoch that was taken of it), ``front`` and the constants.
         queue: says which trial starts next.
         states: takes every start, plan, epoch and end.
         concurrent: how many at a time; as many as the cluster now has resources for if ``None``.
@@ -222,7 +222,7 @@ class _QueueSearcher(Searcher):
         if started is None:
             return None
         trial, proposal = started
-        return {"trial": trial, "proposal": proposal, "recorded": self._run.states.last_epoch(trial)}
+        return self._run.states.config(trial, proposal)
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
         """Nothing: the trial states hears of it."""

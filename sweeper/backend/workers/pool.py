@@ -158,7 +158,7 @@ class PoolRun:
         if started is None:
             return None
         trial, proposal = started
-        config = {"trial": trial, "proposal": proposal, "recorded": self._states.last_epoch(trial)}
+        config = self._states.config(trial, proposal)
         seat.trials[trial] = time.monotonic()
         self._states.start(trial, dict(self._task.constants) | config)
         return config

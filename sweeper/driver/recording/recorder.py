@@ -77,6 +77,7 @@ class Recorder:
             on_restart=self.on_restart,
             on_end=self.on_end,
             on_failure=self.on_failure,
+            front=self.records.front_values,
         )
 
     @property

@@ -106,6 +106,12 @@ class TrialRecords:
         metrics = {name: value for point in points for name, value in _metrics(point).items()}
         self._tracker.log(trial, epoch, metrics | self._best_metrics(points))
 
+    def front_values(self) -> list[dict[str, float]]:
+        """Return the objectives' values on the front, which a model has to reach to be kept; none if all are kept."""
+        names = [objective.name for objective in self._objectives]
+        front = () if self._keep_every_model else self.archive.points
+        return [{name: point.values[name] for name in names} for point in front]
+
     def add_test(
         self,
         point: Point,

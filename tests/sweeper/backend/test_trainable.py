@@ -64,6 +64,7 @@ def config(content, tmp_path):
         "trial": "t0001",
         "proposal": {"training.learning_rate": 0.05},
         "recorded": 0,
+        "front": [],
         "spec": Spec.from_mapping(content).to_plain(),
         "source": str(tmp_path / "digits.yaml"),
         "folder": str(tmp_path),

@@ -99,6 +99,28 @@ def test_what_is_reported_adds_to_the_front_of_the_trial(ran):
         seen.append(values)
 
 
+def test_a_model_is_saved_unless_a_point_of_the_front_is_better(digits, ran, tmp_path):
+    """The same training beside a front that some of its points reach, some equal and some miss."""
+    saved = {(row.epoch, made): model for row in ran[1] for made, model in models_of(row).items()}
+    front = [ran[1][2].values, ran[1][4].values | {"epsilon": ran[1][3].values["epsilon"]}]
+    (tmp_path / "models").mkdir()
+    rows = list(trial(digits, spec_of(), folder=tmp_path, front=front).epoch_rows())
+    assert [row.values for row in rows] == [row.values for row in ran[1]]
+    assert [[one.values for one in row.free] for row in rows] == [[one.values for one in row.free] for row in ran[1]]
+    outdone = set()
+    for row in rows:
+        for (made, values), model in zip(points([row]), models_of(row).values(), strict=True):
+            is_outdone = any(dominates(costs(other), costs(values)) for other in front)
+            assert model == (None if is_outdone else saved[row.epoch, made])
+            outdone |= {(row.epoch, made)} if is_outdone else set()
+    assert outdone & {key for key, model in saved.items() if model is not None}
+    assert rows[2].model is not None, "what equals a point of the front is kept beside it"
+
+
+def models_of(row):
+    return {"": row.model} | {one.made_from: one.model for one in row.free}
+
+
 def test_a_row_of_a_free_point_states_no_epsilon_of_its_own(ran):
     assert all(set(one.values) == set(SCORES) for row in ran[1] for one in row.free)
 

@@ -212,7 +212,7 @@ def test_a_trial_that_lost_its_process_goes_on_behind_its_last_epoch(finished):
 
 def test_trials_get_their_constants_and_one_thread(finished):
     folder, driver, *_ = finished
-    config = {"trial": "t0001", "proposal": {"way": "well"}, "recorded": 0, "folder": str(folder)}
+    config = {"trial": "t0001", "proposal": {"way": "well"}, "recorded": 0, "front": [], "folder": str(folder)}
     assert driver.config["t0001"] == config
     assert driver.plans["t0001"].placed["threads"] == worker_environment(1)["OMP_NUM_THREADS"]
 

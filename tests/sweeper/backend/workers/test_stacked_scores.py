@@ -56,7 +56,7 @@ def told(folder, most, content, trials=3):
     }
     group = TrialGroup(Seeded, constants, most)
     left = [
-        {"trial": f"t{i}", "proposal": {"training.learning_rate": 0.003 * 3**i}, "recorded": 0}
+        {"trial": f"t{i}", "proposal": {"training.learning_rate": 0.003 * 3**i}, "recorded": 0, "front": []}
         for i in range(1, trials + 1)
     ]
     rows = {one["trial"]: [] for one in left}

@@ -91,7 +91,7 @@ def group(tmp_path):
 
 def config(trial, rate=0.05, width=8, recorded=0):
     proposal = {"training.learning_rate": rate, "model.width": width}
-    return {"trial": trial, "proposal": proposal, "recorded": recorded}
+    return {"trial": trial, "proposal": proposal, "recorded": recorded, "front": []}
 
 
 def orders(*trials, stopped=(), more=0):

@@ -391,6 +391,25 @@ def test_the_best_epoch_of_a_trial_is_tracked_beside_its_last_one(kept, plan_row
     assert told == [(1, 0.5, 1.0), (2, 0.7, 2.0)]
 
 
+def test_a_trial_that_begins_is_told_what_its_models_have_to_reach(kept, plan_row):
+    states = TrialStates(kept.recorder.hooks, {"t0009": 4})
+    begin(kept, plan_row)
+    for epoch, accuracy in enumerate((0.5, 0.4, 0.7), start=1):
+        kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", epoch, accuracy))
+    front = [{"epsilon": PLD[0], "accuracy": 0.5}, {"epsilon": PLD[2], "accuracy": 0.7}]
+    assert states.config("t0009", {"a": 1}) == {"trial": "t0009", "proposal": {"a": 1}, "recorded": 4, "front": front}
+    kept.recorder.refuse({"t0001": "contradicted"})
+    assert states.config("t0009", {})["front"] == [], "what an audit refuses outdoes nothing"
+
+
+def test_a_trial_whose_every_model_is_kept_has_none_to_reach(kept, plan_row):
+    recorder = Recorder(kept.spec, kept.folder, kept.claim, kept.tracker, kept.search, keep_every_model=True)
+    again = SimpleNamespace(recorder=recorder, path=kept.path)
+    begin(again, plan_row)
+    recorder.on_epoch("t0001", epoch_row(again, "t0001", 1, 0.5))
+    assert TrialStates(recorder.hooks).config("t0002", {})["front"] == []
+
+
 def test_only_models_of_the_front_are_kept(kept, plan_row):
     for trial, accuracies in (("t0001", (0.5, 0.6, 0.7)), ("t0002", (0.55, 0.6, 0.65))):
         begin(kept, plan_row, trial)
