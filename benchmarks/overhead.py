@@ -9,8 +9,9 @@ its iterates. The bare loop trains one at a time in either process and keeps not
 models, states and records, prices by two accountants and tracks in MLflow. It runs once with one trial at a time in
 either process, and once in stacks, of a size that it measures itself. Prints the wall time of each in turn, from the
 first training to the end of the last, and apart from it what comes before and after: starting workers, reading data,
-pricing, test scores, the report. On a machine that others use wall times mean little: processor seconds of all of them
-stand beside them, everything before and after included.
+pricing, test scores, the report. A last loop is bare too, but keeps what a sweep keeps: the state of every epoch, the
+models, and each trial's scores in MLflow, told at its end in three calls. On a machine that others use wall times mean
+little: processor seconds of all of them stand beside them, everything before and after included.
 
 ``--empty`` runs as many trials, with as many results each, that do nothing, on Ray Tune without anything of this
 package, and prints the processor time of the whole machine meanwhile: less than that no sweep on it can add.
@@ -28,9 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param
 from ray import tune
 
 import clipless
+from clipless.datasets import Dataset
 from sweeper.backend.environment import environment
 from sweeper.backend.on_ray.cluster import cluster
 from sweeper.backend.on_ray.tune import TUNE_ENVIRONMENT
@@ -39,7 +43,10 @@ from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.runner import run_sweep
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
+from sweeper.tracking.names import metric_names, mlflow_params
+from sweeper.tracking.store import prepare_mlflow
 from sweeper.trials.build import initial_seed
+from sweeper.trials.stream import EpochRow
 from sweeper.trials.trial import TrialRun
 
 PROCESSES = 2
@@ -88,40 +95,77 @@ def swept(settings: Spec, out: Path, clock: Clock) -> tuple[float, float, dict[s
     return clock.last - clock.first, rest, {trial.id: TrialConfig.from_json(trial.config) for trial in trials}
 
 
-def bare(settings: Spec, configs: dict[str, TrialConfig]) -> float:
-    """Train the same configurations in a loop of two processes; return the seconds."""
+def bare(settings: Spec, configs: dict[str, TrialConfig], kept: Path | None = None) -> float:
+    """Train the same configurations in a loop of two processes, which may keep all; return the seconds."""
     spawning = multiprocessing.get_context("spawn")
     ready, left = spawning.Barrier(PROCESSES + 1), spawning.Queue()
+    warm = next(iter(configs.values()))
     for one in configs.items():
         left.put(one)
-    processes = [spawning.Process(target=train, args=(settings, left, ready)) for _ in range(PROCESSES)]
+    if kept is not None:
+        (kept / "models").mkdir(parents=True)
+        client(kept).create_experiment("overhead")
+    processes = [spawning.Process(target=train, args=(settings, left, ready, warm, kept)) for _ in range(PROCESSES)]
     for process in processes:
         left.put(None)
         process.start()
     ready.wait()
     start = time.monotonic()
+    ready.wait()
+    took = time.monotonic() - start
     for process in processes:
         process.join()
-    return time.monotonic() - start
+    return took
 
 
-def train(settings: Spec, left: Any, ready: Any) -> None:
-    """Train one configuration after the other, and score every epoch."""
+def client(folder: Path) -> MlflowClient:
+    """Return a client of the store in a folder, which is made if there is none."""
+    prepare_mlflow()
+    return MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}")
+
+
+def train(settings: Spec, left: Any, ready: Any, warm: TrialConfig, kept: Path | None) -> None:
+    """Train one configuration after the other, and score every epoch; before that what torch imports for its first."""
     torch.set_num_threads(1)
     data = clipless.datasets.load(**settings.data_options())
+    store = None if kept is None else client(kept)
+    experiment = None if store is None else store.get_experiment_by_name("overhead")
+    next(run_of(settings, data, "t0000", warm, None).epoch_rows())
     ready.wait()
     for trial, config in iter(left.get, None):
-        seed = initial_seed(settings.search.seed, trial)
-        run = TrialRun(
-            trial=trial,
-            config=config,
-            data=data,
-            objectives=settings.objectives,
-            seed=seed,
-            free=settings.search.free_points,
-        )
-        for _ in run.epoch_rows():
-            pass
+        rows = list(run_of(settings, data, trial, config, kept).epoch_rows())
+        if store is not None and experiment is not None:
+            tell(store, experiment.experiment_id, trial, config, rows)
+    ready.wait()
+
+
+def run_of(settings: Spec, data: Dataset, trial: str, config: TrialConfig, kept: Path | None) -> TrialRun:
+    """Return the training of a configuration."""
+    return TrialRun(
+        trial=trial,
+        config=config,
+        data=data,
+        objectives=settings.objectives,
+        seed=initial_seed(settings.search.seed, trial),
+        free=settings.search.free_points,
+        folder=kept,
+    )
+
+
+def tell(store: MlflowClient, experiment: str, trial: str, config: TrialConfig, rows: list[EpochRow]) -> None:
+    """Write a trial into a store of MLflow."""
+    at = time.time_ns() // 1_000_000
+    named = [(row.epoch, name, value) for row in rows for name, value in metric_names(row.values).items()]
+    named += [
+        (row.epoch, f"{free.made_from}/{name}", value)
+        for row in rows
+        for free in row.free
+        for name, value in metric_names(free.values).items()
+    ]
+    metrics = [Metric(name, value, at, epoch) for epoch, name, value in named]
+    run = store.create_run(experiment, at, run_name=trial).info.run_id
+    store.log_batch(run, metrics, [Param(*one) for one in mlflow_params(config.to_json()).items()])
+    store.set_terminated(run)
 
 
 class Nothing(tune.Trainable):
@@ -204,9 +248,10 @@ def main() -> None:
     alone, stacked = (spec(options.trials, options.epochs, options.width, stack) for stack in (1, "auto"))
     print(f"{options.trials} trials of {options.epochs} epochs, width {options.width}, {PROCESSES} at a time\n")
     print(
-        "| round | bare loop (s) | one at a time (s) | ratio | in stacks (s) | throughput | outside (s) | processor |"
+        "| round | bare loop (s) | one at a time (s) | ratio | in stacks (s) | throughput | outside (s) | processor "
+        "| loop that keeps as much (s) | one at a time / it |"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for number in range(1, options.rounds + 1):
             used = [own_seconds()]
@@ -216,10 +261,12 @@ def main() -> None:
             used.append(own_seconds())
             together, other, _ = swept(stacked, Path(folder), clock)
             used.append(own_seconds())
+            keeping = bare(alone, configs, Path(folder) / f"kept-{number}")
             first, second, third = (after - before for before, after in itertools.pairwise(used))
             print(
                 f"| {number} | {loop:.1f} | {trials:.1f} | {trials / loop:.2f} | {together:.1f} | "
-                f"{loop / together:.2f} | {rest:.1f}, {other:.1f} | {second:.1f}, {first:.1f}, {third:.1f} |",
+                f"{loop / together:.2f} | {rest:.1f}, {other:.1f} | {second:.1f}, {first:.1f}, {third:.1f} | "
+                f"{keeping:.1f} | {trials / keeping:.2f} |",
                 flush=True,
             )
 
