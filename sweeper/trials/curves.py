@@ -18,7 +18,6 @@ from clipless.certificates.certify import (
     check_rows_alone,
     decisions,
     float64_logits,
-    measured_bounds,
 )
 from clipless.certificates.radii import parse_radius
 from clipless.curves.bands import calibration_band, roc_band
@@ -70,7 +69,7 @@ def release_curves(
     curves, source = noise.curves, source or SecureSource()
     check_rows_alone(model, split.x.device)
     logits_BK = float64_logits(model, split.x, features=features)
-    radius_B = certified_radii(model, logits_BK, split.y, bounds=measured_bounds(model)) / declared.input_gain
+    radius_B = certified_radii(model, logits_BK, split.y) / declared.input_gain
     certified = release_certified(
         _strict(radius_B.cpu().numpy()),
         (decisions(logits_BK) == split.y).cpu().numpy(),

@@ -165,18 +165,16 @@ def certified_radii(
     logits_BK: Tensor,
     target_B: Tensor,
     *,
-    bounds: NetworkBounds | None = None,
     norm: float = 2.0,
     inputs: Tensor | None = None,
 ) -> Tensor:
     """Radius, in units of the network's input tensor, within which no input changes the correct decision.
 
     Args:
-        model: the network that gave ``logits_BK``, with the weights that gave them: its last layer is read.
+        model: the network that gave ``logits_BK``, with the weights that gave them; of one that holds others by now,
+            `several_certified_radii` takes what was measured of those.
         logits_BK: float64 logits; K = 1 is a binary decision at 0.
         target_B: int64 labels.
-        bounds: `measured_bounds` of the model as it is, computed if left out. Where it holds other weights by now,
-            `several_certified_radii` takes what was measured of those that gave the logits.
         norm: 1, 2 or inf: the norm that distances from the example are measured in.
         inputs: (B, ...) the rows that gave the logits; only in the norms 1 and inf do they raise a radius.
 
@@ -194,8 +192,7 @@ def certified_radii(
     """
     if norm not in (1.0, 2.0, inf):
         raise ValueError(f"Expected norm 1, 2 or inf, got norm={norm!r}")
-    bounds = bounds or measured_bounds(model)
-    logits_BK = logits_BK.double()
+    bounds, logits_BK = measured_bounds(model), logits_BK.double()
     if norm == 2.0:
         radii_B = _radii(model, bounds, logits_BK, target_B, _euclidean_reach(model, bounds, logits_BK))
     else:

@@ -116,9 +116,14 @@ class FollowedAverages:
         model: trained; its trainable parameters are followed.
         averaging: decay of the average that stands for the weights while an epoch is shown; None for the weights.
         averages: further averages by name.
+
+    Raises:
+        ValueError: a name that is empty, which stands for what the model itself shows.
     """
 
     def __init__(self, model: Network, averaging: float | None, averages: Mapping[str, Averaging] | None) -> None:
+        if "" in (averages or {}):
+            raise ValueError(f"Expected a name for each of averages, got {sorted(averages or {})}")
         self._model = model
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._own = None if averaging is None else RunningAverage(self._parameters, ExponentialAverage(averaging))

@@ -11,7 +11,7 @@ from clipless.datasets import Split
 from clipless.layers import Dense, GroupSort, InputBall
 from clipless.norms import spectral_norm_upper
 from clipless.projections import FixedNorm, SpectralBall
-from clipless.training.averaging import ExponentialAverage, PolynomialAverage, RunningAverage
+from clipless.training.averaging import ExponentialAverage, FollowedAverages, PolynomialAverage, RunningAverage
 from clipless.training.checkpoint import load_state
 from tests.clipless.steps import RecordingSource
 
@@ -96,6 +96,11 @@ def network(**more):
 
 def weights_of(model):
     return torch.cat([p.detach().flatten().clone() for p in model.parameters()])
+
+
+def test_an_average_has_a_name():
+    with pytest.raises(ValueError, match=r"Expected a name for each of averages, got \['', 'slow'\]"):
+        FollowedAverages(network(), None, {"": PolynomialAverage(1), "slow": PolynomialAverage(1)})
 
 
 def train(source, checkpoint=None, *, epochs=4, model=None, averages=BOTH, **more):
