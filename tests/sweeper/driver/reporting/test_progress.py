@@ -5,7 +5,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sweeper.driver.reporting.progress import Display, Progress, RunningTrial, clock, closing_summary, line, render
+from sweeper.driver.reporting.progress import (
+    NO_ROOM,
+    Display,
+    Progress,
+    RunningTrial,
+    clock,
+    closing_summary,
+    line,
+    render,
+)
 from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point
 from sweeper.results.highlights import MAX_ROWS, Highlight, spread
@@ -60,6 +69,15 @@ def test_an_empty_sweep_is_shown_too():
     assert "left" not in text
     assert "front" not in text
     assert screen(Progress(name="digits", total=0))
+
+
+def test_a_sweep_that_waits_for_room_says_so():
+    """As on a cluster whose processors others have."""
+    waiting = Progress(name="digits", total=16, elapsed_seconds=31)
+    assert line(waiting) == f"digits: 0 of 16 trials done; 0:31 elapsed; {NO_ROOM}"
+    assert NO_ROOM in screen(waiting, width=200)
+    begun = (Progress(name="digits", total=16, elapsed_seconds=29), state(done=0, failed=0), state(running=()))
+    assert not any(NO_ROOM in line(one) for one in begun)
 
 
 def test_a_value_that_was_not_computed_is_a_dash():
