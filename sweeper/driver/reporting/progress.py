@@ -29,8 +29,8 @@ MAX_FAILURES = 5
 LINE_EVERY_SECONDS = 30.0
 REFRESH_PER_SECOND = 2
 WIDTH = 100  # of what a notebook shows
-LONGEST_START_SECONDS = 30.0  # of workers on machines that have room for them
-NO_ROOM = "no trial has begun: workers wait for room, others may use the machines"
+LONG_START_SECONDS = 30.0  # longer than workers take on machines that have room for them
+NOTHING_TRAINS = "no trial has begun yet: workers are starting, or wait for room that others have"
 EITHER_PRICE = "each with its own epsilon, if fixed in advance, and what releasing it after this sweep costs"
 
 
@@ -85,7 +85,7 @@ class Progress:
     def waits(self) -> bool:
         """Whether no trial has begun for longer than workers take to start where there is room."""
         has_begun = bool(self.running) or self.done + self.failed > 0
-        return not has_begun and self.elapsed_seconds > LONGEST_START_SECONDS
+        return not has_begun and self.elapsed_seconds > LONG_START_SECONDS
 
     @property
     def best(self) -> Point | None:
@@ -279,7 +279,7 @@ def _counts(progress: Progress) -> str:
 def _times(progress: Progress) -> str:
     remaining = progress.remaining_seconds
     left = "" if remaining is None else f", about {clock(remaining)} left"
-    return f"{clock(progress.elapsed_seconds)} elapsed{left}" + (f"; {NO_ROOM}" if progress.waits else "")
+    return f"{clock(progress.elapsed_seconds)} elapsed{left}" + (f"; {NOTHING_TRAINS}" if progress.waits else "")
 
 
 def _running(running: RunningTrial) -> str:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from sweeper.driver.reporting.progress import (
-    NO_ROOM,
+    NOTHING_TRAINS,
     Display,
     Progress,
     RunningTrial,
@@ -74,10 +74,10 @@ def test_an_empty_sweep_is_shown_too():
 def test_a_sweep_that_waits_for_room_says_so():
     """As on a cluster whose processors others have."""
     waiting = Progress(name="digits", total=16, elapsed_seconds=31)
-    assert line(waiting) == f"digits: 0 of 16 trials done; 0:31 elapsed; {NO_ROOM}"
-    assert NO_ROOM in screen(waiting, width=200)
+    assert line(waiting) == f"digits: 0 of 16 trials done; 0:31 elapsed; {NOTHING_TRAINS}"
+    assert NOTHING_TRAINS in screen(waiting, width=200)
     begun = (Progress(name="digits", total=16, elapsed_seconds=29), state(done=0, failed=0), state(running=()))
-    assert not any(NO_ROOM in line(one) for one in begun)
+    assert not any(NOTHING_TRAINS in line(one) for one in begun)
 
 
 def test_a_value_that_was_not_computed_is_a_dash():
