@@ -22,7 +22,7 @@ from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 _MOST_STEPS = 20_000  # an adversary may ignore the later ones
 _SPREADS = np.linspace(-7.0, 7.0, 141)  # thresholds, in standard deviations of S around its mean under P
-_TAIL = 1e-15  # binomial mass left out on either side
+_TAIL = 1e-15  # binomial mass left out on either side of "present"
 
 AGREEMENT = 1e-6
 """All sides are rounded outwards; what is left is rounding in the last lines, below 1e-9."""
@@ -55,7 +55,9 @@ def _attack(part: PoissonGaussian, delta: float) -> float:
         case Relation.ADD_OR_REMOVE_ONE:
             log_absent_C = stats.norm.logsf(threshold_C1[:, 0] / noise)
         case Relation.REPLACE_ONE:
-            log_opposite_CK = log_weight_K + stats.norm.logsf((threshold_C1 + turnout_K) / noise)
+            every_K = np.arange(steps + 1.0)  # what is left out here would make the attack stronger than it is
+            log_weight_K = stats.binom.logpmf(every_K, steps, rate)
+            log_opposite_CK = log_weight_K + stats.norm.logsf((threshold_C1 + every_K) / noise)
             log_absent_C = special.logsumexp(log_opposite_CK, axis=1)
         case _:
             assert_never(part.relation)

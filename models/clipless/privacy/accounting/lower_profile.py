@@ -99,7 +99,7 @@ def _cells(event: PoissonGaussian) -> Iterator[_Cells]:
     """Yield one step's cells for each direction in which neighbours may differ."""
     cuts, width = _cuts(event)
     under_p, under_q, losses, error = _pair(event, cuts)
-    kept = (under_p > 1e-280) & (under_q > 1e-280)  # an output left out makes nothing more distinguishable
+    kept = (under_p > 1e-280) & (under_q > 1e-280) & np.isfinite(losses)  # leaving outputs out distinguishes no more
     under_p, under_q, losses, error = under_p[kept], under_q[kept], losses[kept], error[kept]
     yield _Cells(under_p, losses - error, width)
     if event.relation is Relation.ADD_OR_REMOVE_ONE and event.sampling_rate < 1.0:

@@ -271,3 +271,12 @@ def test_between_its_points_an_event_counts_as_the_chord_in_alpha():
     sparse, dense = np.array([0.0, 2.0, 3.0, 4.0]), np.array([0.0, 1.0, 2.0, 3.0, 4.0])
     assert not _is_below(sparse, bound(sparse), bound, 2e-3)
     assert _is_below(dense, bound(dense), bound, 2e-3)
+
+
+@pytest.mark.parametrize(("noise", "rate"), [(0.06, 0.9), (0.15, 0.9), (0.25, 0.05)])
+def test_outputs_that_one_neighbour_cannot_show_are_left_out(noise, rate):
+    slot = PoissonGaussian(noise_multiplier=noise, sampling_rate=rate, steps=20, relation=Relation.REPLACE_ONE)
+    for profile in lower_profiles(slot):
+        assert np.isfinite(profile.losses).all()
+    assert dominates(slot, slot, 1e-5) in (True, False)
+    assert dominates(slot, replace(slot, noise_multiplier=noise / 4), 1e-5) is False

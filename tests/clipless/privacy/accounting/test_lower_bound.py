@@ -6,7 +6,9 @@ import pytest
 from scipy import optimize, stats
 
 from clipless.errors import AccountingError
+from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.lower_bound import attack_epsilon
+from clipless.privacy.accounting.pld import pld_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 
 ADD, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE
@@ -63,3 +65,12 @@ def test_endless_training_is_attacked_in_its_first_steps():
 def test_delta_is_a_probability(delta):
     with pytest.raises(AccountingError, match="delta"):
         attack_epsilon(event(1.0, 0.1, 10), delta)
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps"), [(0.9999, 0.408, 21), (0.99, 0.4, 8), (0.9, 0.5, 50)])
+def test_the_attack_is_no_stronger_than_true_where_nearly_every_row_takes_part_in_every_step(rate, noise, steps):
+    """Where turnouts that are as good as never seen decide how often the opposite row looks like this one."""
+    event = PoissonGaussian(noise_multiplier=noise, sampling_rate=rate, steps=steps, relation=Relation.REPLACE_ONE)
+    attained = attack_epsilon(event, 1e-5)
+    assert 0.98 * pld_epsilon(event, 1e-5) < attained <= pld_epsilon(event, 1e-5)
+    assert claim(event, 1e-5).epsilon >= attained
