@@ -118,7 +118,7 @@ def _spent(data: SweepData | None) -> str:
     if data.result.claim.exploratory:
         return "; the sweep is exploratory and has no guarantee"
     fixed = "was fixed at" if price.fixed else "is so far"
-    return f"; the price of everything {fixed} epsilon {number(price.epsilon, 4, up=True)} at delta {price.delta:g}"
+    return f"; the price of everything {fixed} epsilon {number(price.epsilon, 4, up=True)} at delta {price.delta!r}"
 
 
 def _price_of_trials(asked: Asked, which: str) -> str:

@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeper.errors import RecordError
-from sweeper.privacy.pricing import round_up
 from sweeper.records import TrialStatus
 from sweeper.results.comparison import PRICE, Comparison
 from sweeper.results.front import Front, FrontTrial
 from sweeper.results.highlights import highlights, spread, value_text
 from sweeper.results.sweep import Sweep
+from sweeper.rounding import round_down, round_up
 from sweeper.store.evidence import Evidence
 from sweeper.store.notes import read_notes
 from sweeper.store.sweep_folder import SweepFolder
@@ -83,8 +83,9 @@ def audit_table(rows: Iterable[Evidence]) -> Table:
     for found in (row.finding for row in rows):
         verdict = Text("contradicted", style="bold red") if found.contradicted else Text("holds")
         sure = "computed" if found.confidence == 1.0 else f"{100 * found.confidence:g} %"
-        numbers = (f"{found.epsilon:.4g}", f"{found.attained:.4g}", "-" if isnan(found.ratio) else f"{found.ratio:.3f}")
-        table.add_row(found.subject, found.kind.value, *numbers, f"{found.delta:g}", sure, verdict)
+        ratio = "-" if isnan(found.ratio) else f"{found.ratio:.3f}"
+        numbers = (round_up(found.epsilon), round_down(found.attained), ratio, repr(found.delta))
+        table.add_row(found.subject, found.kind.value, *numbers, sure, verdict)
     return table
 
 

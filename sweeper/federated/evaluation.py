@@ -20,6 +20,7 @@ from clipless.federated.words import from_words
 from sweeper.federated.connection import Connection
 from sweeper.federated.federation import ANALYST, Federation, Release
 from sweeper.federated.services import EVALUATE, HELD, RESULT
+from sweeper.rounding import round_up
 
 EVALUATION_VERSION = 1
 _TRUST = {
@@ -61,7 +62,7 @@ class FederatedEvaluation:
         trust = _TRUST[self.federation.protocol].format(colluding=self.federation.colluding)
         kept = "" if self.in_ledgers else f" {_NO_LEDGER}"
         return (
-            f"All of it together is {self.federation.epsilon:g}-differentially private for each row of a party "
+            f"All of it together is {round_up(self.federation.epsilon)}-differentially private for each row of a party "
             f"({self.federation.relation}, numbers of rows as declared). {trust} A row that the model was trained on "
             f"pays the model's epsilon as well.{kept}"
         )

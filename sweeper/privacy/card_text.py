@@ -8,8 +8,9 @@ from clipless.plans.method import Method
 from clipless.plans.schedule import Schedule
 from clipless.privacy.events import Relation
 from sweeper.privacy.claims import EXPLORATORY
-from sweeper.privacy.pricing import Price, round_up
+from sweeper.privacy.pricing import Price
 from sweeper.records import described
+from sweeper.rounding import round_down, round_up
 from sweeper.spec.fields.nested import flatten
 
 _RELATIONS = {
@@ -65,11 +66,11 @@ def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"In words: when {change}, the probability of any outcome of the training changes by a factor of at "
         f"most e^epsilon ({_factor(holds)} for the first number), except for a part of "
-        f"probability {delta:g}. The relation is `{facts['relation']}`; the privacy unit is {_unit(unit)}; "
+        f"probability {delta!r}. The relation is `{facts['relation']}`; the privacy unit is {_unit(unit)}; "
         f"N = {facts['population']} training rows, a number taken as public."
     )
     yield _table(
-        ("epsilon at delta " + f"{delta:g}", "RDP (autodp)", "PLD (dp-accounting)", "claimed"),
+        ("epsilon at delta " + f"{delta!r}", "RDP (autodp)", "PLD (dp-accounting)", "claimed"),
         [
             (f"epoch {card['epoch']}, fixed in advance", *_accountants(advance)),
             (f"chosen among {epochs} epochs", *_accountants(afterwards)),
@@ -82,8 +83,9 @@ def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
 def _audited(audits: Iterable[Mapping[str, Any]]) -> str:
     """Return in one line what attacks on the claim of the training, and on that of the sweep, attained."""
     found = [
-        f"the {one['kind']} audit attained epsilon {float(one['attained']):.3g} of the {float(one['epsilon']):.3g} "
-        f"claimed at delta {one['delta']:g}{', which **contradicts the claim**' if one['contradicted'] else ''}"
+        f"the {one['kind']} audit attained epsilon {round_down(float(one['attained']), 3)} of the "
+        f"{round_up(float(one['epsilon']))} claimed at delta {one['delta']!r}"
+        f"{', which **contradicts the claim**' if one['contradicted'] else ''}"
         for one in audits
     ]
     if not found:
@@ -96,11 +98,11 @@ def _of_one_training(card: Mapping[str, Any]) -> Iterator[str]:
     advance, afterwards, delta = facts["fixed_in_advance"], facts["chosen_afterwards"], facts["delta"]
     epochs = facts["planned_epochs"]
     yield (
-        f"**({round_up(advance['epsilon'])}, {delta:g})-differential privacy** for this model, "
+        f"**({round_up(advance['epsilon'])}, {delta!r})-differential privacy** for this model, "
         f"if its configuration and epoch {card['epoch']} were fixed before training."
     )
     yield (
-        f"**({round_up(afterwards['epsilon'])}, {delta:g})-differential privacy** if the epoch was chosen "
+        f"**({round_up(afterwards['epsilon'])}, {delta!r})-differential privacy** if the epoch was chosen "
         f"among the {epochs} planned ones, or training was stopped, after looking at scores: then all "
         f"planned epochs count{_of_repeats(facts['repeats'])}.{_of_trainings(facts['trainings'])}"
     )

@@ -46,7 +46,7 @@ SELECTED_WITHIN_BUDGET = (
 )
 INJECTED_GENERATOR = "No guarantee: batches and noise came from an injected generator, not from the secure one."
 LARGE_DELTA = (
-    "The accepted delta = {delta:g} is not below 1/N for N = {population}: the guarantee permits publishing "
+    "The accepted delta = {delta!r} is not below 1/N for N = {population}: the guarantee permits publishing "
     "one training row outright."
 )
 MEMBERSHIP = (

@@ -18,8 +18,9 @@ from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import epsilon_of_splits, in_one_split
 from sweeper.privacy.budget import Budget
-from sweeper.privacy.pricing import Price, price, round_up
+from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.selection import Terms
+from sweeper.rounding import round_up
 
 _EVERY_TRIAL = "The choice looked at every trial and is charged for each"
 _WHY_COMPOSED = (
@@ -73,7 +74,7 @@ def answers(
         return _budgeted(budget, delta, len(charged))
     everything = composed([charged, validation, test], delta, tight=tight, apart=apart)
     cost = (
-        f"epsilon {round_up(everything.epsilon)} at delta {delta:g}, the composition of every training of the sweep "
+        f"epsilon {round_up(everything.epsilon)} at delta {delta!r}, the composition of every training of the sweep "
         f"({everything.events}){_with_scores([*validation, *test], apart)}"
     )
     why = f"{_EVERY_TRIAL}: {_WHY_COMPOSED}" if selection is None else _broken(selection)
@@ -102,7 +103,7 @@ def _budgeted(budget: Budget | RenyiFilter, delta: float, trainings: int) -> dic
             "however many were run (Feldman and Zrnic 2021, arXiv 2008.11193)."
         )
     price_ = Price(epsilon=epsilon, delta=delta, events=trainings, fixed=True)
-    cost = f"epsilon {round_up(epsilon)} at delta {delta:g}, {why}"
+    cost = f"epsilon {round_up(epsilon)} at delta {delta!r}, {why}"
     return {
         "winner": replace(price_, statement=f"Releasing one model: {cost} That is the price of all of them."),
         "front": replace(price_, statement=f"Releasing the front and its models: {cost}"),
@@ -118,7 +119,7 @@ def _explored(budget: Budget, terms: Terms, delta: float, trainings: int | None)
     epsilon = budget.price_at(delta)
     price_ = Price(epsilon=epsilon, delta=delta, events=1 + trainings, fixed=True)
     cost = (
-        f"epsilon {round_up(epsilon)} at delta {delta:g}, the price of a private selection and of the final that "
+        f"epsilon {round_up(epsilon)} at delta {delta!r}, the price of a private selection and of the final that "
         "trains the configuration of its winner, cut before any row was read: the best of a secret random number of "
         f"independent trials ({_law(terms.repetitions)}), of which each spends epsilon "
         f"{round_up(price([terms.event], delta).epsilon)}, and one training that may spend "
@@ -142,7 +143,7 @@ def _selected(selection: Terms, test: Sequence[PoissonGaussian], delta: float) -
     )
     single = max(price([event], delta).epsilon for event in (selection.event, selection.scores) if event)
     winner = (
-        f"Releasing the winner and nothing else: epsilon {round_up(epsilon)} at delta {delta:g}, the price of the best "
+        f"Releasing the winner and nothing else: epsilon {round_up(epsilon)} at delta {delta!r}, the price of the best "
         f"of a secret random number of independent trials ({_law(selection.repetitions)}), of which each spends "
         f"epsilon {round_up(single)}; its conditions held, as far as they are checked: commands and service "
         "refuse to show a selection that runs, and its owner sees to it that nobody opens its files otherwise "

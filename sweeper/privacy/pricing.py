@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from decimal import ROUND_CEILING, Context, Decimal
 from math import isfinite
 from typing import Any
 
@@ -30,29 +29,6 @@ class Price:
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         return asdict(self)
-
-
-def fixed_point(epsilon: float, decimals: int = 2) -> str:
-    """Return epsilon with so many decimals, never less than it is.
-
-    >>> fixed_point(1.101), fixed_point(3.0), fixed_point(1.1), fixed_point(float("inf"))
-    ('1.11', '3.00', '1.10', 'inf')
-    """
-    if not isfinite(epsilon):
-        return f"{epsilon:g}"
-    return f"{Decimal(repr(float(epsilon))).quantize(Decimal(1).scaleb(-decimals), ROUND_CEILING):f}"
-
-
-def round_up(epsilon: float, digits: int = 4) -> str:
-    """Return epsilon with a few significant digits, never less than it is.
-
-    >>> round_up(1.23401), round_up(3.0), round_up(float("inf"))
-    ('1.235', '3', 'inf')
-    """
-    if not isfinite(epsilon):
-        return f"{epsilon:g}"
-    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(epsilon)
-    return f"{rounded.normalize():f}"
 
 
 def drawn_by(plan: TrialPlan, epoch: int) -> int:

@@ -7,10 +7,11 @@ releases its winner alone, as a private selection does, no such number is told: 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 
-from sweeper.privacy.pricing import Price, round_up
+from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point
 from sweeper.results.front import Front
 from sweeper.results.highlights import best
+from sweeper.rounding import round_up
 from sweeper.tracking.names import ARTIFACT_LINK, metric_names
 
 EPSILONS = (1.0, 2.0, 3.0, 5.0, 8.0)

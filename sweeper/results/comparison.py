@@ -209,7 +209,7 @@ def _data(front: Front) -> str:
 
 
 def _deltas(front: Front) -> list[str]:
-    return [f"{delta:g}" for delta in sorted({t.delta for t in front.trials.values() if t.delta is not None})]
+    return [f"{delta!r}" for delta in sorted({t.delta for t in front.trials.values() if t.delta is not None})]
 
 
 def _relations(front: Front) -> list[str]:

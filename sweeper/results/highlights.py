@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import inf, isnan
 
 from sweeper.errors import PickError
-from sweeper.privacy.pricing import fixed_point
 from sweeper.records import Objective, Point
 from sweeper.results.front import Front
 from sweeper.results.pick import pick
+from sweeper.rounding import fixed_point
 
 KNEE = "knee"
 PICKED = "what pick takes"

@@ -2,9 +2,9 @@
 
 from sweeper.errors import RecordError
 from sweeper.markup import paragraph, table
-from sweeper.privacy.pricing import round_up
 from sweeper.results.front import Front
 from sweeper.results.highlights import highlights, spread, value_text
+from sweeper.rounding import round_up
 from sweeper.store.manifest import Manifest
 
 

@@ -6,6 +6,7 @@ from math import inf, log
 from sweeper.errors import PickError, SpecError
 from sweeper.records import Point
 from sweeper.results.front import Front
+from sweeper.rounding import round_up
 from sweeper.spec import objectives as names
 
 
@@ -96,7 +97,8 @@ def _refused(front: Front) -> str:
 
 def _nearest(point: Point, ceiling: float, floors: Mapping[str, float]) -> str:
     asked = [f"epsilon <= {ceiling:g}"] * (ceiling < inf) + [f"{name} >= {floor:g}" for name, floor in floors.items()]
-    found = ", ".join(f"{name}={value:.4g}" for name, value in point.values.items())
+    shown = {name: round_up(value) if name == "epsilon" else f"{value:.4g}" for name, value in point.values.items()}
+    found = ", ".join(f"{name}={text}" for name, text in shown.items())
     return (
         f"No point of the front has {' and '.join(asked)}; the nearest is trial {point.label}: "
         f"{found}; relax a condition or search longer"

@@ -14,6 +14,7 @@ from typing import Any
 from clipless.audits.finding import Finding
 from clipless.errors import AuditError
 from sweeper.errors import RecordError
+from sweeper.rounding import round_down, round_up
 from sweeper.store.jsonl import JsonlFile, append_alone
 
 EVIDENCE_NAME = "audits.jsonl"
@@ -86,8 +87,8 @@ def in_words(finding: Finding) -> str:
     sure = "" if finding.confidence == 1.0 else f" at {100 * finding.confidence:g} % confidence"
     ratio = "" if isnan(finding.ratio) else f", {finding.ratio:.3g} of it"
     return (
-        f"the {finding.kind.value} audit of {finding.subject} attained epsilon {finding.attained:.4g}{sure} where "
-        f"{finding.epsilon:.4g} is claimed at delta {finding.delta:g}{ratio}"
+        f"the {finding.kind.value} audit of {finding.subject} attained epsilon {round_down(finding.attained)}{sure} "
+        f"where {round_up(finding.epsilon)} is claimed at delta {finding.delta!r}{ratio}"
     )
 
 

@@ -8,8 +8,8 @@ from importlib import metadata
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from sweeper.privacy.pricing import round_up
 from sweeper.records import TrialStatus
+from sweeper.rounding import round_up
 from sweeper.spec.fields.nested import leaves
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from sweeper.errors import SpecError
 from sweeper.privacy.budget import Budget, cut_budget
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.exploration import cut_exploration
-from sweeper.privacy.pricing import round_up
+from sweeper.rounding import round_up
 from sweeper.search.space import resolve, sample
 from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.search import SELECTION_SHARE

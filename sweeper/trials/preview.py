@@ -21,8 +21,9 @@ from sweeper.errors import SpecError
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.prices import answers
-from sweeper.privacy.pricing import price, round_up
+from sweeper.privacy.pricing import price
 from sweeper.privacy.selection import Terms
+from sweeper.rounding import round_up
 from sweeper.search.space import open_dimensions, sample
 from sweeper.spec.fields.nested import flatten
 from sweeper.spec.fields.ranges import Scalar
@@ -174,7 +175,7 @@ def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Renderable
     cost = planned_cost(spec, [one.plan for one in previews], noise)
     parts.append(
         Text(
-            f"\nEverything the sweep releases: about epsilon {round_up(cost.epsilon)} at delta {cost.delta:g}, if its "
+            f"\nEverything the sweep releases: about epsilon {round_up(cost.epsilon)} at delta {cost.delta!r}, if its "
             f"{cost.events} trials spend what the {len(previews)} above would. privacy.sweep_epsilon would bound it."
         )
     )
@@ -251,7 +252,7 @@ def _render_one(one: Preview) -> list[RenderableType]:
             f"q = {plan.sampling_rate:.5f}, {plan.steps_per_epoch} steps per epoch, {plan.epochs} epochs, "
             f"noise multiplier {plan.noise_multiplier:.4f}, {plan.relation.value}"
         ),
-        Text(f"epsilon {round_up(last.epsilon)} at delta {plan.delta:g} (PLD {round_up(last.pld)}, RDP {rdp})"),
+        Text(f"epsilon {round_up(last.epsilon)} at delta {plan.delta!r} (PLD {round_up(last.pld)}, RDP {rdp})"),
         Text(f"on the way: {curve}"),
         table,
     ]

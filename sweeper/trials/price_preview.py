@@ -12,8 +12,9 @@ from sweeper.privacy.budget import Budget, cut_budget
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.prices import answers, composed
-from sweeper.privacy.pricing import Price, round_up
+from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import Terms
+from sweeper.rounding import round_up
 from sweeper.search.space import sample
 from sweeper.spec.spec import Spec
 from sweeper.spec.stages import StagePlan
@@ -37,7 +38,7 @@ def announcement(spec: Spec, data: Dataset, budget: Budget | RenyiFilter | None 
     cost = planned_cost(spec, plans, noise)
     return (
         f"{spec.name}: everything, and so any model that is chosen after a look, will cost about epsilon "
-        f"{round_up(cost.epsilon, 3)} at delta {cost.delta:g}, if all {cost.events} trials spend what the first "
+        f"{round_up(cost.epsilon, 3)} at delta {cost.delta!r}, if all {cost.events} trials spend what the first "
         "configurations would. Set privacy.sweep_epsilon to bound it."
     )
 
@@ -52,7 +53,7 @@ def selection_in_words(terms: Terms, delta: float) -> str:
     winner = answers([], delta, selection=terms)["winner"]
     return (
         f"The winner of the sweep, and nothing else, can leave at epsilon {round_up(winner.epsilon)} at delta "
-        f"{winner.delta:g}, if the conditions of private selection hold."
+        f"{winner.delta!r}, if the conditions of private selection hold."
     )
 
 
@@ -60,19 +61,19 @@ def budget_in_words(budget: Budget | RenyiFilter) -> str:
     """Return what everything costs that the sweep releases."""
     if isinstance(budget, RenyiFilter):
         return (
-            f"Everything the sweep releases: epsilon {round_up(budget.epsilon)} at delta {budget.delta:g}, however "
+            f"Everything the sweep releases: epsilon {round_up(budget.epsilon)} at delta {budget.delta!r}, however "
             f"many trials that is: a privacy filter at the Renyi order {budget.order:g} refuses the trial that does "
             "not fit."
         )
     if budget.selection is not None:
         return (
-            f"Everything the sweep releases: epsilon {round_up(budget.price)} at delta {budget.delta:g}, whatever the "
+            f"Everything the sweep releases: epsilon {round_up(budget.price)} at delta {budget.delta!r}, whatever the "
             "final is used for, if the conditions of private selection hold. The budget was cut into a private "
             f"selection ({budget.selection.repetitions.mean:g} trials on average) and one final before any row is read."
         )
     slots = " + ".join(str(stage.trials) for stage in budget.stages) + " slot" + "s" * (budget.trials > 1)
     return (
-        f"Everything the sweep releases: epsilon {round_up(budget.price)} at delta {budget.delta:g}, whatever results "
+        f"Everything the sweep releases: epsilon {round_up(budget.price)} at delta {budget.delta!r}, whatever results "
         f"are used for. The budget was cut into {slots} before any row is read."
     )
 

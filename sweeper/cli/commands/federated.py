@@ -53,8 +53,9 @@ def join(
     from sweeper.federated.federation import read_federation
     from sweeper.federated.keys import ledger_of, read_key, spend
     from sweeper.federated.party import take_part
+    from sweeper.rounding import round_up
 
     whole, identity = read_federation(federation), read_key(key)
     spent = spend(key, whole, max_epsilon)
     bits = take_part(whole, name, identity, model, data)
-    typer.echo(f"{name}: {bits} bits sent and received; epsilon {spent:g} spent in all ({ledger_of(key)})")
+    typer.echo(f"{name}: {bits} bits sent and received; epsilon {round_up(spent)} spent in all ({ledger_of(key)})")

@@ -239,7 +239,7 @@ def points_of(trial: str, row: EpochRow, plan: TrialPlan | None) -> tuple[Point,
 def run_tags(privacy: PrivacySettings, claim: Claim) -> dict[str, str]:
     """Return what the run of every trial of a sweep is tagged with."""
     return {
-        "sweeper.delta": f"{privacy.delta:g}",
+        "sweeper.delta": f"{privacy.delta!r}",
         "sweeper.relation": privacy.relation.value,
         "sweeper.exploratory": str(claim.exploratory).lower(),
     }

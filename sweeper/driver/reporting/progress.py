@@ -20,9 +20,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sweeper.privacy.pricing import Price, fixed_point, round_up
+from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point
 from sweeper.results.highlights import Highlight, best, spread
+from sweeper.rounding import fixed_point, round_up
 from sweeper.tracking.outbox import Undelivered
 
 MAX_FAILURES = 5

@@ -48,10 +48,10 @@ from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import round_up
 from sweeper.privacy.selection import WINNER_TRIAL, PrivateSelection, Terms
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.front import build_front
+from sweeper.rounding import round_up
 from sweeper.spec.spec import Spec
 from sweeper.store.jsonl import replace_file
 from sweeper.store.lock import driver_lock, is_driven, was_driven_here

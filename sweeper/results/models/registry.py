@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from clipless.datasets import Drop, InputFormat, Ranges
 from clipless.datasets.raw_rows import Pixels
 from sweeper.errors import SweeperError, one_line
-from sweeper.privacy.pricing import round_up
 from sweeper.results.models.predict import load_predictor, temperature_of
 from sweeper.results.sweep import Picked
+from sweeper.rounding import round_up
 from sweeper.tracking.client import destination_of, find_runs
 from sweeper.tracking.names import version_tags
 from sweeper.tracking.store import Destination, prepare_mlflow

@@ -1,6 +1,6 @@
 """What is said of the price of a request before it is made; from specs and records alone, no data are read."""
 
-from sweeper.privacy.pricing import round_up
+from sweeper.rounding import round_up
 from sweeper.spec.fields.ranges import largest
 from sweeper.spec.spec import Spec
 
@@ -10,7 +10,7 @@ def price_of_spec(spec: Spec) -> str:
     privacy = spec.privacy
     if spec.search.repetitions is not None:
         return "The winner alone can leave, at a price that its driver says before the first trial."
-    at = f"at delta {privacy.delta:g}"
+    at = f"at delta {privacy.delta!r}"
     if privacy.sweep_epsilon is not None:
         return (
             f"Everything the sweep releases costs at most epsilon {round_up(privacy.sweep_epsilon)} {at}, "

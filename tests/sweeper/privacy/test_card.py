@@ -14,8 +14,9 @@ from sweeper.privacy.card import make_card as _make_card
 from sweeper.privacy.charges import Entry
 from sweeper.privacy.evaluation.paid_scores import planned_scores
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import Price, round_up, whole_event
+from sweeper.privacy.pricing import Price, whole_event
 from sweeper.records import ClassCounts, ReleasedCurves, ScoreCurves, ScorePlan, TrialStatus
+from sweeper.rounding import round_up
 
 LEDGER = {
     q: Price(epsilon=9.5, delta=1e-4, events=2, statement=f"{q} | twice.") for q in ("winner", "front", "everything")
@@ -56,13 +57,13 @@ def found(kind, attained, epsilon=1.2, **more):
 
 def test_the_card_says_what_audits_attained_of_each_claim(card, trial, point, claim):
     assert "Audits: none; nothing has attacked these claims." in card.to_markdown()
-    audits = [found(Kind.STEP, 1.1), found(Kind.STEP, 1.17), found(Kind.SWEEP, 1.95, 2.45, delta=0.01)]
+    audits = [found(Kind.STEP, 1.1), found(Kind.STEP, 1.1799), found(Kind.SWEEP, 1.95, 2.45, delta=0.01)]
     audited = make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=LEDGER, audits=audits)
     line = next(line for line in audited.to_markdown().splitlines() if line.startswith("Audits:"))
     assert "the step audit attained epsilon 1.17 of the 1.2 claimed at delta 0.0001" in line
-    assert "the sweep-price audit attained epsilon 1.95 of the 2.45 claimed at delta 0.01." in line
+    assert "the sweep-price audit attained epsilon 1.95 of the 2.451 claimed at delta 0.01." in line
     assert "contradicts" not in line
-    assert json.loads(json.dumps(audited.to_json()["audits"], allow_nan=False))[0]["attained"] == 1.17
+    assert json.loads(json.dumps(audited.to_json()["audits"], allow_nan=False))[0]["attained"] == 1.1799
 
 
 def test_the_card_does_not_hide_a_contradiction_behind_a_larger_share(trial, point, claim):

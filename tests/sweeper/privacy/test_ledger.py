@@ -17,8 +17,9 @@ from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import price, round_up
+from sweeper.privacy.pricing import price
 from sweeper.privacy.selection import Terms
+from sweeper.rounding import round_up
 
 DELTA = 1e-5
 

@@ -13,8 +13,9 @@ from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.privacy.prices import answers
-from sweeper.privacy.pricing import price, round_up
+from sweeper.privacy.pricing import price
 from sweeper.privacy.selection import Terms
+from sweeper.rounding import round_up
 
 DELTA = 1e-5
 QUESTIONS = ("winner", "front", "everything")

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeper.privacy.pricing import epochs_of, round_up
+from sweeper.privacy.pricing import epochs_of
+from sweeper.rounding import round_up
 
 
 @given(st.floats(0, 1e12), st.integers(1, 8))

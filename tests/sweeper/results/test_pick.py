@@ -57,6 +57,13 @@ def test_what_cannot_be_picked_names_the_nearest(front, max_epsilon, minimum, sa
         pick(front, max_epsilon, minimum)
 
 
+def test_the_nearest_is_not_said_to_cost_less_than_it_does(trial, make_point, objectives, claim):
+    points = [make_point("t0001", 1, 3.27449, 0.70, 0.6)]
+    front = build_front(sweep="digits", objectives=objectives, trials=[trial], points=points, ledger={}, claim=claim)
+    with pytest.raises(PickError, match=r"epsilon=3\.275"):
+        pick(front, 0.1)
+
+
 def test_an_empty_front_has_nothing_to_pick(objectives, claim):
     front = build_front(sweep="digits", objectives=objectives, trials=[], points=[], ledger={}, claim=claim)
     with pytest.raises(PickError, match="The front of digits has no point yet"):

@@ -13,6 +13,7 @@ from sweeper.store.evidence import (
     WHOLE_SWEEP,
     Evidence,
     append_evidence,
+    in_words,
     read_evidence,
     read_refusals,
     refusal,
@@ -53,6 +54,21 @@ def test_a_contradiction_stays_whatever_later_audits_find(tmp_path):
             f"delta 1e-05, 2.5 of it (evidence: line 2 of {EVIDENCE_NAME})"
         )
     }
+
+
+def test_a_claim_is_never_said_to_be_less_and_what_was_attained_never_more():
+    finding = Finding(
+        kind=Kind.STEP,
+        subject="trial t0001",
+        epsilon=3.27449,
+        delta=1 / 70001,
+        attained=3.27279,
+        confidence=0.95,
+        p_value=1.0,
+        contradicted=False,
+    )
+    said = in_words(finding)
+    assert "attained epsilon 3.272 at 95 % confidence where 3.275 is claimed at delta 1.4285510" in said
 
 
 def test_what_is_said_of_the_whole_sweep_refuses_every_trial():

@@ -15,7 +15,8 @@ from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed
 from sweeper.errors import SpecError
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
-from sweeper.privacy.pricing import price, round_up
+from sweeper.privacy.pricing import price
+from sweeper.rounding import round_up
 from sweeper.spec.spec import Spec
 from sweeper.trials import preview as module
 from sweeper.trials.budget_plan import CHECKED_CONFIGURATIONS, plan_budget

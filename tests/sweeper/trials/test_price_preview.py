@@ -7,7 +7,8 @@ from rich.console import Console
 
 import clipless
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
-from sweeper.privacy.pricing import price, round_up
+from sweeper.privacy.pricing import price
+from sweeper.rounding import round_up
 from sweeper.spec.spec import Spec
 from sweeper.trials import price_preview
 from sweeper.trials.budget_plan import plan_budget

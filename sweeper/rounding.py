@@ -1,0 +1,39 @@
+"""Numbers as people are shown them: what is claimed is never rounded down, what an attack attained never up."""
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from math import isfinite
+
+
+def fixed_point(epsilon: float, decimals: int = 2) -> str:
+    """Return epsilon with so many decimals, never less than it is.
+
+    >>> fixed_point(1.101), fixed_point(3.0), fixed_point(1.1), fixed_point(float("inf"))
+    ('1.11', '3.00', '1.10', 'inf')
+    """
+    if not isfinite(epsilon):
+        return f"{epsilon:g}"
+    return f"{Decimal(repr(float(epsilon))).quantize(Decimal(1).scaleb(-decimals), ROUND_CEILING):f}"
+
+
+def round_up(epsilon: float, digits: int = 4) -> str:
+    """Return epsilon with a few significant digits, never less than it is.
+
+    >>> round_up(1.23401), round_up(3.0), round_up(float("inf"))
+    ('1.235', '3', 'inf')
+    """
+    if not isfinite(epsilon):
+        return f"{epsilon:g}"
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(epsilon)
+    return f"{rounded.normalize():f}"
+
+
+def round_down(attained: float, digits: int = 4) -> str:
+    """Return a lower bound with a few significant digits, never more than its shortest decimal.
+
+    >>> round_down(1.23499), round_down(1.17), round_down(float("inf"))
+    ('1.234', '1.17', 'inf')
+    """
+    if not isfinite(attained):
+        return f"{attained:g}"
+    rounded = Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(repr(float(attained)))
+    return f"{rounded.normalize():f}"
