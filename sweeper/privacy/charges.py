@@ -16,7 +16,6 @@ from sweeper.privacy.room import (
     refused_by_exploration,
     refused_by_filter,
     refused_by_slots,
-    refused_tests_by_filter,
     refused_tests_by_slots,
 )
 from sweeper.privacy.selection import Terms
@@ -122,7 +121,7 @@ class Charges:
         """Return the trainings as if one more had been entered and drew; so do open ones."""
         before = self._charged_attempts(opened.trial)[-1:] if opened.kept else []
         entries = [replace(e, goes_on=True) if e in before else e for e in self.entries]
-        entries = [replace(e, drawn=e.drawn or e.steps is None) for e in entries]
+        entries = [_as_drawn(entry) for entry in entries]
         entries.append(
             Entry(
                 trial=opened.trial,
@@ -145,7 +144,7 @@ class Charges:
             case Budget():
                 return refused_by_slots(self.budget, self._drawn_with(opened))
             case RenyiFilter():
-                return refused_by_filter(self.budget, self._drawn_with(opened))
+                return refused_by_filter(self.budget, self._drawn_with(opened), self._paid_tests)
 
     def test_refusal(self, paid: PaidScores) -> str | None:
         """Return why the budget of the sweep has no room for scores of test rows, ``None`` if it has."""
@@ -155,10 +154,13 @@ class Charges:
             case Budget():
                 return refused_tests_by_slots(self.budget, [*self._paid_tests, paid])
             case RenyiFilter():
-                return refused_tests_by_filter(self.budget, self._drawn(), [*self._paid_tests, paid])
+                return refused_by_filter(self.budget, self._drawn_or_open(), [*self._paid_tests, paid])
 
     def _drawn(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.drawn]
+
+    def _drawn_or_open(self) -> list[Entry]:
+        return [entry for entry in map(_as_drawn, self.entries) if entry.drawn]
 
     def _drawn_with(self, opened: OpenRow) -> list[Entry]:
         return [entry for entry in self.entries_with(opened) if entry.drawn]
@@ -303,6 +305,11 @@ class Charges:
                 f"Expected the relation {expected} of the other events of {self._path}, got "
                 f"{event.relation.value}; start another sweep"
             )
+
+
+def _as_drawn(entry: Entry) -> Entry:
+    """Return a training as if it drew, if it may: it is open."""
+    return replace(entry, drawn=entry.drawn or entry.steps is None)
 
 
 def _check_close(entry: Entry, row: CloseRow, *, is_last: bool) -> None:

@@ -66,15 +66,15 @@ def refused_tests_by_slots(budget: Budget, tests: Sequence[PaidScores]) -> str |
     return _refused_scores(budget.tests, tests, sum(paid.event.steps for paid in tests), "test")
 
 
-def refused_by_filter(budget: RenyiFilter, entries: "Sequence[Entry]") -> str | None:
-    """Return why the filter does not admit a training; those that ended early count with what they ran."""
-    scores = [event for entry in entries for event in entry.charged_scores]
-    apart = all(entry.scores.apart for entry in entries if entry.scores is not None)
-    return _refused_events(budget, [[entry.spent for entry in entries], scores], apart=apart)
+def refused_by_filter(budget: RenyiFilter, entries: "Sequence[Entry]", tests: Sequence[PaidScores]) -> str | None:
+    """Return why the filter does not admit the last of these trainings, or of these releases of scores of test rows.
 
+    Trainings that ended early count with what they ran.
 
-def refused_tests_by_filter(budget: RenyiFilter, entries: "Sequence[Entry]", tests: Sequence[PaidScores]) -> str | None:
-    """Return why the filter does not admit the last of these releases of scores of private test rows."""
+    Guarantees:
+        All that is admitted, whichever of them is asked for last, adds up to no more than the budget: on each split by
+        itself where they are apart, together where they are not.
+    """
     scores = [event for entry in entries for event in entry.charged_scores]
     paid = [*(entry.scores for entry in entries if entry.scores is not None), *tests]
     splits = [[entry.spent for entry in entries], scores, [one.event for one in tests]]

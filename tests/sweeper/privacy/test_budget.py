@@ -1,14 +1,18 @@
 """A budget in slots, and what it has no room for."""
 
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.domination import DOMINATION_SLACK, dominated_noise_multiplier, dominates
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
-from clipless.privacy.events import Composed, Relation
+from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
 from sweeper.privacy.budget import Budget, cut_budget, slots_epsilon
@@ -23,8 +27,6 @@ PLANS = (StagePlan(6, 0.1), StagePlan(2, 0.3), StagePlan(1, 0.6))
 
 @pytest.fixture(scope="module")
 def budget():
-    from clipless.privacy.events import PoissonGaussian
-
     trial = PoissonGaussian(noise_multiplier=0.0, sampling_rate=0.2, steps=50, relation=Relation.ADD_OR_REMOVE_ONE)
     return cut_budget(3.0, DELTA, PLANS, trial, spare=5)
 
@@ -296,6 +298,51 @@ def test_a_filter_gives_room_away_once(filtered, event):
         file.write('{"record": "close", "trial": "t0", "attempt": 1, "steps": 50}\n')
     with pytest.raises(RecordError, match="has given the rest of its budget away"):
         Ledger(path)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_filter_counts_scores_of_test_rows_where_a_training_asks(filtered, event, apart):
+    train(filtered, "t", event, None)
+    filtered.enter_test("t", 1, paid(releases_beside(filtered.budget, event, event), apart=apart))
+    assert (filtered.refusal("u", event) is None) == apart
+
+
+def releases_beside(budget, event, *events):
+    """As many releases as have room beside events, but not beside one more."""
+    return next(n for n in range(1, 9999) if budget.spent([paid(n).event, event, *events]) > budget.budget)
+
+
+def test_a_filter_counts_a_training_that_has_not_drawn_where_scores_of_test_rows_ask(filtered, event):
+    scores = paid(releases_beside(filtered.budget, event), apart=False)
+    assert filtered.test_refusal(scores) is None
+    filtered.open("t", event, marked=True)
+    assert "has no room for it" in filtered.test_refusal(scores)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["train", "tests", "close"]), st.integers(1, 60)), max_size=30))
+@settings(max_examples=25, deadline=None)
+def test_whatever_a_filter_admits_in_whatever_order_adds_up_to_its_budget(asked):
+    """Splits that are not apart: trainings, some of which end early, and scores of validation and of test rows."""
+    event = PoissonGaussian(noise_multiplier=3.0, sampling_rate=0.2, steps=60, relation=Relation.ADD_OR_REMOVE_ONE)
+    budget, drawn = RenyiFilter(4, epsilon=price([event] * 3, DELTA).epsilon, delta=DELTA), []
+    with tempfile.TemporaryDirectory() as folder:
+        add_up(ledger_with(Path(folder) / "ledger.jsonl", budget), event, asked, drawn)
+
+
+def add_up(ledger, event, asked, drawn):
+    for number, (what, count) in enumerate(asked, start=1):
+        trial, scores = f"t{number:04d}", paid(count, apart=False)
+        if what == "tests" and ledger.test_refusal(scores) is None:
+            ledger.enter_test(trial, 1, scores)
+            drawn.append(scores.event)
+        if what != "tests" and ledger.refusal(trial, event, scores=scores) is None:
+            ledger.open(trial, event, scores=scores, marked=True)
+            ledger.draw(trial)
+            steps = count if what == "close" else event.steps
+            if what == "close":
+                ledger.close(trial, steps, scored=count)
+            drawn += [event.with_steps(steps), scores.event]
+        assert ledger.budget.spent(drawn) <= ledger.budget.budget
 
 
 @pytest.mark.parametrize("apart", [True, False])
