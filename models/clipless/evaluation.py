@@ -39,6 +39,9 @@ def evaluate(
     Returns:
         ``accuracy``, ``certified@R`` for each radius, and with two classes ``auroc`` and ``certified-auroc@R``,
         all in [0, 1]; the last two are NaN where a class is absent.
+
+    Raises:
+        ValueError: a gain or radius out of range, or rows of another shape than the network's.
     """
     if not 0 < input_gain < float("inf"):
         raise ValueError(f"Expected 0 < input_gain < inf, got input_gain={input_gain!r}")

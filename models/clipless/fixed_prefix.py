@@ -8,6 +8,7 @@ Shape letters: B batch.
 """
 
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from clipless.network import Network
 
 # Rows per forward pass.
 _CHUNK = 1024
+_SHAPES: WeakKeyDictionary[Network, tuple[int, tuple[int, ...]]] = WeakKeyDictionary()  # found by a forward pass
 
 
 def prefix_depth(network: Network) -> int:
@@ -27,6 +29,15 @@ def prefix_depth(network: Network) -> int:
         if next(layer.parameters(), None) is not None:
             return depth
     return len(network.layers)
+
+
+def features_shape(network: Network) -> tuple[int, ...]:
+    """Return the shape of one example's features behind the fixed prefix."""
+    depth = prefix_depth(network)
+    known = _SHAPES.get(network)
+    if known is None or known[0] != depth:
+        known = _SHAPES[network] = depth, split_fixed_prefix(network)[1].input_shape
+    return known[1]
 
 
 def split_fixed_prefix(network: Network) -> tuple[Network, Network]:

@@ -28,7 +28,7 @@ from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import Rounding, Signal, rounding, rounding_of_unbounded
 from clipless.certificates.induced import Reach, propagate_reach
 from clipless.errors import UnsupportedError
-from clipless.fixed_prefix import prefix_depth, split_fixed_prefix
+from clipless.fixed_prefix import features_shape, prefix_depth, split_fixed_prefix
 from clipless.layers import ClipGradient, Dense, InputBall
 from clipless.network import Network
 from clipless.norms import LEAST, lengths_upper
@@ -47,7 +47,11 @@ def float64_features(model: Network, x: Tensor) -> Tensor:
 
     Guarantees:
         Those of `float64_logits`.
+
+    Raises:
+        ValueError: rows of another shape than the network's.
     """
+    _check_shape(x, model.input_shape)
     prefix, _ = split_fixed_prefix(deepcopy(model).double())
     return _row_by_row(prefix, x)
 
@@ -61,10 +65,20 @@ def float64_logits(model: Network, x: Tensor, *, features: Tensor | None = None)
     Guarantees:
         What is computed of a row does not depend on how many others there are: passes have one shape, for a kernel is
         chosen by it. Nor does it depend on the place of a row or on what others hold, where `check_rows_alone` passes.
+
+    Raises:
+        ValueError: rows or features of another shape than the network's.
     """
     features = float64_features(model, x) if features is None else features
+    _check_shape(features, features_shape(model))
     rest = [(layer, _doubled(layer)) for layer in list(model.layers)[prefix_depth(model) :]]
     return _row_by_row(lambda rows: _through(rest, rows), features)
+
+
+def _check_shape(x: Tensor, shape: tuple[int, ...]) -> None:
+    """Refuse rows of another shape: constants of convolutions hold for the declared one alone."""
+    if tuple(x.shape[1:]) != shape:
+        raise ValueError(f"Expected rows of shape {shape}, got {tuple(x.shape[1:])}")
 
 
 def _row_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -321,7 +335,7 @@ def _radii(model: Network, bounds: NetworkBounds, logits_BK: Tensor, target_B: T
 def _radii_of_several(error_N: Tensor, logits_NBK: Tensor, target_B: Tensor, reach_NKK: Tensor) -> Tensor:
     """(N, B) radii of N networks on the same rows, each from its own rounding and reach."""
     if logits_NBK.shape[2] == 1:
-        sign_B = target_B.double() * 2.0 - 1.0
+        sign_B = (target_B == 1).double() - (target_B == 0).double()  # another label is never decided: radius 0
         return (logits_NBK[..., 0] * sign_B - error_N[:, None]) / reach_NKK[:, 0]
     own_B1 = target_B[:, None]
     true_NB1 = logits_NBK.gather(2, own_B1.expand(len(logits_NBK), -1, -1))

@@ -20,15 +20,27 @@ from clipless.certificates.certify import (
     certify,
     check_rows_alone,
     decisions,
+    float64_features,
     float64_logits,
     forward_error,
     measured_bounds,
 )
 from clipless.datasets import Split
 from clipless.errors import InvalidBoundError, UnsupportedError
-from clipless.layers import ClipGradient, Dense, Flatten, GroupSort, InputBall, Residual, Softplus
+from clipless.evaluation import attacked_accuracy
+from clipless.layers import (
+    ClipGradient,
+    Conv2d,
+    Dense,
+    Flatten,
+    GlobalL2Pool2d,
+    GroupSort,
+    InputBall,
+    Residual,
+    Softplus,
+)
 from clipless.norms import conv2d_norm_upper, lengths_upper, spectral_norm_upper
-from clipless.projections import SpectralBall
+from clipless.projections import Free, SpectralBall
 
 RADIUS = 0.25
 
@@ -535,3 +547,46 @@ def test_what_underflows_in_a_forward_pass_counts_as_its_error():
     """Far more than the smallest number: squares underflow below 1e-154."""
     model = chain([1e-45] * 4, 1.0)
     assert 1e-150 <= forward_error(model, measured_bounds(model)) <= 1e-130
+
+
+def of_any_size():
+    """A network that takes maps of any size, bounded for one of two pixels: its kernel gains 2 on longer ones."""
+    layers = [Conv2d(1, 1, (1, 2), padding=(0, 1), constraint=Free()), GlobalL2Pool2d()]
+    model = Network([InputBall(100.0), *layers, Dense(1, 1, constraint=Free(), bias=True)], (1, 1, 2))
+    with torch.no_grad():
+        model.layers[1].weight.copy_(torch.tensor([1.0, -1.0]).view(1, 1, 1, 2))
+        model.layers[3].weight.fill_(1.0)
+        model.layers[3].bias.fill_(-3.0)
+    return model
+
+
+def test_rows_of_another_shape_than_the_bounds_hold_for_are_refused():
+    model, x = of_any_size(), torch.zeros(4, 1, 1, 64)
+    y, own = torch.zeros(4, dtype=torch.int64), torch.zeros(4, 1, 1, 2)
+    for scored in (
+        lambda: certify(model, x, y),
+        lambda: float64_logits(model, x),
+        lambda: float64_features(model, x),
+        lambda: float64_logits(model, own, features=x.double()),
+        lambda: evaluate(model, Split(x, y), ["24/10"]),
+        lambda: evaluate(model, Split(x, y), ["24/10"], features=x.double()),
+        lambda: attacked_accuracy(model, Split(x, y), "24/10"),
+    ):
+        with pytest.raises(ValueError, match=r"Expected rows of shape \(1, 1, 2\), got \(1, 1, 64\)"):
+            scored()
+    assert certify(model, own, y).min() > 0
+    assert (float64_logits(model, own) == float64_logits(model, own, features=float64_features(model, own))).all()
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3])
+@pytest.mark.parametrize("label", [-5, -1, 3, 7])
+def test_a_label_of_no_class_is_certified_nowhere(classes, label):
+    """With one logit a label of -1 would otherwise count three times, and one of 7 thirteen times, the distance."""
+    model = Network([InputBall(10.0), Dense(3, classes)], (3,))
+    x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    try:
+        radii = certify(model, x, torch.full((20,), label))
+    except (IndexError, RuntimeError):  # no such logit
+        assert classes > 1
+    else:
+        assert (radii == 0).all()
