@@ -3,6 +3,7 @@
 from math import prod, sqrt
 
 from clipless.bounds._rules import LayerBound, Rounding, Signal, WeightNorms, bound_rule, learned
+from clipless.errors import InvalidBoundError
 from clipless.layers import ScaleByQuantile, Standardise
 
 
@@ -12,6 +13,8 @@ def bound_standardise(layer: Standardise, signal: Signal, weights: WeightNorms) 
 
     The output has no bound before the mean is learned: an `InputBall` has to follow.
     """
+    if signal.shape[:1] != (layer.features,):  # broadcasting would change the shape or repeat the mean
+        raise InvalidBoundError(f"Expected {layer.features} features or channels, got {signal.shape} (Standardise)")
     if weights is WeightNorms.CONSTRAINED:
         return LayerBound(output=Signal(signal.shape), input_gain=1.0 / layer.floor)
     gain = 1.0 / learned(layer.scale.double().min(), weights)

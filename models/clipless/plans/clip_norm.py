@@ -68,7 +68,7 @@ def check_clipping(model: nn.Module, clipping: Clipping, frozen: frozenset[str] 
 
     Raises:
         PlanError: no clipping layer; or, for a quantile, several, whose counts would each have to be paid, or one in
-            front of which everything comes to rest.
+            front of which nothing is trained or everything comes to rest.
     """
     if clipping is Schedule.CONSTANT:
         return
@@ -79,14 +79,12 @@ def check_clipping(model: nn.Module, clipping: Clipping, frozen: frozenset[str] 
         return
     if len(layers) != 1:
         raise PlanError(f"Expected exactly one ClipGradient layer for AdaptiveClipping, got {len(layers)}")
-    if not frozen:
-        return
     modules = list(model.modules())
     front = {id(p) for module in modules[: modules.index(layers[0])] for p in module.parameters(recurse=False)}
     if all(id(p) not in front or name in frozen for name, p in model.named_parameters() if p.requires_grad):
         raise PlanError(
             "Expected a layer in front of ClipGradient that keeps training, since AdaptiveClipping counts the "
-            "gradients that reach it; freeze fewer layers"
+            "gradients that reach it; freeze fewer layers, or clip behind one that is trained"
         )
 
 

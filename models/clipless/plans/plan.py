@@ -242,21 +242,14 @@ def make_plan(
         the stated relation, with epsilon as `clipless.privacy.accounting.claim.claim` prices ``plan.event()``. It
         does not depend on the bounds of the network being right: the guard enforces the sensitivities.
     """
+    for choice, kind in ((allocation, NoiseAllocation), (relation, Relation), (method, Method)):
+        if not isinstance(choice, kind):
+            raise PlanError(f"Expected a {kind.__name__}, got {choice!r}")
     _check_numbers(population, batch_size, delta, sensitivity_fraction, accept_large_delta)
     _check_clip_norm(method, clip_norm)
     if follow_weights and not method.bounded:
         raise PlanError(f"Expected clipless or lip-dp-sgd with follow_weights, got {method.value}")
-    given = [
-        name for name, v in (("epsilon", epsilon), ("noise_multiplier", noise_multiplier), ("epochs", epochs)) if v
-    ]
-    if method is Method.NON_PRIVATE:
-        if given != ["epochs"]:
-            raise PlanError(f"Expected epochs and nothing else without privacy, got {' and '.join(given) or 'none'}")
-    elif len(given) != 2:
-        raise PlanError(
-            "Expected exactly two of epsilon, noise_multiplier and epochs, each positive, "
-            f"got {' and '.join(given) or 'none'}"
-        )
+    _check_choices(method, {"epsilon": epsilon, "noise_multiplier": noise_multiplier, "epochs": epochs})
     if epochs is not None and not (isinstance(epochs, int) and epochs >= 1):
         raise PlanError(f"Expected a whole number of epochs >= 1, got epochs={epochs!r}")
     sensitivities, sizes = _sensitivities(model, loss, method, sensitivity_fraction, clip_norm)
@@ -360,6 +353,20 @@ def _check_numbers(population: int, batch_size: float, delta: float, fraction: f
         )
     if not 0 < fraction <= 1:
         raise PlanError(f"Expected 0 < sensitivity_fraction <= 1, got sensitivity_fraction={fraction!r}")
+
+
+def _check_choices(method: Method, choices: Mapping[str, float | None]) -> None:
+    given = {name: value for name, value in choices.items() if value is not None}
+    if method is Method.NON_PRIVATE and given.get("noise_multiplier") == 0:  # as its plans say themselves
+        del given["noise_multiplier"]
+    names = " and ".join(given) or "none"
+    if method is Method.NON_PRIVATE and list(given) != ["epochs"]:
+        raise PlanError(f"Expected epochs and nothing else without privacy, got {names}")
+    if method is not Method.NON_PRIVATE and len(given) != 2:
+        raise PlanError(f"Expected exactly two of epsilon, noise_multiplier and epochs, each positive, got {names}")
+    for name, value in given.items():
+        if not 0 < value < float("inf"):
+            raise PlanError(f"Expected 0 < {name} < inf, got {name}={value!r}")
 
 
 def _check_sensitivities(sensitivities: Mapping[str, float], batch_size: float) -> None:

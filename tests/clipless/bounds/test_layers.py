@@ -320,11 +320,23 @@ def test_bad_norms_are_refused(norm):
         (Conv2d(1, 2, 5, padding=2, padding_mode="circular"), (1, 4, 6)),
         (Residual([Dense(4, 3)]), (4,)),
         (Residual([ClipGradient(1.0)]), (4,)),
+        (Standardise(5, 1.0, 0.1), (1,)),
+        (Standardise(5, 1.0, 0.1), (1, 6)),
+        (Standardise(1, 1.0, 0.1), (4, 2, 2)),
+        (Standardise(3, 1.0, 0.1), (4,)),
+        (Standardise(1, 1.0, 0.1), ()),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(layer, shape):
     with pytest.raises(InvalidBoundError, match="Expected"):
         bound_layer(layer, Signal(shape, 1.0))
+
+
+@pytest.mark.parametrize("weights", WeightNorms)
+def test_a_mean_of_more_features_than_there_are_is_not_spread_over_the_only_channel(weights):
+    """The output would have five channels where the rule says one, and a mean five times as long."""
+    with pytest.raises(InvalidBoundError, match=r"Expected 5 features or channels, got \(1, 6\)"):
+        bound_layer(learned(Standardise(5, 3.0, 0.1)), Signal((1, 6), 1.0), weights)
 
 
 def test_parameters_before_an_input_ball_are_refused():

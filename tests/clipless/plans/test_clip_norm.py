@@ -8,7 +8,7 @@ import torch
 from clipless import SGD, Network, TauCCE, fit, make_plan, zoo
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.layers import ClipGradient
+from clipless.layers import ClipGradient, Dense, InputBall
 from clipless.plans.clip_norm import LEAST_SHARE, AdaptiveClipping, ClipNorms
 from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION
@@ -236,6 +236,20 @@ def test_norms_that_cannot_move_are_refused(clips, clipping, options, words):
     data = rows()
     with pytest.raises(PlanError, match=words):
         plan_for(network(clips=clips), data, clipping, **options)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [InputBall(1.0), ClipGradient(NORM), Dense(6, 3)],
+        [InputBall(1.0), Dense(6, 6).requires_grad_(False), ClipGradient(NORM), Dense(6, 3)],
+    ],
+    ids=["fixed prefix", "frozen by hand"],
+)
+def test_a_quantile_of_gradients_that_never_come_is_refused(layers):
+    """No gradient passes the layer: the first step would fail after private statistics are paid for."""
+    with pytest.raises(PlanError, match="in front of ClipGradient that keeps training"):
+        plan_for(Network(layers, (6,)), rows(), ADAPTIVE)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from clipless.bounds import bound_network
 from clipless.errors import AccountingError, CliplessError, InvalidBoundError, PlanError, UnsupportedError
 from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall
 from clipless.losses import loss_lipschitz
+from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION, Plan, check_plan
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
@@ -190,8 +191,29 @@ def test_any_number_but_two_of_three_is_refused(count, first):
 def test_a_zero_is_not_a_choice(name):
     other = "epochs" if name != "epochs" else "epsilon"
     chosen = dict.fromkeys(GIVEN) | {name: 0, other: GIVEN[other]}
-    with pytest.raises(PlanError, match="each positive, got"):
+    with pytest.raises(PlanError, match=f"Expected 0 < {name} < inf, got {name}=0"):
         plan(**chosen)
+
+
+@pytest.mark.parametrize("zero", [0, 0.0])
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_zero_beside_two_choices_is_a_third(name, zero):
+    """A budget of nothing is no budget left out: the noise alone would decide what is spent."""
+    with pytest.raises(PlanError, match="Expected exactly two of epsilon, noise_multiplier and epochs"):
+        plan(**(GIVEN | {name: zero}))
+
+
+def test_a_training_without_privacy_may_say_that_it_adds_no_noise():
+    made = plan(method=Method.NON_PRIVATE, noise_multiplier=None)
+    assert plan(method=Method.NON_PRIVATE, noise_multiplier=made.noise_multiplier) == made
+
+
+@pytest.mark.parametrize("option", [{"allocation": "global"}, {"relation": "replace-one"}, {"method": "clipless"}])
+def test_the_value_of_a_choice_is_not_the_choice(option):
+    """A step would fail after private statistics are paid for."""
+    (value,) = option.values()
+    with pytest.raises(PlanError, match=f"Expected a [A-Z][A-Za-z]+, got '{value}'"):
+        plan(**option)
 
 
 @pytest.mark.parametrize("bad", [-1.0, NAN, INF])
