@@ -6,7 +6,7 @@ With A the matrix over the radius and G its smaller Gram matrix, singular values
 
 The sign is the limit of odd polynomials of X, scaled to norm 1: first some that raise small eigenvalues fast
 (coefficients of Jordan et al. 2024, Muon), by 3.4 a time, then cubic ones that settle on 1. Eigenvalues that are not
-raised far enough are below 1e-9 of the norm, and so is the error they leave. The inverse root is that of the coupled
+raised far enough are below 1e-12 of the norm, and so is the error they leave. The inverse root is that of the coupled
 iteration of Newton and Schulz (Higham 2008, Functions of Matrices, section 6.7).
 
 Shape letters: R rows, I columns, R <= I.
@@ -15,12 +15,12 @@ Shape letters: R rows, I columns, R <= I.
 import torch
 from torch import Tensor
 
-_RAISING, _SETTLING, _ROOT = 18, 6, 24  # iterations
+_RAISING, _SETTLING, _ROOT = 24, 6, 24  # iterations
 _RAISE = (3.4445, -4.7750, 2.0315)
 
 
 def ball_by_products(matrix_RI: Tensor, radius: float) -> Tensor:
-    """Return the nearest matrix of spectral norm at most ``radius``, float64; its norm is at most 1e4 times that."""
+    """Return the nearest matrix of spectral norm at most ``radius``, float64; its norm is at most 1e3 times that."""
     unit_RI = matrix_RI / radius
     gram_RR = unit_RI @ unit_RI.mT
     one_RR = torch.eye(len(gram_RR), dtype=gram_RR.dtype, device=gram_RR.device)
@@ -43,7 +43,7 @@ def _sign(x_RR: Tensor, one_RR: Tensor) -> Tensor:
 
 
 def _inverse_root(x_RR: Tensor, one_RR: Tensor) -> Tensor:
-    """Return the inverse root of a matrix with eigenvalues from 1 to 1e8."""
+    """Return the inverse root of a matrix with eigenvalues from 1 to 1e6."""
     norm = torch.linalg.matrix_norm(x_RR, torch.inf)
     root_RR, inverse_RR = x_RR / norm, one_RR
     for _ in range(_ROOT):

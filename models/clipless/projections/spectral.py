@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 # Times the radius: a larger matrix is scaled down first, since its Gram matrix would drown what is near the radius.
 _LARGEST = 1e4
+_LARGEST_FOR_PRODUCTS = 1e3  # their iterations settle what is near the radius up to here
 
 
 @constraint("spectral_ball")
@@ -59,7 +60,8 @@ def spectral_ball(weight_OI: "Tensor", radius: float) -> "Tensor":
 
     wide = weight_OI.shape[0] <= weight_OI.shape[1]
     matrix = (weight_OI if wide else weight_OI.mT).double()
-    matrix = matrix * (_LARGEST * radius / torch.linalg.matrix_norm(matrix)).clamp(max=1.0)
+    largest = _LARGEST if lies_on_host(matrix) else _LARGEST_FOR_PRODUCTS
+    matrix = matrix * (largest * radius / torch.linalg.matrix_norm(matrix)).clamp(max=1.0)
     clipped = _by_eigenvectors(matrix, radius) if lies_on_host(matrix) else _by_products(matrix, radius)
     return (clipped if wide else clipped.mT).to(weight_OI.dtype)
 

@@ -75,6 +75,13 @@ def test_the_spectral_ball_leaves_no_singular_value_above_its_radius(name, radiu
     assert norm(spectral_ball(MATRICES[name].float(), radius)) <= radius * SLACK
 
 
+@pytest.mark.parametrize("largest", [30.0, 900.0, 3e3, 9e3, 1e6])
+@pytest.mark.parametrize("excess", [1e-6, 1e-5, 1e-4, 1e-3])
+def test_the_spectral_ball_holds_beside_a_far_larger_singular_value(largest, excess):
+    matrix = with_singular_values([1.0 + excess * i / 38 for i in range(39)] + [largest])
+    assert norm(spectral_ball(matrix, 1.0)) <= 1 + 1e-7
+
+
 @pytest.mark.parametrize("scale", [1e12, 1e18, 1e20, 1e38])
 def test_orthogonal_holds_for_huge_entries(scale):
     assert norm(orthogonal((random(8, 12) * scale).clamp(-3e38, 3e38).float())) <= SLACK
