@@ -1,6 +1,7 @@
 """Whether the budget of a sweep has room for what is entered next; a text says why not.
 
-The last of the trainings that are given is the one that asks. All of them count as drawn.
+The last of the trainings that are given, or of the releases of test scores, is the one that asks. All of them count as
+drawn.
 """
 
 from collections.abc import Sequence
