@@ -81,7 +81,10 @@ def load(
 
     Guarantees:
         Every example, label and split of a row is a function of that row and of public constants, except for
-        data sets whose metadata say ``exploratory``, or, in a condition, otherwise.
+        data sets whose metadata say ``exploratory``, or, in a condition, otherwise. Whether a table is refused does not
+        depend on the content of a row either, if its rows are not open (`Metadata.training_is_open`) and its
+        declarations say what stands for a missing number and for an unknown label; but for what the guide lists under
+        *not guaranteed*.
 
     Raises:
         DataError: one sentence naming file, field, value and remedy.
@@ -116,7 +119,7 @@ def raw_rows_of(
     if name is None:
         path = _found(Path(source), folder)
         ranges = load_schema(path, **declared)
-        return path.name.split(".")[0], ranges.classes or (), replace(ranges, classes=None)
+        return path.name.split(".")[0], ranges.classes or (), replace(ranges, classes=None, unknown=None)
     if name in SOURCES:
         published = _source(name)
         return published.name, published.classes, published.raw(folder)

@@ -92,8 +92,12 @@ class Metadata:
     @property
     def training_is_open(self) -> bool:
         """Whether scores of training rows may leave unpaid: of published rows, or marked exploratory."""
-        published = self.training_published and self.evaluation is Evaluation.PUBLIC
-        return published or self.evaluation is Evaluation.EXPLORATORY
+        return rows_are_open(self.evaluation, published=self.training_published)
+
+
+def rows_are_open(evaluation: Evaluation, *, published: bool) -> bool:
+    """Whether training rows may be looked at unpaid: ``published`` beside public ones, or exploratory."""
+    return (published and evaluation is Evaluation.PUBLIC) or evaluation is Evaluation.EXPLORATORY
 
 
 def split_fact(splitting: Splitting, *, published_test: bool = False) -> str:

@@ -64,7 +64,7 @@ def predict(
         list[str] | None, typer.Option("--id", help="A column of the table to keep beside the predictions; repeatable.")
     ] = None,
     allow_unknown: Annotated[
-        bool, typer.Option("--allow-unknown", help="Encode unknown categories as zeros, as training did.")
+        bool, typer.Option("--allow-unknown", help="Encode what is not declared as training did, categories as zeros.")
     ] = False,
 ) -> None:
     """Predict new rows: class, a score and a probability per class, and a certified radius."""

@@ -68,7 +68,7 @@ class Predictor:
                 f"Expected rows of shape {self.model.input_shape} for the model, got {shape} from {self.form.name}; "
                 f"take model and data.json from one sweep"
             )
-        logits_NK = float64_logits(self.model, rows.x)
+        logits_NK = float64_logits(self.model, rows.x, alone=True)
         decided_N = decisions(logits_NK)
         radii_N = certified_radii(self.model, logits_NK, decided_N.clamp(min=0), inputs=rows.x) / rows.input_gain
         classes = self.form.classes

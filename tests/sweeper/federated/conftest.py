@@ -41,7 +41,7 @@ def model(tmp_path_factory):
     """A folder with a model that decides by left - right."""
     folder = tmp_path_factory.mktemp("picked")
     path = table(folder, "mine", 20, 0)
-    declared = 'source: s\ntarget: {column: won, classes: ["no", "yes"]}\nothers: {low: 0, high: 9}\n'
+    declared = 'source: s\ntarget: {column: won, classes: ["no", "yes"]}\nothers: {low: 0, high: 9, missing: 0}\n'
     (folder / "ranges.yaml").write_text(declared, encoding="utf-8")
     form = input_format(str(path), ranges=str(folder / "ranges.yaml"))
     network = clipless.Network([clipless.layers.InputBall(2.0), clipless.layers.Dense(2, 2)], (2,))

@@ -387,6 +387,17 @@ def test_labels_that_the_model_does_not_know_are_refused(start, model, parties):
         rows_of(everybody.federation, load_predictor(model), path)
 
 
+def test_what_the_declarations_do_not_know_keeps_no_party_away(start, model, parties):
+    """The others see who takes part: a category or a text that nobody declared is encoded as in training."""
+    everybody = start("curator")
+    path = parties["ann"]
+    header, first, *rest = path.read_text().splitlines()
+    *cells, label = first.split(",")
+    path.write_text("\n".join([header, ",".join([*["unheard-of"] * len(cells), label]), *rest]) + "\n")
+    found = rows_of(everybody.federation, load_predictor(model), path)
+    assert [len(own) for own in found] == [len(rest) + 1] * len(found)
+
+
 def test_a_server_that_is_not_there_is_named(start, model, parties):
     everybody = start("curator")
     server = everybody.federation.servers[0].model_copy(update={"url": "http://127.0.0.1:9"})

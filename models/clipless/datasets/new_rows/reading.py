@@ -70,7 +70,8 @@ class InputFormat:
 
         Args:
             path: csv, csv.gz, parquet or npz; png or jpg.
-            allow_unknown: encode unknown categories as training did, as zeros, instead of refusing them.
+            allow_unknown: encode what the declarations do not know as training did, instead of refusing it: unknown
+                categories as zeros, texts that are no number as missing ones.
             ids: columns of a table to keep beside the rows; the model sees them only if it was trained with them.
 
         Raises:
@@ -226,7 +227,9 @@ def _encoded(
         return _one_hot(cells, column, missing_markers, where, allow_unknown=allow_unknown)
     if isinstance(column, Numeric) and column.missing is None:
         _refuse_missing(numbers(cells, missing_markers, where), where)
-    return encode_columns(Table(table.name, {name: cells}), {name: column}, missing_markers)
+    return encode_columns(
+        Table(table.name, {name: cells}), {name: column}, missing_markers, open_rows=not allow_unknown
+    )
 
 
 def _refuse_missing(values_N: NDArray[np.float64], where: str) -> None:

@@ -25,7 +25,8 @@ class Numeric:
     Attributes:
         low: mapped to -1, as is everything below.
         high: mapped to 1, as is everything above.
-        missing: stands in for a missing or non-finite value, in the column's units; None refuses such values.
+        missing: stands in for a missing or non-finite value, in the column's units, and in rows that may not be checked
+            for a text that is no number; None refuses such values.
     """
 
     low: float
@@ -76,6 +77,7 @@ class Ranges:
         source: where the declarations come from, in words; `UNPAID_SOURCE` makes a data set exploratory.
         target: column of the labels, if declared.
         classes: the labels in order, if declared.
+        unknown: the class of a label that is missing or none of these; None refuses such labels.
         others: declaration of every column that is not in ``columns``; None refuses those.
         missing_markers: texts that stand for a missing value, unless they are a declared category or class.
         table: path of the file that is declared here, if the declarations are for one file only.
@@ -88,6 +90,7 @@ class Ranges:
     source: str
     target: str | None = None
     classes: tuple[str, ...] | None = None
+    unknown: str | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
     others: Column | None = None
     missing_markers: tuple[str, ...] = MISSING_MARKERS

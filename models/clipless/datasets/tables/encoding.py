@@ -2,11 +2,16 @@
 
 ``x_NF`` below has one row per example and one column per coordinate. The norm of a row is at most the square
 root of the number of columns that are used: each contributes a number in [-1, 1] or at most a single one.
+
+Rows that are *open* (published, or marked exploratory) are checked for mistakes in their declarations: a column without
+one known category, a target that is the same everywhere, a text among numbers. One row can decide whether such a check
+refuses a table, so rows that are not open are not checked: what a declaration does not know takes the value that the
+declaration names for it, and only where it names none is the table refused.
 """
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from math import nan, sqrt
 from typing import assert_never
 
 import numpy as np
@@ -15,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric
-from clipless.datasets.tables.table_file import Array, Table, is_number, to_floats
+from clipless.datasets.tables.table_file import TRUTH, Array, Table, is_number, to_floats
 from clipless.errors import DataError
 
 UNMATCHED = -1
@@ -27,18 +32,26 @@ def input_norm(declarations: Mapping[str, Column]) -> float:
 
 
 def encode_columns(
-    table: Table, declarations: Mapping[str, Column], missing_markers: Sequence[str]
+    table: Table, declarations: Mapping[str, Column], missing_markers: Sequence[str], *, open_rows: bool = True
 ) -> NDArray[np.float32]:
     """Return ``x_NF``, float32, for the declared columns in their order.
 
+    ``open_rows`` says whether the rows may be checked for mistakes in their declarations.
+
     Raises:
-        DataError: a cell that is no number, a missing one without a policy, or a column without one known
-            category.
+        DataError: every column is dropped; a cell that is no finite number, in a column without a value for missing
+            ones. Of open rows also any cell that is no number, or a column without one known category.
+
+    Guarantees:
+        If rows are not open and every column of numbers has a value for missing ones, no cell decides whether this
+        raises an error.
     """
     blocks = [
         block
         for name, declaration in declarations.items()
-        for block in _encode(table.columns[name], declaration, missing_markers, f"column {name!r} of {table.name}")
+        for block in _encode(
+            table.columns[name], declaration, missing_markers, f"column {name!r} of {table.name}", open_rows
+        )
     ]
     if not blocks:
         raise DataError(f"Every column is dropped: declare at least one that is used ({table.name})")
@@ -46,20 +59,22 @@ def encode_columns(
 
 
 def _encode(
-    column: Array, declaration: Column, missing_markers: Sequence[str], where: str
+    column: Array, declaration: Column, missing_markers: Sequence[str], where: str, open_rows: bool
 ) -> list[NDArray[np.float32]]:
     match declaration:
         case Drop():
             return []
         case Numeric():
-            return [_scale(_fill(numbers(column, missing_markers, where), declaration, where), declaration)]
+            strict = open_rows or declaration.missing is None
+            values_N = numbers(column, missing_markers, where, strict=strict)
+            return [_scale(_fill(values_N, declaration, where), declaration)]
         case Categorical():
-            return [_one_hot(column, declaration, where)]
+            return [_one_hot(column, declaration, where, open_rows)]
     assert_never(declaration)
 
 
-def numbers(column: Array, missing_markers: Sequence[str], where: str) -> NDArray[np.float64]:
-    """Return the cells of ``column`` as float64, NaN where missing.
+def numbers(column: Array, missing_markers: Sequence[str], where: str, *, strict: bool = True) -> NDArray[np.float64]:
+    """Return the cells of ``column`` as float64, NaN where missing and, unless ``strict``, where they are no number.
 
     Raises:
         DataError: a cell that is neither a number nor a missing-value marker; names the first.
@@ -67,17 +82,17 @@ def numbers(column: Array, missing_markers: Sequence[str], where: str) -> NDArra
     if is_number(column):
         return to_floats(column)
     missing = pc.is_in(column, value_set=pa.array(list(missing_markers), pa.large_string()))
-    known = pc.if_else(missing, None, column)
-    try:
-        return to_floats(pc.cast(known, pa.float64()))
-    except pa.ArrowInvalid:  # Arrow does not say which cell, and reads fewer forms than Python
-        return np.array([_number(cell, row, where) for row, cell in enumerate(known.to_pylist(), start=1)])
+    known = pc.if_else(missing, None, column).to_pylist()
+    # One parser for every cell: with Arrow's for columns that it can read, one row decided how others are read.
+    return np.array([_number(cell, row, where, strict) for row, cell in enumerate(known, start=1)], dtype=np.float64)
 
 
-def _number(cell: str | None, row: int, where: str) -> float:
+def _number(cell: str | None, row: int, where: str, strict: bool) -> float:
     try:
-        return float("nan") if cell is None else float(cell)
+        return nan if cell is None else float(cell)
     except ValueError:
+        if not strict:
+            return nan
         raise DataError(
             f"Expected a number, got {str(cell)[:40]!r} in row {row}: declare categories, "
             f"or add it to missing_markers ({where})"
@@ -103,9 +118,9 @@ def _scale(values_N: NDArray[np.float64], declaration: Numeric) -> NDArray[np.fl
     return np.clip(2.0 * unit_N - 1.0, -1.0, 1.0).astype(np.float32)[:, None]
 
 
-def _one_hot(column: Array, declaration: Categorical, where: str) -> NDArray[np.float32]:
+def _one_hot(column: Array, declaration: Categorical, where: str, open_rows: bool) -> NDArray[np.float32]:
     codes_N = match_texts(column, declaration.categories)
-    if (codes_N == UNMATCHED).all():
+    if open_rows and (codes_N == UNMATCHED).all():
         raise DataError(f"None of the values is a declared category: check their spelling ({where})")
     if declaration.other:
         codes_N = np.where(codes_N == UNMATCHED, len(declaration.categories), codes_N)
@@ -130,25 +145,33 @@ def _positions(cells: Array, texts: Sequence[str] | Array) -> NDArray[np.int64]:
 
 
 def canonical(text: str | None) -> str | None:
-    """Write equal numbers equally: another program may have saved the class 1 as 1.0."""
+    """Write equal numbers equally: another program may have saved the class 1 as 1.0, or as true."""
     with contextlib.suppress(ValueError):
-        return text if text is None else repr(float(text))
+        return text if text is None else repr(TRUTH[text.lower()] if text.lower() in TRUTH else float(text))
     return text
 
 
 def encode_labels(
-    column: Array, classes: Sequence[str], missing_markers: Sequence[str], where: str
+    column: Array,
+    classes: Sequence[str],
+    missing_markers: Sequence[str],
+    where: str,
+    *,
+    unknown: str | None = None,
+    open_rows: bool = True,
 ) -> NDArray[np.int64]:
-    """Return the class number of every label.
+    """Return the class number of every label; ``unknown`` is the class of a label that is none of the classes.
 
     Raises:
-        DataError: a label that is missing, of another type, or of no declared class; or the same label
-            everywhere.
+        DataError: a label that is missing, of another type, or of no declared class, and ``unknown`` is None; of open
+            rows also the same label everywhere.
     """
     labels_N = match_texts(column, classes)
+    if unknown is not None:
+        labels_N = np.where(labels_N == UNMATCHED, classes.index(unknown), labels_N)
     if (labels_N == UNMATCHED).any():
         _refuse_label(column, int((labels_N == UNMATCHED).argmax()), classes, missing_markers, where)
-    if labels_N.min() == labels_N.max():
+    if open_rows and labels_N.min() == labels_N.max():
         raise DataError(f"The target is constant, every label is {classes[labels_N[0]]!r}: nothing to learn ({where})")
     return labels_N
 

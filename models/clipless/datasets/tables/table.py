@@ -17,12 +17,20 @@ import torch
 from numpy.typing import NDArray
 
 from clipless.datasets.dataset import Dataset, Split
-from clipless.datasets.metadata import ROW_COUNTS, UNPAID_RANGES, Evaluation, Metadata, evaluation_facts, split_fact
+from clipless.datasets.metadata import (
+    ROW_COUNTS,
+    UNPAID_RANGES,
+    Evaluation,
+    Metadata,
+    evaluation_facts,
+    rows_are_open,
+    split_fact,
+)
 from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash
 from clipless.datasets.tables.declarations import Column, Drop, Ranges
 from clipless.datasets.tables.encoding import encode_columns, encode_labels, input_norm, match_texts
 from clipless.datasets.tables.ranges_file import class_names, load_ranges
-from clipless.datasets.tables.table_file import Table, listed, read_table
+from clipless.datasets.tables.table_file import Table, canonical_texts, listed, read_table
 from clipless.errors import DataError, DeclarationError
 
 RADIUS_UNIT = "columns scaled to [-1, 1] by their declared ranges"
@@ -141,14 +149,22 @@ def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:
         Each row's example, label and split depend on that row and on the arguments other than ``table``.
 
     Raises:
-        DataError: a column, label or cell that the declarations do not cover; a unit with several rows.
+        DataError: a column, label or cell that the declarations do not cover; a unit with several rows; of open rows
+            also what looks like a mistake in the declarations.
     """
     target, classes = _target(table, ranges)
     declarations = _declarations(table, ranges, {target, *_bookkeeping(table, source)})
+    evaluation = Evaluation.EXPLORATORY if ranges.unpaid else source.evaluation
+    open_rows = rows_are_open(evaluation, published=source.training_published)
     labels_N = encode_labels(
-        table.columns[target], classes, ranges.missing_markers, f"target {target!r} of {table.name}"
+        table.columns[target],
+        classes,
+        ranges.missing_markers,
+        f"target {target!r} of {table.name}",
+        unknown=ranges.unknown,
+        open_rows=open_rows,
     )
-    x_NF = encode_columns(table, declarations, ranges.missing_markers)
+    x_NF = encode_columns(table, declarations, ranges.missing_markers, open_rows=open_rows)
     parts_N = _parts(table, ranges, source)
     splits = (_split(x_NF, labels_N, parts_N == part) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST))
     return Dataset(_metadata(x_NF.shape[1], declarations, ranges, classes, source), *splits)
@@ -167,6 +183,11 @@ def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:
         raise DeclarationError(
             f"The labels of {ranges.target!r} are not listed: list them, they are a public input "
             f"(target.classes in {ranges.name}, or data.classes)"
+        )
+    if ranges.unknown is not None and ranges.unknown not in ranges.classes:
+        raise DeclarationError(
+            f"Expected unknown to be one of the classes {', '.join(ranges.classes)}, got {ranges.unknown!r} "
+            f"(target.unknown in {ranges.name})"
         )
     return ranges.target, ranges.classes
 
@@ -231,7 +252,7 @@ def _units(table: Table, unit: str, ranges: Ranges) -> list[bytes]:
             f"A unit has {most} rows, and the guarantee covers one row: join the rows of each unit "
             f"({unit} of {table.name}; data.unit)"
         )
-    return [text.encode() for text in texts]
+    return [text.encode() for text in canonical_texts(column)]
 
 
 def _declared_parts(table: Table, column: str, parts: Mapping[str, Part]) -> NDArray[np.int8]:

@@ -1,8 +1,10 @@
 """Reading a table from a file, cell by cell, without letting one row change how another is read.
 
 Columns of a CSV file are texts until a declaration says what they are: type inference would read the ``1`` of
-one row differently when another row says ``n/a``. Parquet and npz files carry the types of their columns.
-What leaves this module is either numbers (Arrow integers and floats) or trimmed texts.
+one row differently when another row says ``n/a``. Parquet and npz files carry the types of their columns, which the
+program that wrote them chose by looking at all rows: one missing value makes floats of integers, one text makes texts
+of numbers. What leaves this module is either numbers (Arrow integers and floats) or trimmed texts, and what decides a
+row's split is the same for both.
 """
 
 import csv
@@ -12,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,7 +31,11 @@ from clipless.errors import DataError
 Array: TypeAlias = Any  # a pyarrow.Array; pyarrow ships no types
 
 _UNREADABLE = (OSError, EOFError, ValueError, csv.Error, zlib.error, zipfile.BadZipFile, pa.ArrowException)
-_CELL_SEPARATOR = pa.scalar("\x1f", pa.large_string())
+_CELL_SEPARATOR = "\x1f"
+# What stands for a missing value in files that other programs write, which differ in it by the type of the column.
+_NO_VALUE = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None"})
+TRUTH = {"true": 1.0, "false": 0.0}  # in small letters
+_WHOLE = 2.0**53  # below, double precision holds every whole number
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,20 +56,62 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def contents(self) -> Iterator[bytes]:
-        """Yield each row as bytes, from its own cells only, in the order of the columns' names."""
-        names = sorted(self.columns)
-        numbers = [to_floats(self.columns[n]) for n in names if is_number(self.columns[n])]
-        texts = [self.columns[n] for n in names if not is_number(self.columns[n])]
-        cells = [b""] * len(self)
-        if texts:
-            joined = pc.binary_join_element_wise(
-                *texts, _CELL_SEPARATOR, null_handling="replace", null_replacement="\0"
-            )
-            cells = pc.cast(joined, pa.large_binary()).to_pylist()
-        if not numbers:
-            return iter(cells)
-        floats = row_bytes(np.stack(numbers, axis=1))
-        return (cell + bytes(row) for cell, row in zip(cells, floats, strict=True))
+        """Yield each row as bytes, from its own cells only, in the order of the columns' names.
+
+        A row of numbers is its doubles, any other one its texts.
+
+        Guarantees:
+            The types of the columns do not enter: a cell is the same as a whole number, a double, a text, a truth value
+            or an entry of a dictionary, and so is a missing one as null, NaN or text.
+        """
+        columns = [self.columns[name] for name in sorted(self.columns)]
+        cells = [canonical_numbers(column) for column in columns]
+        numbers_NF = np.stack([numbers_N for numbers_N, _ in cells], axis=1)
+        words_N = np.logical_or.reduce([words_N for _, words_N in cells])
+        rows = map(bytes, row_bytes(numbers_NF))
+        if not words_N.any():
+            return rows
+        texts = zip(*map(canonical_texts, columns), strict=True)
+        chosen = zip(words_N.tolist(), texts, rows, strict=True)
+        return (_CELL_SEPARATOR.join(text).encode() if words else row for words, text, row in chosen)
+
+
+def canonical_numbers(column: Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return each cell as a double, NaN where it is missing or a word, and whether it is a word.
+
+    What a cell is does not depend on the type of the column.
+    """
+    if is_number(column):
+        return to_floats(column), np.zeros(len(column), dtype=np.bool_)
+    values = [_number(text) for text in column.to_pylist()]
+    words_N = np.array([value is None for value in values])
+    return np.array([nan if value is None else value for value in values]), words_N
+
+
+def canonical_texts(column: Array) -> list[str]:
+    """Return each cell as a text that does not depend on the type of the column: numbers as those of their doubles."""
+    encoded = column.dictionary_encode()  # rows often repeat one another's values
+    texts = [_canonical(value) for value in encoded.dictionary.to_pylist()]
+    return ["" if code is None else texts[code] for code in encoded.indices.to_pylist()]
+
+
+def _canonical(cell: Any) -> str:
+    value = _number(str(cell))
+    if value is None:
+        return str(cell)
+    if value != value:
+        return ""
+    return str(int(value)) if abs(value) < _WHOLE and value.is_integer() else repr(value)
+
+
+def _number(text: str | None) -> float | None:
+    """Read a number or a truth value, NaN for a missing one; None for any other text."""
+    if text is None or text in _NO_VALUE:
+        return nan
+    try:
+        return TRUTH[text.lower()] if text.lower() in TRUTH else float(text)
+    except ValueError:
+        return None
 
 
 def listed(names: Mapping[str, Any] | Sequence[Any]) -> str:
@@ -168,6 +217,7 @@ def _unique(names: list[str], path: Path) -> list[str]:
 def _normalised(column: Array, name: str, path: Path) -> Array:
     """Turn what is not a number into trimmed texts, each cell by itself."""
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     if is_number(column):
         return column
     try:

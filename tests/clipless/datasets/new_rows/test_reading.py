@@ -118,6 +118,14 @@ def test_unknown_categories_are_zeros_where_that_is_allowed(form, options):
     assert form.of_columns(spoiled, allow_unknown=True).x[0, :3].tolist() == [0, 0, 0]
 
 
+def test_texts_among_numbers_are_missing_ones_where_that_is_allowed(form, options):
+    frame = pd.read_csv(options["source"], dtype=str, keep_default_na=False)
+    spoiled, missing = (frame.assign(age=[cell, *frame["age"][1:]]) for cell in ("old", ""))
+    assert torch.equal(form.of_columns(spoiled, allow_unknown=True).x, form.of_columns(missing).x)
+    with pytest.raises(DataError, match="Expected a number, got 'old' in row 1"):
+        form.of_columns(spoiled)
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.floats(allow_nan=False, width=32), min_size=1, max_size=5))
 def test_no_number_leaves_the_declared_ranges(values):

@@ -33,6 +33,11 @@ def test_a_ranges_file_is_read_into_frozen_declarations(write):
         ranges.source = "elsewhere"
 
 
+def test_a_class_may_stand_for_unknown_labels():
+    text = "source: form\ntarget: {column: ill, classes: ['no', 'yes'], unknown: 'no'}"
+    assert parse_ranges(text, "r.yaml").unknown == "no"
+
+
 def test_what_is_optional_has_safe_defaults():
     ranges = parse_ranges("source: form", "r.yaml")
     assert (ranges.target, ranges.classes, ranges.declaration("age")) == (None, None, None)

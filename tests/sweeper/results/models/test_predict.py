@@ -122,7 +122,7 @@ def test_columns_that_tell_rows_apart_are_kept(tmp_path, content):
 def test_a_row_without_finite_scores_has_no_class_and_no_radius(picked, digits, monkeypatch):
     logits = torch.full((2, 10), 5.0, dtype=torch.float64)
     logits[1, 3], logits[0, 7] = float("nan"), 9.0
-    monkeypatch.setattr(predict, "float64_logits", lambda *_: logits)
+    monkeypatch.setattr(predict, "float64_logits", lambda *_, **__: logits)
     frame = load_predictor(picked)(NewRows(digits.test.x[:2], 1.0, "pixels"))
     assert frame["class"].tolist() == ["7", None]
     assert frame["certified_radius"][0] > frame["certified_radius"][1] == 0

@@ -1,0 +1,261 @@
+"""Tables that differ in one row: they load or are refused alike, and every other row keeps its example and split."""
+
+import dataclasses
+import gzip
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from clipless.datasets import Categorical, Drop, Numeric, Ranges, load
+from clipless.datasets.tables.table_file import canonical_texts, read_table
+from clipless.errors import DataError
+
+RANGES = Ranges(
+    name="people.yaml",
+    source="the form",
+    target="ill",
+    classes=("no", "yes"),
+    unknown="no",
+    columns={
+        "age": Numeric(low=0, high=100, missing=50),
+        "ward": Categorical(categories=("A", "B")),
+        "left": Categorical(categories=("0", "1"), other=True),
+        "id": Drop(),
+    },
+)
+HEADER = "age,ward,left,id,ill\n"
+# Nothing that is declared occurs here but the class "no", so that the last row decides about every check.
+OTHERS = [f"{i % 90},C,?,p{i},no" for i in range(300)]
+LAST_ROWS = {
+    "an ordinary row": "44,C,?,q,no",
+    "the only row of its class": "44,C,?,q,yes",
+    "the only declared category": "44,A,?,q,no",
+    "an extreme value": "1e300,C,?,q,no",
+    "a value that overflows": "-1e999,C,?,q,no",
+    "not a number": "nan,C,?,q,no",
+    "a number in a form of its own": "1_0,C,?,q,no",
+    "what only some programs take for no number": "nan(7),C,?,q,no",
+    "infinity": "inf,C,?,q,no",
+    "a blank": ",,,q,no",
+    "a marker of a missing value": "?,?,?,q,no",
+    "a text where numbers are": "old,C,?,q,no",
+    "a label that is missing": "44,C,?,q,",
+    "a label of no class": "44,C,?,q,perhaps",
+    "a label of another type": "44,C,?,q,1.5",
+    "nothing at all": ",,,,",
+}
+
+
+def outcome(path, ranges=RANGES, evaluation="private"):
+    """What anybody can see of loading a table: that it loads, or the kind and the sentence of the error."""
+    try:
+        load(path, ranges=ranges, evaluation=evaluation)
+    except DataError as error:
+        return f"{type(error).__name__}: {error}"
+    return "loaded"
+
+
+@pytest.mark.parametrize("evaluation", ["private", "public"])
+@pytest.mark.parametrize("what", LAST_ROWS)
+def test_no_row_decides_whether_a_table_with_private_training_rows_loads(write, what, evaluation):
+    path = write(HEADER + "\n".join([*OTHERS, LAST_ROWS[what]]) + "\n")
+    assert outcome(path, evaluation=evaluation) == "loaded"
+
+
+def test_tables_without_any_declared_value_load_as_those_with_one(write):
+    every = [f"old,C,?,p{i},perhaps" for i in range(300)]
+    path = write(HEADER + "\n".join(every) + "\n")
+    data = load(path, ranges=RANGES, evaluation="private")
+    assert set(data.train.x[:, 0].tolist()) == {0.0}  # the declared 50 of 0 to 100
+    assert set(data.train.y.tolist()) == {0}
+
+
+def test_open_rows_are_checked_for_mistakes_in_the_declarations(write):
+    ranges = dataclasses.replace(RANGES, columns={**RANGES.columns, "left": Drop(), "ward": Drop()})
+    constant = write(HEADER + "\n".join(OTHERS) + "\n")
+    assert "The target is constant" in outcome(constant, ranges, "exploratory")
+    two = [*OTHERS, LAST_ROWS["the only row of its class"]]
+    assert "None of the values is a declared category" in outcome(
+        write(HEADER + "\n".join(two) + "\n"), evaluation="exploratory"
+    )
+    two.append(LAST_ROWS["a text where numbers are"])
+    assert "Expected a number, got 'old'" in outcome(write(HEADER + "\n".join(two) + "\n"), ranges, "exploratory")
+
+
+def test_what_the_ranges_file_names_no_value_for_is_refused_as_the_guide_says(write):
+    age, label = {"age": Numeric(low=0, high=100)}, {"unknown": None}
+    for change, what, said in (
+        ({"columns": RANGES.columns | age}, "a blank", "Expected a finite number, got nan in row 301"),
+        ({"columns": RANGES.columns | age}, "a text where numbers are", "Expected a number, got 'old' in row 301"),
+        (label, "a label of no class", "Unknown label: 'perhaps' in row 301"),
+        (label, "a label that is missing", "The label in row 301 is missing"),
+    ):
+        path = write(HEADER + "\n".join([*OTHERS, LAST_ROWS[what]]) + "\n")
+        assert said in outcome(path, dataclasses.replace(RANGES, **change))
+
+
+def test_a_class_for_unknown_labels_is_one_of_the_classes(write):
+    path = write(HEADER + "\n".join(OTHERS) + "\n")
+    said = outcome(path, dataclasses.replace(RANGES, unknown="maybe"))
+    assert "Expected unknown to be one of the classes no, yes, got 'maybe' (target.unknown in people.yaml)" in said
+
+
+# The rows of the table that neighbours share: whole numbers, numbers, truth values and texts.
+PEOPLE = 60
+SHARED = pd.DataFrame(
+    {
+        "whole": [i * 7 for i in range(PEOPLE)],
+        "number": [i / 8 + 0.1 for i in range(PEOPLE)],
+        "large": [2**40 + i for i in range(PEOPLE)],
+        "small": [i % 2 for i in range(PEOPLE)],
+        "text": [("A", "B", "C")[i % 3] for i in range(PEOPLE)],
+        "target": [("no", "yes")[i % 2] for i in range(PEOPLE)],
+    }
+)
+ROW = {"whole": 5, "number": 0.5, "large": 3, "small": 1, "text": "B", "target": "no"}
+CHANGES = {
+    "a missing whole number": {"whole": None},
+    "a missing number": {"number": None},
+    "a missing value everywhere": dict.fromkeys(ROW),
+    "a broken number among whole ones": {"whole": 0.5, "large": 1.5},
+    "a large whole number": {"whole": 2**62, "small": 2**40},
+    "a number that no whole one holds": {"whole": 1e200},
+    "a text among whole numbers": {"whole": "unknown"},
+    "a text among numbers": {"number": "unknown", "small": "?"},
+    "a number among texts": {"text": 7, "target": 1},
+}
+
+
+def _parquet(frame, path):
+    columns = {}
+    for name in frame:
+        cells = [None if pd.isna(cell) else cell for cell in frame[name].tolist()]
+        try:
+            columns[name] = pa.array(cells)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # of several kinds: texts hold them all
+            columns[name] = pa.array([None if cell is None else str(cell) for cell in cells])
+    pyarrow.parquet.write_table(pa.table(columns), path)
+
+
+def _dictionaries(frame, path):
+    _parquet(frame, path)
+    table = pyarrow.parquet.read_table(path)
+    pyarrow.parquet.write_table(pa.table({name: table[name].dictionary_encode() for name in table.column_names}), path)
+
+
+def _npz(frame, path):
+    def cells(name):
+        if any(isinstance(cell, str) for cell in frame[name]):
+            return np.array(["" if pd.isna(cell) else str(cell) for cell in frame[name]])
+        return np.array(frame[name].tolist(), dtype=float if frame[name].isna().any() else None)
+
+    np.savez(path, **{name: cells(name) for name in frame})
+
+
+def _zipped(frame, path):
+    path.write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
+
+
+WRITERS = {
+    "csv": lambda frame, path: frame.to_csv(path, index=False),
+    "csv.gz": _zipped,
+    "parquet": _parquet,
+    "dictionaries.parquet": _dictionaries,
+    "npz": _npz,
+}
+
+
+def contents(frame, kind, folder):
+    path = folder / f"t.{kind}"
+    WRITERS[kind](frame, path)
+    return list(read_table(path).contents())
+
+
+NUMBERS = SHARED[["whole", "number", "large", "small"]].astype({"number": object})
+NUMBERS.loc[3, "number"] = None
+
+
+@pytest.mark.parametrize("shared", [SHARED, NUMBERS], ids=["with texts", "numbers"])
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_one_row_changes_what_decides_the_split_of_no_other(tmp_path, kind, change, shared):
+    changed = {name: value for name, value in {**ROW, **CHANGES[change]}.items() if name in shared}
+    ordinary = {name: ROW[name] for name in changed}
+    neighbours = [
+        contents(pd.DataFrame([*shared.to_dict("records"), row]), kind, tmp_path) for row in (ordinary, changed)
+    ]
+    alone = contents(shared, kind, tmp_path)
+    assert neighbours[0][:PEOPLE] == neighbours[1][:PEOPLE] == alone
+    assert len(set(alone)) == PEOPLE
+    assert (neighbours[0][PEOPLE] == neighbours[1][PEOPLE]) == (changed == ordinary)
+
+
+def test_one_row_keeps_the_split_of_every_other_where_units_are_numbers(tmp_path):
+    ranges = Ranges(name="r", source="s", target="target", classes=("no", "yes"), others=Drop(), unit="unit")
+    ranges = dataclasses.replace(ranges, columns={"whole": Numeric(low=0, high=100, missing=0)})
+    found = []
+    for last in (5_000, 0.5, "x"):
+        units = [*range(PEOPLE), last]
+        frame = pd.DataFrame([*SHARED.to_dict("records"), ROW]).assign(unit=units)
+        _parquet(frame, tmp_path / "t.parquet")
+        data = load(tmp_path / "t.parquet", ranges=ranges, evaluation="private")
+        kept = data.train.x[:, 0].tolist()
+        found.append({x for x in kept if abs(x - (5 / 50 - 1)) > 1e-6})  # without the last row
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([1, 0, 39], pa.int8()),
+        pa.array([1, 0, 39], pa.uint64()),
+        pa.array([1.0, -0.0, 39.0], pa.float32()),
+        pa.array([1.0, 0.0, 39.0], pa.float64()),
+        pa.array(["1", "0", "39"], pa.large_string()),
+        pa.array(["1.0", "-0", "3.9e1"], pa.large_string()),
+        pa.array([1, 0, 39]).dictionary_encode(),
+        pa.array(["true", "False", "039"]),
+    ],
+)
+def test_a_value_is_the_same_in_every_type(cells):
+    assert canonical_texts(cells) == ["1", "0", "39"]
+
+
+@pytest.mark.parametrize(
+    "cells", [pa.array([None], pa.int64()), pa.array([np.nan]), pa.array([""]), pa.array(["NA"]), pa.nulls(1)]
+)
+def test_a_missing_value_is_the_same_in_every_type(cells):
+    assert canonical_texts(cells) == [""]
+
+
+def test_numbers_that_differ_stay_different():
+    assert canonical_texts(pa.array([0.1, np.nextafter(0.1, 1.0), np.inf, -np.inf, 1e300])) == [
+        "0.1",
+        "0.10000000000000002",
+        "inf",
+        "-inf",
+        "1e+300",
+    ]
+
+
+def test_a_truth_value_is_the_same_category_as_its_number(tmp_path):
+    ranges = Ranges(
+        name="r",
+        source="s",
+        target="target",
+        classes=("no", "yes"),
+        columns={"small": Categorical(categories=("true", "false"))},
+        others=Drop(),
+    )
+    shared = SHARED["small"].astype(bool).tolist()
+    found = []
+    for column in (pa.array([*shared, True]), pa.array([*map(float, shared), None])):
+        table = {"small": column, "target": pa.array([*SHARED["target"], "no"]), "n": pa.array(range(PEOPLE + 1))}
+        pyarrow.parquet.write_table(pa.table(table), tmp_path / "t.parquet")
+        data = load(tmp_path / "t.parquet", ranges=ranges, evaluation="private")
+        found.append(sum(split.x.sum(0) for split in (data.train, data.validation, data.test)))
+    assert found[0].tolist() == [31.0, 30.0]
+    assert found[1].tolist() == [30.0, 30.0]
