@@ -7,7 +7,7 @@ same, and no step waits for the device to tell it. What Python's own functions w
 
 from collections.abc import Callable
 from functools import reduce
-from math import exp, sqrt, tanh
+from math import exp, floor, sqrt, tanh
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def hyperbolic_tangent(value: float) -> float:
     return _applied(value, tanh, "tanh")
 
 
-def rounded(value: float) -> float:
-    """Return the nearest whole number, an even one between two."""
-    return _applied(value, round, "round")
+def floored(value: float) -> float:
+    """Return the largest whole number that is at most ``value``."""
+    return _applied(value, floor, "floor")
 
 
 def power_of_two_below(value: float) -> float:

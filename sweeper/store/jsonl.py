@@ -55,7 +55,7 @@ class JsonlFile:
 
     Args:
         path: of the file; it need not exist.
-        durable: rows are on the disk before ``append`` returns.
+        durable: rows are on the disk before ``append`` returns, and so is the file itself in its folder.
         patient: rows that cannot be written are kept and tried again with the next ones, instead of raising.
     """
 
@@ -120,6 +120,7 @@ class JsonlFile:
 
     def _write(self, lines: bytes) -> None:
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        first = self._size is None
         try:
             if self._size is None:
                 self._size = self._start(handle)
@@ -128,6 +129,8 @@ class JsonlFile:
                 _write_at(handle, lines, self._size)
                 if self._durable:
                     os.fsync(handle)
+                    if first:  # whoever made the file, this process or one that a crash ended
+                        _sync_entries(self.path)
             except OSError:
                 os.ftruncate(handle, self._size)
                 raise
@@ -199,6 +202,24 @@ def _object(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) else None
+
+
+def _sync_entries(path: Path) -> None:
+    """Put the entry of a file in its folder onto the disk, and that of the folder, which may be as new as the file.
+
+    Without it a crash of the machine may lose a file whose content is on the disk.
+    """
+    _sync_folder(path.parent)
+    with contextlib.suppress(PermissionError):  # whoever may not read it has not made a folder in it
+        _sync_folder(path.parent.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _write_at(handle: int, data: bytes, offset: int) -> None:

@@ -14,9 +14,10 @@ from clipless.curves.tree import Change, Floats, Tree, best_tree
 from clipless.errors import AccountingError
 from clipless.privacy.discrete_noise import discrete_laplace, scale_at_least
 from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.privacy.noise_grid import step_for
 from clipless.privacy.randomness import RandomSource
 
-_STEP = 2.0**-20  # of Gaussian noise; counts are whole numbers of it
+_FINEST = 2.0**-20  # step of Gaussian noise; counts are whole numbers of it
 _ROUNDING = 1.0 + 2.0**-40  # of normals and their sums in double precision
 
 
@@ -80,14 +81,19 @@ class Gaussian:
         return counts_N + self.noise(len(counts_N), change, source)
 
     def noise(self, leaves: int, change: Change, source: RandomSource) -> Floats:
-        """Draw the noise of each count, (N,), in whole numbers of a fixed step."""
+        """Draw the noise of each count, (N,), in whole numbers of a step that follows from its deviation.
+
+        Raises:
+            AccountingError: noise that is not exact in whole numbers.
+        """
         kind = self.kind_for(leaves, change)
         std = self.noise_multiplier * sqrt(kind.gaussian_change(change)) * _ROUNDING
+        step = step_for(std * kind.spreads, _FINEST, 1.0)
         if isinstance(kind, SquareRoot):
             sums = kind.spread(source.normal(leaves).numpy())
         else:
             sums = kind.path_sums([source.normal(size).numpy() for size in kind.sizes()])
-        return np.round(sums * (std / _STEP)) * _STEP
+        return np.floor(sums * (std / step)) * step
 
     def deviation(self, leaves: int, change: Change) -> float:
         """Largest standard deviation of the noise of a count."""

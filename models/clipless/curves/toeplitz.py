@@ -40,6 +40,11 @@ class SquareRoot:
         """Largest variance of the noise of a count at noise multiplier 1."""
         return float(np.sum(_entries(self.leaves) ** 2)) * self.gaussian_change(change)
 
+    @property
+    def spreads(self) -> float:
+        """How many times larger than the largest normal number the noise of a count can be, at most."""
+        return float(np.sum(_entries(self.leaves)))
+
     def spread(self, normals_N: Floats) -> Floats:
         """Return S z, (N,)."""
         sums: Floats = fftconvolve(_entries(self.leaves), normals_N)[: self.leaves]

@@ -87,6 +87,11 @@ class Tree:
         """The number of topmost blocks."""
         return ceil(self.leaves / self._width(self.height))
 
+    @property
+    def spreads(self) -> float:
+        """How many times larger than the largest normal number the noise of a count can be: one for each level."""
+        return self.height + 1.0
+
     def sizes(self) -> tuple[int, ...]:
         """The number of nodes of each level, leaves first."""
         return tuple(ceil(self.leaves / self._width(level)) for level in range(self.height + 1))

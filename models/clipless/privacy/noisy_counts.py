@@ -32,13 +32,14 @@ from typing import TYPE_CHECKING
 
 from clipless.errors import AccountingError
 from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.privacy.noise_grid import step_for
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from clipless.privacy.randomness import RandomSource
 
-_STEP = 2.0**-42  # of the noise; halves are whole numbers of it
+_FINEST = 2.0**-42  # step of the noise; halves are whole numbers of it
 _ROUNDING = 2.0**-40  # relative, of normals and deviations in double precision
 
 
@@ -65,7 +66,8 @@ def release_scores(
         One call is one release of ``scores_event`` under add-or-remove-one with N public, whatever the answers are.
 
     Raises:
-        AccountingError: answers that are not booleans in two dimensions, no rows declared, or no positive noise.
+        AccountingError: answers that are not booleans in two dimensions, no rows declared, or no positive noise, or
+            more of it than is exact.
     """
     import torch  # prices are read without it
 
@@ -76,8 +78,9 @@ def release_scores(
     if not 0.0 < noise_multiplier < math.inf:
         raise AccountingError(f"Expected 0 < noise_multiplier < inf, got noise_multiplier={noise_multiplier!r}")
     std = noise_multiplier * counts_sensitivity(hits_BM.shape[1]) * (1.0 + _ROUNDING)
+    step = step_for(std, _FINEST, 0.5)
     centred_M = hits_BM.sum(dim=0).double().cpu() - 0.5 * len(hits_BM)
-    noisy_M = 0.5 + (centred_M + source.noise(hits_BM.shape[1], std, _STEP)) / population
+    noisy_M = 0.5 + (centred_M + source.noise(hits_BM.shape[1], std, step)) / population
     return tuple(noisy_M.clamp(0.0, 1.0).tolist())
 
 

@@ -3,6 +3,7 @@ import json
 import math
 import os
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from sweeper.errors import RecordError
 from sweeper.store import jsonl as module
-from sweeper.store.jsonl import JsonlFile, plain, read_object, replace_file, to_lines, to_text
+from sweeper.store.jsonl import JsonlFile, append_alone, plain, read_object, replace_file, to_lines, to_text
 
 
 @pytest.fixture
@@ -37,6 +38,54 @@ def test_rows_come_back_in_order(tmp_path):
         file.append({"n": n, "text": "ä\n"})
     assert file.read() == [{"n": n, "text": "ä\n"} for n in range(3)]
     assert len(file.path.read_text(encoding="utf-8").splitlines()) == 3
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """What is synced, in order: the file or folder, and the bytes of the file then."""
+    seen, real = [], os.fsync
+
+    def fsync(handle):
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        seen.append((path, path.stat().st_size if path.is_file() else None))
+        real(handle)
+
+    monkeypatch.setattr(module.os, "fsync", fsync)
+    return seen
+
+
+def test_a_new_durable_file_is_on_the_disk_with_its_entries_before_its_first_row_is_taken_as_written(tmp_path, synced):
+    folder = tmp_path / "sweep"
+    folder.mkdir()
+    file = JsonlFile(folder / "ledger.jsonl", durable=True)
+    file.append({"row": 1})
+    assert synced == [(file.path, 11), (folder, None), (tmp_path, None)]
+    file.append({"row": 2})
+    assert synced[3:] == [(file.path, 22)]
+
+
+@pytest.mark.parametrize("content", ["", '{"row": 1}\n'])
+def test_a_durable_file_that_a_crashed_process_made_is_synced_in_its_folder_too(tmp_path, synced, content):
+    (tmp_path / "ledger.jsonl").write_text(content)
+    append_alone(tmp_path / "ledger.jsonl", {"row": 2}, durable=True)
+    assert (tmp_path, None) in synced
+
+
+def test_a_file_that_need_not_be_durable_is_not_synced(tmp_path, synced):
+    JsonlFile(tmp_path / "trials.jsonl", patient=True).append({"row": 1})
+    assert synced == []
+
+
+def test_a_row_whose_file_has_no_entry_on_the_disk_is_not_written(tmp_path, monkeypatch):
+    def refused(handle):
+        if os.readlink(f"/proc/self/fd/{handle}") == str(tmp_path):
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(module.os, "fsync", refused)
+    file = JsonlFile(tmp_path / "ledger.jsonl", durable=True)
+    with pytest.raises(RecordError, match=r"Cannot write .*ledger.jsonl: Input/output error"):
+        file.append({"row": 1})
+    assert file.path.read_bytes() == b""
 
 
 def test_json_stays_standard():
