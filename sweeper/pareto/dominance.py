@@ -176,7 +176,9 @@ def exclusive(rows: Floats) -> Floats:
     added = np.zeros(len(rows))
     inside = np.flatnonzero((rows < 1.0).all(axis=1))
     if len(inside):
-        added[inside] = moocore.hv_contributions(rows[inside], ref=np.ones(rows.shape[1]))
+        missing = max(0, 2 - rows.shape[1])  # moocore takes two columns or more; one of zeros changes no volume
+        padded = np.pad(rows[inside], ((0, 0), (0, missing)))
+        added[inside] = moocore.hv_contributions(padded, ref=np.ones(padded.shape[1]))
     return added
 
 

@@ -36,7 +36,16 @@ class Dimension:
         return self.value if isinstance(self.value, Range | Choices) else None
 
 
-BUDGET = ("sweep_epsilon", "stages", "finals", "spare_epochs", "accounting", "score_noise", "curve_noise")
+OF_THE_SWEEP = (
+    "sweep_epsilon",
+    "stages",
+    "finals",
+    "spare_epochs",
+    "accounting",
+    "score_noise",
+    "curve_noise",
+    "audit",
+)
 """Fields of the section ``privacy`` that are of the sweep, not of its trials."""
 
 
@@ -44,7 +53,7 @@ def list_dimensions(
     model: ModelSettings, training: TrainingSettings, privacy: PrivacySettings
 ) -> tuple[Dimension, ...]:
     """Return the dimensions, each after the one that its condition names."""
-    of_privacy = _plain("privacy", privacy, leave_out=BUDGET)
+    of_privacy = _plain("privacy", privacy, leave_out=OF_THE_SWEEP)
     every = [*_model(model), *_training(training), *of_privacy]
     fixed = {
         dimension.name: dimension.value for dimension in every if dimension.space is None and dimension.when is None

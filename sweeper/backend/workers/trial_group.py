@@ -119,10 +119,11 @@ class TrialGroup:
         waiting, training = list(self._waiting.items()), list(self._training.values())
         if not waiting or (training and self._stack is None):
             return []
-        leader = training[0] if training else waiting[0][1]
+        first = next(((trial, one) for trial, one in waiting if one.is_announced), waiting[0])
+        leader = training[0] if training else first[1]  # who has announced its draws is in the next round: it leads
         self._size = self._size_for(leader)
         if leader.key is None or self._size == 1:
-            return [] if training else waiting[:1]
+            return [] if training else [first]
         return [(trial, one) for trial, one in waiting if one.key == leader.key][: self._size - len(training)]
 
     def _size_for(self, one: _Trial) -> int:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
+from sweeper.spec.fields.ranges import to_plain
+
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
@@ -90,12 +92,12 @@ def _meant(loc: tuple[int | str, ...], model: type[BaseModel]) -> str:
 
 
 def show(value: Any) -> str:
-    """Return a value in one short line.
+    """Return a value in one short line, as a spec writes it.
 
     >>> show("a" * 100)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa..."
     """
-    text = " ".join(repr(value).split())
+    text = " ".join(repr(to_plain(value)).split())
     return text if len(text) <= 60 else text[:41] + "..."
 
 

@@ -266,7 +266,7 @@ def test_out_of_memory_it_goes_on_from_its_last_epoch_with_smaller_micro_batches
         ("epoch", 2, None),
     ]
     assert len({row.attempt for row in rows if row.KIND == "plan"}) == 3
-    assert [options["micro_batch_size"] for options, *_ in built] == [None, 142, 47]  # passes of 285 and of 95 rows
+    assert [options["micro_batch_size"] for options, *_ in built] == [None, 144, 64]  # passes of 285 and of 95 rows
 
 
 def test_a_trial_that_has_not_memory_for_one_row_fails(trial, monkeypatch):
@@ -364,7 +364,7 @@ def test_how_many_rows_have_room_is_found_out_once_for_all_trials_of_an_architec
     seen = short_of_memory(monkeypatch, 100)
     trial.step()
     tried = len(seen)
-    assert seen == [285, 142, 71]
+    assert seen == [288, 144, 72]
     trial.reset_config(config | {"trial": "t0002", "proposal": {"training.learning_rate": 0.02}})
     trial.step()
     assert len(seen) == tried
@@ -385,7 +385,7 @@ def test_a_lack_of_memory_that_only_training_met_is_remembered_too(trial, config
         patch.setattr(TrialRun, "epoch_rows", never)
         for _ in range(3):
             trial.step()
-    assert [run.rows_per_pass for *_, run in built] == [285, 95]
+    assert [run.rows_per_pass for *_, run in built] == [288, 128]
     trial.reset_config(config | {"trial": "t0002"})
     trial.step()
-    assert built[-1][2].rows_per_pass == 142
+    assert built[-1][2].rows_per_pass == 144

@@ -15,6 +15,7 @@ from sweeper.pareto.dominance import (
     box_from_json,
     costs,
     dominates,
+    exclusive,
     front_mask,
     hypervolume,
     hypervolume_curve,
@@ -217,3 +218,17 @@ def test_a_hundred_thousand_points_take_seconds_at_most():
 
 def test_rows_with_nan_alone_have_no_front():
     assert nondominated(np.full((3, 2), math.nan)).tolist() == [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "added"),
+    [
+        ([[0.25]], [0.75]),
+        ([[0.25], [0.25]], [0.0, 0.0]),
+        ([[1.0]], [0.0]),
+        ([[0.25, 0.5]], [0.375]),
+        ([[0.25, 0.5], [0.5, 0.25]], [0.125, 0.125]),
+    ],
+)
+def test_each_row_adds_what_no_other_covers_along_one_axis_too(rows, added):
+    assert exclusive(np.array(rows)).tolist() == added

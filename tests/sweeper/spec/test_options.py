@@ -7,7 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sweeper.errors import SpecError
 from sweeper.search.space import resolve
-from sweeper.spec.dimensions import BUDGET, list_dimensions
+from sweeper.spec.dimensions import OF_THE_SWEEP, list_dimensions
 from sweeper.spec.fields.fields import Name, Number
 from sweeper.spec.fields.options import REQUIRED, Condition, Option, open_section, option_of
 from sweeper.spec.settings import ModelSettings, PrivacySettings, TrainingSettings
@@ -81,13 +81,19 @@ def test_an_added_option_is_refused_in_a_sentence(more):
     ("settings", "configuration", "own"),
     [
         (TrainingSettings, TrialTraining, {"loss", "class_weights"}),
-        (PrivacySettings, TrialPrivacy, {"audit", *BUDGET}),
+        (PrivacySettings, TrialPrivacy, {*OF_THE_SWEEP}),
     ],
 )
 def test_every_option_of_a_trial_is_declared_in_its_configuration(settings, configuration, own):
     options = {name for name, field in configuration.model_fields.items() if option_of(field) is not None}
     assert set(settings.model_fields) == options | own
     assert set(configuration.model_fields) - options <= {"loss"}
+
+
+@pytest.mark.parametrize("effort", ["none", "cheap", "thorough"])
+def test_what_is_of_the_sweep_reaches_no_trial(content, effort):
+    content["privacy"]["audit"] = effort
+    assert resolve(Spec.from_mapping(content), {}).privacy.epsilon == content["privacy"]["epsilon"]
 
 
 def test_what_an_option_takes_has_the_type_that_the_code_reads():

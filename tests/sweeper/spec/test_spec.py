@@ -124,6 +124,7 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("training.copies", 2, "Expected no copies without flip or shift: all would be the same, got copies=2 (training.copies in mnist.yaml)"),
         ("training.clip_quantile", 0.5, "Expected no clip_quantile without gradient_clip_schedule: adaptive, got clip_quantile=0.5 (training.clip_quantile in mnist.yaml)"),
         ("model.weight_norm", 2.0, "Expected no weight_norm without a constraint that has one (spectral_ball, fixed_norm), got weight_norm=2.0 (model.weight_norm in mnist.yaml)"),
+        ("model.weight_norm", [1.0, 2.0], "Expected no weight_norm without a constraint that has one (spectral_ball, fixed_norm), got weight_norm=[1.0, 2.0] (model.weight_norm in mnist.yaml)"),
         ("training.loss", "hrk", "Expected loss mae or multilabel-bce or k-cosine or tau-cce or tau-bce or hinge or kr or hkr or weston-watkins or crammer-singer, got loss='hrk' (training.loss in mnist.yaml); did you mean 'hkr'?"),
         ("training.loss", {"name": "hkr", "alpha": -1}, "Expected alpha >= 0, got alpha=-1 (training.loss.alpha in mnist.yaml)"),
         ("training.loss", {"name": "hinge", "reduction": "max"}, "Expected reduction sum or mean, got reduction='max' (training.loss.reduction in mnist.yaml); did you mean 'mean'?"),

@@ -171,6 +171,17 @@ def test_a_trial_whose_first_draw_was_refused_draws_nothing(group):
     assert CountedSource.drawn["t2"] == 0
 
 
+@pytest.mark.parametrize("most", [2, 4])
+def test_who_has_announced_its_draws_trains_next_though_its_leader_was_refused(group, most):
+    """It was mixed with trials of another shape, and failed after it was charged."""
+    made = group(most)
+    told = made.follow(orders(config("t1"), config("t2", width=12), config("t3")))
+    assert [trial for trial, row in told if isinstance(row, FirstDrawRow)] == ["t1", "t3"]
+    rows = to_end(made, made.follow(orders(stopped=["t1"])))
+    assert not [row for _, row in rows if isinstance(row, Failure)]
+    assert {trial for trial, row in rows if isinstance(row, EpochRow) and row.done} == {"t2", "t3"}
+
+
 def test_an_empty_place_is_filled_while_the_others_train(group):
     made = group(most=2)
     made.follow(orders(config("t1"), config("t2")))

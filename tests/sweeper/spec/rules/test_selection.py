@@ -8,7 +8,7 @@ from clipless.datasets import load
 from clipless.privacy.accounting.private_selection import Distribution, Repetitions
 from sweeper.errors import SpecError
 from sweeper.search.space import resolve, sample
-from sweeper.spec.dimensions import BUDGET
+from sweeper.spec.dimensions import OF_THE_SWEEP
 from sweeper.spec.rules.selection import EVENT_DIMENSIONS
 from sweeper.spec.search import Sampler
 from sweeper.spec.settings import ModelSettings, PrivacySettings, TrainingSettings
@@ -248,7 +248,7 @@ ELSEWHERE = {
     | {"scales", "orientations", "order", "order0_gain", "order2_gain", "feature_clip"},
     "training": {"class_weights", "follow_weights", "clip_norm", "ghost_clipping", "copies", "flip", "shift"}
     | {"micro_batch_size"},
-    "privacy": {"delta", "relation", "accept_large_delta", "audit", *BUDGET},
+    "privacy": {"delta", "relation", "accept_large_delta", *OF_THE_SWEEP},
 }
 
 
