@@ -21,6 +21,8 @@ os.environ.setdefault("RAY_worker_niceness", "0")  # else trials stand still bes
 import pytest
 from hypothesis import HealthCheck, settings
 
+from clipless import alone
+
 from .caretaker import take_care
 
 NO_SKIP = "SWEEPER_NO_SKIP"
@@ -48,6 +50,9 @@ def pytest_configure() -> None:
     """Leave nothing behind, however the run ends; while all is imported and collected, nothing is garbage."""
     take_care()
     gc.disable()
+    alone._FEWEST = alone._MOST = alone._OF_SMALL = (
+        2  # thousands of small trainings; tests/clipless/test_alone.py takes all
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,9 +18,14 @@ Names are imported when they are first used: what only reads records need not wa
 if __name__ != "clipless":  # e.g. ``models.clipless``: a second copy of every class
     raise ImportError(f"import this package as 'clipless', not {__name__!r}")
 
+import os
 from typing import TYPE_CHECKING
 
 from clipless.lazy import by_need
+
+# Before the first product of matrices, if not before torch: kernels of MKL that round a row alike wherever it lies in
+# memory. Where it comes too late, or another library multiplies, `clipless.alone` finds out.
+os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 if TYPE_CHECKING:
     from clipless import attacks, datasets, layers, losses, projections, zoo

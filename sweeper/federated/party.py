@@ -8,9 +8,10 @@ Shape letters: N rows.
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from clipless.certificates.certify import check_rows_alone
+from clipless.certificates.certify import row_by_row
 from clipless.curves.tree import Floats
 from clipless.datasets import NewRows
 from clipless.datasets.tables.encoding import canonical
@@ -85,7 +86,6 @@ def rows_of(federation: Federation, predictor: Predictor, data: Path) -> list[Pa
 
     Raises:
         clipless.errors.DataError: rows or labels that do not fit the model.
-        clipless.errors.UnsupportedError: what the model says of a row depends on others.
         SweeperError: a ROC curve of more than two classes.
 
     Guarantees:
@@ -93,7 +93,6 @@ def rows_of(federation: Federation, predictor: Predictor, data: Path) -> list[Pa
     """
     check_curves(federation, predictor)
     rows, labels_N = _read(predictor, data, federation.target)
-    check_rows_alone(predictor.model, rows.x.device)
     frame = predictor(rows)
     classes = predictor.form.classes
     right_N = frame["class"].to_numpy() == np.array(classes, dtype=object)[labels_N]
@@ -107,7 +106,8 @@ def rows_of(federation: Federation, predictor: Predictor, data: Path) -> list[Pa
 
 def probability(gaps_N: Floats, temperature: float | None) -> Floats:
     """Return the probability of the second class, from how much its score exceeds that of the first."""
-    found: Floats = 1.0 / (1.0 + np.exp(-np.clip(gaps_N / (temperature or 1.0), -700.0, 700.0)))
+    scaled_N = torch.from_numpy(np.clip(gaps_N / (temperature or 1.0), -700.0, 700.0))
+    found: Floats = row_by_row(lambda gaps: 1.0 / (1.0 + (-gaps).exp()), scaled_N).numpy()
     return found
 
 
@@ -124,13 +124,17 @@ def check_curves(federation: Federation, predictor: Predictor) -> None:
 
 
 def _read(predictor: Predictor, data: Path, target: str | None) -> tuple[NewRows, NDArray[np.int64]]:
-    """Read rows with their labels: a column of a table, or the array ``y`` of an npz file."""
+    """Read rows with their labels: a column of a table, or the array ``y`` of an npz file.
+
+    What the declarations do not know is encoded as in training: the other parties see whether this one takes part, and
+    one row should not decide that.
+    """
     classes = predictor.form.classes
     if target is not None:
-        rows = predictor.form.read(data, ids=[target])
+        rows = predictor.form.read(data, ids=[target], allow_unknown=True)
         cells = [str(cell) for cell in rows.ids[target]]
     else:
-        rows = predictor.form.read(data)
+        rows = predictor.form.read(data, allow_unknown=True)
         cells = [str(label) for label in _labels(data)]
     known = {canonical(name): number for number, name in enumerate(classes)}
     labels = [known.get(canonical(cell), -1) for cell in cells]

@@ -9,15 +9,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from clipless.certificates.certify import (
     binary_scores,
     certified_radii,
-    check_rows_alone,
     decisions,
     float64_logits,
+    row_by_row,
 )
 from clipless.certificates.radii import parse_radius
 from clipless.curves.bands import calibration_band, roc_band
@@ -58,7 +59,6 @@ def release_curves(
 
     Raises:
         AccountingError: the sweep declares no noise of curves.
-        UnsupportedError: what the model says of a row depends on others.
 
     Guarantees:
         One call is one release of ``noise.paid_test(1)``: each row's values are its own, given the model, and the
@@ -67,8 +67,7 @@ def release_curves(
     if noise.curves is None:
         raise AccountingError("Expected noise of curves, got none; set privacy.curve_noise")
     curves, source = noise.curves, source or SecureSource()
-    check_rows_alone(model, split.x.device)
-    logits_BK = float64_logits(model, split.x, features=features)
+    logits_BK = float64_logits(model, split.x, features=features, alone=True)
     radius_B = certified_radii(model, logits_BK, split.y) / declared.input_gain
     certified = release_certified(
         _strict(radius_B.cpu().numpy()),
@@ -82,7 +81,7 @@ def release_curves(
     scores = None
     if curves.two_classes:
         scores = release_classes(
-            (binary_scores(logits_BK) / temperature).sigmoid().cpu().numpy(),
+            row_by_row(torch.sigmoid, binary_scores(logits_BK) / temperature).cpu().numpy(),
             (split.y == 1).cpu().numpy(),
             curves.probabilities,
             curves.mechanism,

@@ -11,12 +11,17 @@ from rich.text import Text
 
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
+from clipless.plans.method import Method
 from clipless.plans.plan import Plan
 from clipless.privacy.accounting.calibration import steps_for
 from clipless.privacy.accounting.claim import Claim
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian
+from clipless.privacy.randomness import SecureSource
+from clipless.privacy.sampling import slots_for
+from clipless.training.placing import training_places
+from clipless.training.trainer import default_micro_batch
 from sweeper.errors import SpecError
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
@@ -30,6 +35,7 @@ from sweeper.spec.fields.ranges import Scalar
 from sweeper.spec.spec import Spec
 from sweeper.spec.trial_config import TrialConfig
 from sweeper.trials.budget_plan import first_that_can, plan_budget, planned
+from sweeper.trials.build import build_augmentation, build_loss, build_model
 from sweeper.trials.metrics import check_metrics
 from sweeper.trials.price_preview import budget_in_words, other_cuts, planned_cost, planned_events, selection_in_words
 from sweeper.trials.rehearsal import rehearsal_halves
@@ -52,12 +58,16 @@ class ParameterPreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """One configuration as it would be trained; ``claims`` has one entry for each number of epochs."""
+    """One configuration as it would be trained; ``claims`` has one entry for each number of epochs.
+
+    ``slots`` are those over which batches are spread, copies of rows left out; None for rows one behind the other.
+    """
 
     config: TrialConfig
     plan: Plan
     parameters: tuple[ParameterPreview, ...]
     claims: tuple[Claim, ...]
+    slots: int | None
 
 
 def preview(spec: Spec, data: Dataset, configurations: int = 1) -> tuple[Preview, ...]:
@@ -146,7 +156,30 @@ def _plan(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar], slot: Poiss
         )
         for name, delta in plan.sensitivities.items()
     )
-    return Preview(config=config, plan=plan, parameters=parameters, claims=plan.claims())
+    slots = _slots(spec, data, config, plan)
+    return Preview(config=config, plan=plan, parameters=parameters, claims=plan.claims(), slots=slots)
+
+
+def _slots(spec: Spec, data: Dataset, config: TrialConfig, plan: Plan) -> int | None:
+    """Return over how many slots batches are spread, as a trial with its threads would find out on this machine."""
+    if plan.method is Method.NON_PRIVATE:
+        return None
+    if spec.resources.gpus:
+        return slots_for(plan.population, plan.sampling_rate)
+    loss, threads = build_loss(config), torch.get_num_threads()
+    torch.set_num_threads(max(1, int(spec.resources.cpus)))
+    try:
+        places = training_places(
+            build_model(config, data, loss, spec.search.seed),
+            *(loss, data.train, plan, SecureSource()),
+            config.training.micro_batch_size or default_micro_batch("cpu"),
+            augmentation=build_augmentation(config, data),
+            ghost=bool(config.training.ghost_clipping),
+            exact=bool(config.training.exact_norms),
+        )
+    finally:
+        torch.set_num_threads(threads)
+    return None if places.slots is None else places.slots.count
 
 
 def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> RenderableType:
@@ -254,8 +287,17 @@ def _render_one(one: Preview) -> list[RenderableType]:
         ),
         Text(f"epsilon {round_up(last.epsilon)} at delta {plan.delta!r} (PLD {round_up(last.pld)}, RDP {rdp})"),
         Text(f"on the way: {curve}"),
+        *([] if one.slots is None else [Text(_slots_in_words(plan, one.slots))]),
         table,
     ]
+
+
+def _slots_in_words(plan: Plan, slots: int) -> str:
+    more = slots / plan.batch_size - 1.0
+    return (
+        f"batches are spread over {slots} slots, {100 * more:.0f} % more than the {plan.batch_size:g} rows that are "
+        "drawn on average: kernels may look at the place of a row"
+    )
 
 
 def _render_budget(budget: Budget | RenyiFilter) -> list[RenderableType]:

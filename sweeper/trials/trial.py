@@ -22,14 +22,16 @@ from clipless.certificates.certify import float64_features
 from clipless.certificates.outputs import Outputs
 from clipless.datasets import Dataset, Split
 from clipless.network import Network
+from clipless.plans.placement import usual_size
 from clipless.plans.plan import Plan
+from clipless.plans.trainable import check_rows_apart
 from clipless.privacy.accounting.claim import Claim
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import RandomSource
 from clipless.stacks import Member
 from clipless.training.checkpoint import load_state
 from clipless.training.memory import PassSizes, has_room, memory_class
-from clipless.training.trainer import Epoch, default_micro_batch, even_size
+from clipless.training.trainer import Epoch, default_micro_batch
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.evaluation.paid_scores import scored_by
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
@@ -160,6 +162,7 @@ class TrialRun:
         self._copies = 1 if self._augmentation is None else self._augmentation.copies
         self._room_key = self._key_of_room()
         self.rows_per_pass = self._find_room()
+        check_rows_apart(self.model, [self.rows_per_pass])  # before anything is charged
 
     @property
     def model(self) -> Network:
@@ -182,7 +185,8 @@ class TrialRun:
     def _find_room(self) -> int:
         """Return how many rows a pass takes: as many as wanted, or halved until they have room."""
         wanted = max(1, (self.micro_batch_size or default_micro_batch(self._device)) // self._copies)
-        most = even_size(self.plan.batch_size, self.plan.sampling_rate, wanted) * self._copies
+        device = self.train.x.device
+        most = usual_size(self.plan.batch_size, self.plan.population, wanted, device) * self._copies
         rows = _ROOM.rows(self._room_key, most, self._has_room)
         if rows < most:
             self.micro_batch_size = rows

@@ -148,11 +148,13 @@ def test_a_step_that_fails_leaves_no_gradient_without_noise_behind():
 
     def failing(logits, y):
         calls.append(logits)
-        if len(calls) > 1:
+        if len(calls) == tested + 2:
             raise RuntimeError("out of memory")
         return TauCCE(0.1)(logits, y)
 
+    tested = float("inf")  # passes of made-up rows come first
     trainer = PrivateTrainer(model, failing, data, plan_for(model), SGD(1e-30), ROWS // 2, SeededSource(0))
+    tested = len(calls)
     with pytest.raises(RuntimeError, match="out of memory"):
         trainer.step(torch.arange(ROWS))
     assert [parameter.grad for parameter in model.parameters()] == [None]

@@ -22,7 +22,7 @@ canary tells nothing of another's coin, and `ranks` applies.
 Shape letters: M canaries, D all trainable entries, T steps, K pairs of a canary and a step.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, log2
 
@@ -40,6 +40,7 @@ from clipless.audits.ranks import BoolArray, Bound, FloatArray, Game, lower_boun
 from clipless.datasets import Split
 from clipless.errors import AuditError
 from clipless.network import Network
+from clipless.plans.placement import Placement
 from clipless.plans.plan import Plan
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.training.batch_sums import sum_gradients
@@ -106,6 +107,7 @@ class _Watched(PrivateTrainer):
     def watch(self, entries: tuple[Entries, ...], signs_M: Tensor, first: int) -> None:
         """Say which rows are canaries: those from ``first`` on."""
         self._entries, self._signs_M, self._first = entries, signs_M, first
+        self._places = Placement(self._places.size, None)  # operands are planted row by row
         self._others_D = torch.zeros_like(self._gradient_D)
         self._others = dict(zip(self._parameters, self._others_D.split(self._sizes()), strict=True))
         self._begun = {one.parameter: self._parameters[one.parameter].detach().clone() for one in entries}
@@ -119,23 +121,21 @@ class _Watched(PrivateTrainer):
 
     def step(self, rows_B: Tensor) -> None:
         """Take one step; the rows of its passes are then known."""
-        self._chunks: Iterator[Tensor] = iter(rows_B.split(self._micro_batch_size))
         self._drawn_M = torch.zeros(len(self._signs_M), dtype=torch.bool, device=rows_B.device)
         self._drawn_M[rows_B[rows_B >= self._first] - self._first] = True
         super().step(rows_B)
 
-    def _accumulate(self, x: Tensor, y: Tensor, plan: Plan) -> None:
-        rows_B = next(self._chunks)
-        canary_B = rows_B >= self._first
+    def _accumulate(self, chosen: Tensor, plan: Plan) -> None:
+        canary_B = chosen >= self._first
         if not bool(canary_B.all()):
             before_D = self._gradient_D.clone()
-            super()._accumulate(x[~canary_B], y[~canary_B], plan)
+            super()._accumulate(chosen[~canary_B], plan)
             self._others_D += self._gradient_D - before_D  # exact: sums of multiples of one grid
         if bool(canary_B.any()):
-            chosen_R = rows_B[canary_B] - self._first
+            chosen_R = chosen[canary_B] - self._first
             operands = operands_of(self._entries, chosen_R, self._signs_M[chosen_R])
             with planted(self._model, len(chosen_R), operands):
-                super()._accumulate(x[canary_B], y[canary_B], plan)
+                super()._accumulate(chosen[canary_B], plan)
 
     def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
         super()._add_noise(plan, resting)

@@ -19,13 +19,16 @@ from torch import Tensor
 from clipless.audits.audited import AuditedTraining
 from clipless.audits.one_run import planned_for
 from clipless.audits.operands import PATTERNS, shares
+from clipless.audits.placement import JOINED, KINKED, FixedPlacement, kinked_rows
 from clipless.datasets import Split
+from clipless.errors import UnsupportedError
 from clipless.plans.plan import Plan
 from clipless.stacks.stack import RunningStack
 from clipless.stacks.trainee import FixedFeatures, Trainee
 
 _ROWS = 12  # of a member
 _PASSES = 2
+_POPULATION = 4 * _ROWS + KINKED
 _PLACE, _MEMBERS = 1, 3
 _BROKEN = 100.0  # by which weights are multiplied, so that every bound is wrong
 _WILD = (float("nan"), float("inf"), 1e38, 0.0)  # what neighbours' rows become
@@ -42,12 +45,16 @@ class MemberSums:
         full: the sums of a batch.
         fewer: with single rows left out.
         changed: after the neighbours drew other rows; None where that was not looked at.
+        joined: of rows at kinks, after an empty row has joined in front.
+        apart: what those rows and the empty one add up to apart.
     """
 
     plan: Plan
     full: Sums
     fewer: list[Sums]
     changed: Sums | None
+    joined: Sums
+    apart: Sums
 
 
 def stacked_sums(
@@ -70,25 +77,38 @@ def stacked_sums(
             for row in (0, int(generator.integers(1, _ROWS)))
         ]
         changed = _sums(stack, [other[: _ROWS // 2], own, other])
+        empty, kinked = torch.tensor([4 * _ROWS]), torch.arange(_ROWS) + 4 * _ROWS + JOINED
+        joined, own_sums, alone = (
+            _sums(stack, [rows, rows, rows]) for rows in (torch.cat([empty, kinked]), kinked, empty)
+        )
         yield tuple(
-            MemberSums(plan, full[m], [sums[m] for sums in fewer], changed[m] if m == _PLACE else None)
+            MemberSums(
+                plan,
+                full[m],
+                [sums[m] for sums in fewer],
+                changed[m] if m == _PLACE else None,
+                joined[m],
+                {name: own_sums[m][name] + alone[m][name] for name in own_sums[m]},
+            )
             for m, plan in enumerate(plans)
         )
 
 
 def _rows(training: AuditedTraining, generator: np.random.Generator, wild: float) -> Split:
-    """Return rows of the member, of both neighbours, and those that take the neighbours' place."""
+    """Return rows of the member, of both neighbours, those that take the neighbours' place, and some at kinks."""
     count, data = 4 * _ROWS, training.rows
     chosen = torch.from_numpy(generator.integers(len(data), size=count)).to(data.x.device)
     share_B = shares(count, str(generator.choice(PATTERNS)), generator) * 10.0 ** generator.uniform(0.0, 4.0)
     x = data.x[chosen] * share_B.view(-1, *[1] * (data.x.dim() - 1)).to(data.x)
     x[3 * _ROWS :: 2] = wild
-    return Split(x, data.y[chosen])
+    seed = torch.Generator().manual_seed(int(generator.integers(2**31)))
+    kinked = kinked_rows(training.model, data, seed)
+    return Split(torch.cat([x, kinked.x]), torch.cat([data.y[chosen], kinked.y]))
 
 
 def _plans(training: AuditedTraining) -> list[Plan]:
     """Return the plans of all members; shares are powers of two, so that each is a plan of the same network."""
-    plan, found = planned_for(training.plan, 4 * _ROWS), []
+    plan, found = planned_for(training.plan, _POPULATION), []
     for place in range(_MEMBERS):
         share = 1.0 if place == _PLACE else 0.5 ** (1 + place)
         deltas = {name: share * delta for name, delta in plan.sensitivities.items()}
@@ -106,7 +126,14 @@ def _stack(training: AuditedTraining, plans: Sequence[Plan], data: Split, *, bro
                 parameter.mul_((1.0 if place == _PLACE else -1.0) * (_BROKEN if broken else 1.0))
     for one in trainees:  # their entries were copied before the weights changed
         one.entries["weights"] = torch.cat([p.detach().flatten() for p in one.parameters.values()])
-    return RunningStack(trainees, rows)
+    try:
+        stack = RunningStack(trainees, rows)
+    except UnsupportedError:  # such a stack is refused; its sums are looked at all the same
+        return RunningStack(trainees, rows, slotted=False)
+    for places in stack.places:
+        if places.slots is not None:
+            places.slots = FixedPlacement(max(places.slots.count, len(data)))
+    return stack
 
 
 def _sums(stack: RunningStack, draws: Sequence[Tensor]) -> list[Sums]:

@@ -4,8 +4,8 @@ A search over rows and cotangents, on the sums that training computes (`clipless
 Rows reach the layers in two ways: through the model and its loss, with its own weights and with weights that break
 every bound; and planted (`planted`), so that each layer is given the inputs and cotangents that move its sum most.
 
-One row is left out in its place, as the relation of neighbours says, and the sums of both batches are compared: per
-parameter with its sensitivity, and all parameters together with what the noise of the step covers,
+One row is left out in its place, as the relation of neighbours says, or joins in front (`places`), and the sums of both
+batches are compared: per parameter with its sensitivity, and all together with what the noise of the step covers,
 
     r = sigma sqrt(sum_k (|difference_k| / std_k)^2),
 
@@ -26,13 +26,14 @@ from clipless.audits.attained import attained_epsilon
 from clipless.audits.audited import AuditedTraining, Effort
 from clipless.audits.finding import Finding, Kind
 from clipless.audits.operands import PATTERNS, operand, shares
+from clipless.audits.placement import joined_sums
 from clipless.audits.planted import Operands, Shapes, operand_shapes, planted
 from clipless.audits.stacked import stacked_sums
 from clipless.network import Network
 from clipless.plans.method import Method
 from clipless.plans.plan import Plan
 from clipless.testing import broken_weights
-from clipless.training.batch_sums import sum_gradients
+from clipless.training.batch_sums import CountedLoss, sum_gradients
 
 Sums = Mapping[str, Tensor]
 # batch -> its sums, with one row left out
@@ -70,10 +71,10 @@ class Worst:
         together = sqrt(sum((norm / float(stds[name])) ** 2 for name, norm in moved.items()))
         self.joint = max(self.joint, plan.event().noise_multiplier * together)
 
-    def see_neighbour(self, sums: Sums, changed: Sums, plan: Plan) -> None:
-        """Compare a member's sums before and after its neighbours in a stack drew other rows.
+    def see_alike(self, sums: Sums, changed: Sums, plan: Plan) -> None:
+        """Compare sums that have to be alike: of a member whose neighbours drew other rows, of others when a row joins.
 
-        What these move adds to what a row of the member's own may move.
+        What is moved there adds to what a row's own contribution may move.
         """
         self.pairs += 1
         for name, delta in plan.sensitivities.items():
@@ -135,6 +136,10 @@ def search(training: AuditedTraining, batches: int, generator: np.random.Generat
             full = batch(None)
             for row in {0, *generator.integers(count, size=_LEFT_OUT - 1).tolist()}:
                 worst.see(full, batch(row), plan)
+        if number % 2 == 0:
+            seed = torch.Generator().manual_seed(int(generator.integers(2**31)))
+            for joined, apart in joined_sums(training, model, plan, seed):
+                worst.see_alike(apart, joined, plan)
     if training.stacked:
         search_in_stacks(training, batches // 6, generator, worst)
     return worst
@@ -146,8 +151,9 @@ def search_in_stacks(training: AuditedTraining, batches: int, generator: np.rand
         for one in members:
             for fewer in one.fewer:
                 worst.see(one.full, fewer, one.plan)
+            worst.see_alike(one.apart, one.joined, one.plan)
             if one.changed is not None:
-                worst.see_neighbour(one.full, one.changed, one.plan)
+                worst.see_alike(one.full, one.changed, one.plan)
 
 
 def planted_batch(
@@ -228,13 +234,11 @@ def _through_the_model(
     y = training.rows.y[chosen]
 
     def sums(left_out: int | None) -> Sums:
-        totals = _zeros(plan, model)
+        totals, counts_B = _zeros(plan, model), torch.ones(count, dtype=torch.bool, device=x.device)
         rows = x.clone()
-        order = torch.arange(count)
-        if left_out is not None:  # to the end, where rows do not count
-            order = torch.cat([order[order != left_out], order[order == left_out]])
-            rows[left_out] = 0.0
-        _add(training, model, plan, rows[order], y[order], totals, count - (left_out is not None))
+        if left_out is not None:  # in its place: rows that others may move are `places`'
+            counts_B[left_out], rows[left_out] = False, 0.0
+        _add(training, model, plan, rows, y, totals, counts_B)
         return totals
 
     def with_broken_weights(left_out: int | None) -> Sums:
@@ -255,10 +259,11 @@ def _add(
     x: Tensor,
     y: Tensor,
     totals: Mapping[str, Tensor],
-    rows: int | None = None,
+    counts_B: Tensor | None = None,
 ) -> None:
     exact, ghost = training.exact_norms, training.ghost_clipping
-    sum_gradients(model, training.loss, x, y, plan, totals, rows=rows, ghost=ghost, exact=exact)
+    loss = training.loss if counts_B is None else CountedLoss(training.loss, counts_B)
+    sum_gradients(model, loss, x, y, plan, totals, ghost=ghost, exact=exact)
 
 
 def _finite(norm: float) -> float:

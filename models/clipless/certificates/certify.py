@@ -15,7 +15,7 @@ last, its own constants in these norms serve.
 Shape letters: B batch, K logits, P positives, N negatives.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from math import inf, isfinite, log2, nan, prod, sqrt
@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from clipless.alone import Form, Watch, is_alone, watched
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import Rounding, Signal, rounding, rounding_of_unbounded
 from clipless.certificates.induced import Reach, propagate_reach
@@ -37,7 +38,6 @@ from clipless.saving import architecture
 _MOST_ROWS = 256  # of a pass
 _FEWEST_ROWS = 16
 _PASS_ENTRIES = 2**18  # of the rows of a pass, about
-_ALONE: set[tuple[str, str, int]] = set()  # what `check_rows_alone` has passed
 _LARGEST = torch.finfo(torch.float64).max
 
 
@@ -46,33 +46,43 @@ def float64_features(model: Network, x: Tensor) -> Tensor:
     """What a float64 forward pass of the fixed prefix of ``model`` makes of ``x``; it does not change in training.
 
     Guarantees:
-        Those of `float64_logits`.
+        What is computed of a row depends on that row alone, as `float64_logits` has it.
 
     Raises:
         ValueError: rows of another shape than the network's.
     """
     _check_shape(x, model.input_shape)
     prefix, _ = split_fixed_prefix(deepcopy(model).double())
-    return _row_by_row(prefix, x)
+    return row_by_row(prefix, x, _tested_size(prefix, list(prefix.layers), x))
 
 
 @torch.no_grad()
-def float64_logits(model: Network, x: Tensor, *, features: Tensor | None = None) -> Tensor:
+def float64_logits(model: Network, x: Tensor, *, features: Tensor | None = None, alone: bool = False) -> Tensor:
     """Logits (B, K) of a float64 forward pass on the device of ``x``.
 
-    ``features``, the `float64_features` of these rows, save the prefix's part.
+    Args:
+        model: the network, with the weights that it has now.
+        x: rows.
+        features: the `float64_features` of these rows, which save the prefix's part.
+        alone: for scores of private rows: test that what a pass computes of a row depends on that row alone.
 
     Guarantees:
         What is computed of a row does not depend on how many others there are: passes have one shape, for a kernel is
-        chosen by it. Nor does it depend on the place of a row or on what others hold, where `check_rows_alone` passes.
+        chosen by it. With ``alone`` it depends neither on the place of a row nor on what others hold: where passes with
+        these weights fail the test (`clipless.alone`), each row is passed by itself.
 
     Raises:
         ValueError: rows or features of another shape than the network's.
     """
     features = float64_features(model, x) if features is None else features
     _check_shape(features, features_shape(model))
-    rest = [(layer, _doubled(layer)) for layer in list(model.layers)[prefix_depth(model) :]]
-    return _row_by_row(lambda rows: _through(rest, rows), features)
+    layers = list(model.layers)[prefix_depth(model) :]
+    rest = [(layer, _doubled(layer)) for layer in layers]
+
+    def logits(rows: Tensor) -> Tensor:
+        return _through(rest, rows)
+
+    return row_by_row(logits, features, _tested_size(model, layers, features, logits) if alone else None)
 
 
 def _check_shape(x: Tensor, shape: tuple[int, ...]) -> None:
@@ -81,9 +91,12 @@ def _check_shape(x: Tensor, shape: tuple[int, ...]) -> None:
         raise ValueError(f"Expected rows of shape {shape}, got {tuple(x.shape[1:])}")
 
 
-def _row_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Map rows in passes of one shape, filled up with zeros: it depends on the shape of a row alone."""
-    size = _pass_size(x.shape[1:])
+def row_by_row(function: Callable[[Tensor], Tensor], x: Tensor, size: int | None = None) -> Tensor:
+    """Map rows in float64, in passes of one shape, filled up with zeros: it depends on the shape of a row alone.
+
+    ``size`` is the number of rows of a pass, for measured reasons; by default a power of two.
+    """
+    size = size or _pass_size(x.shape[1:])
     parts = []
     for chunk in x.split(size):
         rows = torch.zeros((size, *chunk.shape[1:]), dtype=torch.float64, device=x.device)
@@ -98,33 +111,35 @@ def _pass_size(shape: Sequence[int]) -> int:
     return 1 << int(log2(room))
 
 
-@torch.no_grad()
-def check_rows_alone(model: Network, device: torch.device) -> None:
-    """Refuse a model whose `float64_logits` of a row depend, in any bit, on its place or on what other rows hold.
+def _tested_size(
+    model: Network, layers: Sequence[nn.Module], x: Tensor, function: Callable[[Tensor], Tensor] | None = None
+) -> int:
+    """Return the rows of a pass in which each is treated alone, 1 where larger passes fail; tested with these weights.
 
-    Scores of private rows rest on it: a row more or less moves others to other places. Made-up rows are passed in every
-    place, beside others; the answer is remembered for this process.
-
-    Raises:
-        UnsupportedError: they do.
+    Args:
+        model: tells shapes apart.
+        layers: that the rows pass.
+        x: rows; only shape and device are looked at.
+        function: applies the layers; the model by default.
     """
-    key = repr(architecture(model)), str(device), torch.get_num_threads()
-    if key in _ALONE:
-        return
-    generator = torch.Generator().manual_seed(0)
-    shape = (_MOST_ROWS, *model.input_shape)  # every place of a pass, in front of the fixed prefix and behind it
-    for scale in (1.0, 100.0):
-        row = scale * torch.randn((1, *model.input_shape), generator=generator).to(device)
-        everywhere = float64_logits(model, row.expand(shape))
-        others = torch.full(shape, float("nan"), device=device)
-        others[::7] = row
-        beside = float64_logits(model, others)[::7]
-        if not all(bool((one == everywhere[0]).all()) for one in (everywhere, beside)):
-            raise UnsupportedError(
-                "Expected logits of a row that depend on nothing else, got some that change with its place or with "
-                "other rows; score private rows on a CPU, with one thread"
-            )
-    _ALONE.add(key)
+    shape = tuple(x.shape[1:])
+    size = _pass_size(shape)
+
+    def passed(x: Tensor, chosen_B: Tensor, counts_B: Tensor, watch: Watch) -> Mapping[str, Tensor]:
+        del chosen_B, counts_B
+        with watched(layers, watch):
+            watch((function or model)(x.double()))
+        return {}
+
+    form = Form((_architecture_text(model), "float64", len(layers)), size, shape, x.device)
+    return size if is_alone(passed, form) else 1
+
+
+def _architecture_text(model: Network) -> str | None:
+    try:
+        return repr(architecture(model))
+    except UnsupportedError:
+        return None
 
 
 def _doubled(layer: nn.Module) -> dict[str, Tensor]:

@@ -27,8 +27,12 @@ class Outputs:
     measured: Measured
 
     @classmethod
-    def of(cls, model: Network, split: Split, features: Tensor | None = None) -> "Outputs":
-        """Return the outputs on a split, whose `float64_features` save the part of the fixed prefix."""
-        logits_BK, measured = float64_logits(model, split.x, features=features), Measured.of(model, split.x.device)
+    def of(cls, model: Network, split: Split, features: Tensor | None = None, *, alone: bool = False) -> "Outputs":
+        """Return the outputs on a split, whose `float64_features` save the part of the fixed prefix.
+
+        ``alone`` as `clipless.certificates.certify.float64_logits` has it.
+        """
+        logits_BK = float64_logits(model, split.x, features=features, alone=alone)
+        measured = Measured.of(model, split.x.device)
         (radius_B,) = several_certified_radii(logits_BK[None], split.y, [measured])
         return cls(logits_BK, radius_B, measured)

@@ -215,8 +215,13 @@ def select_rows(keep_B: Tensor, x: Tensor) -> Tensor:
 
 
 def padded(x: Tensor, size: int) -> Tensor:
-    """``x`` with rows of zeros behind, ``size`` in all: how a kernel rounds may depend on the shape of a batch."""
-    return x if len(x) == size else torch.cat([x, x.new_zeros((size - len(x), *x.shape[1:]))])
+    """``x`` with rows of zeros behind, ``size`` in all, rows one behind the other in memory.
+
+    How a kernel rounds may depend on the shape of a batch and on its strides: a full one may not keep the data's.
+    """
+    if len(x) != size:
+        x = torch.cat([x, x.new_zeros((size - len(x), *x.shape[1:]))])
+    return x.contiguous()
 
 
 def column_of(values_B: Tensor, like: Tensor) -> Tensor:

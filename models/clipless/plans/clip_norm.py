@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clipless.errors import PlanError
 from clipless.guards.exact_sums import grid
 from clipless.layers import ClipGradient
 from clipless.plans.schedule import Schedule
-from clipless.scalars import entry, exponential, larger, rounded, smaller
+from clipless.scalars import entry, exponential, floored, larger, smaller
 
 # Norms and sensitivities that fall stop at this share of the planned ones: noise that underflows would hide nothing.
 LEAST_SHARE = 1e-3
@@ -126,8 +126,10 @@ class ClipNorms:
                 stack.enter_context(layer.lowered(larger(factor, LEAST_SHARE), counting=self.adaptive))
             yield
 
-    def count(self, rows: int) -> None:
+    def count(self, rows: int, counts_B: Tensor | None = None) -> None:
         """Take in the indicators of one backward pass over ``rows`` rows, which padding may follow.
+
+        Of these, ``counts_B`` says which count; all by default.
 
         Raises:
             PlanError: the layer saw fewer rows, or saw them more than once: one row could then move the count by more
@@ -141,13 +143,14 @@ class ClipNorms:
             return
         if len(seen) != 1 or len(seen[0]) < rows:
             raise PlanError("Expected one backward pass of the drawn rows through ClipGradient, got another or several")
-        self._centred_count += entry(seen[0][:rows].sum(dtype=torch.float64))
+        own_B = seen[0][:rows] if counts_B is None else torch.where(counts_B, seen[0][:rows], 0.0)
+        self._centred_count += entry(own_B.sum(dtype=torch.float64))
 
     def advance(self, normal: float) -> None:
         """Release the noisy count and update the norm; ``normal`` is a draw of N(0, 1)."""
         if isinstance(self._clipping, AdaptiveClipping):
             step = grid(0.5)  # halves add up exactly, and are whole numbers of steps
-            noisy = self._centred_count + rounded(self._copies * self._count_std * normal / step) * step
+            noisy = self._centred_count + floored(self._copies * self._count_std * normal / step) * step
             below = noisy / (self._copies * self._batch_size) + 0.5
             exponent = -self._clipping.rate * (below - self._clipping.quantile)
             factor = self.factor * exponential(smaller(exponent, 50.0))  # any more noise than that would overflow

@@ -6,14 +6,18 @@ of the plan's multiplier. So k of them are k more steps of the same event.
 Shape letters: B batch, M entries of a contribution.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
+from clipless.alone import Form, Watch
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.guards.exact_sums import check_rows, grid, padded, row_norms, row_sum, select_rows
+from clipless.guards.exact_sums import check_rows, grid, row_norms, row_sum, select_rows
 from clipless.layers.statistics import PaidStatistics
 from clipless.network import Network
+from clipless.plans.placement import Placement, even_size, filled, needs_slots, whole
 from clipless.privacy.randomness import RandomSource
 from clipless.privacy.sampling import PoissonSampler
 
@@ -56,25 +60,52 @@ def release_statistics(
         Each of the `releases` computed sums changes by at most 1 in norm when one row is added or removed, whatever it
         holds.
     """
-    for place, layer in paid_layers(network):
-        front = Network(list(network.layers)[:place], network.input_shape)
-        shape = tuple(front(data.x[:1]).shape[1:])
+    found = paid_layers(network)
+    passes = [_ContributionPass(network, place, layer) for place, layer in found]
+    size = even_size(batch_size, batch_size / len(data), micro_batch_size)
+    every = [_places(passed, size, data, batch_size, source) for passed in passes]  # before anything is drawn
+    for (_, layer), passed, places in zip(found, passes, every, strict=True):
+        shape = tuple(passed.front(data.x[:1]).shape[1:])
         total_M: Tensor | None = None
         for rows in sampler.batches(layer.releases, data.x.device):
             check_rows(len(rows))
-            chunks = rows.split(micro_batch_size)
-            sums = [_bounded_sum(layer, front, data.x[chunk], micro_batch_size) for chunk in chunks]
-            sum_M = torch.stack(sums).sum(dim=0)
+            chosen = [whole(some, places.size) for some in places.passes(rows)]
+            sum_M = torch.stack([passed.sum(filled(data.x, one), one >= 0) for one in chosen]).sum(dim=0)
             sum_M += source.noise(sum_M.numel(), noise_std, grid(1.0), sum_M.device)
             total_M = sum_M if total_M is None else total_M + sum_M
         if total_M is not None:
             layer.settle((total_M / (layer.releases * batch_size)).float(), shape)
 
 
-def _bounded_sum(layer: PaidStatistics, front: Network, x: Tensor, size: int) -> Tensor:
-    """Sum contributions that are held to norm 1, exactly; rows that are not finite are left out."""
-    rows_BM = layer.contributions(front(padded(x, size)))[: len(x)]
-    norm_B = row_norms(rows_BM).double()
-    finite_B = norm_B.isfinite()
-    scale_B = torch.where(finite_B, (1.0 / norm_B).clamp(max=1.0), 0.0)
-    return row_sum(select_rows(finite_B, rows_BM), scale_B, grid(1.0))
+class _ContributionPass:
+    """Sums what rows contribute to the constants of a paid layer.
+
+    Attributes:
+        front: the layers in front of it.
+    """
+
+    def __init__(self, network: Network, place: int, layer: PaidStatistics) -> None:
+        self.front = Network(list(network.layers)[:place], network.input_shape)
+        self._layer = layer
+
+    def __call__(self, x: Tensor, chosen_B: Tensor, counts_B: Tensor, watch: Watch) -> Mapping[str, Tensor]:
+        """Pass made-up rows on, see `clipless.alone`."""
+        del chosen_B
+        watch(self.front(x))
+        watch(self._layer.contributions(self.front(x)))
+        return {"": self.sum(x, counts_B)}
+
+    def sum(self, x: Tensor, counts_B: Tensor) -> Tensor:
+        """Sum contributions that are held to norm 1, exactly; rows that do not count or are not finite are left out."""
+        rows_BM = self._layer.contributions(self.front(x))
+        norm_B = row_norms(rows_BM).double()
+        kept_B = norm_B.isfinite() & counts_B
+        scale_B = torch.where(kept_B, (1.0 / norm_B).clamp(max=1.0), 0.0)
+        return row_sum(select_rows(kept_B, rows_BM), scale_B, grid(1.0))
+
+
+def _places(passed: _ContributionPass, size: int, data: Split, batch_size: float, source: RandomSource) -> Placement:
+    form = Form(None, size, tuple(data.x.shape[1:]), data.x.device)
+    if needs_slots(passed, form):
+        return Placement.random(size, len(data), batch_size / len(data), source)
+    return Placement(size, None)

@@ -22,6 +22,7 @@ from clipless.plans.clip_norm import AdaptiveClipping, Clipping, check_clipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.input_statistics import releases
 from clipless.plans.method import Method
+from clipless.plans.noise_range import check_noise, check_sensitivities, least_sensitivities
 from clipless.plans.schedule import Schedule
 from clipless.plans.trainable import check_rows_apart, check_trainable
 from clipless.plans.worst_case import moved, worst_case
@@ -34,8 +35,6 @@ from clipless.scalars import on_host
 # Relative increase of the noise that covers the double-precision arithmetic of deviations and normal numbers. Sums are
 # exact (`clipless.guards.exact_sums`) and need none.
 NOISE_INFLATION = 2.0**-40
-# Sensitivities between which no sum of float32 overflows and no contribution is a denormal number.
-_LEAST_SENSITIVITY, _LARGEST_SUM = 1e-25, 1e30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +101,22 @@ class Plan:
     @property
     def noise_stds(self) -> dict[str, float]:
         """Standard deviation of the noise on each summed gradient (before the division by b)."""
+        sigmas = self._multipliers
+        return {name: sigma * self.sensitivities[name] * (1.0 + NOISE_INFLATION) for name, sigma in sigmas.items()}
+
+    @property
+    def _multipliers(self) -> dict[str, float]:
         if self.method is Method.DP_SGD:  # the whole gradient is clipped at once: one Gaussian mechanism
-            multipliers = dict.fromkeys(self.sensitivities, self.noise_multiplier)
-        else:
-            sigma = self.noise_multiplier / sqrt(1.0 - self._count_share)
-            multipliers = noise_multipliers(self.allocation, sigma, self.sensitivities, self.sizes)
-        return {name: sigma * self.sensitivities[name] * (1.0 + NOISE_INFLATION) for name, sigma in multipliers.items()}
+            return dict.fromkeys(self.sensitivities, self.noise_multiplier)
+        return noise_multipliers(self.allocation, self._sigma, self.sensitivities, self.sizes)
+
+    @property
+    def _sigma(self) -> float:
+        return self.noise_multiplier / sqrt(1.0 - self._count_share)
+
+    def check_noise(self, copies: int = 1) -> None:
+        """Raise PlanError for noise that is not exact on the grids of the sums, with so many copies of each row."""
+        check_noise(self._multipliers | {"the count of rows": 2.0 * self.count_std}, copies)
 
     @property
     def count_std(self) -> float:
@@ -137,7 +146,8 @@ class Plan:
             weights = WeightNorms.CURRENT if self.follow_weights else WeightNorms.CONSTRAINED
             now = worst_case(network, loss, self.method, weights)
             fraction = self.sensitivity_fraction
-            trained = {n: moved(fraction * now[n], delta) for n, delta in trained.items()}
+            least = least_sensitivities(self.allocation, self._sigma, self.sensitivities, self.sizes)
+            trained = {n: moved(fraction * now[n], delta, least[n]) for n, delta in trained.items()}
         moving = not all(map(on_host, trained.values()))
         return self if not moving and trained == self.sensitivities else replace(self, sensitivities=trained)
 
@@ -253,7 +263,7 @@ def make_plan(
     if epochs is not None and not (isinstance(epochs, int) and epochs >= 1):
         raise PlanError(f"Expected a whole number of epochs >= 1, got epochs={epochs!r}")
     sensitivities, sizes = _sensitivities(model, loss, method, sensitivity_fraction, clip_norm)
-    _check_sensitivities(sensitivities, batch_size)
+    check_sensitivities(sensitivities, batch_size)
     if freezing is not None:
         freezing.check(check_trainable(model, bounded=method.bounded))
     check_clipping(model, clipping, _frozen(model, freezing))
@@ -274,7 +284,7 @@ def make_plan(
             )
     if not (isfinite(noise_multiplier) and (noise_multiplier > 0 or method is Method.NON_PRIVATE)):
         raise PlanError(f"Expected 0 < noise_multiplier < inf, got noise_multiplier={noise_multiplier!r}")
-    return Plan(
+    plan = Plan(
         population=population,
         batch_size=batch_size,
         epochs=epochs,
@@ -292,10 +302,12 @@ def make_plan(
         freezing=freezing,
         preliminary_steps=before,
     )
+    plan.check_noise()
+    return plan
 
 
-def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int) -> Network:
-    """Return ``model`` if ``plan`` was made for it, for ``loss`` and for ``population`` rows.
+def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int, copies: int = 1) -> Network:
+    """Return ``model`` if ``plan`` was made for it, for ``loss`` and for ``population`` rows, ``copies`` of each.
 
     Raises:
         PlanError: naming what differs.
@@ -305,7 +317,8 @@ def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int) -> Net
     sensitivities, sizes = _sensitivities(model, loss, plan.method, plan.sensitivity_fraction, plan.clip_norm)
     if sensitivities != dict(plan.sensitivities) or sizes != dict(plan.sizes):
         raise PlanError("Expected the model and loss that the plan was made for; make a new plan for this one")
-    _check_sensitivities(sensitivities, plan.batch_size)
+    check_sensitivities(sensitivities, plan.batch_size)
+    plan.check_noise(copies)
     check_clipping(model, plan.clipping, _frozen(model, plan.freezing))
     if releases(check_trainable(model, bounded=plan.method.bounded)) != plan.preliminary_steps:
         raise PlanError("Expected the private statistics that the plan was made for; make a new plan for this model")
@@ -367,16 +380,6 @@ def _check_choices(method: Method, choices: Mapping[str, float | None]) -> None:
     for name, value in given.items():
         if not 0 < value < float("inf"):
             raise PlanError(f"Expected 0 < {name} < inf, got {name}={value!r}")
-
-
-def _check_sensitivities(sensitivities: Mapping[str, float], batch_size: float) -> None:
-    for name, delta in sensitivities.items():
-        if not _LEAST_SENSITIVITY <= delta <= _LARGEST_SUM / batch_size:
-            raise PlanError(
-                f"Expected a sensitivity from {_LEAST_SENSITIVITY:g} to {_LARGEST_SUM:g} over the batch size, got "
-                f"{delta:g} for {name}: float32 would round by more than the noise covers; scale the input, the loss "
-                "or the norms of the weights"
-            )
 
 
 def _check_clip_norm(method: Method, clip_norm: float | None) -> None:

@@ -1,15 +1,17 @@
 """Refuses, by name, what the guard cannot vouch for in a model or in the state of torch."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
+from clipless.alone import Settings, arithmetic
 from clipless.bounds import bound_network, bounded_types
 from clipless.bounds._rules import replaced_method
-from clipless.errors import UnsupportedError
+from clipless.errors import PlanError, UnsupportedError
 from clipless.guards.guard import GuardedLayer
 from clipless.network import Network
 
@@ -50,8 +52,7 @@ def check_trainable(model: nn.Module, *, bounded: bool = True) -> Network:
 def check_rows_apart(model: Network, batches: Sequence[int] = (3, 4)) -> None:
     """Refuse a network that mixes the rows of a batch, as one whose layers stand on the batch axis does.
 
-    With exact sums this is all that privacy asks of the arithmetic of a pass: whatever its precision, what is computed
-    for a row, forwards and backwards, may not depend in any bit on what other rows hold.
+    Rows keep their places here; whether they may leave them is tested by `clipless.plans.placement`.
 
     Args:
         model: on the device, and under the settings of torch, that it is trained with.
@@ -64,11 +65,15 @@ def check_rows_apart(model: Network, batches: Sequence[int] = (3, 4)) -> None:
     generator = torch.Generator().manual_seed(0)
     for rows in batches:
         x = torch.rand((rows, *model.input_shape), generator=generator).to(here)
-        others = torch.full_like(x, float("nan"))
-        others[0] = x[0]
-        before, after = _passed(model, x), _passed(model, others)
-        if len(before[0]) != rows or not all(_same(a[0], b[0]) for a, b in zip(before, after, strict=True)):
-            raise UnsupportedError("Expected a network that treats each row of a batch alone, got one that mixes rows")
+        before = _passed(model, x)
+        kept_B = torch.randperm(rows, generator=generator) < (rows + 1) // 2
+        for own_B in (kept_B, ~kept_B):
+            others = torch.where(own_B.view(-1, *[1] * len(model.input_shape)).to(here.device), x, float("nan"))
+            after = _passed(model, others)
+            if len(before[0]) != rows or not all(_same(a[own_B], b[own_B]) for a, b in zip(before, after, strict=True)):
+                raise UnsupportedError(
+                    "Expected a network that treats each row of a batch alone, got one that mixes rows"
+                )
 
 
 def _passed(model: Network, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,6 +98,21 @@ def check_arithmetic(device: torch.device) -> None:
     """
     if torch.is_autocast_enabled(device.type):
         raise UnsupportedError("Expected autocast to be off in private training; leave the torch.autocast block")
+
+
+def check_settings(begun: Settings) -> None:
+    """Refuse other settings of torch than training began with and was tested under.
+
+    Raises:
+        PlanError: naming the first that differs.
+    """
+    now = arithmetic()
+    for name, value in asdict(begun).items():
+        if getattr(now, name) != value:
+            raise PlanError(
+                f"Expected the arithmetic that training began with, {name} {value!r}, got {getattr(now, name)!r}: "
+                "kernels round by it; change it before a training, not during one"
+            )
 
 
 def _check_layers(model: Network) -> None:

@@ -43,6 +43,9 @@ def _constants(loss: Loss, logits: int, largest: float, device: torch.device) ->
     return norms_R, constants_R
 
 
-def moved(now: float, planned: float) -> float:
-    """Return a sensitivity that moves, between a share of the planned one and itself, which stands in for NaN."""
-    return smaller(larger(known(now, planned), LEAST_SHARE * planned), planned)
+def moved(now: float, planned: float, least: float = 0.0) -> float:
+    """Return a sensitivity that moves, between a share of the planned one and itself, which stands in for NaN.
+
+    It does not fall below ``least`` either, where that is less than the planned one.
+    """
+    return smaller(larger(known(now, planned), max(LEAST_SHARE * planned, least)), planned)

@@ -6,7 +6,9 @@ logged; for another device ChaCha20 there (`clipless.privacy.keystream`), under 
 copied to it during a step. Tests inject a generator of their own; a plan's card then says so.
 
 Normal samples are Box-Muller transforms of 53-bit uniforms in float64. What adds them to a sum rounds them to the grid
-of the sum, so that their last bits tell nothing of it (Mironov 2012).
+of the sum, so that their last bits tell nothing of it (Mironov 2012): downwards, because then sum and noise rounded
+together are the sum and the rounded noise. Rounding to the nearest takes the even one of two that are equally near,
+which happens to doubles, and makes even outcomes of even sums likelier.
 """
 
 import os
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clipless.privacy.keystream import Keystream, Purpose
+from clipless.privacy.noise_grid import check_steps
 
 _MANTISSA_BITS = 53
 _CACHED = 2**14  # pairs of normals that a CPU makes at once: three times as fast as passes over all of them
@@ -55,6 +58,15 @@ class RandomSource(ABC):
         words = self.words((count + 1) // 2, device, Purpose.BATCHES).view(torch.int32)[:count]
         return (words.long() & (2**32 - 1)) < threshold
 
+    def permutation(self, count: int, device: torch.device | str = "cpu") -> Tensor:
+        """Return the numbers below ``count`` in random order, int64 on ``device``; 1 or more.
+
+        Sorted by keys of 128 bits: the order is uniform but for a probability of ``count**2 / 2**129`` that two tie.
+        """
+        keys_2C = self.words(2 * count, device, Purpose.BATCHES).view(2, count)
+        order_C = keys_2C[0].argsort()
+        return order_C[keys_2C[1, order_C].argsort(stable=True)]
+
     def normal(self, count: int, device: torch.device | str = "cpu") -> Tensor:
         """Return ``count`` independent standard normals, float64 on ``device``."""
         pairs = max((count + 1) // 2, 1)
@@ -66,8 +78,13 @@ class RandomSource(ABC):
         return normals_2P.flatten()[:count]
 
     def noise(self, count: int, std: float, step: float, device: torch.device | str = "cpu") -> Tensor:
-        """Return ``count`` independent normals of deviation ``std``, each rounded to a whole number of steps."""
-        return (self.normal(count, device).double() * (std / step)).round_() * step
+        """Return ``count`` independent normals of deviation ``std``, each cut downwards to a whole number of steps.
+
+        Raises:
+            AccountingError: so many steps that they leave gaps; nothing is drawn.
+        """
+        check_steps(std, step)
+        return (self.normal(count, device).double() * (std / step)).floor_() * step
 
 
 def _threshold(probability: float) -> int:

@@ -1,6 +1,11 @@
-"""Poisson sampling: each row joins each batch independently with one probability."""
+"""Poisson sampling: each row joins each batch independently with one probability.
+
+Where kernels look at the place of a row (`clipless.alone`), batches are spread over a fixed number of slots
+(`RandomPlacement`).
+"""
 
 from collections.abc import Iterator, Sequence
+from math import ceil, log, log1p
 from typing import final
 
 import numpy as np
@@ -9,6 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clipless.privacy.randomness import RandomSource
+
+OVERFLOW = 2.0**-64
+"""Probability, in each step, that slots place rows other than their theorem says; every price pays it out of delta."""
 
 _AHEAD = 2**22  # rows that are drawn or not at once, where batches are drawn in advance
 
@@ -60,3 +68,54 @@ class PoissonSampler:
         members_SN = self._source.members(count, self._sampling_rate, device).view(steps, -1)
         sizes: list[int] = members_SN.sum(dim=1).tolist()
         return torch.split(members_SN.nonzero()[:, 1], sizes)
+
+
+def slots_for(population: int, sampling_rate: float) -> int:
+    """Return M, a number of slots that N rows drawn at rate q fill or exceed with a probability below `OVERFLOW` / 2.
+
+    By Chernoff's bound P(Binomial(N, q) >= M) <= exp(-N KL(M/N || q)); N slots always do. About q N and 9 to 10
+    standard deviations.
+    """
+
+    def suffices(slots: int) -> bool:
+        share = slots / population
+        if share >= 1.0:
+            return True
+        divergence = share * log(share / sampling_rate) + (1.0 - share) * (log1p(-share) - log1p(-sampling_rate))
+        return share > sampling_rate and population * divergence * (1.0 - 1e-9) >= log(2.0 / OVERFLOW)
+
+    low, high = min(population, ceil(population * sampling_rate)), population
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle + 1, high)
+    return low
+
+
+@final
+class RandomPlacement:
+    """A fixed number of slots, over which the rows of each batch are spread uniformly at random.
+
+    Args:
+        count: M, at least `slots_for` the sampling; a public number.
+        source: the secret generator, shared with batches and noise.
+
+    Guarantees:
+        A row that joins a batch moves no other row: there is a coupling of the places of n and of n + 1 <= M rows in
+        which the n rows stand in the same ones, and given the places a row's contribution may depend on its own. A step
+        is then the Poisson-subsampled Gaussian that accountants price, but for a probability of `OVERFLOW`.
+    """
+
+    def __init__(self, count: int, source: RandomSource) -> None:
+        if not count >= 1:
+            raise ValueError(f"Expected at least one slot, got count={count!r}")
+        self.count = count
+        self._source = source
+
+    def place(self, rows_B: Tensor) -> Tensor:
+        """Return (M,) what stands in each slot: a row index, or -1 for nothing.
+
+        More rows than slots, which `OVERFLOW` covers, get as many as they need.
+        """
+        slots = rows_B.new_full((max(self.count, len(rows_B)),), -1)
+        slots[self._source.permutation(len(slots), rows_B.device)[: len(rows_B)]] = rows_B
+        return slots

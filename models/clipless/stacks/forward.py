@@ -16,7 +16,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from clipless.errors import PlanError, UnsupportedError
+from clipless.alone import Watch, show
+from clipless.errors import PlanError
 from clipless.guards.guard import Guard, GuardedLayer
 from clipless.guards.stacked import StackedGuard, stacked_bias, stacked_linear
 from clipless.layers import ClipGradient, Dense, Residual, every_layer
@@ -216,10 +217,12 @@ class StackedNetwork:
             missed = ", ".join(sorted(reached ^ weights.keys()))
             raise PlanError(f"Expected guards for every trained parameter, got none for {missed}")
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Map rows (R, ...) to logits (R, K)."""
+    def __call__(self, x: Tensor, watch: Watch | None = None) -> Tensor:
+        """Map rows (R, ...) to logits (R, K); ``watch`` sees what each layer computes, see `clipless.alone`."""
         for layer in self._layers:
             x = layer(x)
+            if watch is not None:
+                show(x, watch)
         return x
 
     @contextmanager
@@ -242,33 +245,6 @@ class StackedNetwork:
     def gathered_nothing(self) -> bool:
         """Whether no stacked weight holds a gradient; those of the members' own are for the caller to look at."""
         return all(layer.gathered_nothing() for layer in self._layers)
-
-    def check_rows_apart(self, rows: int, like: Tensor) -> None:
-        """Refuse a stack in which a row depends on other rows, of its own member or of another.
-
-        Args:
-            rows: R, of the passes that are to be taken.
-            like: rows of the data; only shape, type and device are looked at.
-
-        Raises:
-            UnsupportedError: what other rows hold changes the output of a row, or the gradient in it.
-        """
-        generator = torch.Generator().manual_seed(0)
-        x = torch.rand((rows, *like.shape[1:]), generator=generator).to(like)
-        before = self._passed(x)
-        for row in range(0, rows, rows // self.members):
-            others = torch.full_like(x, float("nan"))
-            others[row] = x[row]
-            after = self._passed(others)
-            if len(before[0]) != rows or not all(_same(a[row], b[row]) for a, b in zip(before, after, strict=True)):
-                raise UnsupportedError("Expected networks that treat each row alone, got a stack that mixes rows")
-
-    def _passed(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        x = x.clone().requires_grad_()
-        with torch.enable_grad():
-            y = self(x)
-        (gradient,) = torch.autograd.grad(y.square().sum(), x, materialize_grads=True, allow_unused=True)
-        return y.detach(), gradient
 
 
 def layers_together(
@@ -314,7 +290,3 @@ def _alike(a: nn.Module, b: nn.Module) -> bool:
 def _guards_of(owner: GuardedLayer, path: str, member: int, guards: GuardedPass) -> dict[str, Guard]:
     own = owner.named_parameters(recurse=False)
     return {name: guards.of_member(member, f"{path}.{name}") for name, p in own if p.requires_grad}
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return bool(((a == b) | (a.isnan() & b.isnan())).all())

@@ -96,7 +96,7 @@ class StepTimer:
         self.members, self._device, rows, zeros = members, data.x.device, _rows(member, data), _Zeros(data)
         copied = partial(replace, member, source=None, checkpoint=None, resumes_from=0)
         trainees = [Trainee(copied(model=copy.deepcopy(member.model)), zeros.rows, rows, zeros) for _ in range(members)]
-        self._running = RunningStack(trainees, rows)
+        self._running = RunningStack(trainees, rows, slotted=False)
         self.seconds()
 
     def seconds(self) -> float:

@@ -13,21 +13,23 @@ Shape letters: M members, B rows of a member in a pass, R = M B, D all trainable
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import zip_longest
 from math import ceil, erf, sqrt
 
 import torch
 from torch import Tensor
 
+from clipless.alone import arithmetic
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.guards.exact_sums import check_rows
-from clipless.plans.method import Method
+from clipless.plans.placement import evenly, filled
 from clipless.plans.plan import Plan
-from clipless.plans.trainable import check_arithmetic
+from clipless.plans.trainable import check_arithmetic, check_settings
 from clipless.scalars import entry
 from clipless.stacks.descent import descend
-from clipless.stacks.forward import GuardedPass, StackedNetwork, by_parameter
-from clipless.stacks.losses import StackedLoss
+from clipless.stacks.forward import StackedNetwork, by_parameter
+from clipless.stacks.gradients import StackedGradients, placement_of
 from clipless.stacks.member import Member, check_shape, shape_key
 from clipless.stacks.outputs import Audience
 from clipless.stacks.projection import StackedProjection
@@ -159,12 +161,20 @@ class RunningStack:
     Args:
         trainees: of one shape; their entries move into the tensors of this stack.
         rows: of each member in a pass.
+        slotted: whether batches have slots; by default that is tested.
+
+    Raises:
+        UnsupportedError: what other rows hold changes what is computed for a row.
+
+    Attributes:
+        trainees: as given.
+        places: of each, where its batches stand.
     """
 
-    def __init__(self, trainees: list[Trainee], rows: int) -> None:
+    def __init__(self, trainees: list[Trainee], rows: int, *, slotted: bool | None = None) -> None:
         first = trainees[0]
         self.trainees, self._plan, self.device = trainees, first.member.plan, first.data.x.device
-        self._copies, self._exact = first.member.copies, first.member.exact_norms
+        self._copies = first.member.copies
         entries = {name: torch.stack([one.entries[name] for one in trainees]) for name in first.entries}
         self._weights_MD = entries.pop("weights")
         self._carried = entries
@@ -175,15 +185,19 @@ class RunningStack:
             one.place(own, self._stds_MD[m], self._grids_MD[m])
         self._totals = self._by_parameter(self._totals_MD)
         networks, weights = [one.member.model for one in trainees], self._by_parameter(self._weights_MD)
-        self._network = StackedNetwork(networks, weights, first=first.first, exact=self._exact)
-        self._loss = StackedLoss([one.member.loss for one in trainees])
+        self._network = StackedNetwork(networks, weights, first=first.first, exact=first.member.exact_norms)
+        self._gradients = StackedGradients(trainees, self._network)
         self._project = StackedProjection(networks, weights)
+        self._settings = arithmetic()
+        if slotted is None:
+            slotted = self._gradients.need_slots(rows * self._copies)
+        self.places = [placement_of(one, rows, slotted=slotted) for one in trainees]
         self._rows = rows
-        self._network.check_rows_apart(rows * self._copies * len(trainees), first.data.x)
 
     def epoch(self) -> None:
         """Train every member for one epoch."""
         check_arithmetic(self.device)
+        check_settings(self._settings)
         for one in self.trainees:
             one.check()
         for draws in self.drawn(self._plan.steps_per_epoch):
@@ -217,10 +231,9 @@ class RunningStack:
         self._totals_MD.zero_()
         with ExitStack() as stack:
             now = [stack.enter_context(one.at_step()) for one in self.trainees]
-            passes = max(1, ceil(max(map(len, draws)) / self._rows))
-            for i in range(passes):
-                part = slice(i * self._rows, (i + 1) * self._rows)
-                self._pass([drawn[part] for drawn in draws], [plan for plan, _ in now])
+            members = [list(places.passes(drawn)) for places, drawn in zip(self.places, draws, strict=True)]
+            for chosen in zip_longest(*members, fillvalue=draws[0][:0]):
+                self._pass(chosen, [plan for plan, _ in now])
         return now
 
     def _step(self, draws: Sequence[Tensor]) -> None:
@@ -244,39 +257,38 @@ class RunningStack:
         for one, rest in zip(self.trainees, resting, strict=True):
             one.stepped(rest)
 
-    def _pass(self, draws: list[Tensor], plans: list[Plan]) -> None:
-        """Add the gradients of one pass to the totals: some rows of every member, filled up with rows of zeros."""
-        x, y, counted = self._batch(draws)
+    def _pass(self, chosen: Sequence[Tensor], plans: list[Plan]) -> None:
+        """Add the gradients of one pass to the totals: the chosen rows of every member, rows of zeros elsewhere."""
+        x, y, counts = self._batch(chosen)
         sensitivities = [
             {**one.member.plan.sensitivities, **plan.sensitivities}
             for one, plan in zip(self.trainees, plans, strict=True)
         ]
-        normalise = self._plan.method is Method.LIP_DP_SGD
-        with self._network.guarded(GuardedPass(sensitivities, len(x), self._totals, normalise, self._exact)):
-            losses_R = self._loss(self._network(x), y)
-            # a sum: if `backward` were given gradients, torch would import sympy for them, 0.7 s in every process
-            (losses_R * counted).sum().backward()
+        self._gradients.add(x, y, counts, sensitivities, self._totals)
         self._check_gathered()
-        for one, drawn in zip(self.trainees, draws, strict=True):
-            one.clip_norms.count(len(drawn) * self._copies)
+        size = self._rows * self._copies
+        for one, own_B, rows in zip(self.trainees, counts.split(size), chosen, strict=True):
+            drawn = len(rows) * self._copies
+            one.clip_norms.count(drawn, own_B[:drawn])
 
-    def _batch(self, draws: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return rows, targets and a 1 for each row that was drawn, 0 for one that fills up."""
+    def _batch(self, chosen: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rows, targets and whether each counts, or fills up."""
         size = self._rows * self._copies
         data = self.trainees[0].data
-        x = data.x.new_zeros((len(draws) * size, *data.x.shape[1:]))
-        y = data.y.new_zeros((len(draws) * size, *data.y.shape[1:]))
-        counted = torch.zeros(len(x), device=self.device)
-        for m, (one, drawn) in enumerate(zip(self.trainees, draws, strict=True)):
+        x = data.x.new_zeros((len(chosen) * size, *data.x.shape[1:]))
+        y = data.y.new_zeros((len(chosen) * size, *data.y.shape[1:]))
+        counts = torch.zeros(len(x), dtype=torch.bool, device=self.device)
+        for m, (one, drawn, places) in enumerate(zip(self.trainees, chosen, self.places, strict=True)):
             rows = slice(m * size, m * size + len(drawn) * self._copies)
-            if one.member.augmentation is None:
+            if len(drawn) and (one.member.augmentation is not None or places.slots is not None):
+                x[rows] = one.augmented(filled(one.data.x, drawn))
+                y[rows] = filled(one.data.y, drawn).repeat_interleave(self._copies, dim=0)
+                counts[rows] = (drawn >= 0).repeat_interleave(self._copies)
+            else:
                 torch.index_select(one.data.x, 0, drawn, out=x[rows])
                 torch.index_select(one.data.y, 0, drawn, out=y[rows])
-            elif len(drawn):
-                x[rows] = one.member.augmentation.apply(one.data.x[drawn], one.source)
-                y[rows] = one.data.y[drawn].repeat_interleave(self._copies, dim=0)
-            counted[rows] = 1.0
-        return x, y, counted
+                counts[rows] = True
+        return x, y, counts
 
     def _add_noise(self, now: list[tuple[Plan, frozenset[str]]]) -> None:
         """Add noise in whole steps of the grid on which the sums lie, each member's from its own source."""
@@ -284,7 +296,7 @@ class RunningStack:
             one.scale_noise(plan, resting)
         size = self._totals_MD.shape[1]
         noise_MD = torch.stack([one.source.normal(size, self.device) for one in self.trainees])
-        self._totals_MD.addcmul_((noise_MD * self._stds_MD).round_(), self._grids_MD)
+        self._totals_MD.addcmul_((noise_MD * self._stds_MD).floor_(), self._grids_MD)
         for one in self.trainees:
             if one.clip_norms.adaptive:
                 one.clip_norms.advance(entry(one.source.normal(1, self.device)))
@@ -332,4 +344,4 @@ def rows_per_pass(batch_size: float, sampling_rate: float, most: int) -> int:
         return (batch_size + deviations * deviation) * (2.0 - within**_USUAL_MEMBERS)
 
     usual = ceil(batch_size + min((i / 4.0 for i in range(21)), key=cost) * deviation)
-    return ceil(usual / ceil(usual / most))
+    return evenly(usual, most)

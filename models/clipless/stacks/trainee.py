@@ -88,6 +88,11 @@ class Trainee:
         """Epsilon after each epoch."""
         return self.member.plan.epsilon_curve()
 
+    def augmented(self, x: Tensor) -> Tensor:
+        """Return the copies of rows, those of one row one behind the other."""
+        augmentation = self.member.augmentation
+        return x if augmentation is None else augmentation.apply(x, self.source)
+
     @property
     def planned_steps(self) -> int:
         """Of the whole training."""

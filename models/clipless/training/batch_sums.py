@@ -1,6 +1,6 @@
 """The gradient of a batch's summed loss, bounded as the method of its plan says."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -35,7 +35,7 @@ def sum_gradients(
     totals: Mapping[str, Tensor],
     *,
     rows: int | None = None,
-    forward: Network | None = None,
+    forward: Callable[[Tensor], Tensor] | None = None,
     ghost: bool = False,
     exact: bool = False,
 ) -> None:

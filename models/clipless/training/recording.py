@@ -45,16 +45,19 @@ class RecordedPass:
         self._key: Hashable = None
         self._made: tuple[Replay, Tensor, Tensor, Tensor] | None = None
 
-    def __call__(self, x: Tensor, y: Tensor, key: Hashable) -> None:
-        """Pass rows on; ``key`` stands for everything else that the recorded pass depends on."""
+    def __call__(self, x: Tensor, y: Tensor, key: Hashable, counts_B: Tensor | None = None) -> None:
+        """Pass rows on, all of which count unless ``counts_B`` says otherwise.
+
+        ``key`` stands for everything else that the recorded pass depends on.
+        """
         if self._made is None or key != self._key:
             self._made = None  # a recording that fails must leave none for another key
             self._made, self._key = self._begun(x, y), key
-        replay, held_x, held_y, counts_B = self._made
+        replay, held_x, held_y, held_counts_B = self._made
         held_x.copy_(padded(x, self._size))
         held_y.copy_(padded(y, self._size))
-        counts_B[: len(x)] = True
-        counts_B[len(x) :] = False
+        held_counts_B.fill_(value=False)
+        held_counts_B[: len(x)] = True if counts_B is None else counts_B
         replay()
 
     def _begun(self, x: Tensor, y: Tensor) -> tuple[Replay, Tensor, Tensor, Tensor]:
@@ -78,13 +81,15 @@ class Passes:
         self._recorded = RecordedPass(self._counted, size) if recorded else None
         self._plan: Plan | None = None
 
-    def __call__(self, x: Tensor, y: Tensor, plan: Plan) -> None:
-        """Add the gradients of at most ``size`` rows."""
-        if self._recorded is None:
+    def __call__(self, x: Tensor, y: Tensor, plan: Plan, counts_B: Tensor | None = None) -> None:
+        """Add the gradients of at most ``size`` rows, all of which count unless ``counts_B`` says otherwise."""
+        if self._recorded is not None:
+            self._plan = plan
+            self._recorded(x, y, frozenset(plan.sensitivities.items()), counts_B)
+        elif counts_B is None:
             self._add(self._loss, padded(x, self._size), padded(y, self._size), plan, len(x))
         else:
-            self._plan = plan
-            self._recorded(x, y, frozenset(plan.sensitivities.items()))
+            self._add(CountedLoss(self._loss, counts_B), x, y, plan)
 
     def _counted(self, x: Tensor, y: Tensor, counts_B: Tensor) -> None:
         self._add(CountedLoss(self._loss, counts_B), x, y, self._plan)

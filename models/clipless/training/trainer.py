@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import chain
-from math import ceil, sqrt
+from math import ceil
 from operator import is_not
 
 import torch
 from torch import Tensor, nn
 
+from clipless.alone import arithmetic
 from clipless.certificates.outputs import Outputs
 from clipless.datasets import Split
 from clipless.errors import PlanError
@@ -25,9 +26,10 @@ from clipless.plans.clip_norm import ClipNorms
 from clipless.plans.freezing import frozen
 from clipless.plans.input_statistics import release_statistics
 from clipless.plans.method import Method
+from clipless.plans.placement import filled
 from clipless.plans.plan import NOISE_INFLATION, Plan, check_plan
 from clipless.plans.schedule import Schedule
-from clipless.plans.trainable import check_arithmetic, check_rows_apart, check_trainable
+from clipless.plans.trainable import check_arithmetic, check_settings, check_trainable
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
 from clipless.scalars import entry, on_host
@@ -36,6 +38,7 @@ from clipless.training.averaging import Averaging, FollowedAverages
 from clipless.training.batch_sums import CountedLoss, sum_gradients
 from clipless.training.checkpoint import TrainingState, save_state, state_to_resume
 from clipless.training.optimizers import Adam, Descent, Optimizer
+from clipless.training.placing import training_places
 from clipless.training.recording import Passes, recordable
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
@@ -111,7 +114,7 @@ def fit(
 
     Raises:
         PlanError: the plan was made for something else, or the checkpoint does not hold ``resumes_from``, of which
-            nothing was drawn then.
+            nothing was drawn then; threads or precision of torch were changed during the training.
         UnsupportedError: the model cannot be guarded, or mixes rows; autocast is on.
 
     Guarantees:
@@ -146,7 +149,7 @@ def check_training(
     model: nn.Module, loss: Loss, data: Split, plan: Plan, augmentation: Augmentation | None = None
 ) -> Network:
     """Return ``model`` if it can be trained on ``data`` as ``plan`` says; the arguments and errors of `fit`."""
-    network = check_plan(plan, model, loss, len(data))
+    network = check_plan(plan, model, loss, len(data), augmentation.copies if augmentation else 1)
     if tuple(data.x.shape[1:]) != network.input_shape:
         raise PlanError(
             f"Expected rows of the shape {network.input_shape} that the network was bounded for, got "
@@ -199,6 +202,15 @@ class PrivateTrainer:
         self._modules = list(model.modules())
         self._source = source
         self._sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
+        self._augmentation, self._copies = augmentation, augmentation.copies if augmentation else 1
+        self._ghost_clipping, self._exact_norms = ghost_clipping, exact_norms
+        self._settings = arithmetic()
+        self._places = training_places(
+            *(model, loss, data, plan, source, micro_batch_size),
+            augmentation=augmentation,
+            ghost=ghost_clipping,
+            exact=exact_norms,
+        )
         if state is None:
             release_statistics(
                 model,
@@ -211,15 +223,11 @@ class PrivateTrainer:
             )
         else:
             model.load_state_dict(state.under("model"))
-        self._augmentation, self._copies = augmentation, augmentation.copies if augmentation else 1
         if augmentation is None:
             prefix, self._trained = split_fixed_prefix(model)
             self._data = precompute(prefix, data)
         else:  # features of a copy are not those of the row
             self._trained, self._data = model, data
-        self._micro_batch_size = even_size(
-            plan.batch_size, plan.sampling_rate, max(1, micro_batch_size // self._copies)
-        )
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         sizes = [p.numel() for p in parameters.values()]
         self._gradient_D = torch.zeros(sum(sizes), dtype=torch.float64, device=data.x.device)
@@ -229,9 +237,8 @@ class PrivateTrainer:
         self._noise_stds_D, self._grids_D = torch.zeros_like(self._gradient_D), torch.ones_like(self._gradient_D)
         self._noise_stds = dict(zip(parameters, self._noise_stds_D.split(sizes), strict=True))
         self._grids = dict(zip(parameters, self._grids_D.split(sizes), strict=True))
-        self._ghost_clipping, self._exact_norms = ghost_clipping, exact_norms
         recorded = recorded and recordable(plan, data.x.device)
-        self._passes = Passes(self._sum, loss, self._micro_batch_size * self._copies, recorded=recorded)
+        self._passes = Passes(self._sum, loss, self._places.size * self._copies, recorded=recorded)
         self._prepared: tuple[Mapping[str, float], frozenset[str]] | None = None  # what the noise is scaled for
         self._optimizer = Descent(optimizer, parameters.values())
         self._steps, self._schedule, self._learning_rate = 0, schedule, optimizer.learning_rate
@@ -244,8 +251,6 @@ class PrivateTrainer:
 
     def epochs(self, checkpoint: str | os.PathLike[str] | None = None) -> Iterator[Epoch]:
         """Train one epoch per value requested; yield the epoch that the state held first."""
-        if self._plan.method is not Method.NON_PRIVATE:
-            check_rows_apart(self._trained, [self._micro_batch_size * self._copies])
         curve = self._plan.epsilon_curve()
         held = [self._epoch] if self._epoch else []
         for epoch in chain(held, range(self._epoch + 1, self._plan.epochs + 1)):
@@ -278,6 +283,7 @@ class PrivateTrainer:
         check_trainable(self._model, bounded=self._plan.method.bounded)
         self._check_layers()
         check_arithmetic(self._data.x.device)
+        check_settings(self._settings)
         for rows_B in self._sampler.batches(self._plan.steps_per_epoch, self._data.x.device):
             self.step(rows_B)
         self._epoch += 1
@@ -312,8 +318,8 @@ class PrivateTrainer:
             parameter.grad = None
         with self._clip_norms.lowered(self._steps), frozen(self._model, resting):
             plan = self._plan.at(self._model, self._loss, resting)
-            for chunk in rows_B.split(self._micro_batch_size):
-                self._accumulate(self._data.x[chunk], self._data.y[chunk], plan)
+            for chosen in self._places.passes(rows_B):
+                self._accumulate(chosen, plan)
                 self._check_gathered()
         if plan.method is not Method.NON_PRIVATE:
             self._add_noise(plan, resting)
@@ -341,7 +347,7 @@ class PrivateTrainer:
                 self._grids[name].fill_(step)
             self._prepared = None if moving else (plan.sensitivities, resting)
         noise_D = self._source.normal(self._gradient_D.numel(), self._gradient_D.device)
-        self._gradient_D.addcmul_((noise_D * self._noise_stds_D).round_(), self._grids_D)
+        self._gradient_D.addcmul_((noise_D * self._noise_stds_D).floor_(), self._grids_D)
 
     def _check_gathered(self) -> None:
         """Refuse gradients that were formed where neither guard nor noise reaches them."""
@@ -351,11 +357,16 @@ class PrivateTrainer:
                     "Expected gradients to gather where the noise is added; one was formed elsewhere during the step"
                 )
 
-    def _accumulate(self, x: Tensor, y: Tensor, plan: Plan) -> None:
+    def _accumulate(self, chosen: Tensor, plan: Plan) -> None:
+        """Add the gradients of one pass over the chosen rows; -1 stands for none."""
+        slotted = self._places.slots is not None
+        x, y = ((filled(t, chosen) if slotted else t[chosen]) for t in (self._data.x, self._data.y))
+        counts = chosen >= 0 if slotted else None
         if self._augmentation is not None:
             x, y = self._augmentation.apply(x, self._source), y.repeat_interleave(self._copies, dim=0)
-        self._passes(x, y, plan)
-        self._clip_norms.count(len(x))
+            counts = None if counts is None else counts.repeat_interleave(self._copies)
+        self._passes(x, y, plan, counts)
+        self._clip_norms.count(len(x), counts)
 
     def _sum(self, loss: Loss | CountedLoss, x: Tensor, y: Tensor, plan: Plan, rows: int | None = None) -> None:
         sum_gradients(
@@ -370,9 +381,3 @@ class PrivateTrainer:
             ghost=self._ghost_clipping,
             exact=self._exact_norms,
         )
-
-
-def even_size(batch_size: float, sampling_rate: float, most: int) -> int:
-    """Return the number of rows per pass, at most ``most``: passes of one size, with little padding."""
-    usual = ceil(batch_size + 2.0 * sqrt(batch_size * (1.0 - sampling_rate)))
-    return ceil(usual / ceil(usual / most))

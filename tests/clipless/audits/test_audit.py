@@ -14,7 +14,8 @@ from clipless.audits.audit import audit_training
 from clipless.audits.audited import Effort
 from clipless.audits.finding import Kind, judged
 from clipless.audits.one_run import audit_one_run
-from clipless.errors import AuditError
+from clipless.audits.step import audit_step
+from clipless.errors import AuditError, UnsupportedError
 from clipless.testing import SeededSource
 
 from .conftest import dense_network
@@ -111,7 +112,10 @@ def test_brief_and_cheap_audits_catch_every_fault_of_step_noise_and_batches(camp
     for name, fault in campaign.FAULTS.items():
         audited = campaign.audited(method, 1)
         with fault():
-            found = audit_training(audited, effort, seed=1)
+            try:
+                found = audit_training(audited, effort, seed=1)
+            except UnsupportedError:  # a training that mixes rows refuses itself
+                found = (audit_step(audited, effort, seed=1),)
         assert any(one.contradicted for one in found) == (name not in ONLY_A_RUN_SHOWS), name
 
 

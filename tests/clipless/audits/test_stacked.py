@@ -48,7 +48,7 @@ def neighbours_alone(training):
 def test_a_member_is_moved_by_its_sensitivity_and_by_no_neighbour(stacked, architecture):
     worst = neighbours_alone(stacked(architecture))
     assert not worst.exceeded
-    assert worst.pairs == 4 * 7
+    assert worst.pairs == 4 * 10
     assert 0.8 < worst.joint <= 1.0
     assert not audit_step(stacked(architecture), seed=0).contradicted
 
@@ -85,7 +85,7 @@ def test_rows_that_fill_a_pass_up_and_count_are_a_contradiction(stacked, monkeyp
 
     def counting_all(self, draws):
         x, y, _ = whole(self, draws)
-        return x.flip(0), y, torch.ones(len(x))
+        return x.flip(0), y, torch.ones(len(x), dtype=torch.bool)
 
     monkeypatch.setattr(RunningStack, "_batch", counting_all)
     assert neighbours_alone(stacked()).exceeded

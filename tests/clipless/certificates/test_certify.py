@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from clipless import Network, TauBCE, TauCCE, evaluate, zoo
+from clipless import Network, TauBCE, TauCCE, alone, evaluate, zoo
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import LayerBound, Signal
 from clipless.bounds.composition.compose import compose, composed_error
@@ -18,7 +18,6 @@ from clipless.certificates.certify import (
     certified_auroc,
     certified_radii,
     certify,
-    check_rows_alone,
     decisions,
     float64_features,
     float64_logits,
@@ -26,7 +25,7 @@ from clipless.certificates.certify import (
     measured_bounds,
 )
 from clipless.datasets import Split
-from clipless.errors import InvalidBoundError, UnsupportedError
+from clipless.errors import InvalidBoundError
 from clipless.evaluation import attacked_accuracy
 from clipless.layers import (
     ClipGradient,
@@ -276,23 +275,52 @@ def test_the_logits_of_a_row_depend_in_no_bit_on_the_number_of_others_nor_on_its
     expected = float64_logits(model, x[:1])[0]
     for rows in (1, 2, 3, 4, 5, 56, 57, 255, 256, 257, 600):
         assert bool((float64_logits(model, x[:rows]) == expected).all()), rows
-    check_rows_alone(model, torch.device("cpu"))
 
 
-@pytest.mark.parametrize(
-    "mixed",
-    [
-        lambda logits: logits + 1e-15 * torch.arange(len(logits))[:, None],
-        lambda logits: logits + 1e-15 * logits.sum(),
-    ],
-    ids=["place", "others"],
-)
-def test_a_model_whose_rows_are_not_alone_is_refused(mixed, monkeypatch):
+def one_by_one(model, x):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(certify_module, "_pass_size", lambda _: 1)
+        alone.forget()
+        return float64_logits(model, x)
+
+
+PLANTED = {
+    "place": lambda logits: logits + 1e-15 * torch.arange(len(logits))[:, None],
+    "last place": lambda logits: logits + 1e-15 * (torch.arange(len(logits)) == 255)[:, None],
+    "others": lambda logits: logits + 1e-15 * logits.sum(),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_rows_of_passes_that_do_not_treat_each_alone_are_passed_one_by_one(name, monkeypatch):
+    model = zoo.mlp((6,), 3, input_norm=2.0)
+    x = torch.randn(300, 6, generator=torch.Generator().manual_seed(0))
+    expected = one_by_one(model, x)
+    whole, changed = certify_module._through, PLANTED[name]
+    monkeypatch.setattr(
+        certify_module, "_through", lambda layers, x: changed(whole(layers, x)) if len(x) > 1 else whole(layers, x)
+    )
+    alone.forget()
+    assert not bool((float64_logits(model, x) == expected).all())
+    assert bool((float64_logits(model, x, alone=True) == expected).all())
+    alone.forget()
+
+
+def test_what_one_set_of_weights_has_passed_is_tested_again_with_another(monkeypatch):
+    """Where rounding shows depends on weights: an answer for some is none for others."""
+    first, later = (zoo.mlp((6,), 3, input_norm=2.0) for _ in range(2))
+    x = torch.randn(300, 6, generator=torch.Generator().manual_seed(0))
+    expected = one_by_one(later, x)
+    alone.forget()
+    float64_logits(first, x, alone=True)
     whole = certify_module._through
-    monkeypatch.setattr(certify_module, "_ALONE", set())
-    monkeypatch.setattr(certify_module, "_through", lambda layers, x: mixed(whole(layers, x)))
-    with pytest.raises(UnsupportedError, match="logits of a row that depend on nothing else"):
-        check_rows_alone(zoo.mlp((6,), 3, input_norm=2.0), torch.device("cpu"))
+    monkeypatch.setattr(
+        certify_module,
+        "_through",
+        lambda layers, x: whole(layers, x) + 1e-15 * (len(x) > 1) * torch.arange(len(x))[:, None],
+    )
+    assert bool((float64_logits(later, x, alone=True) == expected).all())
+    alone.forget()
 
 
 def test_many_rows_are_handled_in_pieces():

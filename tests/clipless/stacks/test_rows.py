@@ -1,18 +1,22 @@
 """What one member is given can move nothing of another's, and rows that fill a batch up count nowhere."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
 from torch import Tensor
 
+from clipless import alone
+from clipless.alone import Watch
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import Dense, Flatten, InputBall
 from clipless.network import Network
+from clipless.privacy.sampling import RandomPlacement, slots_for
 from clipless.stacks import fit_stack
 from clipless.stacks.forward import GuardedPass, StackedNetwork
 from clipless.stacks.losses import StackedLoss
-from clipless.stacks.stack import rows_per_pass
+from clipless.stacks.stack import RunningStack, rows_per_pass
+from clipless.stacks.trainee import FixedFeatures, Trainee
 
 from .members import ARCHITECTURES, member, split, trained_alone, weights
 
@@ -98,28 +102,65 @@ def test_one_row_moves_its_members_sums_by_at_most_the_members_sensitivity(archi
     assert reached > 0.5
 
 
-class Mixing(torch.nn.Module):
-    """Adds the mean of all rows to every row."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + x.mean(dim=0, keepdim=True)
+def mixed(x: Tensor) -> Tensor:
+    """Add the mean of all rows to every row."""
+    return x + x.mean(dim=0, keepdim=True)
 
 
-class Swapping(torch.nn.Module):
-    """Adds half of the next member's rows to each row."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + 0.5 * x.roll(ROWS, dims=0)
+def swapped(x: Tensor) -> Tensor:
+    """Add half of the next member's rows to each row."""
+    return x + 0.5 * x.roll(len(x) // 3, dims=0)
 
 
-@pytest.mark.parametrize("kind", [Mixing, Swapping])
-def test_a_stack_that_mixes_rows_is_refused(kind: type[torch.nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
-    networks = [Network([InputBall(1.0), Flatten(), Dense(64, 3)], (1, 8, 8)) for _ in range(3)]
-    network, _ = stacked(networks)
-    network.check_rows_apart(3 * ROWS, torch.zeros((1, 1, 8, 8)))
-    monkeypatch.setattr(Flatten, "forward", lambda _, x: kind()(x.flatten(1)))
+@pytest.fixture
+def _forgetful() -> Iterator[None]:
+    alone.forget()
+    yield
+    alone.forget()
+
+
+def running() -> RunningStack:
+    features, members = FixedFeatures(split()), [member(number) for number in range(3)]
+    return RunningStack([Trainee(one, split(), ROWS, features) for one in members], ROWS)
+
+
+@pytest.mark.usefixtures("_forgetful")
+@pytest.mark.parametrize("change", [mixed, swapped])
+def test_a_stack_that_mixes_rows_is_refused(
+    change: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert all(places.slots is None for places in running().places)
+    passed = StackedNetwork.__call__
+    monkeypatch.setattr(StackedNetwork, "__call__", lambda self, x, watch=None: passed(self, change(x), watch))
+    alone.forget()
     with pytest.raises(UnsupportedError, match="mixes rows"):
-        network.check_rows_apart(3 * ROWS, torch.zeros((1, 1, 8, 8)))
+        running()
+
+
+@pytest.mark.usefixtures("_forgetful")
+def test_a_stack_whose_rows_depend_on_their_place_trains_in_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = StackedNetwork.__call__
+
+    def placed(self: StackedNetwork, x: Tensor, watch: Watch | None = None) -> Tensor:
+        shifted = torch.arange(len(x)).view(-1, *[1] * (x.dim() - 1)) % 4 == 0
+        return passed(self, torch.where(shifted, x * (1.0 + 2.0**-23), x), watch)
+
+    monkeypatch.setattr(StackedNetwork, "__call__", placed)
+    stack = running()
+    assert {places.slots.count >= slots_for(len(split()), 0.1) for places in stack.places if places.slots} == {True}
+    assert all(places.slots is not None for places in stack.places)
+    draws = [torch.arange(number + 1) for number in range(3)]
+    assert all(total.isfinite().all() and total.any() for total in stack.sums(draws).values())
+
+
+def test_a_stack_in_slots_adds_up_to_what_its_rows_in_order_do() -> None:
+    stack = running()
+    draws = [torch.randperm(len(split()), generator=torch.Generator().manual_seed(m))[: 5 + m] for m in range(3)]
+    expected = stack.sums(draws)
+    for places, trainee in zip(stack.places, stack.trainees, strict=True):
+        places.slots = RandomPlacement(5 * stack.places[0].size, trainee.source)
+    found = stack.sums(draws)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 def test_a_parameter_that_no_guard_reaches_is_refused() -> None:
@@ -141,6 +182,6 @@ def test_the_number_of_rows_in_a_pass_changes_nothing(size: int | None) -> None:
 def test_passes_have_room_for_most_batches_and_are_even() -> None:
     room = rows_per_pass(128.0, 0.1, 10_000)
     assert 128 + 2 * 10.7 < room < 128 + 4 * 10.8
-    assert rows_per_pass(128.0, 0.1, 100) == -(-room // 2)
-    assert rows_per_pass(10.0, 1.0, 100) == 10
+    assert rows_per_pass(128.0, 0.1, 100) == room // 2 + -(room // 2) % 32 == 96
+    assert rows_per_pass(10.0, 1.0, 100) == 32
     assert rows_per_pass(128.0, 0.1, 1) == 1

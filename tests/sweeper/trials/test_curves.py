@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import clipless
+from clipless import alone
+from clipless.certificates import certify
 from clipless.curves.classes import class_change, null_of_hosmer_lemeshow
 from clipless.curves.ecdf import largest_noise
 from clipless.curves.grid import Grid
@@ -17,7 +19,7 @@ from clipless.curves.release import change_of
 from clipless.curves.toeplitz import SquareRoot
 from clipless.curves.tree import Change
 from clipless.datasets import Split, load
-from clipless.errors import AccountingError, UnsupportedError
+from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim as price_claim
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
@@ -255,13 +257,16 @@ def test_curves_without_declared_noise_are_refused(model, data):
         release_curves(model, data.test, None, noise, data.metadata)
 
 
-def test_a_model_that_says_of_a_row_what_depends_on_others_releases_no_curve(model, data, monkeypatch):
-    def refused(*_):
-        raise UnsupportedError("rows that mix")
-
-    monkeypatch.setattr("sweeper.trials.curves.check_rows_alone", refused)
-    with pytest.raises(UnsupportedError, match="rows that mix"):
-        release_curves(model, data.test, None, ScoreNoise.of(spec_of(), data), data.metadata)
+def test_private_curves_are_of_rows_alone(model, data, monkeypatch):
+    noise = ScoreNoise.of(spec_of(), data)
+    expected = release_curves(model, data.test, None, noise, data.metadata, source=SeededSource(0))
+    whole = certify._through
+    monkeypatch.setattr(
+        certify, "_through", lambda layers, x: whole(layers, x) if len(x) == 1 else whole(layers, x).roll(1, dims=0)
+    )
+    alone.forget()
+    assert release_curves(model, data.test, None, noise, data.metadata, source=SeededSource(0)) == expected
+    alone.forget()
 
 
 def test_grids_do_not_depend_on_rows(data):

@@ -20,7 +20,7 @@ from autodp.rdp_acct import anaRDPacct
 from autodp.rdp_bank import RDP_gaussian
 
 from clipless.errors import AccountingError
-from clipless.privacy.accounting.spending import check_delta, spending_parts, too_little_noise
+from clipless.privacy.accounting.spending import check_delta, overflow_slack, spending_parts, too_little_noise
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 _ROUNDING = 2.0**-49  # of K, and of order x log2(order), the size of autodp's log-gamma terms: more than was seen
@@ -39,9 +39,10 @@ def rdp_epsilon(event: Event, delta: float) -> float:
     parts = spending_parts(event)
     if not parts:
         return 0.0
-    if too_little_noise(parts):
+    usable = delta - overflow_slack(sum(part.steps for part in parts))
+    if too_little_noise(parts) or not usable > 0.0:
         return math.inf
-    return epsilon_of_cgf(lambda order: _composed_cgf(parts, order), delta)
+    return epsilon_of_cgf(lambda order: _composed_cgf(parts, order), usable)
 
 
 def rdp_cgf(event: Event, order: int) -> float:

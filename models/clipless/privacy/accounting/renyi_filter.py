@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.renyi import HIGHEST_ORDER, epsilon_at_order, rdp_cgf
-from clipless.privacy.accounting.spending import check_delta
+from clipless.privacy.accounting.spending import MOST_STEPS, check_delta, overflow_slack
 from clipless.privacy.events import PoissonGaussian
 
 _ROUNDING = 2.0**-48  # of a sum, its terms being rounded up, and of the budget
@@ -45,15 +45,21 @@ class RenyiFilter:
     @property
     def budget(self) -> float:
         """The largest divergence that converts to at most ``epsilon``, rounded down; nothing fits if negative."""
-        conversion = epsilon_at_order(0.0, self.order, self.delta)
+        usable = self.delta - overflow_slack(MOST_STEPS)
+        if not usable > 0.0:
+            return -math.inf
+        conversion = epsilon_at_order(0.0, self.order, usable)
         return self.epsilon - conversion - _ROUNDING * (self.epsilon + abs(conversion))
 
     def spent(self, events: Iterable[PoissonGaussian]) -> float:
-        """Return the sum of the events' divergences at the order, rounded up.
+        """Return the sum of the events' divergences at the order, rounded up; infinite for more than `MOST_STEPS`.
 
         Raises:
             AccountingError: an event's relation is not add-or-remove-one.
         """
+        events = tuple(events)
+        if sum(event.steps for event in events) > MOST_STEPS:
+            return math.inf
         total = math.fsum(rdp_cgf(event, self.order) for event in events)
         return total / (self.order - 1) * (1.0 + _ROUNDING)
 

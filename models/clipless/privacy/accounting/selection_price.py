@@ -23,7 +23,13 @@ from clipless.privacy.accounting.lower_bound import AGREEMENT, attack_epsilon, f
 from clipless.privacy.accounting.pld import composed_profile, loss_grids, pld_epsilon
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.selection_profile import log_ratio
-from clipless.privacy.accounting.spending import MOST_STEPS, check_delta, spending_parts, too_little_noise
+from clipless.privacy.accounting.spending import (
+    MOST_STEPS,
+    check_delta,
+    overflow_slack,
+    spending_parts,
+    too_little_noise,
+)
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 _ORDERS = (
@@ -84,8 +90,12 @@ def rdp_selection_epsilon(event: Event, repetitions: Repetitions, delta: float, 
     accountant.compose(dp_event.RepeatAndSelectDpEvent(candidate, repetitions.mean, repetitions.eta))
     for part in after:
         accountant.compose(_dp_event(part))
-    slack = _STEP_ROUNDING * sum(part.steps for part in (*parts, *after))
-    return float(accountant.get_epsilon(delta)) * (1.0 + AGREEMENT) + slack
+    explored, final_steps = (sum(part.steps for part in run) for run in (parts, after))
+    usable = delta - overflow_slack(repetitions.mean * explored + final_steps)
+    if not usable > 0.0:
+        return math.inf
+    slack = _STEP_ROUNDING * (explored + final_steps)
+    return float(accountant.get_epsilon(usable)) * (1.0 + AGREEMENT) + slack
 
 
 def profile_epsilon(event: Event, repetitions: Repetitions, delta: float) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from clipless.errors import AccountingError
 from clipless.privacy.events import Event, PoissonGaussian
+from clipless.privacy.sampling import OVERFLOW
 
 LEAST_NOISE_MULTIPLIER = 0.05
 """Below this, every epsilon is reported as infinite: taking part once costs more than 200 already."""
@@ -35,6 +36,14 @@ def spending_parts(event: Event) -> tuple[PoissonGaussian, ...]:
 def too_little_noise(parts: Sequence[PoissonGaussian]) -> bool:
     """Return whether any part has too little noise for a finite epsilon."""
     return any(part.noise_multiplier < LEAST_NOISE_MULTIPLIER for part in parts)
+
+
+def overflow_slack(steps: float) -> float:
+    """Return what of delta the steps may need for batches that overflow their slots (`clipless.privacy.sampling`).
+
+    Events do not say whether there are slots: every step pays for them.
+    """
+    return steps * OVERFLOW
 
 
 def check_delta(delta: float) -> None:

@@ -1,0 +1,90 @@
+"""The gradients of one pass of a stack, and the test of such a pass before it is taken.
+
+Shape letters: M members, B rows of a member in a pass, R = M B.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+from clipless.alone import Watch
+from clipless.plans.method import Method
+from clipless.plans.placement import Placement, needs_slots
+from clipless.stacks.forward import GuardedPass, StackedNetwork
+from clipless.stacks.losses import StackedLoss
+from clipless.stacks.trainee import Trainee
+from clipless.training.placing import form_of, made_targets
+
+
+@final
+class StackedGradients:
+    """Adds up the guarded gradients of a pass, member by member.
+
+    Args:
+        trainees: the members.
+        network: of all of them.
+    """
+
+    def __init__(self, trainees: Sequence[Trainee], network: StackedNetwork) -> None:
+        self._trainees, self._network, self._first = trainees, network, trainees[0]
+        self._loss = StackedLoss([one.member.loss for one in trainees])
+        self._normalise = self._first.member.plan.method is Method.LIP_DP_SGD
+
+    def add(
+        self,
+        x: Tensor,
+        y: Tensor,
+        counts_R: Tensor,
+        sensitivities: Sequence[Mapping[str, float]],
+        totals: Mapping[str, Tensor],
+        watch: Watch | None = None,
+    ) -> None:
+        """Add the gradients of the rows that count to the totals.
+
+        Args:
+            x: (R, ...) rows, those of one member one behind the other.
+            y: (R, ...) targets.
+            counts_R: whether each counts.
+            sensitivities: of each member, by parameter.
+            totals: (M, *shape) float64 by parameter.
+            watch: see `clipless.alone`.
+        """
+        exact = self._first.member.exact_norms
+        with self._network.guarded(GuardedPass(sensitivities, len(x), totals, self._normalise, exact)):
+            losses_R = self._loss(self._network(x, watch), y)
+            # a sum: if `backward` were given gradients, torch would import sympy for them, 0.7 s in every process
+            torch.where(counts_R, losses_R, 0.0).sum().backward()
+
+    def need_slots(self, rows: int) -> bool:
+        """Whether batches need slots in passes of so many rows of a member; see `needs_slots`."""
+        first, like = self._first, self._first.data.x
+        losses = tuple(type(one.member.loss) for one in self._trainees)
+        options = (first.member.plan.method, losses, first.member.exact_norms, first.first, len(self._trainees))
+        form = form_of(first.member.model, rows, tuple(like.shape[1:]), like.device, *options)
+        return needs_slots(self._tested, form, first.member.model.layers[first.first])
+
+    def _tested(self, x: Tensor, chosen_B: Tensor, counts_B: Tensor, watch: Watch) -> Mapping[str, Tensor]:
+        """Pass made-up rows on, see `clipless.alone`: the same ones for every member, in another order for each."""
+        generator, members = torch.Generator().manual_seed(0), len(self._trainees)
+        orders = [torch.randperm(len(x), generator=generator).to(x.device) for _ in range(members)]
+        given_R = torch.cat(orders)
+        back_R = torch.cat([order.argsort() + m * len(x) for m, order in enumerate(orders)])
+        y = made_targets(self._first.data.y, chosen_B, self._first.member.model.output_shape()[0])
+        totals = {
+            name: torch.zeros((members, *p.shape), dtype=torch.float64, device=x.device)
+            for name, p in self._first.parameters.items()
+        }
+        deltas = [one.member.plan.sensitivities for one in self._trainees]
+        with torch.enable_grad():
+            self.add(*(x[given_R], y[given_R], counts_B[given_R]), deltas, totals, lambda value: watch(value[back_R]))
+        return totals
+
+
+def placement_of(trainee: Trainee, rows: int, *, slotted: bool) -> Placement:
+    """Return where a member's batches stand in passes of so many rows."""
+    plan = trainee.member.plan
+    if not slotted:
+        return Placement(rows, None)
+    return Placement.random(rows, plan.population, plan.sampling_rate, trainee.source)
