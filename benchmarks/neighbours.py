@@ -1,12 +1,16 @@
 """How far does one row move a computed sum? A search for neighbours whose sums round apart.
 
     python benchmarks/neighbours.py [--pairs 100000] [--seconds 900] [--seed 0] [--device cpu] [--workers 2]
+        [--only leaving|joining]
 
 Builds batches whose running sums hover at a power of two, walk at random, repeat one row or span many magnitudes, for
 every kind of layer and method, and takes one row out of each: zeroed in its place, or removed, with the rows behind it
 moving up. Prints by kind the largest difference of the computed sums, over the sensitivity: at most 1, or the script
 ends with 1. Beside it the same for float32 sums of the rows' own gradients, clipped to the sensitivity and added up one
 after the other, which exceed it.
+
+Rows also join, in front of a batch and in its middle, where they shift rows at kinks (`_place_shifts.py`): the column
+"others moved" is the largest difference that is not their own contribution, over the sensitivity. It has to be 0.
 
 Shape letters: B batch, D entries of a parameter.
 """
@@ -25,6 +29,9 @@ from multiprocessing import get_context
 import numpy as np
 import torch
 import torch.nn.functional as F
+from _place_shifts import METHODS as JOINING_METHODS
+from _place_shifts import NETWORKS as JOINING_NETWORKS
+from _place_shifts import Shift, shifted
 from torch import Tensor, nn
 
 import clipless
@@ -44,6 +51,7 @@ from clipless.training.batch_sums import sum_gradients
 
 Sums = dict[str, Tensor]
 PAIRS_OF_A_BATCH = 8
+BATCHES_OF_A_TRAINING = 20  # that rows join
 # Most rows of a batch by the size of its passes, so that each costs as much.
 ROWS = {1: 12, 7: 40, 512: 512}
 
@@ -56,19 +64,26 @@ class Worst:
         pairs: of neighbours.
         exact: of the computed sums.
         plain: of float32 sums.
-        exceeded: whether a computed difference exceeds its sensitivity, in fractions.
+        exceeded: whether a computed difference exceeds its sensitivity, in fractions, or others moved at all.
+        moved: of the rows that others shift; None where none are.
+        slotted: pairs whose batches have slots.
     """
 
     pairs: int = 0
     exact: float = 0.0
     plain: float = 0.0
     exceeded: bool = False
+    moved: float | None = None
+    slotted: int = 0
 
     def add(self, other: "Worst") -> None:
         """Take in what another search found."""
         self.pairs += other.pairs
         self.exact, self.plain = max(self.exact, other.exact), max(self.plain, other.plain)
         self.exceeded |= other.exceeded
+        self.slotted += other.slotted
+        if other.moved is not None:
+            self.moved = max(self.moved or 0.0, other.moved)
 
 
 @dataclass(frozen=True)
@@ -349,61 +364,113 @@ def many_rows(device: str, generator: np.random.Generator) -> Batch:
     return Batch((x,), 8192, {"weight": 1.0}, total, lambda: {"weight": x})
 
 
-# name: how to make a batch, and how many of a hundred are of this kind
-KINDS: dict[str, tuple[Callable[[str, np.random.Generator], Batch], int]] = {
-    **{name: (partial(of_layer, layer), 4) for name, layer in LAYERS.items()},
-    "8,192 rows": (many_rows, 1),
+# Rows that join
+
+
+def joining(network: str, method: str, device: str, generator: np.random.Generator) -> Worst:
+    """Let rows join the batches of one training."""
+    training, found = shifted(network, method, device, generator), Worst()
+    sensitivities = _sensitivities(training.plan)
+    for shift in training.pairs(generator, BATCHES_OF_A_TRAINING):
+        found.add(_of_shift(shift, sensitivities))
+    return found
+
+
+def _of_shift(shift: Shift, sensitivities: Mapping[str, float]) -> Worst:
+    found = Worst(pairs=1, moved=0.0, slotted=int(shift.slotted))
+    least = min(sensitivities.values())
+    for name in shift.own:
+        delta = sensitivities.get(name, least)
+        found.exact = max(found.exact, shift.contributed(name) / delta)
+        moved = shift.moved(name)
+        found.moved = max(found.moved or 0.0, moved / delta)
+        found.exceeded |= moved != 0.0  # NaN is
+    return found
+
+
+def leaving(make: Callable[[str, np.random.Generator], Batch], device: str, generator: np.random.Generator) -> Worst:
+    """Take rows out of a batch that is made."""
+    return search(make(device, generator), generator)
+
+
+# name: how to search, and how often beside the others
+Kind = tuple[Callable[[str, np.random.Generator], Worst], int]
+LEAVING: dict[str, Kind] = {
+    **{name: (partial(leaving, partial(of_layer, layer)), 4) for name, layer in LAYERS.items()},
+    "8,192 rows": (partial(leaving, many_rows), 1),
     **{
-        f"{network} network, {method}{', q = 1/2' if rate < 1 else ''}": (partial(of_network, network, method, rate), 2)
+        f"{network} network, {method}{', q = 1/2' if rate < 1 else ''}": (
+            partial(leaving, partial(of_network, network, method, rate)),
+            2,
+        )
         for network in NETWORKS
         for method in METHODS
         for rate in ((1.0, 0.5) if network == "dense" else (1.0,))
     },
 }
+JOINING: dict[str, Kind] = {
+    f"rows join, {network}, {method}": (partial(joining, network, method), 1)
+    for network in JOINING_NETWORKS
+    for method in JOINING_METHODS
+}
+KINDS: dict[str, Kind] = LEAVING | JOINING
 
 
-def campaign(pairs: int, seconds: float, seed: int, device: str) -> dict[str, Worst]:
+def campaign(pairs: int, seconds: float, seed: int, device: str, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Worst]:
     """Search until there are as many pairs, or time is up; at least one batch of every kind."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message="Full backward hook is firing")
     generator = np.random.default_rng(seed)
-    found = {name: Worst() for name in KINDS}
+    found = {name: Worst() for name in kinds}
     end = time.monotonic() + seconds
-    for name in turns(generator):
+    for name in turns(generator, kinds):
         complete = all(worst.pairs for worst in found.values())
         if complete and (sum(worst.pairs for worst in found.values()) >= pairs or time.monotonic() > end):
             return found
-        make, _ = KINDS[name]
-        found[name].add(search(make(device, generator), generator))
+        find, _ = kinds[name]
+        found[name].add(find(device, generator))
     return found
 
 
-def turns(generator: np.random.Generator) -> Iterator[str]:
+def turns(generator: np.random.Generator, kinds: Mapping[str, Kind]) -> Iterator[str]:
     """Yield every kind once, then by its weight."""
-    yield from KINDS
-    names = [name for name, (_, weight) in KINDS.items() for _ in range(weight)]
+    yield from kinds
+    names = [name for name, (_, weight) in kinds.items() for _ in range(weight)]
     while True:
         yield str(generator.choice(names))
 
 
 def table(found: Mapping[str, Worst]) -> str:
     """Markdown, a line for each kind."""
-    lines = ["| kind | pairs | computed | float32 |", "|---|---|---|---|"]
+    lines = ["| kind | pairs | computed | float32 | others moved | in slots |", "|---|---|---|---|---|---|"]
     total = Worst()
     for name, worst in found.items():
         total.add(worst)
-        lines.append(f"| {name} | {worst.pairs:,} | {worst.exact:.7f} | {worst.plain:.7f} |")
-    return "\n".join([*lines, f"| all | {total.pairs:,} | {total.exact:.7f} | {total.plain:.7f} |"])
+        lines.append(_line(name, worst))
+    return "\n".join([*lines, _line("all", total)])
+
+
+def _line(name: str, worst: Worst) -> str:
+    plain = f"{worst.plain:.7f}" if worst.plain else ""
+    moved, slotted = ("", "") if worst.moved is None else (f"{worst.moved:.7g}", f"{worst.slotted:,}")
+    return f"| {name} | {worst.pairs:,} | {worst.exact:.7f} | {plain} | {moved} | {slotted} |"
+
+
+def _campaign(pairs: int, options: argparse.Namespace, seed: int) -> dict[str, Worst]:
+    return campaign(pairs, options.seconds, seed, options.device, _kinds(options.only))
+
+
+def _kinds(only: str | None) -> Mapping[str, Kind]:
+    return {"leaving": LEAVING, "joining": JOINING}.get(only or "", KINDS)
 
 
 def found_by_workers(options: argparse.Namespace) -> dict[str, Worst]:
     """Let each worker search with a seed of its own."""
     share = -(-options.pairs // options.workers)
-    found = {name: Worst() for name in KINDS}
+    found = {name: Worst() for name in _kinds(options.only)}
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         jobs = [
-            pool.submit(campaign, share, options.seconds, options.workers * options.seed + i, options.device)
-            for i in range(options.workers)
+            pool.submit(_campaign, share, options, options.workers * options.seed + i) for i in range(options.workers)
         ]
         for job in jobs:
             for name, worst in job.result().items():
@@ -419,6 +486,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", choices=("leaving", "joining"))
     options = parser.parse_args()
     found = found_by_workers(options)
     print(table(found))

@@ -1,6 +1,8 @@
 """The measuring scripts measure what their tables say: contenders, spaces and arithmetic, on tiny sizes."""
 
+import argparse
 import importlib
+import json
 import statistics
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import numpy
 import pytest
 import torch
 
+from clipless.layers import Conv1d, Dense
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed
@@ -299,9 +302,10 @@ def test_every_kind_of_layer_passes_with_and_without_its_guard(script):
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-def test_no_neighbours_move_a_computed_sum_by_more_than_the_sensitivity(script):
+def test_no_neighbours_move_a_computed_sum_by_more_than_the_sensitivity(script, monkeypatch):
     """The short form of the campaign: a batch of every kind."""
     neighbours = script("neighbours")
+    monkeypatch.setattr(neighbours, "BATCHES_OF_A_TRAINING", 1)
     found = neighbours.campaign(pairs=1, seconds=0, seed=3, device="cpu")
     assert all(worst.pairs > 0 and not worst.exceeded for worst in found.values())
     assert found["8,192 rows"].plain > 1.9, "float32 sums are moved by more"
@@ -545,3 +549,82 @@ def test_federated_curves_are_whole_and_their_picture_is_drawn(script, tmp_path)
     assert federated.sharing_bits(1000, 10) > federated.words_bits(1000, 10)
     federated.picture(tmp_path / "federated.svg")
     assert len(list(ElementTree.parse(tmp_path / "federated.svg").iter("{http://www.w3.org/2000/svg}polyline"))) == 6
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize("network", ["ReLU", "hinge", "series"])
+def test_rows_that_join_are_found_to_move_others_where_kernels_look_at_places(script, monkeypatch, network):
+    neighbours, joining = script("neighbours"), script("_place_shifts")
+    monkeypatch.setattr(neighbours, "BATCHES_OF_A_TRAINING", 2)
+    search = neighbours.JOINING[f"rows join, {network}, clipless"][0]
+    found = search("cpu", numpy.random.default_rng(1))
+    assert (found.pairs, found.moved, found.exceeded, found.slotted) == (12, 0.0, False, 0)
+    for layer in (Conv1d, Dense):
+        monkeypatch.setattr(layer, "forward", _by_place(layer.forward))
+    slotted = search("cpu", numpy.random.default_rng(1))
+    assert (slotted.moved, slotted.slotted) == (0.0, 12)
+    monkeypatch.setattr("clipless.training.placing.needs_slots", lambda *_: False)
+    assert any(search("cpu", numpy.random.default_rng(seed)).exceeded for seed in range(3))
+    assert set(joining.METHODS) >= {"clipless", "lip-dp-sgd", "dp-sgd", "ghost"}
+
+
+def _by_place(forward):
+    """Every fourth row rounded in another way."""
+
+    def moved(layer, x):
+        y = forward(layer, x)
+        column = (-1, *[1] * (y.dim() - 1))
+        signs = torch.where(torch.rand(y.shape[1:], generator=torch.Generator().manual_seed(1)) < 0.5, -3e-7, 3e-7)
+        rounding = (y.detach().flatten(1).norm(dim=1).view(column) * signs).nan_to_num(0.0, 0.0, 0.0)
+        return y + torch.where((torch.arange(len(y)) % 4 == 1).view(column), rounding, 0.0)
+
+    return moved
+
+
+def test_shapes_that_depend_on_places_are_counted_and_what_the_product_misses_is_a_fault(script, monkeypatch, capsys):
+    shapes, places = script("_place_shapes"), script("places")
+    found = list(shapes.shapes(9, seed=0))
+    assert [shape.kind for shape in found] == list(shapes.MAKERS)
+    assert [shape.name for shape in found] == [shape.name for shape in shapes.shapes(9, seed=0)]
+    dense = shapes.Shape("dense", "", Dense(13, 8), (13,), 33)
+    assert (dense.size(even=False), dense.size(even=True)) == (33, 64)
+    verdict = shapes.judged(dense, even=True)
+    assert not any((verdict.depends | verdict.refused).values())
+    monkeypatch.setattr(Dense, "forward", _by_place(Dense.forward))
+    verdict = shapes.judged(dense, even=True)
+    assert verdict.depends[shapes.FORWARD]
+    assert verdict.refused[shapes.FORWARD]
+    verdict.refused[shapes.FORWARD] = False
+    monkeypatch.setattr(shapes, "judged", lambda *_, **__: verdict)
+    setting = places.asdict(places.AFTER)
+    places.child({"part": "layers", "setting": setting, "threads": torch.get_num_threads(), "layers": 2, "seed": 0})
+    said = json.loads(capsys.readouterr().out)
+    assert said["counts"]["dense/float32 forwards"] == 1
+    assert said["missed"]
+    monkeypatch.setattr(places, "asked", lambda *_: said)
+    monkeypatch.setattr("sys.argv", ["places.py", "--part", "layers", "--threads", "1"])
+    with pytest.raises(SystemExit) as ended:
+        places.main()
+    assert ended.value.code == 1
+    assert "| all | 2 | 2 / 2" in capsys.readouterr().out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", ["passes", "attack"])
+def test_private_passes_and_attacks_hold_in_processes_of_their_own(script, monkeypatch, capsys, part):
+    places = script("places")
+    monkeypatch.setattr(places, "BEFORE", places.AFTER)
+    monkeypatch.setattr(places, "ATTACKED", (places.AFTER,))
+    monkeypatch.setattr("sys.argv", ["places.py", "--part", part, "--layers", "1", "--threads", "1"])
+    with pytest.raises(SystemExit) as ended:
+        places.main()
+    assert ended.value.code == 0
+    assert "0 Delta" in capsys.readouterr().out or part == "passes"
+
+
+@pytest.mark.long
+def test_a_step_is_measured_beside_that_of_another_worktree(script):
+    before = script("step_before")
+    options = argparse.Namespace(batch=20, threads=1, steps=1, rounds=1, earlier=BENCHMARKS.parent)
+    line = before.line("mlp, 13 inputs", options)
+    assert "| 32 -> 32 |" in line
