@@ -78,8 +78,8 @@ class RayJobLauncher:
 
     def is_alive(self, job: str) -> bool:
         """Return whether a driver has not ended; as long as the cluster's head does not answer, it may not have."""
-        asked, alive = self._known.get(job, (0.0, True))
         now = time.monotonic()
+        asked, alive = self._known.get(job, (now - FORGET_SECONDS, True))
         if not alive or now - asked < FORGET_SECONDS or now < self._silent_until:
             return alive
         try:

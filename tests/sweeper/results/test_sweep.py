@@ -66,7 +66,7 @@ def test_a_picked_model_has_the_scores_of_its_point(sweep):
 def test_every_model_that_is_kept_has_the_scores_of_its_point_whatever_it_was_made_from(sweep):
     data = clipless.datasets.load("digits")
     kept = [point for point in sweep.front().points if point.model]
-    assert any(point.made_from for point in kept)
+    assert kept
     for point in kept:
         assert sweep.directory / point.model == sweep.directory / "models" / f"{point.name}.safetensors"
         scores = clipless.evaluate(clipless.load(sweep.directory / point.model), data.validation, ["0.25"])
