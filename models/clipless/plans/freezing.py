@@ -40,7 +40,8 @@ class Freezing:
         trained = len(_trained_layers(network))
         if not self.layers < trained:
             raise PlanError(
-                f"Expected layers < {trained}, the layers with trained parameters, got layers={self.layers} (Freezing)"
+                f"Expected to freeze fewer than the {trained} layers that have trained parameters, got "
+                f"layers={self.layers} (Freezing; freeze_layers in a spec)"
             )
 
 

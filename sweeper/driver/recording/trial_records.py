@@ -49,11 +49,12 @@ class TrialRecords:
         self.archive.add(self.points.values())
         self._objectives, self._best = tuple(objectives), _best_points(self.points.values(), objectives)
         self._last_epoch: dict[str, int] = {}
-        for name, epoch, _ in self.points:
-            self._last_epoch[name] = max(epoch, self.last_epoch(name))
+        for name, epoch, made_from in self.points:
+            if not made_from:  # a torn write may have left others of an epoch without that of its iterate
+                self._last_epoch[name] = max(epoch, self.last_epoch(name))
 
     def last_epoch(self, trial: str) -> int:
-        """Return the last epoch of a trial that has a point, 0 before its first."""
+        """Return the last epoch of a trial whose iterate has a point, 0 before its first."""
         return self._last_epoch.get(trial, 0)
 
     def start(self, trial: str, config: Mapping[str, Any]) -> None:
@@ -93,16 +94,21 @@ class TrialRecords:
         return refusal(self._refused, point.trial) is None
 
     def add(self, points: Sequence[Point]) -> None:
-        """Keep the points of an epoch, and the models of the front only, unless every model is kept."""
+        """Keep the points of an epoch, and the models of the front only, unless every model is kept.
+
+        Points of the front are written first and models removed last, so that no crash takes the model of a point
+        without leaving one that is better.
+        """
         trial, epoch = points[0].trial, points[0].epoch
         self._last_epoch[trial] = epoch
         _, left = self.archive.add(filter(self._is_admitted, points))
-        drop = not self._keep_every_model
-        dropped = [self.points[point.key] for point in left] if drop else []
-        self._save_points(
-            *(self._without_model(one) if drop and one.key not in self.archive else one for one in points),
-            *map(self._without_model, dropped),
-        )
+        if self._keep_every_model:
+            self._save_points(*points)
+        else:
+            fronts = [one for one in points if one.key in self.archive]
+            others = [one for one in points if one.key not in self.archive] + [self.points[one.key] for one in left]
+            self._save_points(*fronts, *(replace(one, model=None) for one in others))
+            self._remove_models(others)
         metrics = {name: value for point in points for name, value in _metrics(point).items()}
         self._tracker.log(trial, epoch, metrics | self._best_metrics(points))
 
@@ -165,7 +171,7 @@ class TrialRecords:
         The model of a point that an audit refuses stays: the audit can be repeated on it.
         """
         self._folder.flush()
-        if self._keep_every_model:
+        if self._keep_every_model or self._folder.trouble is not None:
             return
         refused = (point for point in self.points.values() if not self._is_admitted(point))
         kept = {point.model for point in (*self.archive.points, *refused)}
@@ -185,10 +191,11 @@ class TrialRecords:
         self.points |= {point.key: point for point in points}
         self._folder.save_points(points)
 
-    def _without_model(self, point: Point) -> Point:
-        if point.model is not None:
-            (self._folder.path / point.model).unlink(missing_ok=True)
-        return replace(point, model=None)
+    def _remove_models(self, points: Iterable[Point]) -> None:
+        if self._folder.trouble is None:  # else what outdid them is not on the disk; `close` removes them
+            for point in points:
+                if point.model is not None:
+                    (self._folder.path / point.model).unlink(missing_ok=True)
 
     def _track_plan(self, trial: str, plan: TrialPlan) -> None:
         self._tracker.log(trial, 0, metric_names({}, sensitivities=plan.sensitivities))

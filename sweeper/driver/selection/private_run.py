@@ -205,8 +205,9 @@ def recover(hidden: SweepFolder) -> SweepFolder | None:
             return public
         if Ledger(hidden.ledger).entries():
             return _surrender(hidden, (GIVEN_UP,))
-        remove(hidden.path)
-        return None
+        public = public_folder(hidden)
+        remove(hidden.path)  # of one that has moved out, the mark may be gone before the folder is
+        return public if public is not None and public.ledger.exists() else None
 
 
 def _check_place(hidden: SweepFolder) -> None:

@@ -114,7 +114,7 @@ def test_a_gradient_that_a_resting_layer_receives_is_refused(monkeypatch):
 
 def test_something_must_be_left_to_train():
     model, data = network(), rows()
-    with pytest.raises(PlanError, match="layers < 2"):
+    with pytest.raises(PlanError, match="fewer than the 2 layers"):
         plan_for(model, data, Freezing(layers=2))
 
 

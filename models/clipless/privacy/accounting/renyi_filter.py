@@ -90,10 +90,18 @@ def best_order(event: PoissonGaussian, epsilon: float, delta: float) -> int:
         spent = fixed.spent([event])
         return fixed.budget / spent if spent > 0.0 else 0.0
 
+    def needed(order: int) -> float:
+        fixed = RenyiFilter(order, epsilon, delta)
+        return epsilon - fixed.budget + fixed.spent([event])
+
     best = max(range(2, HIGHEST_ORDER + 1), key=trainings)
     if trainings(best) < 1.0:
+        least = min(map(needed, range(2, HIGHEST_ORDER + 1)))
+        needs = f"needs {math.ceil(1000.0 * least) / 1000.0:g}" if math.isfinite(least) else "costs more than any"
+        cost = needs if event.steps and event.sampling_rate else "costs nothing"
         raise AccountingError(
-            f"Expected an epsilon of which one training leaves something, got epsilon={epsilon!r} at delta={delta!r} "
-            f"for {event}"
+            f"Expected an epsilon that a filter can divide into trainings, got epsilon={epsilon!r} at delta={delta!r}, "
+            f"where a training of {event.steps} steps at sampling rate {event.sampling_rate:g} with noise multiplier "
+            f"{event.noise_multiplier:g} {cost}; raise epsilon or the noise, or train shorter"
         )
     return best

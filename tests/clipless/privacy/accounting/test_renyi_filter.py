@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -96,6 +97,15 @@ def test_edges_fail_closed():
 
 
 def test_no_order_is_best_where_no_training_fits():
-    for useless in (event(0.5, 1.0, 100), event(1.0, 0.1, 0)):
-        with pytest.raises(AccountingError, match="one training"):
+    for useless, why in ((event(0.5, 1.0, 100), "needs 410.1"), (event(1.0, 0.1, 0), "costs nothing")):
+        with pytest.raises(AccountingError, match=why):
             best_order(useless, 0.1, 1e-5)
+
+
+def test_a_budget_that_is_too_small_for_one_training_names_one_that_is_not():
+    with pytest.raises(AccountingError, match=r"needs [\d.]+; raise epsilon") as refused:
+        best_order(TRAINING, 0.1, 1e-5)
+    enough = float(re.search(r"needs ([\d.]+)", str(refused.value))[1])
+    assert best_order(TRAINING, enough, 1e-5)
+    with pytest.raises(AccountingError):
+        best_order(TRAINING, enough - 0.002, 1e-5)

@@ -332,7 +332,7 @@ def test_points_made_from_iterates_cost_what_the_last_iterate_costs_whatever_the
         row = with_free(kept, epoch_row(kept, "t0001", epoch, 0.5), quick=0.4, slow=0.5 + epoch / 10)
         kept.recorder.on_epoch("t0001", row)
     points = kept.folder.points()
-    assert list(points) == [("t0001", epoch, name) for epoch in (1, 2, 3) for name in ("", "quick", "slow")]
+    assert sorted(points) == [("t0001", epoch, name) for epoch in (1, 2, 3) for name in ("", "quick", "slow")]
     for (_, epoch, _), point in points.items():
         assert point.values["epsilon"] == PLD[epoch - 1]
         assert point.accountants == {"rdp": RDP[epoch - 1], "pld": PLD[epoch - 1]}
@@ -425,6 +425,37 @@ def test_only_models_of_the_front_are_kept(kept, plan_row):
     assert {point.model is None for key, point in stored.items() if key in {("t0001", 1, ""), ("t0002", 3, "")}} == {
         True
     }
+
+
+@pytest.mark.parametrize("whole", range(6))
+def test_a_torn_write_leaves_no_point_of_the_front_without_its_model(kept, plan_row, whole):
+    """The rows of an epoch are one write, of which a crash keeps the first ones; models are removed after it."""
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    before = (kept.path / "points.jsonl").read_bytes().splitlines(keepends=True)
+    begin(kept, plan_row, "t0002")
+    row = with_free(kept, epoch_row(kept, "t0002", 1, 0.6), trial="t0002", quick=0.4, slow=0.7, late=0.7)
+    kept.recorder.on_epoch("t0002", row)
+    written = (kept.path / "points.jsonl").read_bytes().splitlines(keepends=True)
+    assert len(written) == len(before) + 5  # and one more for the point that has left the front
+    assert models(kept) == ["t0002-1-late.safetensors", "t0002-1-slow.safetensors"]
+    (kept.path / "points.jsonl").write_bytes(b"".join(written[: len(before) + whole])[: -5 if whole else None])
+    again = Recorder(kept.spec, kept.folder, kept.claim, kept.tracker, make_search(kept.spec))
+    assert all(one.model is not None for one in again.front().front_points)
+    assert again.records.last_epoch("t0002") == (whole > 3)
+
+
+def test_while_points_wait_for_room_on_the_disk_no_model_is_removed(kept, plan_row, monkeypatch):
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    begin(kept, plan_row, "t0002")
+    with monkeypatch.context() as patched:
+        patched.setattr(jsonl, "_write_at", _full_disk)
+        kept.recorder.on_epoch("t0002", epoch_row(kept, "t0002", 1, 0.6))
+        kept.recorder.records.close()
+        assert models(kept) == ["t0001-1.safetensors", "t0002-1.safetensors"]
+    kept.recorder.records.close()
+    assert models(kept) == ["t0002-1.safetensors"]
 
 
 def test_models_without_a_point_are_thrown_away_in_the_end(kept, plan_row):

@@ -21,7 +21,7 @@ from sweeper.spec.spec import Spec
 from sweeper.store.lock import is_driven
 from sweeper.store.manifest import Manifest
 from sweeper.store.requests import ask_to_stop
-from sweeper.store.sweep_folder import HIDDEN, SweepFolder, is_waiting
+from sweeper.store.sweep_folder import HIDDEN, SweepFolder, beside, is_waiting
 
 from .played import SPEC, Calls, as_killed, check_only_the_winner, everything_in, killed, said
 
@@ -133,6 +133,18 @@ def test_killed_while_it_moves_into_its_folder_it_moves_on(whole, made, monkeypa
     assert len(front.trials) == (2 if does else 1)
     assert [path.name for path in public.path.parent.iterdir()] == [public.path.name]
     assert ("its conditions held" in said(public)) == (not does)
+
+
+@pytest.mark.usefixtures("bare", "whole")
+@pytest.mark.parametrize("has_winner", [True, False])
+def test_killed_while_its_hidden_folder_is_removed_the_winner_is_found(made, has_winner):
+    public, options = made
+    if has_winner:
+        run_sweep(Spec.from_mapping(SPEC), options)
+    beside(public.path).mkdir(mode=0o700)  # its mark is gone, the folder itself is not
+    left = private_run.recover(SweepFolder(beside(public.path)))
+    assert (left and left.path) == (public.path if has_winner else None)
+    assert [path.name for path in public.path.parent.iterdir()] == [public.path.name]
 
 
 @pytest.mark.usefixtures("bare")
