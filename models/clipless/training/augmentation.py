@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from clipless.privacy.keystream import Purpose
 from clipless.privacy.randomness import RandomSource
 
 
@@ -37,24 +38,27 @@ class Augmentation:
     def apply(self, x_BCHW: Tensor, source: RandomSource) -> Tensor:
         """Return the copies (B K, C, H, W), those of one row one after the other.
 
-        ``source`` fixes what happens to each copy, which depends on no row.
+        ``source`` draws what happens to each copy, which depends on no row.
+
+        Guarantees:
+            Every copy has words of its own from the source, under a key of 256 bits: which row stands in which place
+            cannot be read off the copies. A generator with a short seed has few streams, each of which tells that.
 
         Raises:
             ValueError: rows that are no images.
         """
         if x_BCHW.dim() != 4:
             raise ValueError(f"Expected images (B, C, H, W) to augment, got shape {tuple(x_BCHW.shape)}")
-        seed = int.from_bytes(source.random_bytes(8), "little", signed=True)
-        generator = torch.Generator().manual_seed(seed)
         copies = x_BCHW.repeat_interleave(self.copies, dim=0)
+        if not len(copies):
+            return copies
+        words_3N = source.words(3 * len(copies), copies.device, Purpose.BATCHES).view(3, -1)
         if self.flip:
-            flipped = torch.rand(len(copies), generator=generator).lt(0.5).to(copies.device)
-            copies = torch.where(flipped.view(-1, 1, 1, 1), copies.flip(3), copies)
-        return self._shifted(copies, generator) if self.shift else copies
+            copies = torch.where((words_3N[0] < 0).view(-1, 1, 1, 1), copies.flip(3), copies)
+        return self._shifted(copies, words_3N[1:] % (2 * self.shift + 1)) if self.shift else copies
 
-    def _shifted(self, x_NCHW: Tensor, generator: torch.Generator) -> Tensor:
+    def _shifted(self, x_NCHW: Tensor, offsets_2N: Tensor) -> Tensor:
         height, width = x_NCHW.shape[2:]
-        offsets_2N = torch.randint(2 * self.shift + 1, (2, len(x_NCHW)), generator=generator).to(x_NCHW.device)
         rows_NH, columns_NW = (
             offset_N[:, None] + torch.arange(size, device=x_NCHW.device)
             for offset_N, size in zip(offsets_2N, (height, width), strict=True)

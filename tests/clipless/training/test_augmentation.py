@@ -65,6 +65,24 @@ def test_copies_depend_on_their_own_row_alone(value):
     assert torch.equal(before[others], after[others])
 
 
+@pytest.mark.parametrize("place", [0, 1, 1200, 2399])
+def test_no_short_seed_decides_what_happens_to_the_copies(place):
+    """Every word decides: of 2^32 streams each could be told by the copies, and with it the places of the rows."""
+
+    class Changed(SeededSource):
+        def random_bytes(self, count):
+            made = super().random_bytes(count)
+            words = memoryview(made).cast("q")
+            words[place] = ~words[place]
+            return made
+
+    x = images(200)
+    augmentation = Augmentation(copies=4, flip=True, shift=2)
+    before, after = (augmentation.apply(x, source(5)) for source in (SeededSource, Changed))
+    assert (before != after).flatten(1).any(dim=1).nonzero().flatten().tolist() == [place % 800]
+    assert len(augmentation.apply(x[:0], SeededSource(5))) == 0
+
+
 def test_each_step_draws_anew():
     source = SeededSource(0)
     assert not torch.equal(BOTH.apply(images(), source), BOTH.apply(images(), source))
