@@ -89,6 +89,8 @@ class Recorder:
         records = self.records
         for trial in records.trials.values():
             self.spending.take_up(trial, records.last_epoch(trial.id), rebooted=rebooted)
+            if trial.status is TrialStatus.RUNNING:
+                records.track_again(trial.id)
             if self._scheduler is not None and trial.plan is not None:
                 self._scheduler.begin(trial.id, trial.plan.epsilon_curve, number=trial_number(trial.id))
         last: dict[str, str] = {}  # why a trial ended that was decided on last

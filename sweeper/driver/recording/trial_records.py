@@ -109,8 +109,19 @@ class TrialRecords:
             others = [one for one in points if one.key not in self.archive] + [self.points[one.key] for one in left]
             self._save_points(*fronts, *(replace(one, model=None) for one in others))
             self._remove_models(others)
+        self._track(points)
+
+    def track_again(self, trial: str) -> None:
+        """Tell the tracker of a trial's last epoch once more: a driver may have been killed before it did."""
+        last = trial, self.last_epoch(trial)
+        points = [point for point in self.points.values() if (point.trial, point.epoch) == last]
+        if points:
+            self._track(points)
+
+    def _track(self, points: Sequence[Point]) -> None:
+        """Tell the tracker of the points of one epoch, and of the best of the trial if it is among them."""
         metrics = {name: value for point in points for name, value in _metrics(point).items()}
-        self._tracker.log(trial, epoch, metrics | self._best_metrics(points))
+        self._tracker.log(points[0].trial, points[0].epoch, metrics | self._best_metrics(points))
 
     def front_values(self) -> list[dict[str, float]]:
         """Return the objectives' values on the front, which a model has to reach to be kept; none if all are kept."""
@@ -150,9 +161,8 @@ class TrialRecords:
         judged = next((one for one in self._objectives if one.name != "epsilon"), None)
         if judged is None:
             return {}
-        known = self._best.get(points[0].trial)
-        found = best(filter(None, (known, *points)), judged)
-        if found is None or found is known:
+        found = best(filter(None, (self._best.get(points[0].trial), *points)), judged)
+        if found is None or found.epoch != points[0].epoch:
             return {}
         self._best[found.trial] = found
         values = {"epoch": float(found.epoch), **metric_names(found.values)}

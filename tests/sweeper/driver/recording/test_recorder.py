@@ -635,6 +635,29 @@ def test_a_trial_that_was_to_end_when_the_driver_died_is_ended(kept, plan_row):
         each.records.close()
 
 
+def test_an_epoch_that_a_killed_driver_had_not_tracked_is_tracked_by_the_next(kept, plan_row, monkeypatch):
+    begin(kept, plan_row)
+    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    row = with_free(kept, epoch_row(kept, "t0001", 2, 0.6), slow=0.7)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(kept.recorder.records, "_track", _killed)
+        kept.recorder.on_epoch("t0001", row)
+    second, _ = take_up(kept)
+    ((trial, epoch, metrics),) = second.records._tracker.of("log")
+    assert (trial, epoch) == ("t0001", 2)
+    assert (metrics["val/accuracy"], metrics["slow/val/accuracy"]) == (0.6, 0.7)
+    assert (metrics["best/epoch"], metrics["best/val/accuracy"]) == (2.0, 0.7)
+    second.on_end("t0001", TrialStatus.COMPLETED, "", 2)
+    third, _ = take_up(kept)
+    assert third.records._tracker.of("log") == []
+    for each in (second, third):
+        each.records.close()
+
+
+def _killed(*_):
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("kept", [HYPERBAND | {"brackets": 2}], indirect=True)
 def test_after_a_kill_trials_are_in_the_brackets_they_were_in(kept, plan_row):
     plan_row = replace(plan_row, plan=replace(plan_row.plan, epochs=3))
