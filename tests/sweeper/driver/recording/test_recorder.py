@@ -639,9 +639,10 @@ def test_an_epoch_that_a_killed_driver_had_not_tracked_is_tracked_by_the_next(ke
     begin(kept, plan_row)
     kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
     row = with_free(kept, epoch_row(kept, "t0001", 2, 0.6), slow=0.7)
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(kept.recorder.records, "_track", _killed)
-        kept.recorder.on_epoch("t0001", row)
+        with pytest.raises(KeyboardInterrupt):
+            kept.recorder.on_epoch("t0001", row)
     second, _ = take_up(kept)
     ((trial, epoch, metrics),) = second.records._tracker.of("log")
     assert (trial, epoch) == ("t0001", 2)
