@@ -50,9 +50,7 @@ def pytest_configure() -> None:
     """Leave nothing behind, however the run ends; while all is imported and collected, nothing is garbage."""
     take_care()
     gc.disable()
-    alone._FEWEST = alone._MOST = alone._OF_SMALL = (
-        2  # thousands of small trainings; tests/clipless/test_alone.py takes all
-    )
+    alone._FEWEST = alone._MOST = 2  # thousands of small trainings; tests/clipless/test_alone.py takes all
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

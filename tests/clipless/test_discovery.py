@@ -94,7 +94,7 @@ loss = clipless.losses.build_loss("linear", slope=2.0)
 plan = clipless.make_plan(model, loss, population=8, batch_size=4, delta=0.1, noise_multiplier=1.0, epochs=1)
 data = clipless.datasets.Split(torch.ones(8, 4), torch.zeros(8, dtype=torch.int64))
 print(len(list(clipless.fit(model, loss, data, plan))))
-from sweeper.spec.fields.choices import ARCHITECTURE_OPTIONS, LOSS_OPTIONS, MODEL_OPTIONS
+from sweeper.specification.fields.choices import ARCHITECTURE_OPTIONS, LOSS_OPTIONS, MODEL_OPTIONS
 print("times" in ARCHITECTURE_OPTIONS["halved"], "slope" in LOSS_OPTIONS["linear"])
 print("times" in MODEL_OPTIONS, "unit" in MODEL_OPTIONS["constraint"].names)
 """

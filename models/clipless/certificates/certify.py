@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from clipless.alone import Form, Watch, is_alone, watched
+from clipless.alone import VECTOR, Form, Watch, is_alone, watched
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import Rounding, Signal, rounding, rounding_of_unbounded
 from clipless.certificates.induced import Reach, propagate_reach
@@ -36,7 +36,7 @@ from clipless.norms import LEAST, lengths_upper
 from clipless.saving import architecture
 
 _MOST_ROWS = 256  # of a pass
-_FEWEST_ROWS = 16
+_FEWEST_ROWS = VECTOR
 _PASS_ENTRIES = 2**18  # of the rows of a pass, about
 _LARGEST = torch.finfo(torch.float64).max
 

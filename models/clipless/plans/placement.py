@@ -15,12 +15,10 @@ from typing import Protocol, final
 import torch
 from torch import Tensor
 
-from clipless.alone import Form, Kinks, Pass, is_alone, is_apart
+from clipless.alone import VECTOR, Form, Kinks, Pass, is_alone, is_apart
 from clipless.errors import UnsupportedError
 from clipless.privacy.randomness import RandomSource
 from clipless.privacy.sampling import RandomPlacement, slots_for
-
-_VECTOR = 32  # rows, so that no row of any width is in the tail of a vector operation
 
 
 def even_size(batch_size: float, sampling_rate: float, most: int) -> int:
@@ -47,8 +45,8 @@ def is_tested(device: torch.device) -> bool:
 def evenly(rows: int, most: int) -> int:
     """Return the size of passes, at most ``most``, that take so many rows: whole vectors, if there is room for one."""
     even = ceil(rows / ceil(rows / most))
-    full = even + -even % _VECTOR
-    return full if full <= most else max(most - most % _VECTOR, min(most, _VECTOR))
+    full = even + -even % VECTOR
+    return full if full <= most else max(most - most % VECTOR, min(most, VECTOR))
 
 
 class Spread(Protocol):

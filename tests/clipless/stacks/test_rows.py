@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from clipless import alone
-from clipless.alone import Watch
+from clipless.alone import VECTOR, Watch
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import Dense, Flatten, InputBall
 from clipless.network import Network
@@ -121,7 +121,7 @@ def _forgetful() -> Iterator[None]:
 
 def running() -> RunningStack:
     features, members = FixedFeatures(split()), [member(number) for number in range(3)]
-    return RunningStack([Trainee(one, split(), ROWS, features) for one in members], ROWS)
+    return RunningStack([Trainee(one, split(), VECTOR, features) for one in members], VECTOR)
 
 
 @pytest.mark.usefixtures("_forgetful")
@@ -155,7 +155,7 @@ def test_a_stack_whose_rows_depend_on_their_place_trains_in_slots(monkeypatch: p
 
 def test_a_stack_in_slots_adds_up_to_what_its_rows_in_order_do() -> None:
     stack = running()
-    draws = [torch.randperm(len(split()), generator=torch.Generator().manual_seed(m))[: 5 + m] for m in range(3)]
+    draws = [torch.randperm(len(split()), generator=torch.Generator().manual_seed(m))[: 40 + m] for m in range(3)]
     expected = stack.sums(draws)
     for places, trainee in zip(stack.places, stack.trainees, strict=True):
         places.slots = RandomPlacement(5 * stack.places[0].size, trainee.source)
@@ -170,7 +170,7 @@ def test_a_parameter_that_no_guard_reaches_is_refused() -> None:
         StackedNetwork(networks, together)
 
 
-@pytest.mark.parametrize("size", [None, 4, 1])
+@pytest.mark.parametrize("size", [None, VECTOR, 1])
 def test_the_number_of_rows_in_a_pass_changes_nothing(size: int | None) -> None:
     alone = trained_alone(member(1, epochs=2), split())
     one = member(1, epochs=2)
