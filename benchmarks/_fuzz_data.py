@@ -18,7 +18,7 @@ from _fuzz_tables import IMAGE_CLASSES, IMAGES
 from clipless.datasets import Dataset, Evaluation, HashSplit, Metadata, Split
 from clipless.datasets.splits import Part, assign_by_hash, row_bytes
 from clipless.network import Network
-from sweeper.spec.plugins import Metric, metric
+from sweeper.specification.plugins import Metric, metric
 
 ROWS = 220
 HERE = Path(__file__).resolve().parent

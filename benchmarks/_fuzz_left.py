@@ -14,7 +14,7 @@ from _fuzz_specs import Case
 
 import clipless
 from clipless.datasets import Dataset
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 
 @dataclass(frozen=True)

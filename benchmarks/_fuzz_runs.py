@@ -34,7 +34,7 @@ from sweeper.driver.selection.private_run import SelectionWaitsError
 from sweeper.errors import SpecError, SweeperError
 from sweeper.results.housekeeping import delete_sweep
 from sweeper.results.notes import add_note
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store import jsonl
 from sweeper.store.requests import ask_to_stop, enqueue, steer
 from sweeper.store.sweep_folder import HIDDEN

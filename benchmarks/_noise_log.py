@@ -14,7 +14,7 @@ from sweeper.backend.trainable import CliplessTrial
 from sweeper.driver import driver
 from sweeper.driver.options import Options
 from sweeper.driver.runner import resume_sweep, run_sweep
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 FOLDER = "NOISE_LOG"
 

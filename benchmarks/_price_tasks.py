@@ -6,7 +6,7 @@ from typing import Any
 
 from _price_training import Task
 
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 SWEEPS = Path(__file__).resolve().parents[1] / "sweeps"
 Change = Callable[[dict[str, Any]], None]

@@ -29,9 +29,9 @@ from clipless.training import trainer
 from clipless.training.averaging import ExponentialAverage, RunningAverage
 from sweeper.pareto.dominance import Floats
 from sweeper.search.space import resolve
-from sweeper.spec.fields.ranges import Scalar
-from sweeper.spec.spec import Spec
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.fields.ranges import Scalar
+from sweeper.specification.spec import Spec
+from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
 from sweeper.trials.rehearsal import rehearsal_config, rehearsal_halves
 

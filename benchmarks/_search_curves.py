@@ -24,8 +24,8 @@ from clipless.privacy.accounting.claim import claims
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import resolve, sample, suggest
-from sweeper.spec.fields.ranges import Choices, Range
-from sweeper.spec.spec import Spec
+from sweeper.specification.fields.ranges import Choices, Range
+from sweeper.specification.spec import Spec
 from sweeper.trials.trial import TrialRun
 
 DIGITS = Path(__file__).resolve().parents[1] / "sweeps" / "digits.yaml"

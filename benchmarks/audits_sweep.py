@@ -38,8 +38,8 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
 from sweeper.records import Point, ReleasedCurves, Trial, TrialPlan
 from sweeper.search.space import resolve
-from sweeper.spec.spec import Spec
-from sweeper.spec.stages import StagePlan
+from sweeper.specification.spec import Spec
+from sweeper.specification.stages import StagePlan
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import EpochRow
 from sweeper.trials.trial import TrialRun

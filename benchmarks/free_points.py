@@ -19,7 +19,7 @@ from sweeper.pareto.dominance import hypervolume
 from sweeper.privacy.selection import IndependentProposer
 from sweeper.records import MADE_FROM, Point
 from sweeper.search.space import resolve, suggest
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.trials.trial import TrialRun
 
 

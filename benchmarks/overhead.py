@@ -41,8 +41,8 @@ from sweeper.backend.on_ray.tune import TUNE_ENVIRONMENT
 from sweeper.driver.options import Options
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.runner import run_sweep
-from sweeper.spec.spec import Spec
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.spec import Spec
+from sweeper.specification.trial_config import TrialConfig
 from sweeper.tracking.names import metric_names, mlflow_params
 from sweeper.tracking.store import prepare_mlflow
 from sweeper.trials.build import initial_seed

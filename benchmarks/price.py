@@ -29,7 +29,7 @@ from _price_tasks import TASKS, task_of
 from _price_training import Trainings
 
 from sweeper.pareto.dominance import Floats
-from sweeper.spec.default_stages import default_stages
+from sweeper.specification.default_stages import default_stages
 
 TRIALS = 16
 THREE_FINALS: Stages = ((13, 0.2), (3, 0.8))

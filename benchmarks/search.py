@@ -34,7 +34,7 @@ from sweeper.pareto.dominance import Floats, hypervolume_curve
 from sweeper.records import Objective, Point
 from sweeper.schedulers import make_scheduler
 from sweeper.search.optuna_search import Search
-from sweeper.spec.search import NO_SCHEDULER, Sampler, SearchSettings
+from sweeper.specification.search import NO_SCHEDULER, Sampler, SearchSettings
 from sweeper.store.sweep_folder import SweepFolder
 
 AXES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@0.25"))

@@ -16,7 +16,7 @@ from pathlib import Path
 from sweeper.backend.on_ray.cluster import cluster
 from sweeper.driver.options import Options
 from sweeper.driver.runner import run
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 SWEEPS = Path(__file__).resolve().parents[1] / "sweeps"
 TABLES = ("aloi", "campaign", "magic", "shuttle", "yeast")

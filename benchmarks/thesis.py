@@ -31,9 +31,9 @@ from scipy.stats import wilcoxon
 import clipless
 from clipless.datasets import Dataset, Split, load
 from sweeper.search.space import resolve, sample
-from sweeper.spec.fields.nested import flatten
-from sweeper.spec.spec import Spec
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.fields.nested import flatten
+from sweeper.specification.spec import Spec
+from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
 
 SWEEPS = Path(__file__).resolve().parents[1] / "sweeps" / "thesis"

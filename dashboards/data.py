@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from sweeper.records import Direction, Objective, Point, TrialStatus
 from sweeper.results.front import Front, FrontTrial, read_front
-from sweeper.spec.fields.nested import flatten
-from sweeper.spec.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
+from sweeper.specification.fields.nested import flatten
+from sweeper.specification.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
 from sweeper.store.evidence import Evidence, read_evidence
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder

@@ -10,7 +10,7 @@ from dashboards.data import SweepData, finite
 from sweeper.privacy.pricing import Price
 from sweeper.records import MEMBERSHIP, Objective, Point
 from sweeper.results.highlights import best
-from sweeper.spec.objectives import attack_radius_text
+from sweeper.specification.objectives import attack_radius_text
 
 BUDGETS = (1.0, 3.0, 8.0)
 AFTER_THE_SWEEP = "epsilon after the sweep"

@@ -9,7 +9,7 @@ from typing import Any
 
 from dashboards.data import SweepData
 from sweeper.records import MEMBERSHIP
-from sweeper.spec.objectives import ATTACKED, attack_radius_text, auroc_radius_text, radius_text
+from sweeper.specification.objectives import ATTACKED, attack_radius_text, auroc_radius_text, radius_text
 
 MISSING = "\N{EN DASH}"  # stands for a value that is not there
 

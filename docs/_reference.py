@@ -11,7 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from dashboards.figures import comparison_figures, sweep_figures
-from sweeper.spec.spec import schema
+from sweeper.specification.spec import schema
 
 PAGE = "spec-reference.md"
 _LIMITS = {"minimum": ">= {}", "exclusiveMinimum": "> {}", "maximum": "<= {}", "exclusiveMaximum": "< {}"}

@@ -28,9 +28,9 @@ from clipless.saving import architecture
 from sweeper.errors import SpecError
 from sweeper.schedulers import find_scheduler
 from sweeper.search.space import resolve, suggest
-from sweeper.spec import plugins
-from sweeper.spec.fields.choices import ARCHITECTURE_OPTIONS
-from sweeper.spec.spec import Spec
+from sweeper.specification import plugins
+from sweeper.specification.fields.choices import ARCHITECTURE_OPTIONS
+from sweeper.specification.spec import Spec
 from sweeper.trials.build import build_loss, build_model
 
 ROOT = Path(__file__).parents[1]
@@ -440,7 +440,7 @@ def test_a_layer_whose_planted_faults_are_gone_is_noticed(monkeypatch):
 
 def test_a_scheduler_that_is_a_module_and_nothing_else_lacks_everything_but_a_name_in_a_spec(monkeypatch):
     before, every = set(scheduler_contract().gaps()), (*plugins.built_in_schedulers(), "dummy")
-    for module in ("sweeper.spec.plugins", "sweeper.spec.search", "sweeper.schedulers"):
+    for module in ("sweeper.specification.plugins", "sweeper.specification.search", "sweeper.schedulers"):
         monkeypatch.setattr(f"{module}.built_in_schedulers", lambda: every)
     contract = scheduler_contract()
     lacking = {f"scheduler dummy has no {need}" for need in contract.needs if need != "name in a spec"}

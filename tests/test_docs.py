@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 
 import clipless
-from sweeper.spec.spec import Spec, schema
-from sweeper.spec.yaml_file import parse_mapping
+from sweeper.specification.spec import Spec, schema
+from sweeper.specification.yaml_file import parse_mapping
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [

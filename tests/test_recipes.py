@@ -10,8 +10,8 @@ import pytest
 from clipless.datasets import load
 from sweeper.cli.main import main
 from sweeper.search.space import resolve, sample
-from sweeper.spec.spec import Spec
-from sweeper.spec.yaml_file import parse_mapping
+from sweeper.specification.spec import Spec
+from sweeper.specification.yaml_file import parse_mapping
 from sweeper.trials import estimate
 from sweeper.trials.build import build_loss, build_model, build_plan
 

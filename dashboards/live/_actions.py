@@ -18,9 +18,9 @@ from dashboards.live._view import Action, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.text import number, setting
 from sweeper.records import Direction
-from sweeper.spec.dimensions import Dimension
-from sweeper.spec.fields.ranges import Choices, Range
-from sweeper.spec.spec import Spec
+from sweeper.specification.dimensions import Dimension
+from sweeper.specification.fields.ranges import Choices, Range
+from sweeper.specification.spec import Spec
 from sweeper.store.jsonl import to_text
 
 EXAMPLE = """\

@@ -23,7 +23,7 @@ from sweeper.service.catalog import Catalog
 from sweeper.service.security.access import BROWSER
 from sweeper.service.security.tokens import Holder, Role
 from sweeper.service.standings import Standing, Standings, submitted_spec
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.requests import steered
 
 PARTS = ("sweeps", "head", "trial", "trial-records", "action")

@@ -21,7 +21,7 @@ from sweeper.privacy.pricing import Price
 from sweeper.records import Point, TrialStatus
 from sweeper.service.standings import Standing
 from sweeper.service.supervision.states import State
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 TITLES = {
     Action.SUBMIT: "Submit a sweep",

@@ -7,7 +7,7 @@ from dashboards.pages._html import Html, each, tag
 from dashboards.pages._page import scrolling_table, section
 from dashboards.text import MISSING, setting
 from sweeper.service.standings import told_spec
-from sweeper.spec.fields.nested import flatten
+from sweeper.specification.fields.nested import flatten
 
 
 def spec_differences(snapshots: Sequence[Snapshot]) -> Html:

@@ -12,7 +12,7 @@ from clipless.plans.method import Method
 from clipless.plans.plan import Plan
 from sweeper.errors import RecordError
 from sweeper.records import Point, Trial, TrialPlan
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_loss, build_optimizer, build_plan
 

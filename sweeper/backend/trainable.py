@@ -28,7 +28,7 @@ from sweeper.errors import TrialError
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.search.space import resolve
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.trials.build import initial_seed, with_noise_of
 from sweeper.trials.rehearsal import HALVES, rehearsal_config, rehearsal_halves
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow, TrialRow

@@ -23,7 +23,7 @@ from sweeper.backend.workers.fork_server import end_ahead
 from sweeper.backend.workers.local import LocalWorkers, local_workers, run_locally
 from sweeper.errors import SweeperError
 from sweeper.privacy.budget import Budget
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.rehearsal import HALVES
 

@@ -10,7 +10,7 @@ from sweeper.driver import runner
 from sweeper.driver.options import Options
 from sweeper.driver.reporting.progress import Display, NotebookDisplay
 from sweeper.results.sweep import Sweep
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 _KERNEL_SHELL = "ZMQInteractiveShell"  # IPython's in a notebook; in a terminal it has another
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from sweeper.driver.finished import troubles_of
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.records import Point
-from sweeper.spec.settings import AuditEffort
-from sweeper.spec.spec import Spec
+from sweeper.specification.settings import AuditEffort
+from sweeper.specification.spec import Spec
 from sweeper.store.evidence import append_evidence, in_words, read_evidence, read_refusals, refusals_of
 from sweeper.store.sweep_folder import SweepFolder
 

@@ -39,9 +39,9 @@ from sweeper.results.front import Front
 from sweeper.results.sweep import Sweep
 from sweeper.search import space
 from sweeper.search.optuna_search import Search
-from sweeper.spec.constraints import parse_constraint
-from sweeper.spec.spec import Spec
-from sweeper.spec.yaml_file import parse_mapping
+from sweeper.specification.constraints import parse_constraint
+from sweeper.specification.spec import Spec
+from sweeper.specification.yaml_file import parse_mapping
 from sweeper.store.input_format import DATA_NAME, describe, write_input
 from sweeper.store.jsonl import replace_file
 from sweeper.store.requests import STOPPED_BY_REQUEST, Requests

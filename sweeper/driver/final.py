@@ -14,9 +14,9 @@ from sweeper.privacy.budget import Budget, loudness
 from sweeper.privacy.selection import WINNER_TRIAL, Terms
 from sweeper.search.optuna_search import Search
 from sweeper.search.transfer import transferred
-from sweeper.spec.fields.nested import leaves
-from sweeper.spec.fields.ranges import Scalar
-from sweeper.spec.spec import Spec
+from sweeper.specification.fields.nested import leaves
+from sweeper.specification.fields.ranges import Scalar
+from sweeper.specification.spec import Spec
 
 TRIALS = 2  # of a sweep that selects privately within a budget: the winner and its final
 

@@ -10,7 +10,7 @@ from sweeper.driver.reporting.progress import Progress
 from sweeper.errors import SweeperError
 from sweeper.privacy.claims import Claim
 from sweeper.records import TrialStatus
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags

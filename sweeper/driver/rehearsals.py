@@ -12,7 +12,7 @@ from sweeper.privacy.budget import Budget, loudness
 from sweeper.records import TrialStatus
 from sweeper.search.finalists import Explored
 from sweeper.search.space import sample
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.rehearsal import HALVES

@@ -12,9 +12,9 @@ from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.claims import Claim, Steering
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.results.front import read_front
-from sweeper.spec.objectives import reads_training_rows
-from sweeper.spec.search import NO_SCHEDULER
-from sweeper.spec.spec import Spec
+from sweeper.specification.objectives import reads_training_rows
+from sweeper.specification.search import NO_SCHEDULER
+from sweeper.specification.spec import Spec
 from sweeper.store.input_format import DATA_NAME, describe, read_input
 from sweeper.store.jsonl import plain, to_text
 from sweeper.store.manifest import MANIFEST_NAME

@@ -16,7 +16,7 @@ from sweeper.driver.selection.selection_run import resume_selection, run_selecti
 from sweeper.driver.warm_start import WarmStart, observations
 from sweeper.errors import RecordError, SweeperError
 from sweeper.results.sweep import Sweep
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.sweep_folder import SweepFolder, is_secret

@@ -8,7 +8,7 @@ from sweeper.privacy.budget import Budget, loudness
 from sweeper.records import trial_number
 from sweeper.search.finalists import Explored, finalists
 from sweeper.search.optuna_search import Search
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 
 class StagedSearch:

@@ -18,12 +18,12 @@ from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Steering
 from sweeper.records import Objective, TrialStatus
 from sweeper.search.observation import Observation
-from sweeper.spec.constraints import Constraint
-from sweeper.spec.dimensions import Dimension
-from sweeper.spec.fields.nested import leaves
-from sweeper.spec.fields.ranges import Choices, Range, Scalar
-from sweeper.spec.objectives import same
-from sweeper.spec.search import MLFLOW
+from sweeper.specification.constraints import Constraint
+from sweeper.specification.dimensions import Dimension
+from sweeper.specification.fields.nested import leaves
+from sweeper.specification.fields.ranges import Choices, Range, Scalar
+from sweeper.specification.objectives import same
+from sweeper.specification.search import MLFLOW
 from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import LoggedTrial, logged_trials

@@ -13,7 +13,7 @@ from clipless.federated.channel import SESSION_BYTES, Channel
 from clipless.federated.primitives import Identity
 from sweeper.errors import SweeperError
 from sweeper.federated.federation import Federation
-from sweeper.spec.addresses import NoRedirection
+from sweeper.specification.addresses import NoRedirection
 
 SESSION = "session"
 CONTENT_TYPE = "application/octet-stream"

@@ -16,10 +16,10 @@ from clipless.federated.function_sharing import Upload
 from clipless.federated.query import Query
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError, SweeperError
-from sweeper.spec.addresses import check_url
-from sweeper.spec.fields._section import Section
-from sweeper.spec.fields.messages import bad_value, sentences
-from sweeper.spec.yaml_file import read_mapping
+from sweeper.specification.addresses import check_url
+from sweeper.specification.fields._section import Section
+from sweeper.specification.fields.messages import bad_value, sentences
+from sweeper.specification.yaml_file import read_mapping
 from sweeper.store.jsonl import to_text
 
 ANALYST = "analyst"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from clipless.datasets import Evaluation
 from sweeper.records import ClassCounts
-from sweeper.spec.objectives import attack_radius_text, is_share_of_rows
+from sweeper.specification.objectives import attack_radius_text, is_share_of_rows
 
 if TYPE_CHECKING:
     from clipless.datasets import Dataset

@@ -25,7 +25,7 @@ from clipless.privacy.events import Composed, Event, PoissonGaussian
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.selection import Terms
 from sweeper.records import trial_number
-from sweeper.spec.stages import StagePlan
+from sweeper.specification.stages import StagePlan
 
 _AIM = 0.999  # of the budget: where the search for the noise aims
 _TOLERANCE = 1e-3  # of the logarithm of the noise

@@ -11,7 +11,7 @@ from sweeper.privacy.claims import EXPLORATORY
 from sweeper.privacy.pricing import Price
 from sweeper.records import described
 from sweeper.rounding import round_down, round_up
-from sweeper.spec.fields.nested import flatten
+from sweeper.specification.fields.nested import flatten
 
 _RELATIONS = {
     Relation.ADD_OR_REMOVE_ONE: "{unit} is added to or removed from the training data",

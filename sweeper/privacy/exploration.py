@@ -12,7 +12,7 @@ from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian
 from sweeper.privacy.budget import Budget, least_noise, make_stage, slots_epsilon
 from sweeper.privacy.selection import Terms
-from sweeper.spec.stages import StagePlan
+from sweeper.specification.stages import StagePlan
 
 _NEAR = 0.03  # step of the logarithm of the noise in a search that begins near its end
 

@@ -45,7 +45,7 @@ from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.records import Objective, Point
-from sweeper.spec.constraints import Constraint
+from sweeper.specification.constraints import Constraint
 
 WINNER_TRIAL = "t0001"  # the winner's own id would bound the number of candidates
 _WORD_BYTES = 16

@@ -26,7 +26,7 @@ from sweeper.pareto.knee import knee
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point, PointKey, Trial, trial_number
-from sweeper.spec.fields.nested import flatten
+from sweeper.specification.fields.nested import flatten
 from sweeper.store.evidence import read_refusals, refusal
 from sweeper.store.jsonl import read_object, replace_file, to_lines
 from sweeper.store.sweep_folder import SweepFolder, check_may_be_seen, point_to_json

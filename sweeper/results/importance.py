@@ -20,7 +20,7 @@ import numpy as np
 from sweeper.pareto.dominance import Floats, costs, hypervolume
 from sweeper.records import Objective, Point
 from sweeper.results.front import Front
-from sweeper.spec.fields.nested import flatten
+from sweeper.specification.fields.nested import flatten
 
 LEAST_TRIALS = 20
 MOST_TRIALS = 400

@@ -7,7 +7,7 @@ from sweeper.errors import PickError, SpecError
 from sweeper.records import Point
 from sweeper.results.front import Front
 from sweeper.rounding import round_up
-from sweeper.spec import objectives as names
+from sweeper.specification import objectives as names
 
 
 def pick(front: Front, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None) -> Point:

@@ -8,7 +8,7 @@ from sweeper.errors import RecordError
 from sweeper.privacy.charges import Entry
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point, Trial
-from sweeper.spec.fields.nested import flatten
+from sweeper.specification.fields.nested import flatten
 from sweeper.store.sweep_folder import SweepFolder
 
 _PLAN = ("method", "noise_multiplier", "sampling_rate", "batch_size", "steps_per_epoch", "epochs", "delta", "relation")

@@ -10,8 +10,8 @@ from importlib import import_module
 
 from sweeper.records import Objective
 from sweeper.schedulers._base import Decision, Progress, Scheduler
-from sweeper.spec.plugins import built_in_schedulers, load_scheduler
-from sweeper.spec.search import NO_SCHEDULER, SearchSettings
+from sweeper.specification.plugins import built_in_schedulers, load_scheduler
+from sweeper.specification.search import NO_SCHEDULER, SearchSettings
 
 __all__ = ["Decision", "Progress", "Scheduler", "make_scheduler"]
 

@@ -16,7 +16,7 @@ from typing import Any
 from sweeper.errors import SpecError
 from sweeper.pareto.dominance import Floats, costs
 from sweeper.records import Direction, Objective, Point
-from sweeper.spec.fields.messages import show
+from sweeper.specification.fields.messages import show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

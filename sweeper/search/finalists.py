@@ -15,9 +15,9 @@ import numpy as np
 from sweeper.pareto.dominance import Box, Floats, volume
 from sweeper.records import Objective
 from sweeper.search.transfer import transferred
-from sweeper.spec.constraints import Constraint
-from sweeper.spec.fields.ranges import Scalar
-from sweeper.spec.spec import Spec
+from sweeper.specification.constraints import Constraint
+from sweeper.specification.fields.ranges import Scalar
+from sweeper.specification.spec import Spec
 
 Values = Mapping[str, float]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from sweeper.pareto.dominance import Box, FrontArchive, costs, exclusive
 from sweeper.records import Objective, Point
-from sweeper.spec.constraints import Constraint
-from sweeper.spec.fields.ranges import Scalar
+from sweeper.specification.constraints import Constraint
+from sweeper.specification.fields.ranges import Scalar
 
 
 @dataclass(frozen=True, slots=True)

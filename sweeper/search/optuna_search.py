@@ -20,8 +20,8 @@ from sweeper.records import Objective, Point, trial_number
 from sweeper.search.observation import Observation, Observations
 from sweeper.search.samplers import sampler_kind
 from sweeper.search.study import Proposal, Space, Study
-from sweeper.spec.constraints import Constraint, parse_constraint
-from sweeper.spec.search import Sampler
+from sweeper.specification.constraints import Constraint, parse_constraint
+from sweeper.specification.search import Sampler
 from sweeper.store.jsonl import JsonlFile
 
 

@@ -19,8 +19,8 @@ from optuna.samplers import (
     TPESampler,
 )
 
-from sweeper.spec import plugins
-from sweeper.spec.search import Sampler
+from sweeper.specification import plugins
+from sweeper.specification.search import Sampler
 
 # Epochs of one trial that TPE is told. The other samplers are told one: to them a configuration has one outcome.
 TOLD_EPOCHS = 3

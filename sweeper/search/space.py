@@ -9,12 +9,12 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from sweeper.spec.dimensions import Dimension
-from sweeper.spec.fields.messages import did_you_mean_or_known
-from sweeper.spec.fields.nested import unflatten
-from sweeper.spec.fields.ranges import Choices, Range, Scalar
-from sweeper.spec.spec import Spec
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.dimensions import Dimension
+from sweeper.specification.fields.messages import did_you_mean_or_known
+from sweeper.specification.fields.nested import unflatten
+from sweeper.specification.fields.ranges import Choices, Range, Scalar
+from sweeper.specification.spec import Spec
+from sweeper.specification.trial_config import TrialConfig
 
 
 class Proposer(Protocol):

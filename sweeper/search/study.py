@@ -10,7 +10,7 @@ from optuna.trial import TrialState, create_trial
 from sweeper.records import Objective
 from sweeper.search.samplers import SAMPLERS
 from sweeper.search.space import quiet_optuna
-from sweeper.spec.search import Sampler
+from sweeper.specification.search import Sampler
 
 Space = Callable[[optuna.Trial], Mapping[str, Any]]
 _CONSTRAINTS = "constraints"  # how the names of attributes begin in which Optuna keeps violations

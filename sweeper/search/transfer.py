@@ -7,8 +7,8 @@ The loudness of a training is ``sampling_rate * sqrt(steps) / noise_multiplier``
 from collections.abc import Mapping
 from math import floor
 
-from sweeper.spec.fields.ranges import Range, Scalar
-from sweeper.spec.spec import Spec
+from sweeper.specification.fields.ranges import Range, Scalar
+from sweeper.specification.spec import Spec
 
 # By the end of a dimension's name: the power of the ratio of loudness that its value is multiplied by.
 POWERS: Mapping[str, float] = {"sensitivity_fraction": -0.2}

@@ -9,7 +9,7 @@ from http.client import HTTPException
 from typing import Any
 
 from sweeper.errors import SweeperError
-from sweeper.spec.addresses import NoRedirection, check_url
+from sweeper.specification.addresses import NoRedirection, check_url
 
 TIMEOUT_SECONDS = 30.0
 TRIES = 4

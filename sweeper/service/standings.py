@@ -10,7 +10,7 @@ from sweeper.errors import RecordError, SweeperError, UnknownSweepError, public_
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import Catalog
 from sweeper.service.supervision.states import Facts, State, state_of
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from clipless.datasets import InputFormat, input_format
 from clipless.errors import CliplessError, DataError
 from sweeper.errors import RecordError
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.jsonl import read_object, replace_file, to_text
 from sweeper.store.manifest import Manifest
 

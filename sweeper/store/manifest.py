@@ -16,7 +16,7 @@ from sweeper.records import TrialStatus
 from sweeper.store.jsonl import read_object, replace_file, to_text
 
 if TYPE_CHECKING:
-    from sweeper.spec.spec import Spec
+    from sweeper.specification.spec import Spec
 
 FORMAT = 1
 MANIFEST_NAME = "sweep.json"
@@ -52,7 +52,7 @@ class Manifest:
     @property
     def selects_privately(self) -> bool:
         """Whether the sweep selects privately."""
-        from sweeper.spec.search import Selection  # takes seconds, and few who read a folder ask
+        from sweeper.specification.search import Selection  # takes seconds, and few who read a folder ask
 
         search = self.spec.get("search")
         return isinstance(search, Mapping) and search.get("selection") == Selection.PRIVATE.value
@@ -63,7 +63,7 @@ class Manifest:
         Raises:
             SpecError: it is none.
         """
-        from sweeper.spec.spec import Spec  # likewise
+        from sweeper.specification.spec import Spec  # likewise
 
         return Spec.from_mapping(self.spec, self.source if source is None else source, self.overrides)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError, SpecError
-from sweeper.spec.constraints import Constraint, parse_constraint
-from sweeper.spec.objectives import MOST
+from sweeper.specification.constraints import Constraint, parse_constraint
+from sweeper.specification.objectives import MOST
 from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder

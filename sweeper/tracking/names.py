@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.records import TrialStatus
 from sweeper.rounding import round_up
-from sweeper.spec.fields.nested import leaves
+from sweeper.specification.fields.nested import leaves
 
 if TYPE_CHECKING:
     from sweeper.privacy.pricing import Price

@@ -18,11 +18,11 @@ from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.exploration import cut_exploration
 from sweeper.rounding import round_up
 from sweeper.search.space import resolve, sample
-from sweeper.spec.fields.ranges import Scalar
-from sweeper.spec.search import SELECTION_SHARE
-from sweeper.spec.spec import Spec
-from sweeper.spec.stages import SPARE_EPOCHS
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.fields.ranges import Scalar
+from sweeper.specification.search import SELECTION_SHARE
+from sweeper.specification.spec import Spec
+from sweeper.specification.stages import SPARE_EPOCHS
+from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_plan, event_without_noise
 
 T = TypeVar("T")

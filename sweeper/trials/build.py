@@ -25,9 +25,9 @@ from clipless.training.augmentation import Augmentation
 from clipless.training.optimizers import Optimizer
 from sweeper.errors import SpecError
 from sweeper.records import trial_number
-from sweeper.spec.architectures import find_architecture
-from sweeper.spec.trial_config import ADAPTIVE, TrialConfig
-from sweeper.spec.trial_config import Optimizer as OptimizerKind
+from sweeper.specification.architectures import find_architecture
+from sweeper.specification.trial_config import ADAPTIVE, TrialConfig
+from sweeper.specification.trial_config import Optimizer as OptimizerKind
 
 # Standardisation divides by no less than this share of the deviation that entries of the largest norm would have.
 _LEAST_DEVIATION = 0.02

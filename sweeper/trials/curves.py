@@ -31,7 +31,7 @@ from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.privacy.evaluation.curve_noise import CONFIDENCE
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import ReleasedCurves, ScoreCurves
-from sweeper.spec.objectives import radius_text
+from sweeper.specification.objectives import radius_text
 
 _COUNT_DIGITS, _SHARE_DIGITS = 2, 5  # that are written down
 

@@ -21,8 +21,8 @@ from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset, Split
 from clipless.fixed_prefix import split_fixed_prefix
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
-from sweeper.spec.spec import Spec
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.spec import Spec
+from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
 from sweeper.trials.free_points import free_points
 from sweeper.trials.preview import Preview

@@ -16,7 +16,7 @@ from clipless.datasets import Evaluation, Metadata
 from clipless.training.averaging import Averaging, PolynomialAverage
 from sweeper.errors import SpecError
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
-from sweeper.spec.objectives import PLAIN, radius
+from sweeper.specification.objectives import PLAIN, radius
 
 FAMILY: Mapping[str, Averaging] = {
     "quick-midpoint": PolynomialAverage(power=8, share=0.5),

@@ -21,7 +21,7 @@ from clipless.losses import Loss
 from clipless.network import Network
 from sweeper.errors import RefutedError, SpecError
 from sweeper.records import MEMBERSHIP
-from sweeper.spec.objectives import (
+from sweeper.specification.objectives import (
     AUTOATTACKED,
     attack_radius,
     attack_radius_text,
@@ -30,7 +30,7 @@ from sweeper.spec.objectives import (
     radius_text,
     reads_training_rows,
 )
-from sweeper.spec.plugins import find_metric, is_metric
+from sweeper.specification.plugins import find_metric, is_metric
 
 MEMBERSHIP_ROWS = 5000  # of each split, at most
 

@@ -30,10 +30,10 @@ from sweeper.privacy.pricing import price
 from sweeper.privacy.selection import Terms
 from sweeper.rounding import round_up
 from sweeper.search.space import open_dimensions, sample
-from sweeper.spec.fields.nested import flatten
-from sweeper.spec.fields.ranges import Scalar
-from sweeper.spec.spec import Spec
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.fields.nested import flatten
+from sweeper.specification.fields.ranges import Scalar
+from sweeper.specification.spec import Spec
+from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.budget_plan import first_that_can, plan_budget, planned
 from sweeper.trials.build import build_augmentation, build_loss, build_model
 from sweeper.trials.metrics import check_metrics

@@ -16,8 +16,8 @@ from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import Terms
 from sweeper.rounding import round_up
 from sweeper.search.space import sample
-from sweeper.spec.spec import Spec
-from sweeper.spec.stages import StagePlan
+from sweeper.specification.spec import Spec
+from sweeper.specification.stages import StagePlan
 from sweeper.trials.budget_plan import planned
 
 ESTIMATED_CONFIGURATIONS = 4  # that stand for all trials where the price is not fixed

@@ -12,7 +12,7 @@ import torch
 
 from clipless.datasets import Dataset, Evaluation, Split
 from sweeper.errors import SpecError
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.trial_config import TrialConfig
 
 HALVES = 2
 _SEED = 0  # which half a row is in: public, and the same for every configuration, so that scores compare

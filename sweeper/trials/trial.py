@@ -37,8 +37,8 @@ from sweeper.privacy.evaluation.paid_scores import scored_by
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.pricing import steps_by
 from sweeper.records import Objective, Point, TrialPlan
-from sweeper.spec.objectives import own_objectives, radii
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.objectives import own_objectives, radii
+from sweeper.specification.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
 from sweeper.trials.free_points import free_points

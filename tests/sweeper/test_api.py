@@ -15,7 +15,7 @@ from sweeper.driver.reporting.progress import Progress
 from sweeper.errors import UnknownFigureError
 from sweeper.results.exporters import figure_names
 from sweeper.results.front import build_front
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 
 def test_the_version_and_the_names_help():

@@ -20,7 +20,7 @@ from dashboards.figures._curves import Staircase, draw, last_epsilon, step_row
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
 from sweeper.records import Direction
-from sweeper.spec.objectives import radius
+from sweeper.specification.objectives import radius
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from dashboards.figures._common import header, hover_texts, label, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import delta_text, number, radius_of, show, title_of
 from sweeper.records import MEMBERSHIP, Point, PointKey
-from sweeper.spec.objectives import attack_radius, needs_two_classes, radius, radius_text
+from sweeper.specification.objectives import attack_radius, needs_two_classes, radius, radius_text
 
 TEMPERATURE = "training.loss.temperature"
 BUDGETS = (3.0, 8.0)

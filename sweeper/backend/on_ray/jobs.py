@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
     from sweeper.backend.interruption import Interruption
-    from sweeper.spec.spec import Spec
+    from sweeper.specification.spec import Spec
 
 INSIDE = "auto"  # how a driver that is a job names the cluster it runs on
 STOP_SECONDS = 600  # for a driver that is told to stop to end its epochs and write the front

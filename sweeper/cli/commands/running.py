@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sweeper.driver.options import Options
     from sweeper.driver.reporting.alerts import Alerts
     from sweeper.driver.reporting.progress import Progress
-    from sweeper.spec.spec import Spec
+    from sweeper.specification.spec import Spec
 
 _FILES = ("data", "data.path", "data.ranges", "search", "search.warm_start")
 EXIT_FAILED_JOB = 2
@@ -104,7 +104,7 @@ def run(
     from sweeper.driver.options import Options, with_environment
     from sweeper.driver.reporting.failure import noting
     from sweeper.driver.runner import run_sweep
-    from sweeper.spec.spec import Spec
+    from sweeper.specification.spec import Spec
 
     with noting(into):
         read = Spec.from_yaml(spec, dict(map(_setting, values or []))).with_search(trials=trials, seed=seed)
@@ -336,7 +336,7 @@ def _alerts(
 ) -> "Alerts":
     from sweeper.driver.reporting.alerts import Alerts
     from sweeper.driver.reporting.webhook import Form
-    from sweeper.spec.addresses import check_url
+    from sweeper.specification.addresses import check_url
 
     if url is None:
         return Alerts(None, name)
@@ -344,7 +344,7 @@ def _alerts(
 
 
 def _checked(page: str | None) -> str | None:
-    from sweeper.spec.addresses import check_url
+    from sweeper.specification.addresses import check_url
 
     return None if page is None else check_url(page, "an address of a page", "--page")
 
@@ -362,7 +362,7 @@ def _run_as_job(spec: "Spec", address: str, arguments: list[str]) -> None:
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    from sweeper.spec.yaml_file import parse_mapping
+    from sweeper.specification.yaml_file import parse_mapping
 
     name, found, value = text.partition("=")
     name = name.strip()

@@ -60,7 +60,7 @@ def serve(
     """Serve sweeps over HTTP: submit, watch, pick; with the live page at /."""
     from sweeper.backend.on_ray.jobs import RayJobLauncher, is_job_server
     from sweeper.service.settings import Limits, ServiceSettings, check_installed
-    from sweeper.spec.addresses import check_url
+    from sweeper.specification.addresses import check_url
 
     check_installed()
     from sweeper.service.serving import serve as serve_
@@ -96,7 +96,7 @@ def submit(
 ) -> None:
     """Submit a spec to a service; the token is read from SWEEPER_TOKEN."""
     from sweeper.service.client import submit as submit_
-    from sweeper.spec.yaml_file import read_mapping
+    from sweeper.specification.yaml_file import read_mapping
 
     try:
         text = spec.read_text(encoding="utf-8-sig")

@@ -22,7 +22,7 @@ def check(
     """Validate a spec and show what it would do, without training on any row."""
     import clipless
     from sweeper.cli.tables import print_view
-    from sweeper.spec.spec import Spec
+    from sweeper.specification.spec import Spec
     from sweeper.trials import preview
     from sweeper.trials.estimate import estimate, in_words
 
@@ -37,6 +37,6 @@ def check(
 @app.command()
 def schema() -> None:
     """Print the JSON schema of a spec, for editors."""
-    from sweeper.spec.spec import schema as spec_schema
+    from sweeper.specification.spec import schema as spec_schema
 
     typer.echo(json.dumps(spec_schema(), indent=2))

@@ -12,8 +12,8 @@ from clipless.errors import CliplessError
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import Point
-from sweeper.spec.objectives import own_objectives
-from sweeper.spec.spec import Spec
+from sweeper.specification.objectives import own_objectives
+from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.curves import release_curves, scores_of, temperature
 from sweeper.trials.scores import class_counts, scorer

@@ -24,7 +24,7 @@ from sweeper.results.front import Front, build_front, refusals_before
 from sweeper.schedulers import make_scheduler
 from sweeper.search.optuna_search import Proposals
 from sweeper.search.space import resolve
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.trial_tracker import TrialTracker
 from sweeper.trials.stream import EpochRow, PlanRow

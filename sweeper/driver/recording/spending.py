@@ -11,7 +11,7 @@ from sweeper.privacy.evaluation.paid_scores import PaidScores, planned_scores, s
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price, drawn_by, epochs_of, whole_event
 from sweeper.records import Point, Trial, trial_number
-from sweeper.spec.settings import PrivacySettings
+from sweeper.specification.settings import PrivacySettings
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import PlanRow
 

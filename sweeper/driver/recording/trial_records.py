@@ -13,7 +13,7 @@ from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Claim
 from sweeper.records import ClassCounts, Objective, Point, PointKey, ReleasedCurves, Trial, TrialPlan, TrialStatus
 from sweeper.results.highlights import best
-from sweeper.spec.settings import PrivacySettings
+from sweeper.specification.settings import PrivacySettings
 from sweeper.store.evidence import refusal
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import NAME_TAG, metric_names, trial_name

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from sweeper.errors import SweeperError
 from sweeper.records import TrialStatus
 from sweeper.results.front import Front
-from sweeper.spec.addresses import NoRedirection, check_url
+from sweeper.specification.addresses import NoRedirection, check_url
 
 TIMEOUT_SECONDS = 10.0
 TRIES = 3

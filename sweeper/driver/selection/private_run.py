@@ -52,7 +52,7 @@ from sweeper.privacy.selection import WINNER_TRIAL, PrivateSelection, Terms
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.rounding import round_up
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.jsonl import replace_file
 from sweeper.store.lock import driver_lock, is_driven, was_driven_here
 from sweeper.store.manifest import MANIFEST_NAME, Manifest

@@ -46,7 +46,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
 from sweeper.records import TrialStatus
 from sweeper.results.front import Front, build_front
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, Manifest

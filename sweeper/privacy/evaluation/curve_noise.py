@@ -15,7 +15,7 @@ import numpy as np
 from clipless.certificates.radii import parse_radius
 from clipless.datasets import Metadata
 from clipless.privacy.events import Relation
-from sweeper.spec.objectives import radius_text
+from sweeper.specification.objectives import radius_text
 
 if TYPE_CHECKING:
     from clipless.curves.grid import Grid

@@ -8,8 +8,8 @@ from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import counts_sensitivity, scores_event
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.privacy.evaluation.paid_scores import PaidScores
-from sweeper.spec.rules.scores import broken_score_rules
-from sweeper.spec.spec import Spec
+from sweeper.specification.rules.scores import broken_score_rules
+from sweeper.specification.spec import Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from sweeper.results.exporters import exporter
 from sweeper.results.models.diagnosis import Diagnosis, Snapshot
 from sweeper.results.pick import pick
 from sweeper.results.sweep import Sweep, load
-from sweeper.spec.spec import Spec
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.spec import Spec
+from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_plan, initial_seed
 
 EXPORTER = "diagnostics"  # a function of (diagnostics.json, page to write)

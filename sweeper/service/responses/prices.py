@@ -1,8 +1,8 @@
 """What is said of the price of a request before it is made; from specs and records alone, no data are read."""
 
 from sweeper.rounding import round_up
-from sweeper.spec.fields.ranges import largest
-from sweeper.spec.spec import Spec
+from sweeper.specification.fields.ranges import largest
+from sweeper.specification.spec import Spec
 
 
 def price_of_spec(spec: Spec) -> str:

@@ -16,8 +16,8 @@ from sweeper.service.responses.prices import price_of_spec
 from sweeper.service.routes.dependencies import Dependencies, SweepId
 from sweeper.service.routes.write import SPEC_BODY, TrialId, said
 from sweeper.service.security.spec_policy import read_spec
-from sweeper.spec.fields.ranges import Scalar
-from sweeper.spec.objectives import MOST
+from sweeper.specification.fields.ranges import Scalar
+from sweeper.specification.objectives import MOST
 from sweeper.store.requests import enqueue, steer
 
 MAX_VALUES = 200

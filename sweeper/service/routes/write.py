@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from sweeper.service.routes.dependencies import Dependencies, SweepId
 from sweeper.service.security.spec_policy import YAML_TYPES, read_spec
 from sweeper.service.supervision.submissions import hashed
-from sweeper.spec.spec import schema
+from sweeper.specification.spec import schema
 
 MAX_TRIALS = 1_000_000
 TrialId = Annotated[str, Path(max_length=50, pattern="^[A-Za-z0-9]+$", description="Id of a trial, such as t0007.")]

@@ -11,7 +11,7 @@ from typing import Any
 
 from clipless.datasets import Evaluation, HashSplit, Ranges, load_ranges
 from clipless.errors import DataError
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 SUFFIXES = (".yaml", ".yml")
 MAX_RANGES_BYTES = 1_000_000

@@ -15,9 +15,9 @@ from sweeper.errors import RefusalError, SpecError, UnknownSweepError
 from sweeper.service.catalog import Catalog, is_name
 from sweeper.service.security.declared_tables import find_table
 from sweeper.service.settings import ServiceSettings
-from sweeper.spec.search import MLFLOW, Selection
-from sweeper.spec.spec import Spec
-from sweeper.spec.yaml_file import MAX_DEPTH, parse_mapping
+from sweeper.specification.search import MLFLOW, Selection
+from sweeper.specification.spec import Spec
+from sweeper.specification.yaml_file import MAX_DEPTH, parse_mapping
 
 MAX_SPEC_BYTES = 65_536  # of a request to the API: YAML is parsed in time that grows with it
 SOURCE = "the submitted spec"

@@ -9,7 +9,7 @@ from sweeper.service.supervision import submissions
 from sweeper.service.supervision.backoff import Backoff
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, where
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 
 class SubmissionQueue:

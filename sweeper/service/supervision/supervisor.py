@@ -26,7 +26,7 @@ from sweeper.service.supervision.states import AWAY, Facts, State, settled, stat
 from sweeper.service.supervision.submission_queue import SubmissionQueue
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, Metrics, where
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.requests import ask_to_stop
 from sweeper.store.sweep_folder import SweepFolder, is_waiting
 

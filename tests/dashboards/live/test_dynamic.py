@@ -18,8 +18,8 @@ from sweeper.service.security.tokens import Holder, Role
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.standings import Standing
 from sweeper.service.supervision.states import State
-from sweeper.spec.spec import Spec
-from sweeper.spec.yaml_file import parse_mapping
+from sweeper.specification.spec import Spec
+from sweeper.specification.yaml_file import parse_mapping
 from sweeper.store.evidence import Evidence, append_evidence
 from sweeper.store.manifest import Manifest
 from sweeper.store.requests import steer

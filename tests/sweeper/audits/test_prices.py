@@ -17,7 +17,7 @@ from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
 from sweeper.records import Point, ReleasedCurves
-from sweeper.spec.stages import StagePlan
+from sweeper.specification.stages import StagePlan
 
 DELTA = 1e-3
 TRIAL = PoissonGaussian(noise_multiplier=3.0, sampling_rate=0.5, steps=4, relation=Relation.ADD_OR_REMOVE_ONE)

@@ -20,7 +20,7 @@ from sweeper.errors import PickError, RecordError
 from sweeper.results.front import gated, read_front
 from sweeper.results.pick import pick
 from sweeper.results.sweep import load
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.evidence import EVIDENCE_NAME, WHOLE_SWEEP, read_evidence
 from sweeper.store.sweep_folder import SweepFolder
 

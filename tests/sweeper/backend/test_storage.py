@@ -11,7 +11,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import TrialStatus
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.trials.stream import EpochRow
 
 pytestmark = pytest.mark.slow

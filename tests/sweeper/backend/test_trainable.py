@@ -26,7 +26,7 @@ from sweeper.errors import SpecError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
 from sweeper.search.space import resolve
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.trials import trial as trial_module
 from sweeper.trials.build import initial_seed
 from sweeper.trials.trial import TrialRun

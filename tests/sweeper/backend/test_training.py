@@ -8,7 +8,7 @@ import pytest
 from sweeper.backend import training
 from sweeper.backend.on_ray import cluster, tune, unseen
 from sweeper.backend.training import Backend, backend, trained
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 
 @pytest.fixture

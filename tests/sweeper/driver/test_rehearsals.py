@@ -20,7 +20,7 @@ from sweeper.privacy.claims import REHEARSED
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
 from sweeper.search.finalists import finalists
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow
 

@@ -18,7 +18,7 @@ from sweeper.errors import RecordError
 from sweeper.privacy.claims import BUDGET_CONDITIONS, EARLY_ENDS, STANDARD_CONDITIONS, STEERED, Steering
 from sweeper.records import TrialStatus
 from sweeper.results.front import build_front
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.input_format import DATA_NAME, describe, write_input
 from sweeper.store.sweep_folder import SweepFolder
 

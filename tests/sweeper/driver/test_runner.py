@@ -43,7 +43,7 @@ from sweeper.results.models.registry import tags_of
 from sweeper.results.sweep import Sweep
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import suggest
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store import jsonl
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import driver_lock, is_driven

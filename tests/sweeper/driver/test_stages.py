@@ -16,9 +16,9 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import suggest
-from sweeper.spec.constraints import parse_constraint
-from sweeper.spec.search import Sampler
-from sweeper.spec.spec import Spec
+from sweeper.specification.constraints import parse_constraint
+from sweeper.specification.search import Sampler
+from sweeper.specification.spec import Spec
 
 STAGES = [{"trials": 3, "share": 0.1}, {"trials": 2, "share": 0.3}, {"trials": 1}]
 TRIAL = PoissonGaussian(noise_multiplier=0.0, sampling_rate=0.2, steps=50, relation=Relation.ADD_OR_REMOVE_ONE)

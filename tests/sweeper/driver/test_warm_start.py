@@ -16,9 +16,9 @@ from sweeper.privacy.claims import STEERED, UNPAID, WARM_START, Claim, Steering
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.search.space import resolve
-from sweeper.spec.constraints import parse_constraint
-from sweeper.spec.fields.nested import leaves, unflatten
-from sweeper.spec.spec import Spec
+from sweeper.specification.constraints import parse_constraint
+from sweeper.specification.fields.nested import leaves, unflatten
+from sweeper.specification.spec import Spec
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import LoggedTrial

@@ -12,7 +12,7 @@ from sweeper.errors import SpecError
 from sweeper.privacy.baselines import Baselines, warning
 from sweeper.privacy.claims import Claim
 from sweeper.records import ClassCounts
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 CONTENT = {
     "name": "s",

@@ -19,7 +19,7 @@ from sweeper.privacy.budget import Budget, cut_budget, slots_epsilon
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
-from sweeper.spec.stages import StagePlan
+from sweeper.specification.stages import StagePlan
 
 DELTA = 1e-5
 PLANS = (StagePlan(6, 0.1), StagePlan(2, 0.3), StagePlan(1, 0.6))

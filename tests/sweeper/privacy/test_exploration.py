@@ -20,7 +20,7 @@ from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.prices import answers
-from sweeper.spec.stages import StagePlan
+from sweeper.specification.stages import StagePlan
 
 DELTA = 1e-5
 LAW = Repetitions(distribution=Distribution.GEOMETRIC, mean=6.0)

@@ -18,8 +18,8 @@ from clipless.testing import SeededSource
 from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection, Terms, same_event
 from sweeper.records import Objective, Point
 from sweeper.search import space
-from sweeper.spec.constraints import parse_constraint
-from sweeper.spec.spec import Spec
+from sweeper.specification.constraints import parse_constraint
+from sweeper.specification.spec import Spec
 
 GEOMETRIC = Repetitions(distribution=Distribution.GEOMETRIC, mean=5.0)
 

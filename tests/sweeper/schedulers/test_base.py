@@ -10,10 +10,10 @@ import sweeper.schedulers
 from sweeper.errors import SpecError
 from sweeper.records import Objective, Point
 from sweeper.schedulers import Decision, Scheduler, find_scheduler, make_scheduler
-from sweeper.spec import plugins
-from sweeper.spec.plugins import SCHEDULERS, built_in_schedulers
-from sweeper.spec.search import SchedulerName, SearchSettings
-from sweeper.spec.spec import Spec
+from sweeper.specification import plugins
+from sweeper.specification.plugins import SCHEDULERS, built_in_schedulers
+from sweeper.specification.search import SchedulerName, SearchSettings
+from sweeper.specification.spec import Spec
 
 OWN = " or ".join(["none", *built_in_schedulers()])
 AXES = tuple(Objective.named(name) for name in ("epsilon", "accuracy"))

@@ -12,7 +12,7 @@ from sweeper.records import Objective, Point
 from sweeper.schedulers import make_scheduler
 from sweeper.schedulers.asha import Asha
 from sweeper.schedulers.hyperband import Hyperband
-from sweeper.spec.search import SearchSettings
+from sweeper.specification.search import SearchSettings
 
 AXES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@0.25", "auroc"))
 TWO, THREE = AXES[:2], AXES[:3]

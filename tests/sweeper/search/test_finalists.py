@@ -4,10 +4,10 @@ import pytest
 
 from sweeper.search.finalists import Explored, finalists
 from sweeper.search.transfer import nearest, transferred
-from sweeper.spec.constraints import parse_constraint
-from sweeper.spec.default_stages import default_stages
-from sweeper.spec.fields.ranges import Range
-from sweeper.spec.spec import Spec
+from sweeper.specification.constraints import parse_constraint
+from sweeper.specification.default_stages import default_stages
+from sweeper.specification.fields.ranges import Range
+from sweeper.specification.spec import Spec
 
 RATE = "training.learning_rate"
 

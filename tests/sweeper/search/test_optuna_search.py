@@ -11,8 +11,8 @@ from sweeper.records import Objective, Point
 from sweeper.search.observation import Observation
 from sweeper.search.optuna_search import Search
 from sweeper.search.samplers import TOLD_EPOCHS
-from sweeper.spec.constraints import parse_constraint
-from sweeper.spec.search import Sampler
+from sweeper.specification.constraints import parse_constraint
+from sweeper.specification.search import Sampler
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@36/255"))
 GOOD = {"epsilon": 1.0, "accuracy": 0.5, "certified@36/255": 0.25}

@@ -6,9 +6,9 @@ import pytest
 from sweeper.records import Objective
 from sweeper.search.optuna_search import Search
 from sweeper.search.samplers import SAMPLERS, SamplerKind, sampler_kind
-from sweeper.spec import plugins
-from sweeper.spec.plugins import BUILT_IN_SAMPLERS
-from sweeper.spec.search import Sampler
+from sweeper.specification import plugins
+from sweeper.specification.plugins import BUILT_IN_SAMPLERS
+from sweeper.specification.search import Sampler
 
 AXES = [Objective.named("epsilon"), Objective.named("accuracy")]
 

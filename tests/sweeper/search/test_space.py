@@ -6,10 +6,10 @@ from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError
 from sweeper.search.space import open_dimensions, resolve, sample, suggest
-from sweeper.spec.dimensions import grid_size
-from sweeper.spec.fields.nested import flatten, unflatten
-from sweeper.spec.spec import Spec
-from sweeper.spec.trial_config import Optimizer, TrialConfig
+from sweeper.specification.dimensions import grid_size
+from sweeper.specification.fields.nested import flatten, unflatten
+from sweeper.specification.spec import Spec
+from sweeper.specification.trial_config import Optimizer, TrialConfig
 
 WIDE = {
     "batch_size": {"log": [64, 512]},

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from sweeper.records import TrialStatus
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder, beside
 

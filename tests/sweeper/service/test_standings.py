@@ -12,7 +12,7 @@ from sweeper.service.standings import LOST, RecordedStandings, submitted_spec
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.states import AWAY, State
 from sweeper.service.supervision.submissions import Intent, Submission
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder

@@ -67,7 +67,7 @@ def first_sweep(tmp_path_factory):
 
 
 def make_first_sweep(folder):
-    tracker = Tracker(folder, "digits", params={"data": {"name": "digits"}}, tags={"sweeper.spec.spec": "abc"})
+    tracker = Tracker(folder, "digits", params={"data": {"name": "digits"}}, tags={"sweeper.specification.spec": "abc"})
     ends = {
         "t0001": (TrialStatus.COMPLETED, ""),
         "t0002": (TrialStatus.FAILED, "ValueError: it broke"),
@@ -139,7 +139,7 @@ def test_parameters_tags_and_metrics_arrive(first_sweep):
     assert trial.data.params == {"loss.name": "tau-cce"}
     assert trial.data.tags["relation"] == "add-or-remove-one"
     assert runs[None].data.params == {"data.name": "digits"}
-    assert runs[None].data.tags["sweeper.spec.spec"] == "abc"
+    assert runs[None].data.tags["sweeper.specification.spec"] == "abc"
     history = client.get_metric_history(trial.info.run_id, "val/metric 3")
     assert [(point.step, point.value) for point in history] == [(t, 3 + t / 100) for t in range(1, 31)]
 

@@ -15,7 +15,7 @@ from sweeper.privacy.budget import Budget
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price, whole_event
 from sweeper.search.space import resolve
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.preview import preview, render
 from sweeper.trials.trial import TrialRun

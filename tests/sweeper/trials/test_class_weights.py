@@ -7,9 +7,9 @@ import pytest
 from clipless.losses import HKR, KR, ClassWeighted, TauCCE, loss_lipschitz
 from sweeper.errors import SpecError
 from sweeper.search.space import resolve, suggest
-from sweeper.spec.fields.nested import flatten
-from sweeper.spec.spec import Spec, schema
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.fields.nested import flatten
+from sweeper.specification.spec import Spec, schema
+from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss
 
 FILE = "mnist.yaml"

@@ -36,8 +36,8 @@ from sweeper.records import Point, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import resolve
-from sweeper.spec.search import Sampler
-from sweeper.spec.spec import Spec
+from sweeper.specification.search import Sampler
+from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.curves import release_curves, scores_of, temperature

@@ -7,7 +7,7 @@ import torch
 
 import clipless
 from clipless.datasets import Split
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.trials import estimate as module
 from sweeper.trials.estimate import Estimate, estimate, in_words
 from sweeper.trials.preview import preview

@@ -13,7 +13,7 @@ from sweeper.pareto.dominance import dominates
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import MADE_FROM, described
 from sweeper.search.space import resolve
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.free_points import FAMILY, free_points
 from sweeper.trials.trial import TrialRun

@@ -9,7 +9,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.runner import run_sweep
 from sweeper.privacy.claims import MEMBERSHIP as CONDITION
 from sweeper.results.front import read_front
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 from ..in_process import trained_in_process
 

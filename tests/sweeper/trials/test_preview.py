@@ -17,7 +17,7 @@ from sweeper.errors import SpecError
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.pricing import price
 from sweeper.rounding import round_up
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.trials import preview as module
 from sweeper.trials.budget_plan import CHECKED_CONFIGURATIONS, plan_budget
 from sweeper.trials.preview import can_be_planned, check_plans, preview, priced_terms, render

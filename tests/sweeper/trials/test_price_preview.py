@@ -9,7 +9,7 @@ import clipless
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from sweeper.privacy.pricing import price
 from sweeper.rounding import round_up
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.trials import price_preview
 from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.preview import first_plan, preview, priced_terms, render

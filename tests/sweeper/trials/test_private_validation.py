@@ -31,8 +31,8 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import resolve
-from sweeper.spec.search import Sampler
-from sweeper.spec.spec import Spec
+from sweeper.specification.search import Sampler
+from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.scores import answers_of_rows
 from sweeper.trials.trial import TrialRun

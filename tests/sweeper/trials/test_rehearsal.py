@@ -6,7 +6,7 @@ import torch
 from clipless.datasets import Evaluation, load
 from sweeper.errors import SpecError
 from sweeper.search.space import resolve
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.trials.build import build_loss, build_model, build_plan
 from sweeper.trials.rehearsal import rehearsal_config, rehearsal_halves
 

@@ -19,7 +19,7 @@ from sweeper.privacy.card import make_card
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
 from sweeper.records import Objective, Point, Trial
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_loss, build_model, build_optimizer, on_device
 from sweeper.trials.trial import TrialRun

@@ -13,7 +13,7 @@ from sweeper.backend.on_ray.jobs import RayJobLauncher, is_job_server, run_as_jo
 from sweeper.cli.main import main
 from sweeper.errors import SweeperError
 from sweeper.service.supervision.launcher import Launcher
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 
 class Server:

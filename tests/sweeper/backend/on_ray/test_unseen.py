@@ -20,7 +20,7 @@ from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.records import TrialStatus
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_running")]
 

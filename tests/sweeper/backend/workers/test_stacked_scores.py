@@ -8,7 +8,7 @@ from clipless.testing import SeededSource
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.backend.workers.messages import Orders
 from sweeper.backend.workers.trial_group import TrialGroup
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.trials.stream import EpochRow
 
 EPOCHS = 3

@@ -14,7 +14,7 @@ from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.backend.workers import stacking
 from sweeper.backend.workers.messages import Failure, Orders
 from sweeper.backend.workers.trial_group import TrialGroup
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
 
 EPOCHS = 3

@@ -10,8 +10,8 @@ from sweeper.driver.resume import claimed
 from sweeper.records import TrialStatus
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import resolve
-from sweeper.spec.search import Sampler
-from sweeper.spec.spec import Spec
+from sweeper.specification.search import Sampler
+from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.trial import TrialRun
 

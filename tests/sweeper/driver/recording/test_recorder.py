@@ -18,8 +18,8 @@ from sweeper.privacy.pricing import drawn_by, price
 from sweeper.records import Point, ScorePlan, TrialPlan, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.search.optuna_search import Search
-from sweeper.spec.search import Sampler
-from sweeper.spec.spec import Spec
+from sweeper.specification.search import Sampler
+from sweeper.specification.spec import Spec
 from sweeper.store import jsonl
 from sweeper.store.evidence import Evidence, append_evidence, read_refusals
 from sweeper.store.sweep_folder import SweepFolder

@@ -15,7 +15,7 @@ from sweeper.driver.selection.private_run import select
 from sweeper.privacy.claims import Claim
 from sweeper.records import TrialStatus
 from sweeper.search.space import resolve
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder

@@ -39,7 +39,7 @@ from sweeper.results.sweep import Sweep
 from sweeper.search.space import resolve
 from sweeper.service.supervision.states import State
 from sweeper.service.supervision.supervisor import check_resumable
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.requests import ask_to_stop
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps

@@ -12,7 +12,7 @@ from sweeper.driver.runner import run_sweep
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 from .played import DELTA, SPEC, Calls, check_only_the_winner, everything_in, said
 

@@ -17,7 +17,7 @@ from sweeper.results.sweep import Sweep
 from sweeper.service.catalog import Catalog
 from sweeper.service.supervision.states import State
 from sweeper.service.supervision.supervisor import check_resumable
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.lock import is_driven
 from sweeper.store.manifest import Manifest
 from sweeper.store.requests import ask_to_stop

@@ -17,7 +17,7 @@ from sweeper.driver.selection import private_run, selection_run
 from sweeper.errors import SweeperError
 from sweeper.records import TrialStatus
 from sweeper.results.sweep import Sweep
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.requests import NAME
 from sweeper.store.sweep_folder import SweepFolder, hidden_sweeps, list_sweeps

@@ -14,7 +14,7 @@ from sweeper.driver.runner import resume_sweep
 from sweeper.driver.selection.private_run import recover, recover_all
 from sweeper.errors import RecordError, SweeperError, UnknownSweepError
 from sweeper.service.catalog import Catalog
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.manifest import MANIFEST_NAME, SELECTING
 from sweeper.store.requests import ask_to_stop, enqueue
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps, list_sweeps

@@ -13,7 +13,7 @@ from sweeper.errors import SpecError
 from sweeper.privacy.evaluation.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import TrialPlan
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.results.models.diagnose import diagnose_sweep, find_point, write_diagnosis
 from sweeper.results.models.diagnosis import read_diagnosis
 from sweeper.results.sweep import load
-from sweeper.spec.spec import Spec
-from sweeper.spec.trial_config import TrialConfig
+from sweeper.specification.spec import Spec
+from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, initial_seed
 
 

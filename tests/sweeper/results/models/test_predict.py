@@ -17,7 +17,7 @@ from sweeper.errors import PickError, RecordError
 from sweeper.results.models import predict
 from sweeper.results.models.predict import Predictor, load_predictor, temperature_of, write_predictions
 from sweeper.results.sweep import load
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.input_format import DATA_NAME, describe, input_of_sweep, read_input, write_input
 
 

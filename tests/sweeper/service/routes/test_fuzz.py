@@ -18,7 +18,7 @@ from sweeper.service.catalog import Catalog
 from sweeper.service.responses import exports
 from sweeper.service.security.spec_policy import read_spec
 from sweeper.service.settings import Limits, ServiceSettings
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 
 BENCHMARKS = Path(__file__).parents[4] / "benchmarks"
 

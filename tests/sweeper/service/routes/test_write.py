@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from sweeper.spec.spec import Spec
-from sweeper.spec.spec import schema as spec_schema
+from sweeper.specification.spec import Spec
+from sweeper.specification.spec import schema as spec_schema
 from sweeper.store.lock import driver_lock
 from sweeper.store.requests import Requests
 

@@ -10,8 +10,8 @@ from sweeper.service.catalog import Catalog
 from sweeper.service.security.declared_tables import MAX_RANGES_BYTES
 from sweeper.service.security.spec_policy import read_spec
 from sweeper.service.settings import ServiceSettings
-from sweeper.spec.spec import Spec
-from sweeper.spec.yaml_file import parse_mapping
+from sweeper.specification.spec import Spec
+from sweeper.specification.yaml_file import parse_mapping
 
 RANGES = """\
 source: codebook

@@ -10,7 +10,7 @@ from sweeper.service.catalog import Catalog
 from sweeper.service.security import spec_policy
 from sweeper.service.security.spec_policy import JSON_TYPES, read_spec
 from sweeper.service.settings import ServiceSettings
-from sweeper.spec.spec import schema
+from sweeper.specification.spec import schema
 
 RANGES = """\
 source: codebook

@@ -17,7 +17,7 @@ from sweeper.service.supervision.states import GIVEN_UP, MOST_DEATHS, NEVER_BEGU
 from sweeper.service.supervision.submissions import NAME, Intent
 from sweeper.service.supervision.supervisor import Supervisor
 from sweeper.service.telemetry import Metrics
-from sweeper.spec.spec import Spec
+from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.requests import Requests, ask_to_stop
 

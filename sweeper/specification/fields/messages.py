@@ -1,0 +1,142 @@
+"""Turns each mistake in a spec into one sentence that names field, value, file and remedy."""
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticCustomError
+
+from sweeper.specification.fields.ranges import to_plain
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_OURS = "sweeper"
+_KINDS = ("uniform", "log", "int", "log_int")
+MOST_MISTAKES = 20  # that are told at once
+R = TypeVar("R")
+
+
+def bad_value(expected: str, *, path: str = "", remedy: str = "", **got: Any) -> PydanticCustomError:
+    """Return the error that a validator raises.
+
+    Args:
+        expected: what should stand there; ``{name}`` becomes the last part of the field's name.
+        path: dotted path below the place where the validator stands.
+        remedy: what to do.
+        got: ``got=value`` when it is not the validator's whole input; ``got=None`` shows no value.
+    """
+    return PydanticCustomError(_OURS, "{expected}", {"expected": expected, "path": path, "remedy": remedy, **got})
+
+
+def locate(parse: Callable[[Any], R], value: Any, path: str) -> R:
+    """Return ``parse(value)``; a mistake in it names ``path``, where the value stands."""
+    try:
+        return parse(value)
+    except PydanticCustomError as error:
+        context = {"got": value, **(error.context or {})}
+        below = ".".join(filter(None, [path, context.pop("path", "")]))
+        raise bad_value(path=below, **context) from None
+
+
+def together(errors: Sequence[PydanticCustomError]) -> PydanticCustomError:
+    """Return the first of several errors, with the others in it: a validator can raise only one."""
+    first, *others = errors
+    context = dict(first.context or {})
+    return bad_value(**context, others=[other.context or {} for other in others]) if others else first
+
+
+def sentences(error: ValidationError, source: str, model: type[BaseModel]) -> tuple[str, ...]:
+    """Return every mistake as one sentence, `MOST_MISTAKES` of very many.
+
+    Misspelled keys come first; a key that is missing because it is misspelled is no mistake of its own.
+    """
+    details = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
+    meant = {_meant(e["loc"], model) for e in details if e["type"] == "extra_forbidden"}
+    found = [e for e in details if not (e["type"] == "missing" and ".".join(map(str, e["loc"])) in meant)]
+    texts = tuple(dict.fromkeys(text for one in found for text in _said(one, source, model)))
+    more = len(texts) - MOST_MISTAKES
+    return (*texts[:MOST_MISTAKES], f"and {more} more in {source}") if more > 0 else texts
+
+
+def _said(details: "ErrorDetails", source: str, model: type[BaseModel]) -> Iterator[str]:
+    context = details.get("ctx", {}) if details["type"] == _OURS else {}
+    yield _sentence(details, context, source, model)
+    for other in context.get("others", ()):
+        yield _sentence(details, other, source, model)
+
+
+def _sentence(details: "ErrorDetails", context: Mapping[str, Any], source: str, model: type[BaseModel]) -> str:
+    field = _printable(".".join([*map(str, details["loc"]), *filter(None, [context.get("path")])]))
+    name = _subject(field)
+    match details["type"]:
+        case "extra_forbidden":
+            return f"Unknown key '{name}' ({field} in {source}); {_nearest(field, model)}"
+        case "missing":
+            return f"Expected a value for {name}, got none ({field} in {source}); add it"
+    expected = context.get("expected") or details["msg"].removeprefix("Input should be ")
+    got = context.get("got", details["input"])
+    where = f"{field} in {source}" if field else source
+    remedy = f"; {context['remedy']}" if context.get("remedy") else ""
+    shown = "" if got is None and "got" in context else f", got {name or 'value'}={show(got)}"
+    return f"Expected {expected.replace('{name}', name)}{shown} ({where}){remedy}"
+
+
+def _meant(loc: tuple[int | str, ...], model: type[BaseModel]) -> str:
+    """Return the key that a misspelled one was meant to be, as far as that can be told, empty if it cannot."""
+    near = _nearest(_printable(".".join(map(str, loc))), model)
+    _, quote, rest = near.partition("did you mean '")
+    name = rest.partition("'")[0]
+    return (name if "." in name else ".".join([*map(str, loc[:-1]), name])) if quote else ""
+
+
+def show(value: Any) -> str:
+    """Return a value in one short line, as a spec writes it.
+
+    >>> show("a" * 100)
+    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa..."
+    """
+    text = " ".join(repr(to_plain(value)).split())
+    return text if len(text) <= 60 else text[:41] + "..."
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return the remedy for a misspelled name, nothing if no known name is near."""
+    close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+def did_you_mean_or_known(name: object, known: Iterable[str]) -> str:
+    """Return the remedy for an unknown key."""
+    known = sorted(known)
+    return did_you_mean(name, known) or f"known: {', '.join(known)}"
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def _subject(field: str) -> str:
+    """Return the last part of a dotted name that is no index and no kind of range."""
+    parts = field.split(".")
+    return next((p for p in reversed(parts) if not p.isdecimal() and p not in _KINDS), parts[-1])
+
+
+def _nearest(field: str, model: type[BaseModel]) -> str:
+    section, _, name = field.rpartition(".")
+    paths = list(_paths(model))
+    elsewhere = [path for path in paths if path.rpartition(".")[2] == name]
+    if elsewhere:
+        return f"did you mean {elsewhere[0]!r}?"
+    return did_you_mean_or_known(
+        name, [path.rpartition(".")[2] for path in paths if path.rpartition(".")[0] == section]
+    )
+
+
+def _paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, info in model.model_fields.items():
+        yield prefix + name
+        for annotation in (info.annotation, *get_args(info.annotation)):
+            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+                yield from _paths(annotation, f"{prefix}{name}.")

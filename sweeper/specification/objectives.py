@@ -1,0 +1,230 @@
+"""Names of objectives: ``epsilon``, ``accuracy``, ``auroc``, ``certified@R``, ``certified-auroc@R``, some of plug-ins.
+
+Every objective but epsilon lies in [0, 1] and is better when larger.
+
+Metrics are recorded beside the objectives: certificates, and what attacks reach, ``attacked@R``,
+``autoattacked@R``, ``membership-auroc`` and ``membership-advantage``, and metrics of plug-ins. An attack refutes, it
+never proves: as an axis of the front it would reward trials on which it fails, so none is an objective.
+
+R is a radius in units of the raw input, written as a number or a fraction and read exactly:
+``certified@36/255`` is not rounded to a float before two names are compared.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from sweeper.errors import SpecError
+from sweeper.records import MEMBERSHIP, Direction, Objective
+from sweeper.specification.fields.messages import bad_value
+from sweeper.specification.plugins import find_metric, installed_metrics, is_metric, reading_metrics
+
+MOST = 64  # objectives, metrics or constraints of a spec
+PLAIN = ("epsilon", "accuracy", "auroc")
+ATTACKED = "attacked@"
+AUTOATTACKED = "autoattacked@"
+_CERTIFIED = "certified@"
+_CERTIFIED_AUROC = "certified-auroc@"
+_DECIMAL = r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+"
+_RADIUS = re.compile(rf"(?:{_DECIMAL})(?:/(?:{_DECIMAL})|[eE][-+]?[0-9]{{1,3}})?")
+
+
+def radius_text(name: str) -> str | None:
+    """Return R of ``certified@R`` as written, ``None`` for another objective."""
+    return name.removeprefix(_CERTIFIED) if name.startswith(_CERTIFIED) else None
+
+
+def auroc_radius_text(name: str) -> str | None:
+    """Return R of ``certified-auroc@R`` as written, ``None`` for another objective."""
+    return name.removeprefix(_CERTIFIED_AUROC) if name.startswith(_CERTIFIED_AUROC) else None
+
+
+def attack_radius_text(name: str) -> str | None:
+    """Return R of ``attacked@R`` or ``autoattacked@R`` as written, ``None`` for another name."""
+    kind = next((kind for kind in (ATTACKED, AUTOATTACKED) if name.startswith(kind)), None)
+    return None if kind is None else name.removeprefix(kind)
+
+
+def reads_training_rows(names: Iterable[str]) -> bool:
+    """Whether one of the names is computed from the rows that a model was trained on."""
+    names = tuple(names)
+    return any(name in MEMBERSHIP for name in names) or bool(reading_metrics(names))
+
+
+def is_share_of_rows(name: str) -> bool:
+    """Whether the name is one of shares of rows that each row decides alone: accuracy and ``certified@R``."""
+    return name == "accuracy" or radius_text(name) is not None
+
+
+def needs_two_classes(name: str) -> bool:
+    """Whether the objective is one of binary tasks only."""
+    return name == "auroc" or auroc_radius_text(name) is not None
+
+
+def radius(name: str) -> Fraction | None:
+    """Return R of ``certified@R`` or ``certified-auroc@R`` exactly, ``None`` for another objective.
+
+    >>> radius("certified@36/255")
+    Fraction(12, 85)
+
+    Raises:
+        SpecError: R is no positive number or fraction.
+    """
+    text = _certified_text(name)
+    return None if text is None else _exact(name, text)
+
+
+def attack_radius(name: str) -> Fraction | None:
+    """Return R of ``attacked@R`` or ``autoattacked@R`` exactly, ``None`` for another name.
+
+    Raises:
+        SpecError: R is no positive number or fraction.
+    """
+    text = attack_radius_text(name)
+    return None if text is None else _exact(name, text)
+
+
+@lru_cache(1024)  # constraints compare every name with every other
+def _exact(name: str, text: str) -> Fraction:
+    if len(text) <= 40 and _RADIUS.fullmatch(text):
+        numerator, _, denominator = text.partition("/")
+        below = Fraction(denominator or 1)
+        if below > 0 and Fraction(numerator) > 0:
+            return Fraction(numerator) / below
+    raise SpecError(f"Expected a radius > 0 such as 0.25 or 36/255, got {name!r}")
+
+
+def parse(name: str) -> Objective:
+    """Return the objective of that name.
+
+    Raises:
+        SpecError: no such objective.
+    """
+    if is_metric(name):
+        if not find_metric(name).is_objective:
+            raise SpecError(
+                f"Expected an objective that its plug-in declares by metric('maximize', share=True), of validation "
+                f"rows: list it in search.metrics, got {name!r}"
+            )
+    elif name in MEMBERSHIP or attack_radius(name) is not None:
+        raise SpecError(f"Expected no attack among the objectives: list it in search.metrics, got {name!r}")
+    elif name not in PLAIN and radius(name) is None:
+        known = (*PLAIN, f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", *installed_metrics())
+        raise SpecError(f"Expected an objective: {', '.join(known[:-1])} or {known[-1]}, got {name!r}")
+    return Objective.named(name)
+
+
+def own_objectives(objectives: Iterable[Objective]) -> tuple[str, ...]:
+    """Return the names of those that are plug-ins."""
+    return tuple(objective.name for objective in objectives if is_metric(objective.name))
+
+
+def parse_metric(name: str) -> Objective:
+    """Return the metric of that name, with the direction in which it improves.
+
+    Raises:
+        SpecError: no such metric.
+    """
+    if is_metric(name):
+        return Objective(name, find_metric(name).direction)
+    if name not in MEMBERSHIP and radius(name) is None and attack_radius(name) is None:
+        kinds = (f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", f"{ATTACKED}R", f"{AUTOATTACKED}R")
+        known = (*kinds, *MEMBERSHIP, *installed_metrics())
+        raise SpecError(f"Expected a metric: {', '.join(known[:-1])} or {known[-1]}, got {name!r}")
+    return Objective.named(name)
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two names mean one objective.
+
+    >>> same("certified@0.25", "certified@1/4")
+    True
+    """
+    return one == other or meaning(one) == meaning(other)
+
+
+def meaning(name: str) -> tuple[str, Fraction | None]:
+    """Return what two names have in common that mean one objective.
+
+    >>> meaning("certified@0.25")
+    ('certified', Fraction(1, 4))
+
+    Raises:
+        SpecError: R is no positive number or fraction.
+    """
+    exact = radius(name) or attack_radius(name)
+    return (name, None) if exact is None else (name.partition("@")[0], exact)
+
+
+def radii(objectives: Iterable[Objective]) -> tuple[str, ...]:
+    """Return the radii to certify, as written; those of attacks among them, so that both sides are known."""
+    names = [objective.name for objective in objectives]
+    texts = dict.fromkeys(text for text in map(_certified_text, names) if text is not None)
+    known = {_exact(text, text) for text in texts}
+    for name in names:
+        exact = attack_radius(name)
+        if exact is not None and exact not in known:
+            known.add(exact)
+            texts[str(attack_radius_text(name))] = None
+    return tuple(texts)
+
+
+def objective_list(value: Any) -> tuple[str, ...]:
+    """Validate ``search.objectives``."""
+    if not value:
+        raise bad_value("a list of objectives such as [epsilon, accuracy, certified@36/255]")
+    names = _list(value, parse, "objective")
+    if all(name == "epsilon" for name in names):
+        raise bad_value("an objective beside epsilon", remedy="add accuracy")
+    return names
+
+
+def metric_list(value: Any) -> tuple[str, ...]:
+    """Validate ``search.metrics``."""
+    return _list(value, parse_metric, "metric")
+
+
+def reached_without_privacy(value: Any) -> dict[str, float]:
+    """Validate ``search.without_privacy``: shares by the name of an objective or metric."""
+    if not isinstance(value, Mapping):
+        raise bad_value("scores by name such as {accuracy: 0.98}")
+    for name, score in value.items():
+        if not isinstance(name, str) or name == "epsilon" or _direction(name) is not Direction.MAXIMIZE:
+            raise bad_value("scores that are better when larger, such as {accuracy: 0.98}", got=name)
+        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+            raise bad_value("a share from 0 to 1", path=name, got=score)
+    return {name: float(score) for name, score in value.items()}
+
+
+def _direction(name: str) -> Direction | None:
+    for parse_one in (parse, parse_metric):
+        with suppress(SpecError):
+            return parse_one(name).direction
+    return None
+
+
+def _list(value: Any, parse_one: Callable[[str], Objective], kind: str) -> tuple[str, ...]:
+    if not (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)):
+        examples = {"objective": "epsilon, accuracy, certified@36/255", "metric": "attacked@36/255, membership-auroc"}
+        raise bad_value(f"a list of {kind}s such as [{examples[kind]}]")
+    if len(value) > MOST:
+        raise bad_value(f"at most {MOST} {kind}s", got=None)
+    seen = set()
+    for i, name in enumerate(value):
+        try:
+            parse_one(name)
+        except SpecError as error:
+            expected = str(error).removeprefix("Expected ").partition(", got ")[0]
+            raise bad_value(expected, path=str(i), got=name) from None
+        if meaning(name) in seen:
+            raise bad_value(f"each {kind} once", path=str(i), got=name)
+        seen.add(meaning(name))
+    return tuple(value)
+
+
+def _certified_text(name: str) -> str | None:
+    text = radius_text(name)
+    return auroc_radius_text(name) if text is None else text

@@ -1,0 +1,50 @@
+"""What a spec must look like for its data: mistakes that show only when the numbers of rows and classes are known."""
+
+from collections.abc import Iterator
+
+from sweeper.specification.fields.ranges import largest
+from sweeper.specification.objectives import needs_two_classes
+from sweeper.specification.rules._base import BrokenRule
+from sweeper.specification.search import SearchSettings
+from sweeper.specification.settings import PrivacySettings, TrainingSettings
+
+
+def broken_data_rules(
+    search: SearchSettings, training: TrainingSettings, privacy: PrivacySettings, population: int, classes: int | None
+) -> Iterator[BrokenRule]:
+    """Yield what does not fit the data; nothing if all is well."""
+    if not (privacy.delta < 1 / population or privacy.accept_large_delta):
+        expected = f"delta < 1/N = {1 / population:.3g} for N={population} training rows"
+        remedy = "it permits publishing a row outright: lower it, or set accept_large_delta: true"
+        yield BrokenRule("privacy.delta", privacy.delta, expected, remedy)
+    batch_size = largest(training.batch_size)
+    if not batch_size <= population:
+        expected = f"batch_size <= N = {population}, the number of training rows"
+        yield BrokenRule("training.batch_size", batch_size, expected, "lower it, or the end of its range")
+    if classes is not None:
+        yield from _of_classes(search, training, classes)
+
+
+def _of_classes(search: SearchSettings, training: TrainingSettings, classes: int) -> Iterator[BrokenRule]:
+    for kind, names, remedy in (
+        ("objective", search.objectives, "use accuracy"),
+        ("metric", search.metrics, "use certified@R"),
+    ):
+        binary = [name for name in names if needs_two_classes(name)]
+        if binary and classes != 2:
+            expected = f"two classes for the {kind} {binary[0]}, the data have {classes}"
+            yield BrokenRule(f"search.{kind}s", None, expected, remedy)
+    if classes != 2 and any(loss.name == "tau-bce" for loss in training.loss):
+        yield BrokenRule("training.loss", None, f"two classes for tau-bce, the data have {classes}", "use tau-cce")
+    for field, numbers in _class_by_class(training):
+        if len(numbers) != classes:
+            yield BrokenRule(field, list(numbers), f"{classes} numbers, one for each class of the data", "")
+
+
+def _class_by_class(training: TrainingSettings) -> Iterator[tuple[str, tuple[float, ...]]]:
+    if training.class_weights is not None:
+        yield "training.class_weights", training.class_weights
+    for loss in training.loss:
+        priors = loss.parameters.get("priors")
+        if isinstance(priors, tuple):
+            yield f"training.loss.{loss.name}.priors", priors

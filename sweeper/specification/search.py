@@ -1,0 +1,222 @@
+"""The section ``search`` of a spec: which configurations are tried, and how long."""
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from clipless.privacy.accounting.private_selection import (
+    LARGEST_MEAN,
+    LARGEST_SHAPE,
+    LEAST_MEAN,
+    LEAST_SHAPE,
+    Distribution,
+    Repetitions,
+)
+from sweeper.errors import SpecError
+from sweeper.specification.constraints import Constraint, parse_constraint
+from sweeper.specification.fields._section import ONE_COUNT, ONE_POSITIVE, Section
+from sweeper.specification.fields.fields import FieldType, Name, Number
+from sweeper.specification.fields.messages import bad_value
+from sweeper.specification.objectives import MOST, meaning, metric_list, objective_list, reached_without_privacy
+from sweeper.specification.plugins import (
+    SAMPLERS,
+    SCHEDULERS,
+    built_in_schedulers,
+    check_sampler,
+    check_scheduler,
+    installed,
+)
+
+MLFLOW = "mlflow:"  # in front of the name of an experiment
+DEFAULT_MEAN = 10.0  # trials under private selection
+SELECTION_SHARE = 0.35  # of the budget's signal, for the candidates of a private selection in it
+NO_SCHEDULER = "none"
+
+
+class Sampler(enum.Enum):
+    """What proposes configurations."""
+
+    TPE = "tpe"
+    GP = "gp"
+    NSGA2 = "nsga2"
+    NSGA3 = "nsga3"
+    QUASI_RANDOM = "quasi-random"
+    RANDOM = "random"
+    GRID = "grid"
+
+
+class Selection(enum.Enum):
+    """How the model that leaves a sweep is chosen, which decides what that costs."""
+
+    NONE = "none"
+    PRIVATE = "private"
+
+
+_ADAPTIVE = (Sampler.TPE, Sampler.GP, Sampler.NSGA2, Sampler.NSGA3)
+
+
+class SamplerName(FieldType):
+    """A sampler of this package, or the name of an installed plug-in."""
+
+    own = Name(names=Sampler, fixed=True)
+
+    def parse(self, value: Any) -> Sampler | str:
+        """Return the member, or the name of the plug-in."""
+        chosen = _own_or_plugin(value, self.own, SAMPLERS, check_sampler)
+        return chosen if isinstance(chosen, Sampler) else str(chosen)
+
+    def json_schema(self) -> dict[str, Any]:
+        """One of this package's, or of those that are installed here."""
+        return {"enum": [*self.own.known(), *installed(SAMPLERS)]}
+
+
+class SchedulerName(FieldType):
+    """A scheduler of this package, the name of an installed plug-in, or ``none``."""
+
+    @property
+    def own(self) -> Name:
+        """The names of this package."""
+        return Name(names=(NO_SCHEDULER, *built_in_schedulers()), fixed=True)
+
+    def parse(self, value: Any) -> str:
+        """Return the name."""
+        return str(_own_or_plugin(value, self.own, SCHEDULERS, check_scheduler))
+
+    def json_schema(self) -> dict[str, Any]:
+        """One of this package's, or of those that are installed here."""
+        return {"enum": [*self.own.known(), *installed(SCHEDULERS)]}
+
+
+def _own_or_plugin(value: Any, own: Name, group: str, check: Callable[[str], str]) -> Any:
+    if isinstance(value, str) and value not in own.known() and (plugins := installed(group)):
+        try:
+            return check(value)
+        except SpecError as error:
+            expected, _, remedy = str(error).removeprefix("Expected ").partition("; ")
+            if value in plugins:
+                raise bad_value(expected.partition(", got ")[0], remedy=remedy) from None
+            known = " or ".join(own.known())
+            raise bad_value(f"{{name}} {known}, or a plug-in", remedy=remedy) from None
+    return own.parse(value)
+
+
+class EarlierSweep(FieldType):
+    """The folder of a sweep, or ``mlflow:NAME``, an experiment in the store that tracks this sweep."""
+
+    def parse(self, value: Any) -> str:
+        """Return the text."""
+        if isinstance(value, str) and value.removeprefix(MLFLOW).strip():
+            return value
+        raise bad_value(f"the folder of an earlier sweep, or {MLFLOW}NAME of an MLflow experiment")
+
+    def json_schema(self) -> dict[str, Any]:
+        """A text."""
+        return {"type": "string", "minLength": 1}
+
+
+class SearchSettings(Section):
+    """Which configurations are tried, and how long.
+
+    ``trials``, those that are trained or, where they are, rehearsed; left out: 16, or all if there are fewer.
+    """
+
+    objectives: Annotated[tuple[str, ...], BeforeValidator(objective_list)] = ("epsilon", "accuracy")
+    metrics: Annotated[tuple[str, ...], BeforeValidator(metric_list)] = ()
+    constraints: tuple[str, ...] = Field(default=(), strict=False)
+    without_privacy: Annotated[dict[str, float], BeforeValidator(reached_without_privacy)] = Field(default_factory=dict)
+    sampler: Annotated[Sampler | str, SamplerName()] = Sampler.TPE
+    scheduler: Annotated[str, SchedulerName()] = NO_SCHEDULER
+    eta: Annotated[int, Number(integer=True, at_least=2, fixed=True)] = 3
+    grace: Annotated[int, ONE_COUNT] = 1
+    brackets: Annotated[int, ONE_COUNT] = 1
+    trials: Annotated[int, ONE_COUNT] | None = None
+    rehearse: bool | None = None
+    repeats: Annotated[int, ONE_COUNT] = 1
+    hours: Annotated[float, ONE_POSITIVE] | None = None
+    trial_hours: Annotated[float, ONE_POSITIVE] | None = None
+    free_points: bool | None = None
+    seed: Annotated[int, Number(integer=True, at_least=0, below=2**32, fixed=True)] = 0
+    first: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
+    warm_start: Annotated[str, EarlierSweep()] | None = None
+    selection: Annotated[Selection, Name(names=Selection, fixed=True)] = Selection.NONE
+    selection_distribution: Annotated[Distribution, Name(names=Distribution, fixed=True)] | None = None
+    selection_mean: Annotated[float, Number(at_least=LEAST_MEAN, at_most=LARGEST_MEAN, fixed=True)] | None = None
+    selection_shape: Annotated[float, Number(at_least=LEAST_SHAPE, at_most=LARGEST_SHAPE, fixed=True)] | None = None
+    selection_share: Annotated[float, Number(above=0, below=1, fixed=True)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sampler_of_a_selection(cls, content: Any) -> Any:
+        """Draw candidates at random where the spec does not say."""
+        private = isinstance(content, Mapping) and content.get("selection") == Selection.PRIVATE.value
+        return {"sampler": Sampler.RANDOM.value, **content} if private else content
+
+    @model_validator(mode="after")
+    def _metrics_beside_objectives(self) -> Self:
+        objectives = {meaning(name) for name in self.objectives}
+        for i, name in enumerate(self.metrics):
+            if meaning(name) in objectives:
+                raise bad_value("no metric that is an objective", path=f"metrics.{i}", got=name, remedy="leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _warm_start_for_a_sampler_that_learns(self) -> Self:
+        if self.warm_start is not None and isinstance(self.sampler, Sampler) and not self.learns:
+            expected = f"a sampler that learns from outcomes, which {self.sampler.value} does not"
+            raise bad_value(expected, path="warm_start", got=self.warm_start, remedy="leave it out or use tpe")
+        return self
+
+    @property
+    def learns(self) -> bool:
+        """Whether the sampler learns from outcomes; a plug-in may."""
+        return not isinstance(self.sampler, Sampler) or self.sampler in _ADAPTIVE
+
+    @property
+    def outcomes(self) -> tuple[Constraint, ...]:
+        """The constraints, each under the name that its value is recorded by."""
+        return tuple(parse_constraint(text, self._recorded) for text in self.constraints)
+
+    @property
+    def _recorded(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(("epsilon", "accuracy", *self.objectives, *self.metrics)))
+
+    @model_validator(mode="after")
+    def _constraints_that_can_be_read(self) -> Self:
+        if len(self.constraints) > MOST:
+            raise bad_value(f"at most {MOST} constraints", path="constraints", got=None)
+        for i, text in enumerate(self.constraints):
+            try:
+                parse_constraint(text, self._recorded)
+            except SpecError as error:
+                expected = str(error).removeprefix("Expected ").partition(", got ")[0]
+                raise bad_value(expected, path=f"constraints.{i}", got=text) from None
+        return self
+
+    @property
+    def repetitions(self) -> Repetitions | None:
+        """The distribution of the number of trials under ``selection: private``, ``None`` without it."""
+        if self.selection is not Selection.PRIVATE:
+            return None
+        return Repetitions(
+            distribution=self.selection_distribution or Distribution.GEOMETRIC,
+            mean=self.selection_mean or DEFAULT_MEAN,
+            shape=self.selection_shape,
+        )
+
+    @model_validator(mode="after")
+    def _selection_that_is_used(self) -> Self:
+        for name in ("selection_distribution", "selection_mean", "selection_shape", "selection_share"):
+            given = getattr(self, name)
+            if given is not None and self.selection is not Selection.PRIVATE:
+                shown = given.value if isinstance(given, Distribution) else given
+                raise bad_value("no {name} without selection: private", path=name, got=shown)
+        shaped = self.selection_distribution is Distribution.NEGATIVE_BINOMIAL
+        if shaped and self.selection_shape is None:
+            expected = "selection_shape with selection_distribution: negative-binomial"
+            raise bad_value(expected, path="selection_shape", got=None, remedy="add it; 0.5 lies between the others")
+        if not shaped and self.selection_shape is not None:
+            expected = "no {name} without selection_distribution: negative-binomial"
+            raise bad_value(expected, path="selection_shape", got=self.selection_shape)
+        return self

@@ -1,0 +1,258 @@
+"""The specification of a sweep: what a user writes, validated.
+
+Every mistake is one sentence that names file, field, value and remedy. Mistakes that only the data can show
+are found by ``Spec.validate_against`` once the number of training rows is known.
+
+`Spec` has more than fifteen methods, each of a few lines: validators that hand over to ``rules``, or a view of the
+sections.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from math import ceil
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import yaml
+from pydantic import PrivateAttr, ValidationError, model_validator
+
+from clipless.datasets import Evaluation
+from sweeper.errors import SpecError
+from sweeper.records import Objective
+from sweeper.specification.data import DataSettings
+from sweeper.specification.dimensions import Dimension, grid_size, list_dimensions, proposal
+from sweeper.specification.fields._section import Section, SweepName
+from sweeper.specification.fields.messages import bad_value, locate, sentences, show, together
+from sweeper.specification.fields.nested import with_values
+from sweeper.specification.fields.ranges import Scalar
+from sweeper.specification.objectives import radii
+from sweeper.specification.rules._base import BrokenRule
+from sweeper.specification.rules.budget import broken_stage_rules
+from sweeper.specification.rules.data import broken_data_rules
+from sweeper.specification.rules.scores import broken_score_rules
+from sweeper.specification.rules.sections import broken_budget_rules, broken_space_rules
+from sweeper.specification.rules.selection import broken_selection_rules
+from sweeper.specification.search import SearchSettings
+from sweeper.specification.settings import ModelSettings, PrivacySettings, ResourceSettings, TrainingSettings
+from sweeper.specification.stages import StagePlan, default_plans, stage_plans
+from sweeper.specification.yaml_file import read_mapping
+
+DEFAULT_TRIALS = 16
+
+
+class Spec(Section):
+    """A sweep as specified; see ``sweeper schema`` for every key.
+
+    It is long, of more than fifteen methods, because each fact that follows from several sections is one.
+    """
+
+    name: Annotated[str, SweepName()]
+    data: DataSettings
+    model: ModelSettings
+    training: TrainingSettings = TrainingSettings()
+    privacy: PrivacySettings
+    search: SearchSettings = SearchSettings()
+    resources: ResourceSettings = ResourceSettings()
+
+    _source: str = PrivateAttr("the spec")
+    _overrides: Mapping[str, Any] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def from_yaml(cls, path: str | Path, overrides: Mapping[str, Any] | None = None) -> "Spec":
+        """Read a spec from a YAML file.
+
+        Args:
+            path: of the file.
+            overrides: values by dotted name instead of the file's, ``{"training.epochs": 5}``; ``None`` leaves a key
+                out.
+
+        Raises:
+            SpecError: unreadable, or mistakes in it, each in one sentence.
+        """
+        content = with_values(read_mapping(Path(path)), overrides or {})
+        return cls.from_mapping(content, str(path), overrides)
+
+    @classmethod
+    def from_mapping(
+        cls, content: Mapping[str, Any], source: str = "the spec", overrides: Mapping[str, Any] | None = None
+    ) -> "Spec":
+        """Validate a spec given as a nested mapping; ``source`` names it in messages.
+
+        ``overrides`` are the values in it, by dotted name, that the source does not have.
+
+        Raises:
+            SpecError: mistakes in it, each in one sentence.
+        """
+        try:
+            spec = cls.model_validate(dict(content))
+        except ValidationError as error:
+            raise SpecError(*sentences(error, source, cls)) from None
+        spec._source = source
+        spec._overrides = dict(overrides or {})
+        return spec
+
+    @model_validator(mode="after")
+    def _sections_that_agree(self) -> Self:
+        self._refused(broken_selection_rules(self.search, self.privacy, self.data, self.dimensions))
+        budget = broken_stage_rules(self.search, self.training, self.privacy, self.data.evaluation)
+        self._refused((*budget, *broken_budget_rules(self.training, self.privacy), *self._scores_that_cannot_be_paid()))
+        explorers = self.rehearsals or (self.stages[0].trials if self.stages else self.trials)
+        self._refused(broken_space_rules(self.search, self.dimensions, explorers))
+        locate(lambda _: self.first, None, "search.first")
+        return self
+
+    def _scores_that_cannot_be_paid(self) -> Iterable[BrokenRule]:
+        known = self.data.evaluation  # left out, the data set says it
+        return () if known is None else broken_score_rules(self.search, self.privacy, known)
+
+    def _refused(self, broken: Iterable[BrokenRule]) -> None:
+        """Raise every broken rule at once; those that come later are not looked at, for these may explain them."""
+        found = [bad_value(rule.expected, path=rule.field, got=rule.got, remedy=rule.remedy) for rule in broken]
+        if found:
+            raise together(found)
+
+    @property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """Every value that a trial needs, fixed or open."""
+        return list_dimensions(self.model, self.training, self.privacy)
+
+    @property
+    def first(self) -> tuple[dict[str, Scalar], ...]:
+        """The configurations to try first, as values of open slots by name."""
+        dimensions = self.dimensions
+        return tuple(
+            locate(lambda one: proposal(dimensions, one), partial, str(i))
+            for i, partial in enumerate(self.search.first)
+        )
+
+    @property
+    def source(self) -> str:
+        """Where the spec came from, for messages and to resolve relative paths."""
+        return self._source
+
+    @property
+    def overrides(self) -> Mapping[str, Any]:
+        """The values that were set beside the source, by dotted name; ``None`` where one was left out."""
+        return self._overrides
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """The axes of the front."""
+        return tuple(Objective.named(name) for name in self.search.objectives)
+
+    @property
+    def radii(self) -> tuple[str, ...]:
+        """The radii to certify, of objectives and metrics, as written."""
+        return radii([*self.objectives, *map(Objective.named, self.search.metrics)])
+
+    @property
+    def trials(self) -> int:
+        """The number of trials to run; under private selection, which draws it, the mean rounded up."""
+        if self.search.repetitions is not None:
+            return ceil(self.search.repetitions.mean)
+        if self.stages:
+            return sum(stage.trials for stage in self.stages)
+        if self.search.trials is not None:
+            return self.search.trials
+        size = grid_size(self.dimensions)
+        return DEFAULT_TRIALS if size is None else min(DEFAULT_TRIALS, size)
+
+    @property
+    def stages(self) -> tuple[StagePlan, ...]:
+        """How the budget of the sweep is divided, from the first trial to the last; none without slots."""
+        if not self.privacy.in_slots or self.search.repetitions is not None:
+            return ()
+        if self.privacy.stages is not None:
+            return stage_plans(self.privacy.stages)
+        finals = self.privacy.finals or 1
+        if self.rehearsals:
+            return (StagePlan(finals, 1.0),)
+        if self.search.trials is not None:
+            return default_plans(self.search.trials, finals)
+        size = grid_size(self.dimensions)
+        counts = range(max(DEFAULT_TRIALS, finals + 1), finals, -1) if size != 1 else ()
+        plans = (default_plans(count, finals) for count in counts)
+        return next((plan for plan in plans if size is None or plan[0].trials <= size), default_plans(finals, finals))
+
+    @property
+    def rehearsals(self) -> int:
+        """How many configurations are trained on public rows before the first trial; 0 without rehearsals.
+
+        Left out, ``search.rehearse`` is on where the budget is cut into slots, the validation rows are public, the spec
+        gives no stages and there is something to choose.
+        """
+        size = grid_size(self.dimensions)
+        public = self.data.evaluation in (None, Evaluation.PUBLIC)
+        fits = self.privacy.in_slots and self.privacy.stages is None and self.search.repetitions is None
+        wanted = self.search.rehearse
+        if wanted is False or not (wanted or (fits and public and size != 1)):
+            return 0
+        return self.search.trials or min(DEFAULT_TRIALS, size or DEFAULT_TRIALS)
+
+    def data_options(self, data_dir: Path | None = None) -> dict[str, Any]:
+        """Return the arguments of ``clipless.datasets.load``; a file beside the spec comes first."""
+        data = self.data
+        options = {
+            "source": data.name or self._beside(data.path),
+            "data_dir": data_dir,
+            "target": data.target,
+            "ranges": self._beside(data.ranges),
+            "evaluation": data.evaluation,
+            "unit": None if data.unit == "row" else data.unit,
+            "classes": data.classes,
+            "splits": None if data.splits is None else data.splits.splitting(),
+            "preparation": data.preparation(),
+        }
+        return {key: value for key, value in options.items() if value is not None}
+
+    def _beside(self, name: str | None) -> Path | None:
+        if name is None:
+            return None
+        beside = Path(self._source).parent / name
+        return beside if beside.is_file() else Path(name)
+
+    def with_search(self, **changes: Any) -> "Spec":
+        """Return the spec with other keys of ``search``, as ``--trials`` and ``--seed`` ask for.
+
+        Raises:
+            SpecError: the changed spec is not valid.
+        """
+        given = {f"search.{key}": value for key, value in changes.items() if value is not None}
+        return Spec.from_mapping(with_values(self.to_plain(), given), self._source, {**self._overrides, **given})
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the spec as JSON values, defaults filled in; ``from_mapping`` reads it back."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+    def to_yaml(self) -> str:
+        """Return the spec as YAML, defaults filled in; ``from_yaml`` reads it back."""
+        return yaml.safe_dump(self.to_plain(), sort_keys=False, allow_unicode=True)
+
+    def digest(self) -> str:
+        """Return a hash of everything that the spec says."""
+        return hashlib.sha256(json.dumps(self.to_plain(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def mistaken(self, expected: str, field: str, value: Any = None, remedy: str = "") -> SpecError:
+        """Return the error for a mistake that was found after reading."""
+        got = "" if value is None else f", got {field.rpartition('.')[2]}={show(value)}"
+        return SpecError(f"Expected {expected}{got} ({field} in {self._source})" + (f"; {remedy}" if remedy else ""))
+
+    def validate_against(self, population: int, classes: int | None = None) -> None:
+        """Find the mistakes that depend on the data.
+
+        ``population`` is N, the public number of training rows (units, when a unit column is declared).
+
+        Raises:
+            SpecError: delta >= 1/N without ``accept_large_delta``, a batch larger than N, auroc or a loss on
+                the wrong number of classes, class weights or priors for another number of classes.
+        """
+        broken = broken_data_rules(self.search, self.training, self.privacy, population, classes)
+        found = [self.mistaken(rule.expected, rule.field, rule.got, rule.remedy) for rule in broken]
+        if found:
+            raise SpecError(*(str(one) for one in found))
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of a spec, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Spec.model_json_schema()}

@@ -1,0 +1,75 @@
+"""What a spec has to say, and may not ask for, where rows held back are private."""
+
+import pytest
+
+from sweeper.errors import SpecError
+from sweeper.specification.spec import Spec
+
+
+@pytest.fixture
+def private(content):
+    content["data"] |= {"evaluation": "private"}
+    content["privacy"] |= {"score_noise": 30.0}
+    content["search"] = {"objectives": ["epsilon", "accuracy", "certified@1/4"], "metrics": ["certified@1"]}
+    return content
+
+
+def test_accuracy_and_certificates_with_noise_are_accepted(private):
+    assert Spec.from_mapping(private).privacy.score_noise == 30.0
+
+
+@pytest.mark.parametrize("name", ["auroc", "certified-auroc@0.1"])
+def test_an_objective_that_is_no_count_of_rows_is_refused_by_name(private, name):
+    private["search"]["objectives"].append(name)
+    said = (
+        r"Expected accuracy and certified@R only with evaluation: private, whose scores are noisy counts of rows, got "
+        rf"objectives='{name}' \(search\.objectives\.3 in s\.yaml\); leave it out, or declare the rows public if they are"
+    )
+    with pytest.raises(SpecError, match=said):
+        Spec.from_mapping(private, "s.yaml")
+
+
+@pytest.mark.parametrize("name", ["attacked@0.1", "autoattacked@0.1", "membership-auroc", "certified-auroc@0.1"])
+def test_a_metric_that_is_no_count_of_rows_is_refused_by_name(private, name):
+    private["search"]["metrics"].append(name)
+    with pytest.raises(SpecError, match=rf"noisy counts of rows, got metrics='{name}' \(search\.metrics\.1 in s\.yaml"):
+        Spec.from_mapping(private, "s.yaml")
+
+
+@pytest.mark.parametrize("evaluation", ["public", "exploratory"])
+def test_noise_for_scores_that_are_free_is_refused(private, evaluation):
+    private["data"]["evaluation"] = evaluation
+    said = (
+        r"Expected no score_noise without evaluation: private, whose scores it is the noise of, got score_noise=30.0 \("
+    )
+    with pytest.raises(SpecError, match=said):
+        Spec.from_mapping(private)
+
+
+def test_a_selection_may_be_private_on_private_rows(private):
+    private["search"] |= {"selection": "private", "sampler": "random"}
+    assert Spec.from_mapping(private).search.repetitions is not None
+
+
+def test_curves_are_released_where_scores_are(private):
+    private["privacy"]["curve_noise"] = 4.0
+    assert Spec.from_mapping(private).privacy.curve_noise == 4.0
+    private["privacy"]["curve_noise"] = 0
+    with pytest.raises(SpecError, match=r"Expected curve_noise > 0, got curve_noise=0"):
+        Spec.from_mapping(private)
+
+
+@pytest.mark.parametrize("evaluation", ["public", "exploratory"])
+def test_noise_for_curves_of_rows_that_are_free_is_refused(private, evaluation):
+    private["data"]["evaluation"] = evaluation
+    private["privacy"] = {name: value for name, value in private["privacy"].items() if name != "score_noise"}
+    private["privacy"]["curve_noise"] = 4.0
+    with pytest.raises(SpecError, match=r"Expected no curve_noise without evaluation: private"):
+        Spec.from_mapping(private)
+
+
+def test_curves_need_noise_for_the_scores_that_choose_too(private):
+    del private["privacy"]["score_noise"]
+    private["privacy"]["curve_noise"] = 4.0
+    with pytest.raises(SpecError, match=r"Expected score_noise, the noise multiplier of the scores"):
+        Spec.from_mapping(private)

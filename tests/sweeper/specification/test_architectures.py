@@ -1,0 +1,249 @@
+# ruff: noqa: ARG001, ARG005
+"""Architectures of plug-ins: their options are fields of a spec, and their layers are those of the package."""
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from types import SimpleNamespace
+from typing import Annotated
+
+import pytest
+import torch
+from torch import nn
+
+import clipless
+from clipless import layers
+from clipless.datasets import load
+from clipless.errors import UnsupportedError
+from clipless.option_types import Count, Even, Ge, Le
+from clipless.testing import neighbour_ratios
+from clipless.zoo import ARCHITECTURES, architecture
+from sweeper.errors import SpecError
+from sweeper.search.space import resolve, sample, suggest
+from sweeper.specification import plugins
+from sweeper.specification.architectures import architecture_options, find_architecture
+from sweeper.specification.plugins import ARCHITECTURE_PLUGINS
+from sweeper.specification.spec import Spec, schema
+from sweeper.trials.build import build_loss, build_model, build_plan
+
+
+@architecture
+def tower(
+    input_shape,
+    outputs,
+    make,
+    *,
+    floors: Annotated[int, Ge(1), Le(3)] = 2,
+    width: Annotated[int, Ge(2), Le(8)] = 4,
+):
+    """Dense floors of one width."""
+    features = torch.Size(input_shape).numel()
+    stack: list[nn.Module] = [layers.Flatten()]
+    for _ in range(floors):
+        stack += [make.dense(features, width), make.activation(width)]
+        features = width
+    return [*stack, make.dense(features, outputs)]
+
+
+class Ten(nn.Module):
+    """A layer that no rule of the package knows."""
+
+    def forward(self, x):
+        return 10 * x
+
+
+def with_layer(odd_layer):
+    @architecture
+    def odd(input_shape, outputs, make):
+        return [layers.Flatten(), odd_layer(), make.dense(64, outputs)]
+
+    return odd
+
+
+def replaced():
+    layer = layers.ReLU()
+    layer.forward = lambda x: 10 * x
+    return layer
+
+
+def text_option(input_shape, outputs, make, *, label: str = "a"):
+    return [layers.Flatten()]
+
+
+THINGS = SimpleNamespace(
+    tower=tower,
+    ten=with_layer(Ten),
+    replaced=with_layer(replaced),
+    plain=lambda *_: None,
+    text=architecture(text_option),
+)
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Install architectures: (name, value)."""
+    monkeypatch.setitem(sys.modules, "towers", THINGS)
+
+    def install(*entries):
+        known = EntryPoints(EntryPoint(*entry, ARCHITECTURE_PLUGINS) for entry in entries)
+        monkeypatch.setattr(plugins.importlib_metadata, "entry_points", lambda **wanted: known.select(**wanted))
+
+    return install
+
+
+@pytest.fixture
+def some(install):
+    install(*((name, f"towers:{name}") for name in vars(THINGS)))
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+def spec_of(**model):
+    return Spec.from_mapping(
+        {
+            "name": "own",
+            "data": {"name": "digits"},
+            "model": model,
+            "training": {"epochs": 1, "batch_size": 64},
+            "privacy": {"noise_multiplier": 1.0, "delta": 1e-4},
+        },
+        "own.yaml",
+    )
+
+
+def model_of(digits, **model):
+    spec = spec_of(**model)
+    config = resolve(spec, suggest(None, spec))
+    return config, build_model(config, digits, build_loss(config), 0)
+
+
+def refused(**model):
+    with pytest.raises(SpecError) as caught:
+        spec_of(**model)
+    return str(caught.value)
+
+
+@pytest.mark.usefixtures("some")
+def test_the_options_that_a_plug_in_declares_are_hyperparameters_of_a_spec(digits):
+    spec = spec_of(architecture=[{"name": "tower", "floors": [1, 3]}, "mlp"], width=8, activation="relu")
+    names = {dimension.name for dimension in spec.dimensions}
+    assert {"model.architecture.tower.floors", "model.width", "model.activation"} <= names
+    built = {
+        (config.model.architecture, sum(type(m) is layers.Dense for m in build_model(config, digits, build_loss(config), 0).layers))
+        for config in (resolve(spec, proposal) for proposal in sample(spec, 30))
+    }  # fmt: skip
+    assert built == {("tower", 2), ("tower", 4), ("mlp", 2)}
+
+
+@pytest.mark.usefixtures("some")
+def test_a_plug_in_trains_within_its_plan_is_saved_and_certified(digits, tmp_path):
+    config, model = model_of(digits, architecture={"name": "tower", "floors": 1}, bias=True)
+    loss = build_loss(config)
+    plan = build_plan(config, model, loss, len(digits.train))
+    x, y = digits.train.x[:8], digits.train.y[:8]
+    assert max(neighbour_ratios(model, loss, x, y, plan).values()) <= 1 + 1e-4
+    epochs = list(clipless.fit(model, loss, digits.train, plan))
+    assert len(epochs) == 1
+    clipless.save(model, tmp_path / "m.safetensors")
+    assert torch.equal(clipless.load(tmp_path / "m.safetensors")(x), model(x))
+    assert clipless.evaluate(model, digits.validation, radii=["0.25"])["certified@0.25"] >= 0
+
+
+@pytest.mark.usefixtures("some")
+def test_values_that_a_plug_in_does_not_take_are_refused_where_they_stand():
+    options = "activation, bias, bias_norm, constraint, floors, width"
+    assert refused(architecture={"name": "tower", "floors": 4}) == (
+        "Expected an integer 1 <= floors <= 3, got floors=4 (model.architecture.floors in own.yaml)"
+    )
+    assert refused(architecture={"name": "tower", "storeys": 2}) == (
+        f"Expected parameters of tower, got storeys=2 (model.architecture.storeys in own.yaml); known: {options}"
+    )
+    assert refused(architecture="tower", width=64) == (
+        "Expected an integer 2 <= width <= 8, got width=64 (model.width in own.yaml)"
+    )
+    assert refused(architecture="tower", hidden=8).startswith(
+        "Expected no hidden without an architecture that takes it"
+    )
+
+
+@pytest.mark.usefixtures("some")
+def test_an_architecture_that_nothing_declares_is_refused_with_those_that_are_installed():
+    said = refused(architecture="towr")
+    assert said.startswith("Expected architecture convnet or lenet")
+    assert "tower" in said.partition(", got ")[0]
+    assert said.endswith("did you mean 'tower'?")
+    assert "declared by clipless.zoo.architecture from the plug-in plain" in refused(architecture="plain")
+    assert "for an option of a spec" in refused(architecture={"name": "text"})
+
+
+@pytest.mark.usefixtures("some")
+def test_a_layer_that_is_not_of_the_package_is_refused(digits):
+    with pytest.raises(
+        SpecError, match=r"Expected layers of clipless\.layers .*, got Ten \(model\.architecture=ten on"
+    ):
+        model_of(digits, architecture="ten")
+
+
+@pytest.mark.usefixtures("some")
+def test_a_layer_whose_forward_was_replaced_is_refused_by_the_plan(digits):
+    config, model = model_of(digits, architecture="replaced")
+    with pytest.raises(UnsupportedError, match="The forward of this ReLU was replaced"):
+        build_plan(config, model, build_loss(config), len(digits.train))
+
+
+def test_a_plug_in_cannot_stand_in_for_an_architecture_of_this_package(install):
+    install(("mlp", "towers:tower"))
+    assert find_architecture("mlp") is ARCHITECTURES["mlp"]
+    assert spec_of(architecture="mlp", width=64)
+
+
+def test_two_plug_ins_of_one_name_are_refused(install):
+    install(("tower", "towers:tower"), ("tower", "other:tower"))
+    with pytest.raises(SpecError, match="Expected one architecture 'tower', got other:tower and towers:tower"):
+        architecture_options("tower")
+
+
+def test_a_plug_in_is_imported_only_when_a_spec_names_it(install):
+    install(("away", "no_such_module:away"))
+    assert spec_of(architecture="mlp")
+    named = schema()["$defs"]["ModelSettings"]["properties"]["architecture"]["anyOf"]
+    assert "away" in named[0]["enum"]
+    assert "Cannot import the plug-in away" in refused(architecture="away")
+
+
+@pytest.mark.parametrize(
+    ("builder", "said"),
+    [
+        (lambda shape, outputs: [], r"Expected \(input_shape, outputs, make, \*, \.\.\.\)"),
+        (lambda shape, outputs, *, make=None: [], r"Expected \(input_shape, outputs, make, \*, \.\.\.\)"),
+        (lambda shape, outputs, make, *, size=1: [], "a default and a type of the option size"),
+    ],
+)
+def test_a_function_of_other_arguments_is_refused(builder, said):
+    with pytest.raises(UnsupportedError, match=said):
+        architecture(builder)
+
+
+def test_an_option_that_every_architecture_has_is_not_declared_twice():
+    def own(shape, outputs, make, *, bias: bool = True):
+        return []
+
+    with pytest.raises(UnsupportedError, match="Expected another name than bias for an option of own"):
+        architecture(own)
+
+
+def test_what_is_no_list_of_layers_is_refused():
+    def nothing(shape, outputs, make, *, size: Count = 1, more: Even = 2):
+        return None
+
+    with pytest.raises(UnsupportedError, match="Expected a list of layers from the architecture nothing, got None"):
+        architecture(nothing)((4,), 2, input_norm=1.0)
+
+
+def test_options_are_read_without_torch():
+    code = "import sys, sweeper.specification.architectures; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]

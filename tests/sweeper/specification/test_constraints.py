@@ -1,0 +1,166 @@
+"""Constraints on outcomes: read as written, told to the sampler as violations, steering what it proposes."""
+
+from math import inf, nan
+
+import pytest
+
+from sweeper.errors import SpecError
+from sweeper.records import Objective, Point
+from sweeper.search.optuna_search import Search
+from sweeper.specification.constraints import FARTHEST, Constraint, parse_constraint
+from sweeper.specification.search import Sampler
+from sweeper.specification.spec import Spec
+
+RECORDED = ("epsilon", "accuracy", "certified@36/255")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("certified@36/255 >= 0.3", Constraint("certified@36/255", True, 0.3)),
+        ("epsilon<=8", Constraint("epsilon", False, 8.0)),
+        ("  accuracy  >=  1e-1 ", Constraint("accuracy", True, 0.1)),
+        ("certified@12/85 >= .5", Constraint("certified@36/255", True, 0.5)),
+    ],
+)
+def test_constraints_are_read(text, expected):
+    assert parse_constraint(text, RECORDED) == expected
+    assert parse_constraint(str(expected), RECORDED) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("accuracy > 0.3", "such as"),
+        ("accuracy", "such as"),
+        ("certified@0.5 >= 0.3", "or one listed in search.metrics"),
+        ("epsilon <= many", "finite number"),
+        ("epsilon <= inf", "finite number"),
+        ("epsilon <= nan", "finite number"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(text, words):
+    with pytest.raises(SpecError, match=words):
+        parse_constraint(text, RECORDED)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "value", "violation"),
+    [
+        (Constraint("accuracy", True, 0.5), 0.3, 0.2),
+        (Constraint("accuracy", True, 0.5), 0.7, -0.2),
+        (Constraint("epsilon", False, 8.0), 10.0, 2.0),
+        (Constraint("epsilon", False, 8.0), inf, FARTHEST),
+        (Constraint("epsilon", False, 8.0), nan, FARTHEST),
+        (Constraint("epsilon", False, 8.0), None, FARTHEST),
+    ],
+)
+def test_a_violation_is_by_how_much_the_bound_is_missed(constraint, value, violation):
+    values = {} if value is None else {constraint.name: value}
+    assert constraint.violation(values) == pytest.approx(violation)
+
+
+def space(trial):
+    """One value that matters, and two that keep evolution from mutating it every time."""
+    idle = {name: trial.suggest_float(name, 0, 1) for name in ("y", "z")}
+    return {"x": trial.suggest_float("x", 0, 1), **idle}
+
+
+def search(sampler, constraints=(), seed=0):
+    objectives = [Objective.named("epsilon"), Objective.named("accuracy")]
+    return Search(space, objectives, sampler=sampler, seed=seed, constraints=constraints)
+
+
+def proposals(made, count):
+    """Tell the search of a front along x: more epsilon, more accuracy; return what it proposed."""
+    found = []
+    for _ in range(count):
+        trial = made.ask()
+        x = made.open[trial]["x"]
+        found.append(x)
+        made.report(Point(trial=trial, epoch=1, values={"epsilon": 0.1 + x, "accuracy": x}))
+        made.finish(trial)
+    return found
+
+
+@pytest.mark.parametrize(
+    "sampler", [Sampler.TPE, pytest.param(Sampler.GP, marks=pytest.mark.long), Sampler.NSGA2, Sampler.NSGA3]
+)
+def test_a_constraint_steers_proposals(sampler):
+    """Every x is on the front; a floor on accuracy makes the larger ones the better part of it."""
+    floor = [Constraint("accuracy", True, 0.8)]
+    count, seeds = {Sampler.TPE: (25, 3), Sampler.GP: (16, 1)}.get(sampler, (64, 3))
+    steered, free = (
+        [x for seed in range(seeds) for x in proposals(search(sampler, constraints, seed), count)[-6:]]
+        for constraints in (floor, ())
+    )
+    assert sum(steered) / len(steered) > sum(free) / len(free) + 0.1
+
+
+def test_violations_are_on_the_trial_that_missed():
+    made = search(Sampler.RANDOM, [Constraint("accuracy", True, 0.5), Constraint("epsilon", False, 2.0)])
+    (x,) = proposals(made, 1)
+    (trial,) = made.study.trials
+    assert trial.constraints == pytest.approx({"accuracy >= 0.5": 0.5 - x, "epsilon <= 2": x - 1.9})
+
+
+@pytest.mark.parametrize("kind", list(Sampler))
+def test_every_sampler_repeats_its_proposals(kind):
+    def run():
+        objectives = [Objective.named("epsilon"), Objective.named("accuracy")]
+        made = Search(
+            lambda trial: {"x": trial.suggest_categorical("x", [0.1 * i for i in range(8)])},
+            objectives,
+            sampler=kind,
+            seed=3,
+        )
+        return proposals(made, 8)
+
+    assert run() == run()
+
+
+def test_a_grid_tries_every_configuration_once_conditional_ones_included():
+    def space(trial):
+        loss = trial.suggest_categorical("loss", ["a", "b"])
+        return {"x": trial.suggest_int("x", 0, 2) if loss == "a" else -1.0}
+
+    made = Search(space, [Objective.named("epsilon"), Objective.named("accuracy")], sampler=Sampler.GRID, seed=0)
+    assert sorted(proposals(made, 4)) == [-1.0, 0, 1, 2]
+
+
+def test_a_spec_carries_constraints_under_recorded_names(content):
+    content["search"] = {
+        "objectives": ["epsilon", "accuracy", "certified@0.25"],
+        "metrics": ["certified@0.5"],
+        "constraints": ["certified@1/4 >= 0.3", "certified@0.5 >= 0.1", "epsilon <= 8"],
+    }
+    outcomes = Spec.from_mapping(content).search.outcomes
+    assert [str(one) for one in outcomes] == ["certified@0.25 >= 0.3", "certified@0.5 >= 0.1", "epsilon <= 8"]
+
+
+@pytest.mark.parametrize(
+    ("search", "sentence"),
+    [
+        (
+            {"constraints": ["accuracy > 1"]},
+            "Expected a constraint such as certified@36/255 >= 0.3 or epsilon <= 8, got constraints='accuracy > 1' "
+            "(search.constraints.0 in s.yaml)",
+        ),
+        (
+            {"constraints": ["epsilon <= 8", "certified@2 >= 0.5"]},
+            "Expected a value among epsilon, accuracy, or one listed in search.metrics, got constraints='certified@2 >= "
+            "0.5' (search.constraints.1 in s.yaml)",
+        ),
+        (
+            {"sampler": "grid"},
+            "Expected a list or whole numbers for every open hyperparameter of a grid (training.learning_rate in s.yaml); "
+            "list its values, or use quasi-random",
+        ),
+    ],
+)
+def test_mistakes_are_one_sentence(content, search, sentence):
+    content["search"] = search
+    content["training"] = content.get("training", {}) | {"learning_rate": {"log": [0.001, 0.1]}}
+    with pytest.raises(SpecError) as error:
+        Spec.from_mapping(content, "s.yaml")
+    assert str(error.value) == sentence
