@@ -65,13 +65,34 @@ def first_that_can(spec: Spec, make: Callable[[Mapping[str, Scalar]], T]) -> T:
     Raises:
         SpecError, clipless.errors.CliplessError: the first of the configurations cannot be planned, and no other can.
     """
+    return first_that_each_can(spec, make, 1)[0][0]
+
+
+def first_that_each_can(
+    spec: Spec, make: Callable[[Mapping[str, Scalar]], T], wanted: int
+) -> list[tuple[T, tuple[str, ...]]]:
+    """Return what is made of the first configurations that can be planned, at most ``wanted``.
+
+    Each comes with the refusals of those that stood in front of it.
+
+    Raises:
+        SpecError, clipless.errors.CliplessError: the first of the configurations cannot be planned, and no other can.
+    """
+    made: list[tuple[T, tuple[str, ...]]] = []
     refusals: list[Exception] = []
-    for proposal in sample(spec, min(spec.trials, CHECKED_CONFIGURATIONS)):
+    since = 0
+    for proposal in sample(spec, max(wanted, min(spec.trials, CHECKED_CONFIGURATIONS))):
         try:
-            return make(proposal)
+            made.append((make(proposal), tuple(map(str, refusals[since:]))))
         except (SpecError, CliplessError) as error:
             refusals.append(error)
-    raise refusals[0]
+            continue
+        since = len(refusals)
+        if len(made) == wanted:
+            break
+    if not made:
+        raise refusals[0]
+    return made
 
 
 def planned(

@@ -29,12 +29,12 @@ from sweeper.privacy.prices import answers
 from sweeper.privacy.pricing import price
 from sweeper.privacy.selection import Terms
 from sweeper.rounding import round_up
-from sweeper.search.space import open_dimensions, sample
+from sweeper.search.space import open_dimensions
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.spec import Spec
 from sweeper.specification.trial_config import TrialConfig
-from sweeper.trials.budget_plan import first_that_can, plan_budget, planned
+from sweeper.trials.budget_plan import first_that_can, first_that_each_can, plan_budget, planned
 from sweeper.trials.build import build_augmentation, build_loss, build_model
 from sweeper.trials.metrics import check_metrics
 from sweeper.trials.price_preview import budget_in_words, other_cuts, planned_cost, planned_events, selection_in_words
@@ -61,6 +61,7 @@ class Preview:
     """One configuration as it would be trained; ``claims`` has one entry for each number of epochs.
 
     ``slots`` are those over which batches are spread, copies of rows left out; None for rows one behind the other.
+    ``passed_over`` says why configurations that would have come before it cannot be planned.
     """
 
     config: TrialConfig
@@ -68,18 +69,22 @@ class Preview:
     parameters: tuple[ParameterPreview, ...]
     claims: tuple[Claim, ...]
     slots: int | None
+    passed_over: tuple[str, ...] = ()
 
 
 def preview(spec: Spec, data: Dataset, configurations: int = 1) -> tuple[Preview, ...]:
     """Plan the first ``configurations`` that the sweep could try: those to be tried first, then random ones.
 
+    Those that cannot be planned are passed over, as trials of them fail without a price.
+
     Raises:
         SpecError: the spec does not fit the data.
-        clipless.errors.CliplessError: a configuration that cannot be planned.
+        clipless.errors.CliplessError: the first of the configurations cannot be planned, and no other can.
     """
     _validate(spec, data)
     slot = _first_slot(spec, data)
-    return tuple(_plan(spec, data, proposal, slot) for proposal in sample(spec, configurations))
+    found = first_that_each_can(spec, lambda proposal: _plan(spec, data, proposal, slot), configurations)
+    return tuple(replace(one, passed_over=refusals) for one, refusals in found)
 
 
 def check_plans(spec: Spec, data: Dataset) -> None:
@@ -280,6 +285,7 @@ def _render_one(one: Preview) -> list[RenderableType]:
     curve = ", ".join(f"epoch {i + 1}: {round_up(one.claims[i].epsilon)}" for i in shown)
     rdp = "absent" if last.rdp is None else round_up(last.rdp)
     return [
+        *([Text(_passed_over_in_words(one.passed_over))] if one.passed_over else []),
         Text(chosen),
         Text(
             f"q = {plan.sampling_rate:.5f}, {plan.steps_per_epoch} steps per epoch, {plan.epochs} epochs, "
@@ -290,6 +296,14 @@ def _render_one(one: Preview) -> list[RenderableType]:
         *([] if one.slots is None else [Text(_slots_in_words(plan, one.slots))]),
         table,
     ]
+
+
+def _passed_over_in_words(refusals: Sequence[str]) -> str:
+    count = len(refusals)
+    return (
+        f"{count} configuration{'s' * (count != 1)} before this one cannot be planned; a trial of "
+        f"{'one of them' if count > 1 else 'it'} fails and costs nothing: {refusals[0]}"
+    )
 
 
 def _slots_in_words(plan: Plan, slots: int) -> str:

@@ -129,8 +129,11 @@ def test_a_sweep_may_begin_if_one_of_its_configurations_can_be_planned(content, 
     content["search"] = {"first": [{"model": {"architecture": "convnet"}}, {"model": {"architecture": "mlp"}}]}
     spec = Spec.from_mapping(content)
     check_plans(spec, digits)
-    with pytest.raises(SpecError, match="architecture=convnet"):
-        preview(spec, digits)
+    (shown,) = preview(spec, digits)
+    assert shown.config.model.architecture == "mlp"
+    said = " ".join(text(spec, digits, [shown]).split())
+    assert "1 configuration before this one cannot be planned; a trial of it fails and costs nothing: " in said
+    assert "architecture=convnet" in said
 
 
 def test_a_sweep_of_which_no_configuration_can_be_planned_is_refused(content, digits, monkeypatch):
