@@ -3,12 +3,15 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
+import torch
 from torch import Tensor
 
 import clipless
 from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
+from clipless.fixed_prefix import split_fixed_prefix
+from clipless.network import Network
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import Point
@@ -29,7 +32,7 @@ def score_front(
     """
     noise = ScoreNoise.of(spec, data)
     score = scorer(data.metadata, spec.radii, noise, own=own_objectives(spec.objectives), test=True)
-    features: dict[str, Tensor] = {}  # of one trial: its models share their fixed first layers
+    features = _Features(data.test.x)
     front = [recorder.records.points[point.key] for point in recorder.records.archive.points]
     left = [point for point in front if point.test is None]
     for point in sorted(left, key=lambda point: point.key) if noise is None else spread(left):
@@ -45,18 +48,35 @@ def score_front(
         if refused is not None:
             yield f"{none}: {refused}"
             continue
-        if point.trial not in features:
-            features = {point.trial: float64_features(model, data.test.x)}
+        own = features.of(point.trial, model)
         if noise is not None and noise.curves is not None:
             probability = temperature(recorder.records.trials[point.trial].config)
-            curves = release_curves(
-                model, data.test, features[point.trial], noise, data.metadata, temperature=probability
-            )
+            curves = release_curves(model, data.test, own, noise, data.metadata, temperature=probability)
             recorder.records.add_test(point, scores_of(curves, noise), curves=curves)
             continue
-        scores = score(model, data.test, features[point.trial])
-        classes = class_counts(model, data.test, data.metadata, features=features[point.trial])
+        scores = score(model, data.test, own)
+        classes = class_counts(model, data.test, data.metadata, features=own)
         recorder.records.add_test(point, scores, classes)
+
+
+class _Features:
+    """Float64 features of rows, made again where the fixed first layers are others than those of the model before.
+
+    Models of one trial share these layers, unless the trial began anew: its private statistics are then drawn again.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        self._x, self._trial = x, ""
+        self._state: dict[str, Tensor] = {}
+        self._features: Tensor | None = None
+
+    def of(self, trial: str, model: Network) -> Tensor:
+        """Return `float64_features` of the rows for a model of a trial."""
+        state = split_fixed_prefix(model)[0].state_dict()
+        known = trial == self._trial and all(torch.equal(state[name], self._state[name]) for name in state)
+        if self._features is None or not known:
+            self._trial, self._state, self._features = trial, state, float64_features(model, self._x)
+        return self._features
 
 
 def spread(points: Iterable[Point]) -> tuple[Point, ...]:

@@ -1,18 +1,23 @@
 """The look at the test split of public rows: counts by class beside the scores, and both on disk."""
 
-import pytest
+from types import SimpleNamespace
 
+import pytest
+import torch
+
+import clipless
 from clipless.datasets import load
 from clipless.testing import SeededSource
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.resume import claimed
-from sweeper.records import TrialStatus
+from sweeper.records import Point, TrialStatus
 from sweeper.search.optuna_search import Search
 from sweeper.search.space import resolve
 from sweeper.specification.search import Sampler
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
+from sweeper.trials.build import build_loss, build_model
 from sweeper.trials.trial import TrialRun
 
 CONTENT = {
@@ -71,3 +76,25 @@ def test_points_of_the_front_are_counted_by_class_and_the_counts_are_kept(folder
     }
     (written,) = front.rows()
     assert written["test.balanced-accuracy"] == point.classes.balanced_accuracy
+
+
+def test_a_trial_that_began_anew_is_scored_with_the_statistics_of_each_of_its_models(folder):
+    """Its private statistics were drawn again, so that models of one trial differ in their fixed first layers."""
+    content = CONTENT | {"model": {**CONTENT["model"], "standardise": True}}
+    spec, data, points, scored = Spec.from_mapping(content), load("digits"), {}, []
+    for epoch in (1, 2):
+        model = build_model(resolve(spec, {}), data, build_loss(resolve(spec, {})), seed=0)
+        model.layers[0].load_state_dict({"mean": torch.full((1,), 0.1 * epoch), "scale": torch.full((1,), 1.0 * epoch)})
+        point = Point(trial="t0001", epoch=epoch, values={}, model=f"models/{epoch}.safetensors")
+        clipless.save(model, folder.path / point.model)
+        points[point.key] = point
+    records = SimpleNamespace(
+        points=points,
+        archive=SimpleNamespace(points=points.values()),
+        add_test=lambda point, scores, _classes: scored.append((point, scores)),
+    )
+    assert list(score_front(spec, data, folder, SimpleNamespace(records=records), lambda: False)) == []
+    for point, scores in scored:
+        found = clipless.load(folder.path / point.model)
+        assert scores == clipless.evaluate(found, data.test, spec.radii, data.metadata.input_gain)
+    assert len({str(scores) for _, scores in scored}) == 2
