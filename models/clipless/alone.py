@@ -104,17 +104,20 @@ def arithmetic() -> Settings:
     )
 
 
-def is_alone(passed: Pass, form: Form, kinks: Kinks | None = None) -> bool:
+def is_alone(passed: Pass, form: Form, kinks: Kinks | None = None, weights: Sequence[Tensor] = ()) -> bool:
     """Whether a pass treats each row alone, wherever it stands.
 
-    A form that has passed in this process is tested briefly with every other weights. Passes of several rows that are
-    no whole vectors never pass: a tail may round one number in thousands otherwise, which no test of theirs is sure to
-    meet.
+    A form is tested with made-up weights first, since weights may be such that nothing has to be rounded (zeros, say),
+    as later ones are not; then, and again with every other weights in this process, briefly with those it has.
+
+    Passes of several rows that are no whole vectors never pass: a tail may round one number in thousands otherwise,
+    which no test of theirs is sure to meet.
 
     Args:
         passed: the pass, with the weights that it has now.
         form: its shape.
         kinks: the first layer, whose outputs made-up rows are to have near zero.
+        weights: of the pass, which have other values for a while.
 
     Returns:
         False where it does not.
@@ -125,10 +128,35 @@ def is_alone(passed: Pass, form: Form, kinks: Kinks | None = None) -> bool:
     usual = _ENTRIES // max(1, form.rows * prod(form.shape))
     arrangements = _BRIEF if known else range(max(_FEWEST, min(_MOST, usual)))
     generator = torch.Generator().manual_seed(len(arrangements))
-    found = all(_holds(passed, form, number, generator, kinks) for number in arrangements)
+
+    def holds(arrangements: range) -> bool:
+        return all(_holds(passed, form, number, generator, kinks) for number in arrangements)
+
+    if known or not weights:
+        found = holds(arrangements)
+    else:
+        with _made_up(weights, generator):
+            found = holds(arrangements)
+        found = found and holds(_BRIEF)
     if found:
         _KNOWN.add(form.known)
     return found
+
+
+@contextmanager
+def _made_up(weights: Sequence[Tensor], generator: torch.Generator) -> Iterator[None]:
+    """Give weights dense random values inside the block, of about the size that keeps numbers as large as they are."""
+    saved = [weight.detach().clone() for weight in weights]
+    with torch.no_grad():
+        for weight in weights:
+            made = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
+            weight.copy_(made / max(1.0, weight[:1].numel()) ** 0.5)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for weight, own in zip(weights, saved, strict=True):
+                weight.copy_(own)
 
 
 def is_apart(passed: Pass, form: Form) -> bool:

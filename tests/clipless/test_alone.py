@@ -201,6 +201,27 @@ def test_other_ways_of_summing_are_tested_too(options):
     assert placed(network(), method, **options).slots is None
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0], ids=["zeros", "ones"])
+def test_weights_with_which_nothing_is_rounded_hide_no_kernel(value, monkeypatch):
+    """The test is made with dense weights first: those of later steps are dense."""
+    whole = Dense.forward
+
+    def rounded(layer, x):
+        y = whole(layer, x)
+        return y if torch.all(layer.weight == value) else PLACES["place mod 4"](y)
+
+    model = network()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(value)
+    monkeypatch.setattr(Dense, "forward", rounded)
+    assert placed(model).slots is not None
+    assert all((parameter == value).all() for parameter in model.parameters())
+    alone.forget()
+    monkeypatch.setattr(Dense, "forward", whole)
+    assert placed(model).slots is None
+
+
 @KERNELS_DO_NOT_LOOK
 @pytest.mark.parametrize("name", SMALL)
 def test_every_architecture_is_alone(name):

@@ -8,7 +8,7 @@ that what other rows hold changes nothing in place.
 Shape letters: B drawn rows, S places of a pass.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil, sqrt
 from typing import Protocol, final
 
@@ -83,13 +83,14 @@ class Placement:
         yield from (rows_B if self.slots is None else self.slots.place(rows_B)).split(self.size)
 
 
-def needs_slots(passed: Pass, form: Form, kinks: Kinks | None = None) -> bool:
+def needs_slots(passed: Pass, form: Form, kinks: Kinks | None = None, weights: Sequence[Tensor] = ()) -> bool:
     """Whether batches need slots in passes of this form, having tested what privacy asks of them.
 
     Args:
         passed: the pass.
         form: of its rows, copies included.
         kinks: the first layer, see `clipless.alone.is_alone`.
+        weights: of the pass, see there.
 
     Raises:
         UnsupportedError: what other rows hold changes what is computed for a row.
@@ -97,7 +98,7 @@ def needs_slots(passed: Pass, form: Form, kinks: Kinks | None = None) -> bool:
     Guarantees:
         No row of any data is looked at, so the answer is no release.
     """
-    if is_tested(form.device) and is_alone(passed, form, kinks):
+    if is_tested(form.device) and is_alone(passed, form, kinks, weights):
         return False
     if not is_apart(passed, form):
         raise UnsupportedError("Expected a network that treats each row of a batch alone, got one that mixes rows")

@@ -63,7 +63,8 @@ class StackedGradients:
         losses = tuple(type(one.member.loss) for one in self._trainees)
         options = (first.member.plan.method, losses, first.member.exact_norms, first.first, len(self._trainees))
         form = form_of(first.member.model, rows, tuple(like.shape[1:]), like.device, *options)
-        return needs_slots(self._tested, form, first.member.model.layers[first.first])
+        weights = [parameter for one in self._trainees for parameter in one.parameters.values()]
+        return needs_slots(self._tested, form, first.member.model.layers[first.first], weights)
 
     def _tested(self, x: Tensor, chosen_B: Tensor, counts_B: Tensor, watch: Watch) -> Mapping[str, Tensor]:
         """Pass made-up rows on, see `clipless.alone`: the same ones for every member, in another order for each."""

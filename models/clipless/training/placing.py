@@ -58,7 +58,7 @@ def training_places(
         return Placement(size, None)
     trained = split_fixed_prefix(model)[1] if augmentation is None else model
     tested = _TestedPass(model, trained, loss, like, plan, ghost=ghost, exact=exact)
-    if not needs_slots(tested, tested.form(size * copies), tested.first_layer):
+    if not needs_slots(tested, tested.form(size * copies), tested.first_layer, list(trained.parameters())):
         return Placement(size, None)
     size = slotted_size(plan.population, plan.sampling_rate, most)
     needs_slots(tested, tested.form(size * copies))  # refuses rows that are mixed in this shape

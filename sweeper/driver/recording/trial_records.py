@@ -80,9 +80,9 @@ class TrialRecords:
         self._tracker.tag(trial, {"sweeper.restarted": "its process died"})
 
     def end(self, trial: str, status: TrialStatus, reason: str) -> None:
-        """Record how a trial ended."""
-        self.save(replace(self.trials[trial], status=status, reason=reason))
+        """Record how a trial ended; the tracker first, since nobody tells it again of a trial that has ended."""
         self._tracker.end_trial(trial, status, reason)
+        self.save(replace(self.trials[trial], status=status, reason=reason))
 
     def refuse(self, refused: Mapping[str, str]) -> None:
         """Leave the points that audits refuse out of the front, from now on too; see `sweeper.store.evidence`."""
