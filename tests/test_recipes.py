@@ -9,10 +9,10 @@ import pytest
 
 from clipless.datasets import load
 from sweeper.cli.main import main
+from sweeper.planning import estimate
 from sweeper.search.space import resolve, sample
 from sweeper.specification.spec import Spec
 from sweeper.specification.yaml_file import parse_mapping
-from sweeper.trials import estimate
 from sweeper.trials.build import build_loss, build_model, build_plan
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -31,6 +31,8 @@ from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, 
 from sweeper.driver.stages import StagedSearch
 from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
+from sweeper.planning.budget_plan import plan_budget
+from sweeper.planning.price_preview import announcement
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.selection import Terms
@@ -49,8 +51,6 @@ from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
 from sweeper.tracking.outbox import Undelivered
 from sweeper.tracking.tracker import Tracker, how_to_look
-from sweeper.trials.budget_plan import plan_budget
-from sweeper.trials.price_preview import announcement
 
 SHOW_SECONDS = 0.5
 INTERRUPTED = "interrupted"

@@ -15,12 +15,12 @@ from sweeper.driver.selection.private_run import recover_all
 from sweeper.driver.selection.selection_run import resume_selection, run_selection
 from sweeper.driver.warm_start import WarmStart, observations
 from sweeper.errors import RecordError, SweeperError
+from sweeper.planning.preview import check_plans, lack_of_gpus
 from sweeper.results.sweep import Sweep
 from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.sweep_folder import SweepFolder, is_secret
-from sweeper.trials.preview import check_plans, lack_of_gpus
 
 
 def run(spec: Spec, options: Options | None = None) -> Sweep:

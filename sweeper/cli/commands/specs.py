@@ -22,9 +22,9 @@ def check(
     """Validate a spec and show what it would do, without training on any row."""
     import clipless
     from sweeper.cli.tables import print_view
+    from sweeper.planning import preview
+    from sweeper.planning.estimate import estimate, in_words
     from sweeper.specification.spec import Spec
-    from sweeper.trials import preview
-    from sweeper.trials.estimate import estimate, in_words
 
     read = Spec.from_yaml(spec)
     data = clipless.datasets.load(**read.data_options(data_dir))

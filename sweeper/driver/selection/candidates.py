@@ -21,6 +21,7 @@ from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import RecordError, SweeperError
+from sweeper.planning.preview import can_be_planned
 from sweeper.privacy.charges import Entry
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.evaluation.paid_scores import planned_scores
@@ -34,7 +35,6 @@ from sweeper.store.jsonl import JsonlFile
 from sweeper.store.requests import STOPPED_BY_REQUEST, Requests
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.trial_tracker import Untracked
-from sweeper.trials.preview import can_be_planned
 from sweeper.trials.stream import EpochRow, PlanRow
 
 Train = Callable[[type[CliplessTrial], TrialQueue, TrialStates, Callable[[], str | None]], RunResult]

@@ -45,6 +45,8 @@ from sweeper.driver.selection.candidates import (
 from sweeper.driver.selection.hidden_folder import DECIDED, SURRENDERED, move_out, public_folder, remove
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
 from sweeper.pareto.dominance import FrontArchive
+from sweeper.planning.budget_plan import plan_budget
+from sweeper.planning.preview import first_plan, priced_terms
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
@@ -58,8 +60,6 @@ from sweeper.store.lock import driver_lock, is_driven, was_driven_here
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps
 from sweeper.tracking.trial_tracker import Untracked
-from sweeper.trials.budget_plan import plan_budget
-from sweeper.trials.preview import first_plan, priced_terms
 
 WINNER = "winner"  # where, until it moves out
 BOOKS = (NUMBER_NAME, ENDINGS_NAME, "sessions.jsonl")  # of a selection, which an ordinary sweep has not

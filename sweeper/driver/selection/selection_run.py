@@ -41,6 +41,7 @@ from sweeper.driver.selection.private_run import (
 )
 from sweeper.driver.selection.unfinished import UNFINISHED, has_final_left
 from sweeper.errors import RecordError, SweeperError
+from sweeper.planning.price_preview import announcement, selection_announcement
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
@@ -51,7 +52,6 @@ from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, is_secret
-from sweeper.trials.price_preview import announcement, selection_announcement
 
 SELECTING = "selecting privately"
 WAITING = "selects privately, and waits to be resumed"

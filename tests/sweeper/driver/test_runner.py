@@ -36,6 +36,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.resume import claim_at_start
 from sweeper.driver.runner import resume, resume_sweep, run, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
+from sweeper.planning.preview import lack_of_gpus
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import MADE_FROM, TrialStatus
 from sweeper.results.front import read_front
@@ -50,7 +51,6 @@ from sweeper.store.lock import driver_lock, is_driven
 from sweeper.store.requests import ask_to_stop, steer
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.outbox import stored_rows
-from sweeper.trials.preview import lack_of_gpus
 
 pytestmark = pytest.mark.slow
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from clipless.datasets import load
+from sweeper.planning.budget_plan import plan_budget
 from sweeper.privacy.budget import Budget
 from sweeper.search.space import resolve, sample
 from sweeper.specification.spec import Spec
-from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.build import build_loss, build_model, build_plan
 
 pytestmark = pytest.mark.slow

@@ -29,6 +29,7 @@ from sweeper.driver.recording.held_out_scores import score_front, spread
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
+from sweeper.planning.budget_plan import plan_budget
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.ledger import Ledger
@@ -39,7 +40,6 @@ from sweeper.search.space import resolve
 from sweeper.specification.search import Sampler
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.curves import release_curves, scores_of, temperature
 from sweeper.trials.trial import TrialRun
 from tests.clipless.steps import RecordingSource

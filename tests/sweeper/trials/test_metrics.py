@@ -14,6 +14,7 @@ from clipless.losses import TauCCE
 from clipless.testing import SeededSource
 from sweeper.errors import RefutedError, SpecError
 from sweeper.pareto.dominance import FrontArchive
+from sweeper.planning.preview import check_plans, preview
 from sweeper.privacy.claims import Claim
 from sweeper.records import MEMBERSHIP, Direction, Objective, Point
 from sweeper.specification import objectives
@@ -22,7 +23,6 @@ from sweeper.specification.trial_config import TrialConfig
 from sweeper.tracking.names import metric_names
 from sweeper.trials import metrics
 from sweeper.trials.metrics import MEMBERSHIP_ROWS, TrialMetrics, check_metrics, some_rows
-from sweeper.trials.preview import check_plans, preview
 from sweeper.trials.trial import TrialRun
 
 NAMES = ("attacked@0.25", "attacked@1", "membership-auroc", "membership-advantage")

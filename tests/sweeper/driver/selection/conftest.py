@@ -12,6 +12,7 @@ from sweeper.driver import driver
 from sweeper.driver.selection import candidates, private_run, selection_run
 from sweeper.driver.selection.hidden_folder import hide
 from sweeper.driver.selection.private_run import select
+from sweeper.planning.preview import first_plan
 from sweeper.privacy.claims import Claim
 from sweeper.records import TrialStatus
 from sweeper.search.space import resolve
@@ -20,7 +21,6 @@ from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_loss, build_model
-from sweeper.trials.preview import first_plan
 
 from .played import DELTA, FOUR, SPEC, Bytes, Calls, Mortal, Play
 

@@ -30,6 +30,8 @@ from sweeper.driver.selection.hidden_folder import hidden_of
 from sweeper.driver.selection.private_run import SelectionWaitsError
 from sweeper.driver.selection.unfinished import has_final_left
 from sweeper.errors import RecordError, SweeperError
+from sweeper.planning import budget_plan
+from sweeper.planning.budget_plan import plan_budget
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.claims import SELECTED_WITHIN_BUDGET
 from sweeper.privacy.exploration import cut_exploration
@@ -44,8 +46,6 @@ from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.requests import ask_to_stop
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps
 from sweeper.tracking.names import price_metrics
-from sweeper.trials import budget_plan
-from sweeper.trials.budget_plan import plan_budget
 from sweeper.trials.build import build_loss, build_model, build_plan
 from sweeper.trials.stream import FirstDrawRow, PlanRow
 

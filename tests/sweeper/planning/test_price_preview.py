@@ -7,13 +7,13 @@ from rich.console import Console
 
 import clipless
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
+from sweeper.planning import price_preview
+from sweeper.planning.budget_plan import plan_budget
+from sweeper.planning.preview import first_plan, preview, priced_terms, render
+from sweeper.planning.price_preview import announcement, other_cuts, selection_announcement
 from sweeper.privacy.pricing import price
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
-from sweeper.trials import price_preview
-from sweeper.trials.budget_plan import plan_budget
-from sweeper.trials.preview import first_plan, preview, priced_terms, render
-from sweeper.trials.price_preview import announcement, other_cuts, selection_announcement
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,8 @@ from clipless.privacy.sampling import slots_for
 from clipless.training.placing import training_places
 from clipless.training.trainer import default_micro_batch
 from sweeper.errors import SpecError
+from sweeper.planning.budget_plan import first_that_can, first_that_each_can, plan_budget, planned
+from sweeper.planning.price_preview import budget_in_words, other_cuts, planned_cost, planned_events, selection_in_words
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.prices import answers
@@ -34,10 +36,8 @@ from sweeper.specification.fields.nested import flatten
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.spec import Spec
 from sweeper.specification.trial_config import TrialConfig
-from sweeper.trials.budget_plan import first_that_can, first_that_each_can, plan_budget, planned
 from sweeper.trials.build import build_augmentation, build_loss, build_model
 from sweeper.trials.metrics import check_metrics
-from sweeper.trials.price_preview import budget_in_words, other_cuts, planned_cost, planned_events, selection_in_words
 from sweeper.trials.rehearsal import rehearsal_halves
 
 SELECTION, FINAL = "selection", "final"  # the stages of a budget that holds a private selection

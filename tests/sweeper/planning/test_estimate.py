@@ -7,10 +7,10 @@ import torch
 
 import clipless
 from clipless.datasets import Split
+from sweeper.planning import estimate as module
+from sweeper.planning.estimate import Estimate, estimate, in_words
+from sweeper.planning.preview import preview
 from sweeper.specification.spec import Spec
-from sweeper.trials import estimate as module
-from sweeper.trials.estimate import Estimate, estimate, in_words
-from sweeper.trials.preview import preview
 
 SPEC = {
     "name": "small",

@@ -8,6 +8,7 @@ from clipless.plans.plan import Plan
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import SpecError
+from sweeper.planning.budget_plan import planned
 from sweeper.privacy.budget import Budget, cut_budget
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.exploration import cut_exploration
@@ -18,7 +19,6 @@ from sweeper.rounding import round_up
 from sweeper.search.space import sample
 from sweeper.specification.spec import Spec
 from sweeper.specification.stages import StagePlan
-from sweeper.trials.budget_plan import planned
 
 ESTIMATED_CONFIGURATIONS = 4  # that stand for all trials where the price is not fixed
 _LARGER = 2.0  # times the budget, or the share of the explorers, in the table of other cuts

@@ -11,13 +11,13 @@ from clipless.privacy.accounting.domination import dominates
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError
+from sweeper.planning.budget_plan import plan_budget
+from sweeper.planning.preview import preview, render
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price, whole_event
 from sweeper.search.space import resolve
 from sweeper.specification.spec import Spec
-from sweeper.trials.budget_plan import plan_budget
-from sweeper.trials.preview import preview, render
 from sweeper.trials.trial import TrialRun
 
 STAGES = [{"trials": 4, "share": 0.1}, {"trials": 1}]
@@ -104,7 +104,7 @@ def test_trials_of_other_batch_sizes_and_lengths_fill_slots_that_dominate_them(c
 
 
 def test_a_filter_fixes_its_order_beforehand(content, digits, monkeypatch):
-    monkeypatch.setattr("sweeper.trials.budget_plan.best_order", lambda *_: 5)
+    monkeypatch.setattr("sweeper.planning.budget_plan.best_order", lambda *_: 5)
     content["model"] |= {"width": 16}
     content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4, "epsilon": 1.0, "accounting": "filter"}
     spec = Spec.from_mapping(content)

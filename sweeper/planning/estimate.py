@@ -20,12 +20,12 @@ import clipless
 from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset, Split
 from clipless.fixed_prefix import split_fixed_prefix
+from sweeper.planning.preview import Preview
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.specification.spec import Spec
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
 from sweeper.trials.free_points import free_points
-from sweeper.trials.preview import Preview
 from sweeper.trials.scores import scorer
 
 BATCHES = 2  # steps of an epoch that is measured
