@@ -199,7 +199,15 @@ class Sweep:
             every += [self._explored(one, number, *of) for one, of in zip(live, found, strict=True)]
             if number + 1 < len(slots):
                 following, count = slots[number + 1], self.stages[number + 1][0]
-                live = list(finalists(every, self.task.spec(), count=count, loudness=loudness(following)))
+                live = list(
+                    finalists(
+                        every,
+                        self.task.spec().space,
+                        self.task.spec().objectives,
+                        count=count,
+                        loudness=loudness(following),
+                    )
+                )
         return points[0], Scored.joined([one for stage in points for one in stage])
 
     def rehearsed(self) -> tuple[list[Scored], Scored]:
@@ -215,7 +223,7 @@ class Sweep:
             replace(self._explored(proposal, 0, scores, event), loudness=1.0)
             for proposal, scores, event in zip(proposals, seen, aloud, strict=True)
         ]
-        (best,) = finalists(every, self.task.spec(), count=1, loudness=1.0)
+        (best,) = finalists(every, self.task.spec().space, self.task.spec().objectives, count=1, loudness=1.0)
         return seen, self.trainings.scores(self.task, best, self._noise(best), self.seed)
 
     def _noise(self, proposal: Proposal) -> float:

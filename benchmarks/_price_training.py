@@ -28,7 +28,6 @@ from clipless.testing import SeededSource
 from clipless.training import trainer
 from clipless.training.averaging import ExponentialAverage, RunningAverage
 from sweeper.pareto.dominance import Floats
-from sweeper.search.space import resolve
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.spec import Spec
 from sweeper.specification.trial_config import TrialConfig
@@ -96,7 +95,7 @@ class Task:
 
     def event(self, proposal: Proposal, noise: float) -> PoissonGaussian:
         """What a training of the configuration spends."""
-        training, population = resolve(self.spec(), proposal).training, len(self.data.train)
+        training, population = self.spec().space.resolve(proposal).training, len(self.data.train)
         return PoissonGaussian(
             noise_multiplier=noise,
             sampling_rate=training.batch_size / population,
@@ -116,7 +115,7 @@ class Trainings:
     def scores(self, task: Task, proposal: Proposal, noise: float, seed: int) -> Scored:
         """Scores of all epochs and their averages; trained unless it was before."""
         key = [_VERSION, task.name, task.radius, sorted(proposal.items()), noise, seed]
-        return self._found(key, lambda seed: _train(task, task.data, resolve(task.spec(noise), proposal), seed))
+        return self._found(key, lambda seed: _train(task, task.data, task.spec(noise).space.resolve(proposal), seed))
 
     def rehearsed(self, task: Task, proposal: Proposal, noise: float, seed: int) -> Scored:
         """Scores of a training on one half of the validation rows, on the other half; the mean of both ways.
@@ -139,7 +138,7 @@ class Trainings:
 
 
 def _rehearse(task: Task, proposal: Proposal, noise: float, seed: int) -> Rows:
-    config, found = resolve(task.spec(noise), proposal), []
+    config, found = task.spec(noise).space.resolve(proposal), []
     for number, half in enumerate(rehearsal_halves(task.data)):
         smaller = rehearsal_config(config, len(half.train), len(task.data.train))
         found.append(_train(task, half, smaller, seed + number, f"half {number}"))

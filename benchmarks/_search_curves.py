@@ -23,7 +23,7 @@ from clipless.privacy.accounting.calibration import noise_multiplier_for
 from clipless.privacy.accounting.claim import claims
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.search.optuna_search import Search
-from sweeper.search.space import resolve, sample, suggest
+from sweeper.search.space import sample
 from sweeper.specification.fields.ranges import Choices, Range
 from sweeper.specification.spec import Spec
 from sweeper.trials.trial import TrialRun
@@ -159,7 +159,7 @@ class Recorded:
 
     def space(self, trial: optuna.Trial) -> dict[str, Any]:
         """The space that the configurations were drawn from."""
-        return suggest(trial, self._spec)
+        return self._spec.space.suggest(trial)
 
     def start(self, search: Search) -> tuple[str, Trajectory] | None:
         """Open the recorded configuration that is nearest to what the search proposes."""
@@ -191,7 +191,7 @@ class Trained:
 
     def space(self, trial: optuna.Trial) -> dict[str, Any]:
         """The space of ``digits_spec``."""
-        return suggest(trial, self._spec)
+        return self._spec.space.suggest(trial)
 
     def start(self, search: Search) -> tuple[str, Trajectory]:
         """Begin to train what the search proposes."""
@@ -203,7 +203,7 @@ class Trained:
 
 def _run(spec: Spec, data: datasets.Dataset, name: str, proposal: Mapping[str, Any], seed: int) -> TrialRun:
     torch.set_num_threads(1)
-    config = resolve(spec, proposal)
+    config = spec.space.resolve(proposal)
     return TrialRun(trial=name, config=config, data=data, objectives=spec.objectives, seed=seed)
 
 
@@ -240,7 +240,7 @@ def digits_spec(**search: Any) -> Spec:
 def record(path: Path, trials: int, seed: int) -> None:
     """Train random configurations of ``digits_spec`` to their end, one on each core, and write their curves."""
     spec = digits_spec(trials=trials, seed=seed)
-    tasks = list(enumerate(sample(spec, trials)))
+    tasks = list(enumerate(sample(spec.space, trials)))
     with multiprocessing.get_context("spawn").Pool() as pool:
         recorded = pool.map(partial(_recorded, spec), tasks, chunksize=1)
     path.parent.mkdir(parents=True, exist_ok=True)

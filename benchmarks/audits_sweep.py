@@ -37,7 +37,6 @@ from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
 from sweeper.records import Point, ReleasedCurves, Trial, TrialPlan
-from sweeper.search.space import resolve
 from sweeper.specification.spec import Spec
 from sweeper.specification.stages import StagePlan
 from sweeper.store.sweep_folder import SweepFolder
@@ -229,7 +228,7 @@ def cost(rounds: int = 5) -> tuple[float, float, float, float]:
     torch.set_num_threads(1)
     spec = Spec.from_mapping(QUICK)
     data: Dataset = clipless.datasets.load(**spec.data_options(None))
-    config = resolve(spec, {})
+    config = spec.space.resolve({})
     spent: dict[str, list[float]] = {"trial": [], "first": [], "another": []}
 
     def timed(what: str, call: Callable[[], object]) -> object:

@@ -18,7 +18,6 @@ from clipless.testing import SeededSource
 from sweeper.pareto.dominance import hypervolume
 from sweeper.privacy.selection import IndependentProposer
 from sweeper.records import MADE_FROM, Point
-from sweeper.search.space import resolve, suggest
 from sweeper.specification.spec import Spec
 from sweeper.trials.trial import TrialRun
 
@@ -65,7 +64,7 @@ def sweep(
     points: list[Point] = []
     seconds = {True: 0.0, False: 0.0}
     for number in range(trials):
-        config = resolve(spec, dict(suggest(IndependentProposer(SeededSource(seed * 1000 + number)), spec)))
+        config = spec.space.resolve(spec.space.suggest(IndependentProposer(SeededSource(seed * 1000 + number))))
         for free in (True, False) if number % 2 else (False, True):
             started = time.process_time()
             run = TrialRun(

@@ -30,7 +30,7 @@ from scipy.stats import wilcoxon
 
 import clipless
 from clipless.datasets import Dataset, Split, load
-from sweeper.search.space import resolve, sample
+from sweeper.search.space import sample
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.spec import Spec
 from sweeper.specification.trial_config import TrialConfig
@@ -86,7 +86,7 @@ def accuracy(config: TrialConfig, data: Dataset, scored: Split, seed: int) -> fl
 
 def chosen(spec: Spec, data: Dataset, candidates: int) -> TrialConfig:
     """The candidate with the largest mean validation accuracy, over several trainings of the best few."""
-    configs = [resolve(spec, proposal) for proposal in sample(spec, candidates)]
+    configs = [spec.space.resolve(proposal) for proposal in sample(spec.space, candidates)]
     scores = [[accuracy(config, data, data.validation, seed=0)] for config in configs]
     best = sorted(range(candidates), key=lambda i: scores[i][0], reverse=True)[:FINALISTS]
     for i in best:

@@ -27,7 +27,6 @@ from clipless.plans.trainable import check_trainable
 from clipless.saving import architecture
 from sweeper.errors import SpecError
 from sweeper.schedulers import find_scheduler
-from sweeper.search.space import resolve, suggest
 from sweeper.specification import plugins
 from sweeper.specification.fields.choices import ARCHITECTURE_OPTIONS
 from sweeper.specification.spec import Spec
@@ -120,7 +119,7 @@ def named_in_a_spec(section, key, names, **sections):
             spec = a_spec(**{**sections, section: sections.get(section, {}) | {key: name}})
         except SpecError:
             continue
-        config = resolve(spec, suggest(None, spec)).to_json()[section].get(key)
+        config = spec.space.resolve(spec.space.suggest(None)).to_json()[section].get(key)
         if config == name or (isinstance(config, dict) and config["name"] == name):
             found.add(name)
     return found
@@ -140,7 +139,7 @@ def reached_layers():
     found = set()
     for model in described:
         spec = a_spec(model=model, training={"gradient_clip": 1.0})
-        config = resolve(spec, suggest(None, spec))
+        config = spec.space.resolve(spec.space.suggest(None))
         network = build_model(config, data, build_loss(config), 0)
         found |= {type(layer).__name__ for layer in network.modules()}
     return found
@@ -223,7 +222,7 @@ def loss_contract():
 
 def weighted_trial():
     spec = a_spec(training={"class_weights": [1.0] * 10})
-    return resolve(spec, suggest(None, spec))
+    return spec.space.resolve(spec.space.suggest(None))
 
 
 def constraint_contract():

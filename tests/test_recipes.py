@@ -10,7 +10,7 @@ import pytest
 from clipless.datasets import load
 from sweeper.cli.main import main
 from sweeper.planning import estimate
-from sweeper.search.space import resolve, sample
+from sweeper.search.space import sample
 from sweeper.specification.spec import Spec
 from sweeper.specification.yaml_file import parse_mapping
 from sweeper.trials.build import build_loss, build_model, build_plan
@@ -80,8 +80,8 @@ def plan_of(content):
     """The plan of one of the recipes' trainings."""
     spec = Spec.from_mapping(content)
     values = {"learning_rate": 0.01, "sensitivity_fraction": 0.1, "loss.tau-cce.temperature": 0.3}
-    proposal = {name: values[name.removeprefix("training.")] for name in sample(spec, 1)[0]}
-    data, config = load("digits"), resolve(spec, proposal)
+    proposal = {name: values[name.removeprefix("training.")] for name in sample(spec.space, 1)[0]}
+    data, config = load("digits"), spec.space.resolve(proposal)
     loss = build_loss(config)
     return build_plan(config, build_model(config, data, loss, seed=0), loss, len(data.train))
 

@@ -27,7 +27,6 @@ from sweeper.backend.storage import SharedFolder
 from sweeper.errors import TrialError
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
-from sweeper.search.space import resolve
 from sweeper.specification.spec import Spec
 from sweeper.trials.build import initial_seed, with_noise_of
 from sweeper.trials.rehearsal import HALVES, rehearsal_config, rehearsal_halves
@@ -193,7 +192,7 @@ class CliplessTrial:
         torch.set_num_threads(max(1, int(spec.resources.cpus)))
         return TrialRun(
             trial=trial,
-            config=resolve(spec, config["proposal"]),
+            config=spec.space.resolve(config["proposal"]),
             data=data,
             objectives=spec.objectives,
             metrics=spec.search.metrics,
@@ -239,7 +238,7 @@ class Rehearsal(CliplessTrial):
         config, spec = self._config, self._spec()
         number = int(str(config["trial"]).removeprefix("r")) - 1
         torch.set_num_threads(max(1, int(spec.resources.cpus)))
-        data, chosen = _at_hand(config["data"]), resolve(spec, config["proposal"])
+        data, chosen = _at_hand(config["data"]), spec.space.resolve(config["proposal"])
         slot = Budget.from_json(config["budget"]).stages[-1].slot
         chosen = with_noise_of(slot, chosen, data, repeats=spec.search.repeats)
         halves = _halves(data)[number % HALVES]

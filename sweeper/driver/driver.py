@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from clipless.datasets import Dataset
 from sweeper.backend.endings import RunResult
@@ -39,7 +38,6 @@ from sweeper.privacy.selection import Terms
 from sweeper.records import TrialStatus
 from sweeper.results.front import Front
 from sweeper.results.sweep import Sweep
-from sweeper.search import space
 from sweeper.search.optuna_search import Search
 from sweeper.specification.constraints import parse_constraint
 from sweeper.specification.spec import Spec
@@ -151,7 +149,7 @@ class SweepRun:
         self._watch = Watch(self._tracker)
         settings = self._spec.search
         self._search = Search(
-            self._propose,
+            self._spec.space.suggest,
             self._spec.objectives,
             sampler=settings.sampler,
             seed=settings.seed,
@@ -167,7 +165,7 @@ class SweepRun:
         )
         self._budget = self._enter_budget()
         self._rehearsals = (
-            Rehearsals(self._spec, self._folder, self._budget)
+            Rehearsals(self._spec.space, self._spec.rehearsals, self._folder, self._budget)
             if self._spec.rehearsals and self._budget is not None and self._selected is None
             else None
         )
@@ -262,14 +260,12 @@ class SweepRun:
         if budget is None:
             return TrialQueue(self._search, self._spec.trials, unfinished)
         if self._selection is not None:
-            final = FinalSearch(self._search, self._selection, budget, self._spec, self._recorder.records)
+            final = FinalSearch(self._search, self._selection, budget, self._spec.space, self._recorder.records)
             return TrialQueue(final, TRIALS, unfinished)
         rehearsed = [] if self._rehearsals is None else self._rehearsals.explored()
-        staged = StagedSearch(self._search, budget, self._spec, self._recorder.records, rehearsed)
+        constraints = self._spec.search.outcomes
+        staged = StagedSearch(self._search, budget, self._spec.space, self._recorder.records, constraints, rehearsed)
         return TrialQueue(staged, budget.trials, unfinished, accumulate(stage.trials for stage in budget.stages))
-
-    def _propose(self, trial: space.Proposer) -> dict[str, Any]:
-        return dict(space.suggest(trial, self._spec))
 
     def _late(self, now: float) -> str | None:
         hours = self._spec.search.hours

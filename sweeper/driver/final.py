@@ -16,7 +16,7 @@ from sweeper.search.optuna_search import Search
 from sweeper.search.transfer import transferred
 from sweeper.specification.fields.nested import leaves
 from sweeper.specification.fields.ranges import Scalar
-from sweeper.specification.spec import Spec
+from sweeper.specification.search_space import SearchSpace
 
 TRIALS = 2  # of a sweep that selects privately within a budget: the winner and its final
 
@@ -24,8 +24,8 @@ TRIALS = 2  # of a sweep that selects privately within a budget: the winner and 
 class FinalSearch:
     """Proposes the final, which depends on nothing but the record of the winner: a kill changes nothing of it."""
 
-    def __init__(self, search: Search, terms: Terms, budget: Budget, spec: Spec, records: TrialRecords) -> None:
-        self._search, self._terms, self._budget, self._spec, self._records = search, terms, budget, spec, records
+    def __init__(self, search: Search, terms: Terms, budget: Budget, space: SearchSpace, records: TrialRecords) -> None:
+        self._search, self._terms, self._budget, self._space, self._records = search, terms, budget, space, records
 
     @property
     def asked(self) -> int:
@@ -44,11 +44,11 @@ class FinalSearch:
 
     def _proposal(self) -> Mapping[str, Scalar]:
         winner = self._records.trials.get(WINNER_TRIAL)
-        proposal = None if winner is None else fit(dict(leaves(winner.config)), self._spec.dimensions)
+        proposal = None if winner is None else fit(dict(leaves(winner.config)), self._space.dimensions)
         if proposal is None:
             raise RecordError(
                 f"Expected the winner of the private selection, {WINNER_TRIAL}, with a configuration of the spec in "
                 "trials.jsonl, got none; restore it"
             )
         slot = self._budget.stages[-1].slot
-        return transferred(proposal, self._spec, loudness(self._terms.event), loudness(slot))
+        return transferred(proposal, self._space, loudness(self._terms.event), loudness(slot))

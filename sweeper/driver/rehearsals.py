@@ -12,7 +12,7 @@ from sweeper.privacy.budget import Budget, loudness
 from sweeper.records import TrialStatus
 from sweeper.search.finalists import Explored
 from sweeper.search.space import sample
-from sweeper.specification.spec import Spec
+from sweeper.specification.search_space import SearchSpace
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.rehearsal import HALVES
@@ -25,13 +25,16 @@ class Rehearsals:
     """The rehearsals of one sweep: each configuration on either half of the public rows.
 
     It is asked for trainings as a search is; those that an earlier run of the sweep has ended are not among them.
+
+    Args:
+        count: of configurations.
     """
 
-    def __init__(self, spec: Spec, folder: SweepFolder, budget: Budget) -> None:
+    def __init__(self, space: SearchSpace, count: int, folder: SweepFolder, budget: Budget) -> None:
         self._folder, self._budget = folder, budget
         self._file = JsonlFile(folder.rehearsals, patient=True)
         self._rows = {str(row["rehearsal"]): row for row in self._file.read()}
-        proposals = sample(spec, spec.rehearsals)
+        proposals = sample(space, count)
         self.proposals = {f"r{HALVES * i + half + 1:04d}": p for i, p in enumerate(proposals) for half in range(HALVES)}
         self._left = [name for name in self.proposals if name not in self._rows]
         self.open: dict[str, dict[str, Any]] = {}

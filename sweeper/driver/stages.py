@@ -8,7 +8,8 @@ from sweeper.privacy.budget import Budget, loudness
 from sweeper.records import trial_number
 from sweeper.search.finalists import Explored, finalists
 from sweeper.search.optuna_search import Search
-from sweeper.specification.spec import Spec
+from sweeper.specification.constraints import Constraint
+from sweeper.specification.search_space import SearchSpace
 
 
 class StagedSearch:
@@ -23,12 +24,13 @@ class StagedSearch:
         self,
         search: Search,
         budget: Budget,
-        spec: Spec,
+        space: SearchSpace,
         records: TrialRecords,
+        constraints: Sequence[Constraint] = (),
         rehearsed: Sequence[Explored] = (),
     ) -> None:
-        self._search, self._budget, self._spec, self._records = search, budget, spec, records
-        self._rehearsed = list(rehearsed)
+        self._search, self._budget, self._space, self._records = search, budget, space, records
+        self._constraints, self._rehearsed = tuple(constraints), list(rehearsed)
 
     @property
     def asked(self) -> int:
@@ -52,8 +54,14 @@ class StagedSearch:
     def _promoted(self, stage: int) -> Mapping[str, Any] | None:
         """Return the best configuration for a stage that it has not had, ``None`` where nothing has scores."""
         count = self._budget.stages[stage].trials
-        loudness, region = self._loudness(stage), self._search.region
-        best = finalists(self._explored(stage), self._spec, count=count, loudness=loudness, region=region)
+        best = finalists(
+            self._explored(stage),
+            self._space,
+            self._records.objectives,
+            count=count,
+            loudness=self._loudness(stage),
+            constraints=(*self._constraints, *self._search.region),
+        )
         had = [proposal for trial, proposal in self._search.proposals.items() if self._stage(trial) == stage]
         return next((proposal for proposal in best if proposal not in had), None)
 

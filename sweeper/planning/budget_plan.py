@@ -17,7 +17,7 @@ from sweeper.privacy.budget import Budget, cut_budget
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.exploration import cut_exploration
 from sweeper.rounding import round_up
-from sweeper.search.space import resolve, sample
+from sweeper.search.space import sample
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.search import SELECTION_SHARE
 from sweeper.specification.spec import Spec
@@ -81,7 +81,7 @@ def first_that_each_can(
     made: list[tuple[T, tuple[str, ...]]] = []
     refusals: list[Exception] = []
     since = 0
-    for proposal in sample(spec, max(wanted, min(spec.trials, CHECKED_CONFIGURATIONS))):
+    for proposal in sample(spec.space, max(wanted, min(spec.trials, CHECKED_CONFIGURATIONS))):
         try:
             made.append((make(proposal), tuple(map(str, refusals[since:]))))
         except (SpecError, CliplessError) as error:
@@ -103,7 +103,7 @@ def planned(
     Raises:
         SpecError, clipless.errors.CliplessError: it cannot be planned.
     """
-    config = resolve(spec, proposal)
+    config = spec.space.resolve(proposal)
     loss = build_loss(config)
     model = build_model(config, data, loss, spec.search.seed)
     return config, build_plan(config, model, loss, len(data.train), slot, repeats=spec.search.repeats)
@@ -111,7 +111,7 @@ def planned(
 
 def _trial(spec: Spec, data: Dataset, proposal: Mapping[str, Scalar]) -> tuple[PoissonGaussian, int]:
     """Return what a training of a configuration spends, and its epochs."""
-    config = resolve(spec, proposal)
+    config = spec.space.resolve(proposal)
     if spec.privacy.in_slots and config.training.epochs is not None:
         return event_without_noise(config, data, spec.search.seed), config.training.epochs
     plan = planned(spec, data, proposal)[1]

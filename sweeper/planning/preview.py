@@ -31,7 +31,6 @@ from sweeper.privacy.prices import answers
 from sweeper.privacy.pricing import price
 from sweeper.privacy.selection import Terms
 from sweeper.rounding import round_up
-from sweeper.search.space import open_dimensions
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.spec import Spec
@@ -194,7 +193,7 @@ def render(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Renderable
         Text(
             f"{spec.name}: valid. {declared.name}, N = {len(data.train)} training rows, evaluation "
             f"{declared.evaluation.value}, unit {declared.unit}; {_number_of_trials(spec)}, "
-            f"{open_dimensions(spec)} open hyperparameters."
+            f"{spec.space.open} open hyperparameters."
         )
     ]
     lack = lack_of_gpus(spec)

@@ -131,7 +131,7 @@ def _shares(budget: Budget, factor: float) -> list[float]:
 def _first_plans(spec: Spec, data: Dataset) -> list[Plan]:
     """Return the plans of the first configurations that have one."""
     plans = []
-    for proposal in sample(spec, min(spec.trials, ESTIMATED_CONFIGURATIONS)):
+    for proposal in sample(spec.space, min(spec.trials, ESTIMATED_CONFIGURATIONS)):
         try:
             plans.append(planned(spec, data, proposal)[1])
         except (SpecError, CliplessError):

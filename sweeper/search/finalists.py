@@ -17,7 +17,7 @@ from sweeper.records import Objective
 from sweeper.search.transfer import transferred
 from sweeper.specification.constraints import Constraint
 from sweeper.specification.fields.ranges import Scalar
-from sweeper.specification.spec import Spec
+from sweeper.specification.search_space import SearchSpace
 
 Values = Mapping[str, float]
 
@@ -33,7 +33,13 @@ class Explored:
 
 
 def finalists(
-    explored: Sequence[Explored], spec: Spec, *, count: int, loudness: float, region: Sequence[Constraint] = ()
+    explored: Sequence[Explored],
+    space: SearchSpace,
+    objectives: Sequence[Objective],
+    *,
+    count: int,
+    loudness: float,
+    constraints: Sequence[Constraint] = (),
 ) -> list[dict[str, Scalar]]:
     """Return the proposals of the next stage, best first, each moved to its loudness.
 
@@ -42,18 +48,19 @@ def finalists(
 
     Args:
         explored: trials of every earlier stage.
-        spec: its objectives, constraints and ranges.
+        space: its ranges.
+        objectives: of the sweep.
         count: how many are wanted.
         loudness: of the next stage.
-        region: where the search was steered, beside the constraints.
+        constraints: those of the spec, and where the search was steered.
 
     Returns:
         At most ``count`` proposals, no two of them alike; fewer where fewer trials have scores.
     """
     chosen: dict[Hashable, dict[str, Scalar]] = {}
     for stage in sorted({trial.stage for trial in explored}, reverse=True):
-        for trial in _ranked([trial for trial in explored if trial.stage == stage], spec, region):
-            proposal = transferred(trial.proposal, spec, trial.loudness, loudness)
+        for trial in _ranked([trial for trial in explored if trial.stage == stage], objectives, constraints):
+            proposal = transferred(trial.proposal, space, trial.loudness, loudness)
             chosen.setdefault(_likeness(proposal), proposal)
     return list(chosen.values())[:count]
 
@@ -63,10 +70,12 @@ def _likeness(proposal: Mapping[str, Scalar]) -> Hashable:
     return frozenset((name, f"{v:.9g}" if isinstance(v, float) else v) for name, v in proposal.items())
 
 
-def _ranked(trials: Sequence[Explored], spec: Spec, region: Sequence[Constraint]) -> list[Explored]:
+def _ranked(
+    trials: Sequence[Explored], objectives: Sequence[Objective], constraints: Sequence[Constraint]
+) -> list[Explored]:
     """Return the trials that have scores, each adding most to those before it."""
-    axes = [objective for objective in spec.objectives if objective.name != "epsilon"]
-    wanted = [constraint for constraint in (*spec.search.outcomes, *region) if constraint.name != "epsilon"]
+    axes = [objective for objective in objectives if objective.name != "epsilon"]
+    wanted = [constraint for constraint in constraints if constraint.name != "epsilon"]
     shown = [_Shown.of(trial, axes, wanted) for trial in trials]
     left = [i for i, one in enumerate(shown) if len(one.rows)]
     front: Floats = np.empty((0, len(axes)))

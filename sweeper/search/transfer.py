@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from math import floor
 
 from sweeper.specification.fields.ranges import Range, Scalar
-from sweeper.specification.spec import Spec
+from sweeper.specification.search_space import SearchSpace
 
 # By the end of a dimension's name: the power of the ratio of loudness that its value is multiplied by.
 POWERS: Mapping[str, float] = {"sensitivity_fraction": -0.2}
 
 
 def transferred(
-    proposal: Mapping[str, Scalar], spec: Spec, from_loudness: float, to_loudness: float
+    proposal: Mapping[str, Scalar], space: SearchSpace, from_loudness: float, to_loudness: float
 ) -> dict[str, Scalar]:
-    """Return the proposal for a training of another loudness, within the ranges of the spec.
+    """Return the proposal for a training of another loudness, within the ranges of the space.
 
     Choices and fixed values stay as they are, and so does everything where a loudness is not positive.
     """
-    spaces = {dimension.name: dimension.space for dimension in spec.dimensions}
+    spaces = {dimension.name: dimension.space for dimension in space.dimensions}
     ratio = to_loudness / from_loudness if from_loudness > 0.0 and to_loudness > 0.0 else 1.0
     return {name: _moved(value, spaces.get(name), ratio ** _power(name)) for name, value in proposal.items()}
 

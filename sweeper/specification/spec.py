@@ -23,7 +23,7 @@ from sweeper.records import Objective
 from sweeper.specification.data import DataSettings
 from sweeper.specification.dimensions import Dimension, grid_size, list_dimensions, proposal
 from sweeper.specification.fields._section import Section, SweepName
-from sweeper.specification.fields.messages import bad_value, locate, sentences, show, together
+from sweeper.specification.fields.messages import bad_value, locate, mistake, sentences, together
 from sweeper.specification.fields.nested import with_values
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.objectives import radii
@@ -34,6 +34,7 @@ from sweeper.specification.rules.scores import broken_score_rules
 from sweeper.specification.rules.sections import broken_budget_rules, broken_space_rules
 from sweeper.specification.rules.selection import broken_selection_rules
 from sweeper.specification.search import SearchSettings
+from sweeper.specification.search_space import SearchSpace
 from sweeper.specification.settings import ModelSettings, PrivacySettings, ResourceSettings, TrainingSettings
 from sweeper.specification.stages import StagePlan, default_plans, stage_plans
 from sweeper.specification.yaml_file import read_mapping
@@ -125,6 +126,11 @@ class Spec(Section):
             locate(lambda one: proposal(dimensions, one), partial, str(i))
             for i, partial in enumerate(self.search.first)
         )
+
+    @property
+    def space(self) -> SearchSpace:
+        """What the search chooses from."""
+        return SearchSpace(dimensions=self.dimensions, first=self.first, seed=self.search.seed, source=self._source)
 
     @property
     def source(self) -> str:
@@ -235,8 +241,7 @@ class Spec(Section):
 
     def mistaken(self, expected: str, field: str, value: Any = None, remedy: str = "") -> SpecError:
         """Return the error for a mistake that was found after reading."""
-        got = "" if value is None else f", got {field.rpartition('.')[2]}={show(value)}"
-        return SpecError(f"Expected {expected}{got} ({field} in {self._source})" + (f"; {remedy}" if remedy else ""))
+        return mistake(self._source, expected, field, value, remedy)
 
     def validate_against(self, population: int, classes: int | None = None) -> None:
         """Find the mistakes that depend on the data.

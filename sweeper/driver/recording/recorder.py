@@ -23,7 +23,6 @@ from sweeper.records import Point, Trial, TrialStatus, trial_number
 from sweeper.results.front import Front, build_front, refusals_before
 from sweeper.schedulers import make_scheduler
 from sweeper.search.optuna_search import Proposals
-from sweeper.search.space import resolve
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.trial_tracker import TrialTracker
@@ -121,7 +120,7 @@ class Recorder:
         if trial in self.records.trials:
             self.records.start_again(trial)
             return
-        chosen = resolve(self._spec, config["proposal"]).to_json() if "proposal" in config else {}
+        chosen = self._spec.space.resolve(config["proposal"]).to_json() if "proposal" in config else {}
         self.records.start(trial, chosen)
 
     def on_plan(self, trial: str, row: PlanRow) -> str | None:

@@ -29,6 +29,7 @@ class TrialRecords:
     Attributes:
         trials: by id, in the order in which they started.
         points: by key, in the order in which they arrived.
+        objectives: of the sweep.
         archive: the front of all points that no audit refuses.
     """
 
@@ -47,7 +48,7 @@ class TrialRecords:
         self._refused: dict[str, str] = {}
         self.archive = FrontArchive(objectives)
         self.archive.add(self.points.values())
-        self._objectives, self._best = tuple(objectives), _best_points(self.points.values(), objectives)
+        self.objectives, self._best = tuple(objectives), _best_points(self.points.values(), objectives)
         self._last_epoch: dict[str, int] = {}
         for name, epoch, made_from in self.points:
             if not made_from:  # a torn write may have left others of an epoch without that of its iterate
@@ -87,7 +88,7 @@ class TrialRecords:
     def refuse(self, refused: Mapping[str, str]) -> None:
         """Leave the points that audits refuse out of the front, from now on too; see `sweeper.store.evidence`."""
         self._refused |= refused
-        self.archive = FrontArchive(self._objectives)
+        self.archive = FrontArchive(self.objectives)
         self.archive.add(point for point in self.points.values() if self._is_admitted(point))
 
     def _is_admitted(self, point: Point) -> bool:
@@ -125,7 +126,7 @@ class TrialRecords:
 
     def front_values(self) -> list[dict[str, float]]:
         """Return the objectives' values on the front, which a model has to reach to be kept; none if all are kept."""
-        names = [objective.name for objective in self._objectives]
+        names = [objective.name for objective in self.objectives]
         front = () if self._keep_every_model else self.archive.points
         return [{name: point.values[name] for name in names} for point in front]
 
@@ -158,7 +159,7 @@ class TrialRecords:
 
     def _best_metrics(self, points: Sequence[Point]) -> dict[str, float]:
         """Return the metrics of the best point of a trial so far if it is among these; nothing otherwise."""
-        judged = next((one for one in self._objectives if one.name != "epsilon"), None)
+        judged = next((one for one in self.objectives if one.name != "epsilon"), None)
         if judged is None:
             return {}
         found = best(filter(None, (self._best.get(points[0].trial), *points)), judged)

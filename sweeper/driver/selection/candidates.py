@@ -29,7 +29,6 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
 from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection
 from sweeper.records import Point, TrialStatus
-from sweeper.search import space
 from sweeper.specification.spec import Spec
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.requests import STOPPED_BY_REQUEST, Requests
@@ -78,7 +77,7 @@ class IndependentProposals:
         name = f"t{self.asked:04d}"
         if self._selection is not None:
             self._selection.begin(name)
-            self.open[name] = dict(space.suggest(IndependentProposer(self._selection.source), self._spec))
+            self.open[name] = dict(self._spec.space.suggest(IndependentProposer(self._selection.source)))
         return name
 
     def skip(self, trials: int) -> None:

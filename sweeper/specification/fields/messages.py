@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
+from sweeper.errors import SpecError
 from sweeper.specification.fields.ranges import to_plain
 
 if TYPE_CHECKING:
@@ -99,6 +100,12 @@ def show(value: Any) -> str:
     """
     text = " ".join(repr(to_plain(value)).split())
     return text if len(text) <= 60 else text[:41] + "..."
+
+
+def mistake(source: str, expected: str, field: str, value: Any = None, remedy: str = "") -> SpecError:
+    """Return the error for a mistake that was found after reading; ``source`` is where the spec came from."""
+    got = "" if value is None else f", got {field.rpartition('.')[2]}={show(value)}"
+    return SpecError(f"Expected {expected}{got} ({field} in {source})" + (f"; {remedy}" if remedy else ""))
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

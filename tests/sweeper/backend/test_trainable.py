@@ -25,7 +25,6 @@ from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.errors import SpecError, TrialError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
-from sweeper.search.space import resolve
 from sweeper.specification.spec import Spec
 from sweeper.trials import trial as trial_module
 from sweeper.trials.build import initial_seed
@@ -154,7 +153,7 @@ def test_a_process_starts_its_next_trial_from_nothing(trial, config, built):
 def test_the_proposal_decides_what_the_spec_leaves_open(trial, config, built):
     trial.step()
     spec = Spec.from_mapping(config["spec"])
-    assert built[0][0]["config"] == resolve(spec, config["proposal"])
+    assert built[0][0]["config"] == spec.space.resolve(config["proposal"])
     assert built[0][0]["device"] == "cpu"
     assert torch.get_num_threads() == 1
 

@@ -43,7 +43,6 @@ from sweeper.results.front import read_front
 from sweeper.results.models.registry import tags_of
 from sweeper.results.sweep import Sweep
 from sweeper.search.optuna_search import Search
-from sweeper.search.space import suggest
 from sweeper.specification.spec import Spec
 from sweeper.store import jsonl
 from sweeper.store.jsonl import JsonlFile
@@ -472,7 +471,7 @@ def test_a_table_of_ones_own_is_swept_from_end_to_end(tmp_path, shared_data, cap
 def test_the_same_seed_proposes_the_same_configurations():
     def proposals(seed):
         spec = small(search={"seed": seed})
-        search = Search(lambda trial: suggest(trial, spec), spec.objectives, seed=seed)
+        search = Search(spec.space.suggest, spec.objectives, seed=seed)
         return [search.open[search.ask()] for _ in range(5)]
 
     assert proposals(1) == proposals(1) != proposals(2)

@@ -15,7 +15,6 @@ from sweeper.privacy.budget import cut_budget, loudness
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point
 from sweeper.search.optuna_search import Search
-from sweeper.search.space import suggest
 from sweeper.specification.constraints import parse_constraint
 from sweeper.specification.search import Sampler
 from sweeper.specification.spec import Spec
@@ -38,17 +37,17 @@ class Sweep:
 
     def __init__(self, spec, journal):
         self.budget = cut_budget(3.0, 1e-4, spec.stages, TRIAL)
-        self.records = SimpleNamespace(points={})
+        self.records = SimpleNamespace(points={}, objectives=spec.objectives)
         first = spec.stages[0].trials
         self.search = Search(
-            lambda trial: suggest(trial, spec),
+            spec.space.suggest,
             spec.objectives,
             sampler=Sampler.RANDOM,
             seed=0,
             journal=journal,
             trials=first,
         )
-        self.staged = StagedSearch(self.search, self.budget, spec, self.records)
+        self.staged = StagedSearch(self.search, self.budget, spec.space, self.records)
 
     def train(self, accuracy=None):
         trial = self.staged.ask()

@@ -15,7 +15,6 @@ from sweeper.errors import RecordError
 from sweeper.privacy.claims import STEERED, UNPAID, WARM_START, Claim, Steering
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.front import build_front
-from sweeper.search.space import resolve
 from sweeper.specification.constraints import parse_constraint
 from sweeper.specification.fields.nested import leaves, unflatten
 from sweeper.specification.spec import Spec
@@ -89,7 +88,7 @@ def told(path, spec, *constraints, **options):
 
 
 def config(spec, proposal, **changes):
-    flat = flat_of(resolve(spec, proposal).to_json()) | changes
+    flat = flat_of(spec.space.resolve(proposal).to_json()) | changes
     return unflatten({key: value for key, value in flat.items() if value is not ...})
 
 
@@ -110,7 +109,7 @@ def test_trials_of_the_same_space_are_told_as_they_were_proposed(spec, earlier):
 
 def test_what_is_told_can_be_tried_again(spec, earlier):
     for one in told(earlier(*((config(spec, p), [VALUES]) for p in PROPOSALS)), spec).observations:
-        assert resolve(spec, one.params)
+        assert spec.space.resolve(one.params)
 
 
 @settings(max_examples=30, deadline=None)
@@ -131,7 +130,7 @@ def test_a_configuration_of_this_space_always_fits(width, rate, temperature, eps
         "training.exact_norms": flip,
     }
     for text in (lambda c: c, lambda c: json.loads(json.dumps(c))):
-        assert warm_start.fit(dict(leaves(text(resolve(spec, proposal).to_json()))), spec.dimensions) == proposal
+        assert warm_start.fit(dict(leaves(text(spec.space.resolve(proposal).to_json()))), spec.dimensions) == proposal
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from sweeper.planning.preview import preview, render
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price, whole_event
-from sweeper.search.space import resolve
 from sweeper.specification.spec import Spec
 from sweeper.trials.trial import TrialRun
 
@@ -41,7 +40,7 @@ def spec_of(content, *, privacy=None, **sections):
 def planned(spec, data, trial, budget, proposal=None):
     run = TrialRun(
         trial=trial,
-        config=resolve(spec, proposal or {}),
+        config=spec.space.resolve(proposal or {}),
         data=data,
         objectives=spec.objectives,
         seed=0,

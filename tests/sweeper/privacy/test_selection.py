@@ -17,7 +17,6 @@ from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
 from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection, Terms, same_event
 from sweeper.records import Objective, Point
-from sweeper.search import space
 from sweeper.specification.constraints import parse_constraint
 from sweeper.specification.spec import Spec
 
@@ -342,10 +341,10 @@ def test_every_candidate_asks_fresh_randomness_within_the_search_space(content):
     content["model"] |= {"depth": {"int": [1, 3]}, "width": [8, 16, 24], "input_clip": {"uniform": [1, 2]}}
     content["search"] = {"selection": "private", "sampler": "random"}
     spec = Spec.from_mapping(content)
-    proposals = [space.suggest(IndependentProposer(), spec) for _ in range(40)]
+    proposals = [spec.space.suggest(IndependentProposer()) for _ in range(40)]
     assert len({str(proposal) for proposal in proposals}) == 40
     for proposal in proposals:
-        space.resolve(spec, proposal)
+        spec.space.resolve(proposal)
     assert len({proposal["training.optimizer"] for proposal in proposals}) == 2
     assert {proposal["training.momentum"] for proposal in proposals if "training.momentum" in proposal} <= {
         0,

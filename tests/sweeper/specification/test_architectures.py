@@ -19,7 +19,7 @@ from clipless.option_types import Count, Even, Ge, Le
 from clipless.testing import neighbour_ratios
 from clipless.zoo import ARCHITECTURES, architecture
 from sweeper.errors import SpecError
-from sweeper.search.space import resolve, sample, suggest
+from sweeper.search.space import sample
 from sweeper.specification import plugins
 from sweeper.specification.architectures import architecture_options, find_architecture
 from sweeper.specification.plugins import ARCHITECTURE_PLUGINS
@@ -116,7 +116,7 @@ def spec_of(**model):
 
 def model_of(digits, **model):
     spec = spec_of(**model)
-    config = resolve(spec, suggest(None, spec))
+    config = spec.space.resolve(spec.space.suggest(None))
     return config, build_model(config, digits, build_loss(config), 0)
 
 
@@ -133,7 +133,7 @@ def test_the_options_that_a_plug_in_declares_are_hyperparameters_of_a_spec(digit
     assert {"model.architecture.tower.floors", "model.width", "model.activation"} <= names
     built = {
         (config.model.architecture, sum(type(m) is layers.Dense for m in build_model(config, digits, build_loss(config), 0).layers))
-        for config in (resolve(spec, proposal) for proposal in sample(spec, 30))
+        for config in (spec.space.resolve(proposal) for proposal in sample(spec.space, 30))
     }  # fmt: skip
     assert built == {("tower", 2), ("tower", 4), ("mlp", 2)}
 

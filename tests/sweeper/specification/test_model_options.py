@@ -5,7 +5,6 @@ import pytest
 from clipless.datasets import Dataset, load
 from clipless.layers import Conv2d, Dense, MaxPool2d, Tanh
 from sweeper.errors import SpecError
-from sweeper.search.space import resolve, suggest
 from sweeper.specification.fields.choices import ARCHITECTURE_OPTIONS
 from sweeper.specification.spec import Spec
 from sweeper.trials.build import build_loss, build_model
@@ -20,7 +19,7 @@ def digits() -> Dataset:
 def model_of(content, digits, **options):
     content["model"] = options
     spec = Spec.from_mapping(content, "mnist.yaml")
-    config = resolve(spec, suggest(None, spec))
+    config = spec.space.resolve(spec.space.suggest(None))
     return build_model(config, digits, build_loss(config), 0)
 
 

@@ -6,7 +6,6 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from sweeper.errors import SpecError
-from sweeper.search.space import resolve
 from sweeper.specification.dimensions import OF_THE_SWEEP, list_dimensions
 from sweeper.specification.fields.fields import Name, Number
 from sweeper.specification.fields.options import REQUIRED, Condition, Option, open_section, option_of
@@ -39,11 +38,11 @@ class MoreConfig(TrialConfig):
 @pytest.fixture
 def more(content, monkeypatch):
     """Read a spec and propose its configuration, where one more option is declared."""
-    monkeypatch.setattr("sweeper.search.space.TrialConfig", MoreConfig)
+    monkeypatch.setattr("sweeper.specification.search_space.TrialConfig", MoreConfig)
 
     def read(suggested=(), **training):
         spec = MoreSpec.from_mapping(content | {"training": {"epochs": 10} | training}, "f.yaml")
-        return spec, resolve(spec, dict(suggested)).training
+        return spec, spec.space.resolve(dict(suggested)).training
 
     return read
 
@@ -93,7 +92,7 @@ def test_every_option_of_a_trial_is_declared_in_its_configuration(settings, conf
 @pytest.mark.parametrize("effort", ["none", "cheap", "thorough"])
 def test_what_is_of_the_sweep_reaches_no_trial(content, effort):
     content["privacy"]["audit"] = effort
-    assert resolve(Spec.from_mapping(content), {}).privacy.epsilon == content["privacy"]["epsilon"]
+    assert Spec.from_mapping(content).space.resolve({}).privacy.epsilon == content["privacy"]["epsilon"]
 
 
 def test_what_an_option_takes_has_the_type_that_the_code_reads():

@@ -17,7 +17,7 @@ from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.errors import SpecError
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import Direction, Objective, Point
-from sweeper.search.space import resolve, sample
+from sweeper.search.space import sample
 from sweeper.specification import plugins
 from sweeper.specification.objectives import metric_list, parse, parse_metric, reads_training_rows
 from sweeper.specification.plugins import METRICS, SAMPLERS, Metric, find_metric, metric, sampler
@@ -132,7 +132,7 @@ def content(**changed):
 def test_an_objective_of_a_plug_in_is_scored_after_every_epoch_and_on_test_rows(digits, tmp_path):
     spec = Spec.from_mapping(content())
     assert [o.name for o in spec.objectives] == ["epsilon", "accuracy", "light"]
-    config = resolve(spec, next(iter(sample(spec, 1))))
+    config = spec.space.resolve(next(iter(sample(spec.space, 1))))
     (tmp_path / "models").mkdir()
     run = TrialRun(
         trial="t0001",

@@ -9,7 +9,7 @@ import pytest
 from clipless.datasets import load
 from sweeper.planning.budget_plan import plan_budget
 from sweeper.privacy.budget import Budget
-from sweeper.search.space import resolve, sample
+from sweeper.search.space import sample
 from sweeper.specification.spec import Spec
 from sweeper.trials.build import build_loss, build_model, build_plan
 
@@ -49,8 +49,8 @@ def test_every_proposal_of_a_ready_spec_can_be_planned(path, configurations, sha
     spec.validate_against(len(data.train), len(data.metadata.classes))
     budget = plan_budget(spec, data)
     slot = budget.stages[-1].slot if isinstance(budget, Budget) else None
-    for proposal in sample(spec, configurations):
-        config = resolve(spec, proposal)
+    for proposal in sample(spec.space, configurations):
+        config = spec.space.resolve(proposal)
         loss = build_loss(config)
         plan = build_plan(config, build_model(config, data, loss, seed=0), loss, len(data.train), slot)
         assert plan.delta < 1 / len(data.train)

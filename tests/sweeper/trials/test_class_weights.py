@@ -6,7 +6,6 @@ import pytest
 
 from clipless.losses import HKR, KR, ClassWeighted, TauCCE, loss_lipschitz
 from sweeper.errors import SpecError
-from sweeper.search.space import resolve, suggest
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.spec import Spec, schema
 from sweeper.specification.trial_config import TrialConfig
@@ -19,7 +18,9 @@ TENTHS = [0.1] * 10
 def loss_of(content, **training):
     content["training"] |= training
     spec = Spec.from_mapping(content, FILE)
-    return build_loss(TrialConfig.from_json(json.loads(json.dumps(resolve(spec, suggest(None, spec)).to_json()))))
+    return build_loss(
+        TrialConfig.from_json(json.loads(json.dumps(spec.space.resolve(spec.space.suggest(None)).to_json())))
+    )
 
 
 def test_class_weights_multiply_the_loss_of_their_class(content):
@@ -73,11 +74,11 @@ def test_they_are_fixed_for_the_sweep_and_survive_every_form_of_the_spec(content
     content["training"] |= {"class_weights": [1, 2], "loss": {"name": "kr", "priors": [0.5, 0.5]}}
     content["search"] = {"first": [{"training": {"class_weights": [1.0, 2.0]}}]}
     spec = Spec.from_mapping(content, FILE)
-    assert suggest(None, spec) == {}
+    assert spec.space.suggest(None) == {}
     plain = json.loads(json.dumps(spec.to_plain()))
     assert Spec.from_mapping(plain).to_plain() == plain == spec.with_search(seed=0).to_plain()
     assert "priors" in spec.to_yaml()
-    flat = flatten(resolve(spec, {}).to_json())
+    flat = flatten(spec.space.resolve({}).to_json())
     assert flat["training.loss.class_weights"] == "[1.0, 2.0]"
     assert flat["training.loss.priors"] == "[0.5, 0.5]"
 

@@ -36,7 +36,6 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.search.optuna_search import Search
-from sweeper.search.space import resolve
 from sweeper.specification.search import Sampler
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
@@ -101,7 +100,7 @@ def spec_of(**changes):
 def trial(data, spec, folder=None):
     return TrialRun(
         trial="t0001",
-        config=resolve(spec, {}),
+        config=spec.space.resolve({}),
         data=data,
         objectives=spec.objectives,
         metrics=spec.search.metrics,
@@ -130,7 +129,7 @@ def finished(data, folder):
     """A recorder that has taken a whole trial."""
     spec = spec_of()
     kept, run = recorder(spec, data, folder), trial(data, spec, folder)
-    kept.on_start("t0001", resolve(spec, {}).to_json() | {"proposal": {}})
+    kept.on_start("t0001", spec.space.resolve({}).to_json() | {"proposal": {}})
     kept.on_plan("t0001", run.plan_row())
     kept.on_draw("t0001")
     for row in run.epoch_rows():

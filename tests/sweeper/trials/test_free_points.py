@@ -12,7 +12,6 @@ from sweeper.errors import SpecError
 from sweeper.pareto.dominance import dominates
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import MADE_FROM, described
-from sweeper.search.space import resolve
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.free_points import FAMILY, free_points
@@ -43,7 +42,7 @@ def spec_of(**changes):
 def trial(data, spec, *, free=None, folder=None, source=None, **more):
     return TrialRun(
         trial="t0001",
-        config=resolve(spec, {}),
+        config=spec.space.resolve({}),
         data=data,
         objectives=spec.objectives,
         metrics=spec.search.metrics,

@@ -30,7 +30,6 @@ from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
 from sweeper.search.optuna_search import Search
-from sweeper.search.space import resolve
 from sweeper.specification.search import Sampler
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
@@ -83,7 +82,7 @@ def spec_of(**changes):
 def trial(data, spec, source, folder=None, *, recorded=0):
     return TrialRun(
         trial="t0001",
-        config=resolve(spec, {}),
+        config=spec.space.resolve({}),
         data=data,
         objectives=spec.objectives,
         metrics=spec.search.metrics,
@@ -166,7 +165,7 @@ def test_a_neighbouring_validation_set_moves_what_the_noise_is_added_to_by_no_mo
         for data in (digits, less):
             run = TrialRun(
                 trial="t0001",
-                config=resolve(spec, {}),
+                config=spec.space.resolve({}),
                 data=data,
                 objectives=spec.objectives,
                 metrics=spec.search.metrics,
@@ -206,7 +205,7 @@ def test_a_certified_accuracy_above_the_accuracy_stops_nothing(digits):
 
 def test_a_trial_on_private_rows_without_noise_is_refused(digits):
     spec = spec_of()
-    given = {"config": resolve(spec, {}), "data": digits, "objectives": spec.objectives, "seed": 0}
+    given = {"config": spec.space.resolve({}), "data": digits, "objectives": spec.objectives, "seed": 0}
     with pytest.raises(SpecError, match="Expected noise for scores of the private rows of digits"):
         TrialRun(trial="t0001", **given)
 

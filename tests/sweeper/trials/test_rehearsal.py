@@ -5,7 +5,6 @@ import torch
 
 from clipless.datasets import Evaluation, load
 from sweeper.errors import SpecError
-from sweeper.search.space import resolve
 from sweeper.specification.spec import Spec
 from sweeper.trials.build import build_loss, build_model, build_plan
 from sweeper.trials.rehearsal import rehearsal_config, rehearsal_halves
@@ -20,7 +19,7 @@ def digits():
 def config(content):
     content["training"]["batch_size"] = 256
     content["privacy"] = {"noise_multiplier": 4.0, "delta": 1e-4}
-    return resolve(Spec.from_mapping(content, "s.yaml"), {})
+    return Spec.from_mapping(content, "s.yaml").space.resolve({})
 
 
 def rows(*splits):
@@ -59,6 +58,6 @@ def test_a_mean_over_a_batch_is_as_noisy_as_on_the_training_rows(digits, config)
 
 
 def test_a_rehearsal_needs_the_noise_of_a_stage(content):
-    config = resolve(Spec.from_mapping(content, "s.yaml"), {})
+    config = Spec.from_mapping(content, "s.yaml").space.resolve({})
     with pytest.raises(SpecError, match="Expected a noise multiplier"):
         rehearsal_config(config, 100, 1000)

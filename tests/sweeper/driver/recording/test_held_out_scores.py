@@ -13,7 +13,6 @@ from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.resume import claimed
 from sweeper.records import Point, TrialStatus
 from sweeper.search.optuna_search import Search
-from sweeper.search.space import resolve
 from sweeper.specification.search import Sampler
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
@@ -51,7 +50,7 @@ def test_points_of_the_front_are_counted_by_class_and_the_counts_are_kept(folder
     recorder = Recorder(spec, folder, claimed(spec, data), Tracker(), search)
     run = TrialRun(
         trial="t0001",
-        config=resolve(spec, {}),
+        config=spec.space.resolve({}),
         data=data,
         objectives=spec.objectives,
         seed=0,
@@ -83,7 +82,7 @@ def test_a_trial_that_began_anew_is_scored_with_the_statistics_of_each_of_its_mo
     content = CONTENT | {"model": {**CONTENT["model"], "standardise": True}}
     spec, data, points, scored = Spec.from_mapping(content), load("digits"), {}, []
     for epoch in (1, 2):
-        model = build_model(resolve(spec, {}), data, build_loss(resolve(spec, {})), seed=0)
+        model = build_model(spec.space.resolve({}), data, build_loss(spec.space.resolve({})), seed=0)
         model.layers[0].load_state_dict({"mean": torch.full((1,), 0.1 * epoch), "scale": torch.full((1,), 1.0 * epoch)})
         point = Point(trial="t0001", epoch=epoch, values={}, model=f"models/{epoch}.safetensors")
         clipless.save(model, folder.path / point.model)

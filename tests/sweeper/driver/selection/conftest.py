@@ -15,7 +15,6 @@ from sweeper.driver.selection.private_run import select
 from sweeper.planning.preview import first_plan
 from sweeper.privacy.claims import Claim
 from sweeper.records import TrialStatus
-from sweeper.search.space import resolve
 from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Manifest
@@ -41,7 +40,7 @@ def plan(data):
 @pytest.fixture(scope="module")
 def weights(data, tmp_path_factory):
     """A saved model of the spec."""
-    config = resolve(Spec.from_mapping(SPEC), {"training.learning_rate": 0.05})
+    config = Spec.from_mapping(SPEC).space.resolve({"training.learning_rate": 0.05})
     path = tmp_path_factory.mktemp("model") / "model.safetensors"
     clipless.save(build_model(config, data, build_loss(config), seed=0), path)
     return path.read_bytes()

@@ -38,7 +38,6 @@ from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialPlan, TrialStatus
 from sweeper.results.sweep import Sweep
-from sweeper.search.space import resolve
 from sweeper.service.supervision.states import State
 from sweeper.service.supervision.supervisor import check_resumable
 from sweeper.specification.spec import Spec
@@ -92,7 +91,7 @@ def cut_once(monkeypatch):
 def plans(data, budget):
     """The plan of a candidate and that of the final."""
     spec = Spec.from_mapping(SPEC)
-    config = resolve(spec, {"training.learning_rate": 0.05, "training.sensitivity_fraction": 0.1})
+    config = spec.space.resolve({"training.learning_rate": 0.05, "training.sensitivity_fraction": 0.1})
     loss = build_loss(config)
     model = build_model(config, data, loss, 0)
     made = []

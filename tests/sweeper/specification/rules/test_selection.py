@@ -7,7 +7,7 @@ import pytest
 from clipless.datasets import load
 from clipless.privacy.accounting.private_selection import Distribution, Repetitions
 from sweeper.errors import SpecError
-from sweeper.search.space import resolve, sample
+from sweeper.search.space import sample
 from sweeper.specification.dimensions import OF_THE_SWEEP
 from sweeper.specification.rules.selection import EVENT_DIMENSIONS
 from sweeper.specification.search import Sampler
@@ -221,8 +221,8 @@ def test_whatever_is_open_beside_the_listed_slots_spends_the_same(content):
         for path, value in (fixed | changes).items():
             set_key(content, path, value)
         spec = Spec.from_mapping(content)
-        for proposal in sample(spec, 12):
-            config = resolve(spec, proposal)
+        for proposal in sample(spec.space, 12):
+            config = spec.space.resolve(proposal)
             loss = build_loss(config)
             yield build_plan(config, build_model(config, data, loss, 0), loss, len(data.train)).event()
 

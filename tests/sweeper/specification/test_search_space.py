@@ -5,7 +5,7 @@ from clipless.plans.method import Method
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError
-from sweeper.search.space import open_dimensions, resolve, sample, suggest
+from sweeper.search.space import sample
 from sweeper.specification.dimensions import grid_size
 from sweeper.specification.fields.nested import flatten, unflatten
 from sweeper.specification.spec import Spec
@@ -45,9 +45,9 @@ def test_what_optuna_proposes_becomes_a_configuration(spec, study):
     seen = set()
     for _ in range(60):
         trial = study.ask()
-        suggested = suggest(trial, spec)
+        suggested = spec.space.suggest(trial)
         assert suggested == trial.params
-        config = resolve(spec, suggested)
+        config = spec.space.resolve(suggested)
         assert isinstance(config.training.batch_size, int)
         assert 0.5 <= config.privacy.epsilon <= 10
         assert (config.training.momentum is None) == (config.training.optimizer is Optimizer.ADAM)
@@ -72,7 +72,7 @@ def test_a_configuration_says_everything(spec):
         "training.loss": "tau-bce",
         "privacy.epsilon": 2.0,
     }
-    config = resolve(spec, suggested)
+    config = spec.space.resolve(suggested)
     assert config.to_json() == {
         "model": {"architecture": "convnet", "input_clip": 5.0, "width": 32, "hidden": 34},
         "training": {
@@ -115,18 +115,18 @@ def test_a_configuration_says_everything(spec):
 def test_a_wrong_suggestion_is_named(spec, study, change, said):
     suggested = {"training.optimizer": "adam"}
     while "training.momentum" in suggested or not suggested.get("training.learning_rate"):
-        suggested = suggest(study.ask(), spec)
+        suggested = spec.space.suggest(study.ask())
     for name, value in change.items():
         if value is ...:
             del suggested[name]
         else:
             suggested[name] = value
     with pytest.raises(SpecError, match=said):
-        resolve(spec, suggested)
+        spec.space.resolve(suggested)
 
 
 def test_the_space_is_counted(spec, content):
-    assert open_dimensions(spec) == 11
+    assert spec.space.open == 11
     assert grid_size(spec.dimensions) is None
     content["training"] = {"epochs": [5, 10]}
     content["privacy"]["epsilon"] = 1.0
@@ -139,7 +139,7 @@ def test_first_configurations_can_be_enqueued(content, study):
     content["search"] = {"first": [{"training": {"learning_rate": 0.25, "optimizer": "sgd", "momentum": 0.5}}]}
     spec = Spec.from_mapping(content)
     study.enqueue_trial(spec.first[0])
-    config = resolve(spec, suggest(study.ask(), spec))
+    config = spec.space.resolve(spec.space.suggest(study.ask()))
     assert (config.training.learning_rate, config.training.momentum) == (0.25, 0.5)
 
 
@@ -157,9 +157,9 @@ def test_a_sample_starts_with_the_first_configurations_and_repeats_for_its_seed(
     content["training"] |= WIDE
     content["search"] = {"first": [{"training": {"learning_rate": 0.25}}], "seed": 3}
     spec = Spec.from_mapping(content)
-    drawn = sample(spec, 4)
+    drawn = sample(spec.space, 4)
     assert drawn[0]["training.learning_rate"] == 0.25
     assert len({one["training.batch_size"] for one in drawn}) > 1
-    assert drawn == sample(spec, 4)
+    assert drawn == sample(spec.space, 4)
     for one in drawn:
-        resolve(spec, one)
+        spec.space.resolve(one)
