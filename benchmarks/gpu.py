@@ -10,7 +10,6 @@ medians over rounds; contenders of a round run one after the other.
 * waiting: a step under torch's refusal of synchronisation (CUDA)
 * noise: normals from the device's keystream, and from the host's copied to it
 * steps: `_step.py`'s contenders over logical batches (figure 5 of Bethune et al. 2024), in float32 and tf32
-* layers: `layer_cost.py`
 * stacks: trials an hour of one process, of processes that share the device, and of stacks
 * evaluation: accuracy and certified accuracy of a split
 * sweep: `sweeper run` of ready specs, cut to a few trials, for which ``--data-dir`` has the data
@@ -31,7 +30,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import _step
-import layer_cost
 import neighbours
 import torch
 import yaml
@@ -68,7 +66,7 @@ class Sizes:
         rounds: of each measurement.
         pairs: of neighbours, and ``seconds`` at most.
         parameters: of the noise.
-        rows: of a split, and of a layer's pass.
+        rows: of a split.
         members: of a stack, and processes that share the device.
         epochs: of a stacked trial.
         most_physical: rows of one pass.
@@ -234,15 +232,6 @@ def attempt(measure: Callable[[], float]) -> float:
         return float("inf")
 
 
-def layers(place: Place) -> Table:
-    """What the guard costs on each kind of layer."""
-    yield "layer", "without a guard, ms", "with it, ms"
-    rows = min(place.sizes.rows, 4096)
-    for kind in layer_cost.kinds():
-        plain, private = (place.seconds(work) for work in layer_cost.passes(kind, rows, place.device))
-        yield kind.name, f"{1e3 * plain:.2f}", f"{1e3 * private:.2f}"
-
-
 def stacks(place: Place) -> Table:
     """Trials an hour: in one process, in several that share the device, and as stacks."""
     yield "network", "way", "at a time", "trials an hour"
@@ -333,7 +322,7 @@ def sweep(place: Place) -> Table:
 
 
 PARTS: dict[str, Callable[[Place], Table]] = {
-    part.__name__: part for part in (exact, waiting, noise, steps, layers, stacks, evaluation, sweep)
+    part.__name__: part for part in (exact, waiting, noise, steps, stacks, evaluation, sweep)
 }
 
 
