@@ -107,7 +107,7 @@ def test_the_configuration_is_chosen_by_mean_validation_accuracy(script, monkeyp
     spec = thesis.spec_of("breast-cancer", "dp-sgd", {"validation": 0.2, "test": 0.1, "salt": "x"})
     data = thesis.load(**spec.data_options())
     luck = {0: [0.95, 0.1, 0.1], 1: [0.9, 0.9, 0.9], 2: [0.5, 1.0, 1.0], 3: [0.8, 0.8, 0.8]}
-    candidates = [thesis.spec.space.resolve(proposal) for proposal in thesis.sample(spec, 4)]
+    candidates = [spec.space.resolve(proposal) for proposal in thesis.sample(spec.space, 4)]
 
     def accuracy(config, given, scored, seed):
         assert scored is given.validation
