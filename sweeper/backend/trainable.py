@@ -26,10 +26,9 @@ from sweeper.backend.devices import cap_memory, is_lost, placement
 from sweeper.backend.storage import SharedFolder
 from sweeper.errors import TrialError
 from sweeper.privacy.budget import Budget
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
-from sweeper.specification.spec import Spec
 from sweeper.trials.build import initial_seed, with_noise_of
 from sweeper.trials.rehearsal import HALVES, rehearsal_config, rehearsal_halves
+from sweeper.trials.settings import TrialSettings
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow, TrialRow
 from sweeper.trials.trial import TrialRun, seed_of
 
@@ -59,17 +58,16 @@ class PlacedDataset:
 
 _AT_HAND: list[tuple[Any, Dataset]] = []  # the last one: processes are reused in one sweep
 _HALVES: list[tuple[Dataset, tuple[Dataset, Dataset]]] = []  # likewise: trainings on one half share its rows
-_SPECS: list[tuple[Any, str, Spec]] = []  # likewise: read once, not for every trial
 
 
 class CliplessTrial:
     """One trial; its process is reused for the next one, which starts from nothing.
 
     Its configuration holds ``trial``, ``proposal`` (values of the open slots), ``recorded`` (the last epoch that the
-    driver has), ``front`` (values of points; a model that one of them outdoes is not kept) and the constants ``spec``,
-    ``source``, ``folder``, ``data``, a `PlacedDataset` or a reference to one in Ray's object store, and ``budget``,
-    whose slots give the noise where it is not ``None``. A trial that runs out of memory all the same goes on from its
-    last epoch with micro-batches of half the size.
+    driver has), ``front`` (values of points; a model that one of them outdoes is not kept) and the constants
+    ``settings``, a `TrialSettings`, ``folder``, ``data``, a `PlacedDataset` or a reference to one in Ray's object
+    store, and ``budget``, whose slots give the noise where it is not ``None``. A trial that runs out of memory all the
+    same goes on from its last epoch with micro-batches of half the size.
 
     It has more than fifteen methods: Ray Tune asks by some, stacks by others, and kinds of trials override some.
     """
@@ -168,7 +166,7 @@ class CliplessTrial:
         return None if url is None else SharedFolder(url, str(self._config["trial"]))
 
     def _begin(self) -> PlanRow:
-        gpus = self._spec().resources.gpus
+        gpus = self._settings.gpus
         cap_memory(gpus)
         if self._shared is not None:
             self._shared.fetch()
@@ -186,42 +184,41 @@ class CliplessTrial:
         return self.begin_again()
 
     def _build(self) -> TrialRun:
-        config, spec = self._config, self._spec()
+        config, settings = self._config, self._settings
         data = _at_hand(config["data"])
         trial = str(config["trial"])
-        torch.set_num_threads(max(1, int(spec.resources.cpus)))
+        torch.set_num_threads(settings.threads)
         return TrialRun(
             trial=trial,
-            config=spec.space.resolve(config["proposal"]),
+            config=settings.space.resolve(config["proposal"]),
             data=data,
-            objectives=spec.objectives,
-            metrics=spec.search.metrics,
-            seed=self.seed(spec, trial),
+            objectives=settings.objectives,
+            metrics=settings.metrics,
+            seed=self.seed(trial),
             folder=Path(config["folder"]) if self._shared is None else self._shared.path,
-            device="cuda" if spec.resources.gpus else "cpu",
+            device=settings.device,
             source=self.source(),
-            repeats=spec.search.repeats,
+            repeats=settings.repeats,
             slot=self._slot(trial),
             recorded=self._recorded,
             micro_batch_size=self._micro_batch_size,
-            noise=ScoreNoise.of(spec, data),
-            free=spec.search.free_points,
+            noise=settings.noise,
+            free=settings.free_points,
             front=config["front"],
         )
 
-    def _spec(self) -> Spec:
-        content, source = self._config["spec"], self._config["source"]
-        if not (_SPECS and _SPECS[0][:2] == (content, source)):
-            _SPECS[:] = [(content, source, Spec.from_mapping(content, source=source))]
-        return _SPECS[0][2]
+    @property
+    def _settings(self) -> TrialSettings:
+        settings: TrialSettings = self._config["settings"]
+        return settings
 
     def _slot(self, trial: str) -> PoissonGaussian | None:
-        content = self._config.get("budget")
-        return None if content is None else Budget.from_json(content).slot_of(trial)
+        budget: Budget | None = self._config["budget"]
+        return None if budget is None else budget.slot_of(trial)
 
-    def seed(self, spec: Spec, trial: str) -> int:
+    def seed(self, trial: str) -> int:
         """Return the seed of the initial weights: a public one, so that a sweep can be repeated."""
-        return initial_seed(spec.search.seed, trial)
+        return initial_seed(self._settings.space.seed, trial)
 
     def source(self) -> RandomSource | None:
         """Return where batches and noise come from: None for the secure generator; measurements count its draws."""
@@ -235,24 +232,24 @@ class Rehearsal(CliplessTrial):
     """
 
     def _build(self) -> TrialRun:
-        config, spec = self._config, self._spec()
+        config, settings = self._config, self._settings
         number = int(str(config["trial"]).removeprefix("r")) - 1
-        torch.set_num_threads(max(1, int(spec.resources.cpus)))
-        data, chosen = _at_hand(config["data"]), spec.space.resolve(config["proposal"])
-        slot = Budget.from_json(config["budget"]).stages[-1].slot
-        chosen = with_noise_of(slot, chosen, data, repeats=spec.search.repeats)
+        torch.set_num_threads(settings.threads)
+        data, chosen = _at_hand(config["data"]), settings.space.resolve(config["proposal"])
+        budget: Budget = config["budget"]
+        chosen = with_noise_of(budget.stages[-1].slot, chosen, data, repeats=settings.repeats)
         halves = _halves(data)[number % HALVES]
         chosen = rehearsal_config(chosen, len(halves.train), len(data.train))
         return TrialRun(
             trial=str(config["trial"]),
             config=chosen,
             data=halves,
-            objectives=spec.objectives,
-            seed=seed_of(spec.search.seed, number),
-            device="cuda" if spec.resources.gpus else "cpu",
+            objectives=settings.objectives,
+            seed=seed_of(settings.space.seed, number),
+            device=settings.device,
             recorded=self._recorded,
             micro_batch_size=self._micro_batch_size,
-            free=spec.search.free_points,
+            free=settings.free_points,
         )
 
 

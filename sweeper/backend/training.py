@@ -9,7 +9,6 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from clipless.datasets import Dataset
@@ -26,6 +25,7 @@ from sweeper.privacy.budget import Budget
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.rehearsal import HALVES
+from sweeper.trials.settings import TrialSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ def trained(
     kind: type[CliplessTrial],
     queue: TrialQueue,
     states: TrialStates,
+    settings: TrialSettings,
     spec: Spec,
     data: Dataset,
     folder: SweepFolder,
@@ -102,7 +103,12 @@ def trained(
         the others begin again, so that who crashed, and that the data may have made it crash, would not be seen.
     """
     stack = 1 if backend.secret else spec.resources.stack
-    constants = _constants(spec, budget) | {"folder": str(folder.path.resolve()), "storage": storage}
+    constants: dict[str, Any] = {
+        "settings": settings,
+        "budget": budget,
+        "folder": str(folder.path.resolve()),
+        "storage": storage,
+    }
     given: dict[str, Any] = {
         "storage_dir": folder.path,
         "hours": spec.search.hours,
@@ -142,6 +148,7 @@ def trained_unseen(
     kind: type[CliplessTrial],
     queue: TrialQueue,
     states: TrialStates,
+    settings: TrialSettings,
     spec: Spec,
     data: Dataset,
     folder: SweepFolder,
@@ -163,7 +170,7 @@ def trained_unseen(
         places=spec.resources.concurrent or places_for(resources),
         resources=resources,
         storage_dir=folder.path,
-        constants=_constants(spec, budget),
+        constants={"settings": settings, "budget": budget},
         data=place(data),
         should_stop=should_stop,
         interruption=interruption,
@@ -196,14 +203,6 @@ def _processes(spec: Spec) -> int:
 def _resources(spec: Spec) -> dict[str, float]:
     resources = spec.resources
     return {"CPU": resources.cpus, **({"GPU": resources.gpus} if resources.gpus else {})}
-
-
-def _constants(spec: Spec, budget: Budget | None) -> dict[str, Any]:
-    return {
-        "spec": spec.to_plain(),
-        "source": str(Path(spec.source).resolve()),
-        "budget": None if budget is None else budget.to_json(),
-    }
 
 
 def size_of(data: Dataset) -> int:

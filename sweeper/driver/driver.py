@@ -32,6 +32,7 @@ from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
 from sweeper.planning.budget_plan import plan_budget
 from sweeper.planning.price_preview import announcement
+from sweeper.planning.trial_settings import trial_settings
 from sweeper.privacy.budget import Budget
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.selection import Terms
@@ -85,7 +86,7 @@ class SweepRun:
         self._spec, self._options, self._data, self._folder = spec, options, data, folder
         self._interruption, self._resumed, self._rebooted = interruption, resumed, rebooted
         self._selected = selected
-        self._claim = claim
+        self._claim, self._settings = claim, trial_settings(spec, data)
         self._requests = Requests(folder.path)  # at once: what is asked from now on is asked of this run
         self._started = self._shown_at = time.monotonic()
         self._earlier = earlier
@@ -237,7 +238,7 @@ class SweepRun:
         """Train configurations on public rows, where the spec says so and no trial has begun."""
         if self._rehearsals is None or self._search.asked or self._rehearsals.done == self._rehearsals.total:
             return RunResult()
-        given = self._spec, self._data, self._folder, self._interruption
+        given = self._settings, self._spec, self._data, self._folder, self._interruption
         queue, states = self._rehearsals.queue(), self._rehearsals.states()
         return trained(workers, Rehearsal, queue, states, *given, self._between, None, self._budget)
 
@@ -251,7 +252,7 @@ class SweepRun:
         hooks, storage = self._recorder.hooks, of_sweep(self._options.storage, self._folder.path)
         if storage is not None:
             hooks = fetching(hooks, Storage(storage), self._folder.path)
-        given = self._spec, self._data, self._folder, self._interruption
+        given = self._settings, self._spec, self._data, self._folder, self._interruption
         states = TrialStates(hooks, unfinished)
         return trained(workers, CliplessTrial, queue, states, *given, self._between, storage, self._budget)
 

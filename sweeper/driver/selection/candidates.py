@@ -58,7 +58,7 @@ class Candidate(CliplessTrial):
         super().setup(config)
         self._seed = IndependentProposer().initial_seed()
 
-    def seed(self, spec: Spec, trial: str) -> int:  # noqa: ARG002
+    def seed(self, trial: str) -> int:  # noqa: ARG002
         """Return the secret seed."""
         return self._seed
 

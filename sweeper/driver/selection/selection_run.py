@@ -42,6 +42,7 @@ from sweeper.driver.selection.private_run import (
 from sweeper.driver.selection.unfinished import UNFINISHED, has_final_left
 from sweeper.errors import RecordError, SweeperError
 from sweeper.planning.price_preview import announcement, selection_announcement
+from sweeper.planning.trial_settings import trial_settings
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
@@ -202,7 +203,8 @@ def _select(
             except SweeperError as error:
                 raise NotStartedError(str(error)) from error
             train_on = trained if options.cluster is None else trained_unseen
-            return train_on(workers, kind, queue, states, spec, data, hidden, interruption, should_stop, None, whispers)
+            given = trial_settings(spec, data), spec, data, hidden, interruption
+            return train_on(workers, kind, queue, states, *given, should_stop, None, whispers)
 
     return select(spec, data, claim, hidden, train, interrupted=interrupted)
 

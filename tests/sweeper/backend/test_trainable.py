@@ -3,6 +3,7 @@
 import shutil
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +24,7 @@ from sweeper.backend import trainable as module
 from sweeper.backend.on_ray.cluster import place
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.errors import SpecError, TrialError
+from sweeper.planning.trial_settings import trial_settings
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
 from sweeper.specification.spec import Spec
@@ -59,15 +61,16 @@ def config(content, tmp_path):
     content["model"] |= {"width": 16}
     content["training"] = {"epochs": 2, "batch_size": 256, "learning_rate": {"log": [0.01, 0.1]}}
     (tmp_path / "models").mkdir()
+    digits = clipless.datasets.load("digits")
     return {
         "trial": "t0001",
         "proposal": {"training.learning_rate": 0.05},
         "recorded": 0,
         "front": [],
-        "spec": Spec.from_mapping(content).to_plain(),
-        "source": str(tmp_path / "digits.yaml"),
+        "settings": trial_settings(Spec.from_mapping(content), digits),
+        "budget": None,
         "folder": str(tmp_path),
-        "data": PlacedDataset.of(clipless.datasets.load("digits")),
+        "data": PlacedDataset.of(digits),
     }
 
 
@@ -118,7 +121,7 @@ def test_a_part_of_a_gpu_is_capped_before_anything_is_built_on_it(trial, config,
     monkeypatch.setattr(
         "sweeper.backend.trainable.TrialRun", lambda **options: calls.append(options["device"]) or 1 / 0
     )
-    trial.reset_config(config | {"spec": config["spec"] | {"resources": {"gpus": 0.5}}})
+    trial.reset_config(config | {"settings": replace(config["settings"], gpus=0.5)})
     with pytest.raises(ZeroDivisionError):
         trial.step()
     assert calls == [0.5, "cuda"]
@@ -152,8 +155,7 @@ def test_a_process_starts_its_next_trial_from_nothing(trial, config, built):
 
 def test_the_proposal_decides_what_the_spec_leaves_open(trial, config, built):
     trial.step()
-    spec = Spec.from_mapping(config["spec"])
-    assert built[0][0]["config"] == spec.space.resolve(config["proposal"])
+    assert built[0][0]["config"] == config["settings"].space.resolve(config["proposal"])
     assert built[0][0]["device"] == "cpu"
     assert torch.get_num_threads() == 1
 
@@ -215,8 +217,13 @@ def test_trial_processes_see_the_rows_that_the_driver_has_placed(ray_running):  
     assert said == ("digits", data.train.x.sum().item(), False)
 
 
-def test_what_cannot_be_trained_fails_in_its_first_step_and_not_before(trial, config):
-    config["spec"]["model"] = {"architecture": "convnet", "depth": 6}
+def with_model(content, **model):
+    """What trials are told of a sweep of another model."""
+    return trial_settings(Spec.from_mapping(content | {"model": model}), clipless.datasets.load("digits"))
+
+
+def test_what_cannot_be_trained_fails_in_its_first_step_and_not_before(trial, config, content):
+    config["settings"] = with_model(content, architecture="convnet", depth=6)
     trial.reset_config(config)
     with pytest.raises(SpecError, match="architecture=convnet on digits"):
         trial.step()
@@ -230,8 +237,8 @@ def test_cleaning_up_lets_go_of_the_model(trial):
 
 @pytest.mark.parametrize("architecture", ["mlp", "convnet", "patch-net"])
 @pytest.mark.parametrize(("chosen", "kind"), [("orthogonal", Orthogonal), ("spectral_ball", SpectralBall)])
-def test_the_search_chooses_the_constraint_of_every_weight(trial, config, built, architecture, chosen, kind):
-    config["spec"]["model"] = {"architecture": architecture, "constraint": ["orthogonal", "spectral_ball"]}
+def test_the_search_chooses_the_constraint_of_every_weight(trial, config, content, built, architecture, chosen, kind):
+    config["settings"] = with_model(content, architecture=architecture, constraint=["orthogonal", "spectral_ball"])
     trial.reset_config(config | {"proposal": config["proposal"] | {"model.constraint": chosen}})
     trial.step()
     constraints = {type(layer.constraint) for layer in built[0][2].model.layers if hasattr(layer, "constraint")}

@@ -23,7 +23,7 @@ def chosen(content, monkeypatch, tmp_path):
         monkeypatch.setattr(training, "run_locally", lambda *_, stack, **__: stack)
         spec = Spec.from_mapping(content | {"resources": resources})
         folder = SimpleNamespace(path=tmp_path)
-        return trained(made, object, None, None, spec, None, folder, None, lambda: None)
+        return trained(made, object, None, None, None, spec, None, folder, None, lambda: None)
 
     return choose
 

@@ -8,6 +8,7 @@ from clipless.testing import SeededSource
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.backend.workers.messages import Orders
 from sweeper.backend.workers.trial_group import TrialGroup
+from sweeper.planning.trial_settings import trial_settings
 from sweeper.specification.spec import Spec
 from sweeper.trials.stream import EpochRow
 
@@ -46,12 +47,12 @@ def told(folder, most, content, trials=3):
             **content,
         }
     )
+    data = clipless.datasets.load(**spec.data_options())
     constants = {
-        "spec": spec.to_plain(),
-        "source": f"{folder}",
+        "settings": trial_settings(spec, data),
         "budget": None,
         "folder": str(folder),
-        "data": PlacedDataset.of(clipless.datasets.load(**spec.data_options())),
+        "data": PlacedDataset.of(data),
         "storage": None,
     }
     group = TrialGroup(Seeded, constants, most)

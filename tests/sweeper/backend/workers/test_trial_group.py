@@ -14,6 +14,7 @@ from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.backend.workers import stacking
 from sweeper.backend.workers.messages import Failure, Orders
 from sweeper.backend.workers.trial_group import TrialGroup
+from sweeper.planning.trial_settings import trial_settings
 from sweeper.specification.spec import Spec
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
 
@@ -59,7 +60,8 @@ def nothing_drawn():
 def group(tmp_path):
     """A worker's trials, and how it is driven."""
     (tmp_path / "models").mkdir()
-    placed = PlacedDataset.of(clipless.datasets.load("digits"))
+    digits = clipless.datasets.load("digits")
+    placed = PlacedDataset.of(digits)
 
     def make(most=4, kind=Counted, **changes):
         content = {
@@ -77,8 +79,7 @@ def group(tmp_path):
             **changes,
         }
         constants = {
-            "spec": Spec.from_mapping(content).to_plain(),
-            "source": "the spec",
+            "settings": trial_settings(Spec.from_mapping(content), digits),
             "budget": None,
             "folder": str(tmp_path),
             "data": placed,

@@ -18,6 +18,7 @@ from sweeper.specification.spec import Spec
 from sweeper.store.jsonl import append_alone
 from sweeper.store.requests import NAME
 from sweeper.store.sweep_folder import SweepFolder, hidden_sweeps
+from sweeper.trials.settings import TrialSettings
 
 from .played import DELTA, FOUR, SPEC, Play, check_only_the_winner, everything_in, killed, said
 
@@ -183,10 +184,11 @@ def test_a_condition_that_was_broken_cannot_be_mended_nor_the_terms_be_changed(t
 
 
 def test_the_initial_seed_of_a_candidate_is_drawn_anew_and_stays_with_it():
-    spec, made = Spec.from_mapping(SPEC), [object.__new__(Candidate) for _ in range(2)]
+    made = [object.__new__(Candidate) for _ in range(2)]
+    settings = TrialSettings(space=Spec.from_mapping(SPEC).space, objectives=())
     for one in made:
-        one.setup({"recorded": 0})
-    first, other = (one.seed(spec, "t0001") for one in made)
+        one.setup({"recorded": 0, "settings": settings})
+    first, other = (one.seed("t0001") for one in made)
     assert first != other
-    assert made[0].seed(spec, "t0001") == first
-    assert CliplessTrial.seed(made[0], spec, "t0007") == 7
+    assert made[0].seed("t0001") == first
+    assert CliplessTrial.seed(made[0], "t0007") == 7

@@ -602,7 +602,7 @@ def test_on_a_cluster_candidates_train_unseen_and_the_final_as_any_trial(whole, 
 
     def run_unseen(kind, queue, states, **options):
         whole.candidates.folder = SweepFolder(options["storage_dir"])
-        seen.append(Budget.from_json(options["constants"]["budget"]).slot_of("t0001"))
+        seen.append(options["constants"]["budget"].slot_of("t0001"))
         return whole.candidates(kind, queue, states, options["should_stop"])
 
     monkeypatch.setattr(unseen, "run_unseen", run_unseen)
