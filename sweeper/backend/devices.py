@@ -2,6 +2,7 @@
 
 import socket
 import sys
+from typing import Any
 
 import torch
 
@@ -34,9 +35,8 @@ def is_lost(error: BaseException) -> bool:
 
 def placement(gpus: float) -> dict[str, str]:
     """Return where a trial is trained: the name of the ``node``, and the ``device``."""
-    if "ray" not in sys.modules:  # a process of the driver's own, which does not pay for the import
-        return {"node": socket.gethostname(), "device": "cpu"}
-    return {"node": _node(), "device": _device(gpus)}
+    ray = sys.modules.get("ray")  # a process of the driver's own does not pay for the import
+    return {"node": socket.gethostname() if ray is None else _node(), "device": _device(gpus, ray)}
 
 
 def _node() -> str:
@@ -50,11 +50,9 @@ def _node() -> str:
     return str(names.get(here) or socket.gethostname())
 
 
-def _device(gpus: float) -> str:
+def _device(gpus: float, ray: Any) -> str:
     if not gpus:
         return "cpu"
-    import ray
-
-    number = ",".join(map(str, ray.get_gpu_ids()))
+    number = torch.cuda.current_device() if ray is None else ",".join(map(str, ray.get_gpu_ids()))
     share = f", {gpus:g} of it" if gpus < 1 else ""
     return f"GPU {number}, {torch.cuda.get_device_name()}{share}"

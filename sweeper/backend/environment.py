@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-SESSION_PREFIX = "ray-"  # of the folder of a Ray that only its owner may see
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container
 
 

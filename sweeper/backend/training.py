@@ -1,8 +1,8 @@
 """Training the trials of a sweep with the resources that its spec asks for: on processes of our own, or on Ray.
 
 A sweep of this machine's processors needs no Ray, and begins at once on worker processes that the driver starts itself.
-Clusters and GPUs are Ray's, and so is a sweep in a process that has a Ray already, unless it is secret. Ray is imported
-where it is used.
+Clusters and GPUs are Ray's, and so is a sweep in a process that has a Ray already. Candidates of a private selection
+always train on processes of our own: Ray shows to others how many there are. Ray is imported where it is used.
 """
 
 import contextlib
@@ -34,7 +34,8 @@ class Backend:
 
     Attributes:
         local: worker processes of the driver's own; ``None`` for the Ray that runs.
-        secret: whether it trains the candidates of a private selection: it leaves no traceback behind, and no stacks.
+        secret: whether it trains the candidates of a private selection, always locally: it leaves no traceback behind,
+            and no stacks.
         said: what there is to say about it, one sentence each.
     """
 
@@ -51,33 +52,25 @@ def backend(
     *,
     interrupted: Callable[[], bool],
     secret: bool = False,
-    note_session: Callable[[str], object] = lambda _path: None,
 ) -> Iterator[Backend]:
     """What trains a sweep, for the time of a ``with`` block.
 
-    A cluster at an ``address`` is joined. For ``interrupted``, ``secret`` and ``note_session`` see
-    `sweeper.backend.on_ray.cluster.cluster`.
+    A cluster at an ``address`` is joined, unless candidates of a private selection are to be trained, which is
+    ``secret``. ``interrupted`` says whether a request to stop has arrived, which ends the start of Ray too.
 
     Raises:
         SweeperError: it cannot be started or joined, or has not what one trial needs.
         InterruptedStartError: a request to stop has arrived, and Ray has not started for seconds.
     """
-    if address is None and not spec.resources.gpus and (secret or not _has_ray()):
+    if secret or (address is None and not spec.resources.gpus and not _has_ray()):
         with local_workers(_processes(spec), data, threads_of(spec)) as workers:
             yield Backend(workers, secret, () if secret else about_ray_address())
         return
     from sweeper.backend.on_ray.cluster import cluster
 
     end_ahead()
-    with cluster(
-        address,
-        threads=threads_of(spec),
-        secret=secret,
-        rows_bytes=size_of(data),
-        interrupted=interrupted,
-        note_session=note_session,
-    ) as said:
-        yield Backend(secret=secret, said=said)
+    with cluster(address, threads=threads_of(spec), rows_bytes=size_of(data), interrupted=interrupted) as said:
+        yield Backend(said=said)
 
 
 def trained(
@@ -128,8 +121,8 @@ def trained(
             **given,
         )
     from sweeper.backend.on_ray.cluster import place
+    from sweeper.backend.on_ray.stacks import run_stacks
     from sweeper.backend.on_ray.tune import places_for, run_trials
-    from sweeper.backend.on_ray.unseen import run_stacks
 
     concurrent, resources = spec.resources.concurrent, _resources(spec)
     if _is_stacked(stack, spec.resources.gpus):
@@ -141,40 +134,6 @@ def trained(
         return run_stacks(kind, queue, states, constants=constants, data=place(data), **given)
     constants |= {"data": place(data)}
     return run_trials(kind, queue, states, concurrent=concurrent, resources=resources, constants=constants, **given)
-
-
-def trained_unseen(
-    _backend: Backend,
-    kind: type[CliplessTrial],
-    queue: TrialQueue,
-    states: TrialStates,
-    settings: TrialSettings,
-    spec: Spec,
-    data: Dataset,
-    folder: SweepFolder,
-    interruption: Interruption,
-    should_stop: Callable[[], str | None],
-    storage: None = None,  # noqa: ARG001
-    budget: Budget | None = None,
-) -> RunResult:
-    """Run candidates as `trained` does, so that who looks at the cluster cannot count them."""
-    from sweeper.backend.on_ray.cluster import place
-    from sweeper.backend.on_ray.tune import places_for
-    from sweeper.backend.on_ray.unseen import run_unseen
-
-    resources = _resources(spec)
-    return run_unseen(
-        kind,
-        queue,
-        states,
-        places=spec.resources.concurrent or places_for(resources),
-        resources=resources,
-        storage_dir=folder.path,
-        constants={"settings": settings, "budget": budget},
-        data=place(data),
-        should_stop=should_stop,
-        interruption=interruption,
-    )
 
 
 def _is_stacked(stack: int | None, gpus: float) -> bool:
@@ -189,15 +148,16 @@ def _has_ray() -> bool:
 
 
 def _processes(spec: Spec) -> int:
-    """Return how many trials, or stacks of them, run at a time on this machine."""
-    here, wanted = processors(), spec.resources.cpus
+    """Return how many trials, or stacks of them, run at a time on this machine; those that need a GPU, on its first."""
+    here, wanted, gpus = processors(), spec.resources.cpus, spec.resources.gpus
     if wanted > here:
         raise SweeperError(
             f"Expected at most {here} CPU for a trial, got {wanted:g}; this machine has no more: ask for less or use a "
             "cluster"
         )
     trainings = max(spec.trials, HALVES * spec.rehearsals)
-    return min(spec.resources.concurrent or int(here / wanted), trainings)
+    places = min(spec.resources.concurrent or int(here / wanted), trainings)
+    return min(places, int(1 / gpus)) if gpus else places
 
 
 def _resources(spec: Spec) -> dict[str, float]:

@@ -35,8 +35,7 @@ class Options:
         page: address of the sweep's live page, to which its run at the tracking store links.
         cluster: address of a Ray cluster; by default one is started on this machine.
         storage: URL through which nodes that do not share ``out`` exchange checkpoints and models.
-        duration_is_seen: consents that others see how long a private selection takes, and may read what trains on a
-            cluster.
+        duration_is_seen: consents that others see how long a private selection takes.
         tell: is given the price of the sweep, as one line, before anything is trained.
         show: is given the state of the sweep about twice a second.
     """

@@ -12,7 +12,7 @@ from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, with_environment, with_recorded
 from sweeper.driver.resume import claim_at_start, claimed
 from sweeper.driver.selection.private_run import recover_all
-from sweeper.driver.selection.selection_run import resume_selection, run_selection
+from sweeper.driver.selection.selection_run import check_cluster, resume_selection, run_selection
 from sweeper.driver.warm_start import WarmStart, observations
 from sweeper.errors import RecordError, SweeperError
 from sweeper.planning.preview import check_plans, lack_of_gpus
@@ -39,7 +39,8 @@ def run_sweep(spec: Spec, options: Options | None = None) -> FinishedSweep:
 
     Raises:
         SpecError: a spec that does not fit its data, found before anything is written.
-        SweeperError: a spec that asks for a GPU that this machine has not, likewise.
+        SweeperError: a spec that asks for a GPU that this machine has not, or a private selection on a cluster,
+            likewise.
         clipless.errors.DataError: data that cannot be used.
         RecordError: the folder cannot be made, or not be written to.
         SelectionWaitsError: a private selection was interrupted; it can be resumed.
@@ -49,6 +50,7 @@ def run_sweep(spec: Spec, options: Options | None = None) -> FinishedSweep:
         Every trial's event is in the ledger, on the disk, before the trial draws its first noise.
     """
     options = with_environment(options or Options())
+    check_cluster(spec, options.cluster)
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
     check_plans(spec, data)
     _check_devices(spec, options)

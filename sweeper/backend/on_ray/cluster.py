@@ -9,7 +9,6 @@ import contextlib
 import gc
 import logging
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -19,7 +18,7 @@ from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from clipless.datasets import Dataset
-from sweeper.backend.environment import SESSION_PREFIX, about_ray_address, environment, worker_environment
+from sweeper.backend.environment import about_ray_address, environment, worker_environment
 from sweeper.backend.on_ray.nodes import VersionMismatch, facts_of_this_code, node_facts, unlike_nodes
 from sweeper.backend.on_ray.starting import ThreadedStart
 from sweeper.backend.trainable import PlacedDataset
@@ -42,10 +41,8 @@ def cluster(
     *,
     cpus: int | None = None,
     threads: int = 1,
-    secret: bool = False,
     rows_bytes: int = 0,
     interrupted: Callable[[], bool] = lambda: False,
-    note_session: Callable[[str], object] = lambda _path: None,
 ) -> Iterator[tuple[str, ...]]:
     """A running Ray for the time of a ``with`` block.
 
@@ -56,36 +53,21 @@ def cluster(
         address: of a cluster to join instead of starting a local Ray; ``cpus`` are its own then.
         cpus: processors that a local Ray may give to trials; all of this machine's if ``None``.
         threads: OpenMP threads of one trial process.
-        secret: start a Ray whose session, logs included, only its owner can read and is removed afterwards; one that
-            is joined has a session that others see, and is for `sweeper.backend.on_ray.unseen`.
         rows_bytes: of the data that a Ray that is started here is to hold.
         interrupted: whether a request to stop has arrived, which ends the start of Ray too.
-        note_session: is told the folder of a secret session before it is used: a killed process cannot remove it.
 
     Yields:
         What there is to say about the cluster, one sentence each.
 
     Raises:
-        SweeperError: what is to be secret would run on a Ray that is there already; a Ray cannot be started, or a
-            cluster not be joined, or its nodes lack what trials need.
+        SweeperError: a Ray cannot be started, or a cluster not be joined, or its nodes lack what trials need.
         InterruptedStartError: a request to stop has arrived, and Ray has not started for seconds.
     """
-    store_bytes = OBJECT_STORE_BYTES + rows_bytes
-    if secret and ray.is_initialized():
-        raise SweeperError(
-            "Expected no running Ray for a private selection, whose candidates its logs would give away; leave it"
-        )
-    if secret and address is None:
-        with tempfile.TemporaryDirectory(prefix=SESSION_PREFIX, ignore_cleanup_errors=True) as session:
-            note_session(session)
-            with _started(cpus, threads, store_bytes, {"_temp_dir": session}, interrupted):
-                yield ()
-        return
     if ray.is_initialized():
         yield ()
         return
     if address is None:
-        with _started(cpus, threads, store_bytes, {}, interrupted):
+        with _started(cpus, threads, OBJECT_STORE_BYTES + rows_bytes, interrupted):
             yield about_ray_address()
         return
     with _joined(address, threads, interrupted) as said:
@@ -98,18 +80,12 @@ def place(data: Dataset) -> "ray.ObjectRef[PlacedDataset]":
 
 
 @contextlib.contextmanager
-def _started(
-    cpus: int | None,
-    threads: int,
-    store_bytes: int,
-    more: Mapping[str, Any],
-    interrupted: Callable[[], bool],
-) -> Iterator[None]:
+def _started(cpus: int | None, threads: int, store_bytes: int, interrupted: Callable[[], bool]) -> Iterator[None]:
     options = {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": store_bytes}
 
     def start(is_left: Callable[[], bool]) -> None:
         with environment(_telemetry() | worker_environment(threads)):
-            _start({**options, **more}, is_left)
+            _start(options, is_left)
 
     with _made(start, interrupted):
         yield

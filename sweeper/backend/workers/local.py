@@ -151,7 +151,6 @@ def run_locally(
         states,
         ending=ending,
         trial_hours=trial_hours,
-        folder=storage_dir,
         tracebacks=None if secret else storage_dir / "tracebacks",
     )
     try:

@@ -3,7 +3,7 @@
 import pickle
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 from sweeper.trials.stream import TrialRow
@@ -42,12 +42,10 @@ class News:
     Attributes:
         rows: in the order in which they came about.
         free: how many more trials it can take.
-        files: models that rows name, where driver and worker share no folder.
     """
 
     rows: tuple[Told, ...] = ()
     free: int = 1
-    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

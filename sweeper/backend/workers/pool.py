@@ -87,7 +87,6 @@ class PoolRun:
         task: what the workers train.
         ending: says whether the run ends now, and why.
         trial_hours: a trial is stopped after this long.
-        folder: receives models that workers send, under the names that rows give them.
         tracebacks: receives the traceback of every failed trial, for the owner alone; ``None`` to keep none.
     """
 
@@ -100,11 +99,10 @@ class PoolRun:
         *,
         ending: Callable[[], Ending | None],
         trial_hours: float | None = None,
-        folder: Path,
         tracebacks: Path | None = None,
     ) -> None:
         self._workers, self._task, self._queue, self._states = workers, task, queue, states
-        self._ending, self._folder, self._tracebacks = ending, folder, tracebacks
+        self._ending, self._tracebacks = ending, tracebacks
         self._trial_seconds = math.inf if trial_hours is None else trial_hours * 3600
 
     def to_end(self) -> RunResult:
@@ -174,8 +172,6 @@ class PoolRun:
             self._lose(connection, seat)
             return
         seat.free, seat.waits, seat.has_spoken = news.free, True, True
-        for name, content in news.files.items():
-            (self._folder / name).write_bytes(content)
         for told in news.rows:
             self._take(seat, told)
         if seat.trials or self._queue.left:

@@ -4,10 +4,8 @@ A trial is *waiting* until its plan is answered and it has said that it will dra
 those that a lone trial reports, in the same order: whether a trial is trained in a stack shows in none of them.
 """
 
-import tempfile
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from clipless.training.memory import is_out_of_memory
@@ -23,13 +21,11 @@ class _Trial:
 
     Attributes:
         work: trains it.
-        folder: of its own, where the driver does not see what it saves.
         is_announced: whether it has said that it will draw noise.
         key: of the stacks it fits into, ``None`` for none.
     """
 
     work: CliplessTrial
-    folder: "tempfile.TemporaryDirectory[str] | None" = None
     is_announced: bool = False
     key: Hashable = None
 
@@ -43,19 +39,10 @@ class TrialGroup:
         kind: of the trials.
         constants: what every configuration holds.
         most: how many trials are trained as one; ``None`` for as many as pay.
-        shares_folder: whether the driver sees the folder in which models are saved.
     """
 
-    def __init__(
-        self,
-        kind: type[CliplessTrial],
-        constants: Mapping[str, Any],
-        most: int | None = 1,
-        *,
-        shares_folder: bool = True,
-    ) -> None:
-        self._kind, self._constants, self._shares_folder = kind, dict(constants), shares_folder
-        self._most = most
+    def __init__(self, kind: type[CliplessTrial], constants: Mapping[str, Any], most: int | None = 1) -> None:
+        self._kind, self._constants, self._most = kind, dict(constants), most
         self._caps: dict[Hashable, int] = {}  # of stacks that ran out of memory
         self._size = most or 1  # of the stack that is formed next, or trains
         self._more = 0  # trials that the driver could give beyond those that are here
@@ -63,18 +50,12 @@ class TrialGroup:
         self._training: dict[str, _Trial] = {}
         self._stack: TrialStack | None = None
         self._told: list[Told] = []
-        self._files: dict[str, bytes] = {}
 
     @property
     def free(self) -> int:
         """How many more trials it can take."""
         is_alone = bool(self._training) and self._stack is None
         return 0 if is_alone else max(0, self._size - len(self._waiting) - len(self._training))
-
-    def take_files(self) -> dict[str, bytes]:
-        """Return the models that the last rows name, where the driver does not see them."""
-        files, self._files = self._files, {}
-        return files
 
     def follow(self, orders: Orders) -> list[Told]:
         """Do what the driver says, and return what is to be told of it before anything more is drawn."""
@@ -99,12 +80,7 @@ class TrialGroup:
 
     def _make(self, config: Mapping[str, Any]) -> _Trial:
         made = _Trial(self._kind.__new__(self._kind))
-        given = self._constants | dict(config)
-        if not self._shares_folder:
-            made.folder = tempfile.TemporaryDirectory(prefix="trial-", ignore_cleanup_errors=True)
-            (Path(made.folder.name) / "models").mkdir()
-            given |= {"folder": made.folder.name, "storage": None}
-        made.work.setup(given)
+        made.work.setup(self._constants | dict(config))
         return made
 
     def _announce(self) -> None:
@@ -200,16 +176,8 @@ class TrialGroup:
         if isinstance(row, PlanRow):
             one.is_announced = False
             self._waiting[trial] = self._training.pop(trial, one)  # from training: it begins again, smaller
-        elif isinstance(row, EpochRow):
-            self._collect(one, row)
-            if row.done:
-                self._drop(trial)
-
-    def _collect(self, one: _Trial, row: EpochRow) -> None:
-        for name in row.models if one.folder is not None else ():
-            path = Path(one.folder.name) / name  # type: ignore[union-attr]
-            self._files[name] = path.read_bytes()
-            path.unlink()
+        elif isinstance(row, EpochRow) and row.done:
+            self._drop(trial)
 
     def _fail(self, trial: str, error: Exception) -> None:
         end_if_lost(error)
@@ -227,5 +195,3 @@ class TrialGroup:
         one = self._waiting.pop(trial, None) or self._training.pop(trial, None)
         if one is not None:
             one.work.cleanup()
-            if one.folder is not None:
-                one.folder.cleanup()

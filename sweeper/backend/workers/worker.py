@@ -46,23 +46,19 @@ def silence() -> None:
     os.close(sink)
 
 
-def serve(connection: Connection, data: Any, *, shares_folder: bool = True) -> None:
-    """Train what comes through a connection until it closes.
-
-    Where the driver ``shares_folder`` with its workers, models are saved there; otherwise they are sent.
-    """
+def serve(connection: Connection, data: Any) -> None:
+    """Train what comes through a connection until it closes."""
     group: TrialGroup | None = None
     rows: list[Told] = []
     with contextlib.suppress(EOFError, OSError):
         while True:
-            connection.send(News() if group is None else News(tuple(rows), group.free, group.take_files()))
+            connection.send(News() if group is None else News(tuple(rows), group.free))
             orders: Orders = connection.recv()
             if orders.task is not None:
-                group = _group(orders.task, data, shares_folder=shares_folder)
+                group = _group(orders.task, data)
             if group is not None:
                 rows = group.follow(orders)
 
 
-def _group(task: Task, data: Any, *, shares_folder: bool) -> TrialGroup:
-    constants = {**task.constants, "data": data}
-    return TrialGroup(pickle.loads(task.kind), constants, task.stack, shares_folder=shares_folder)
+def _group(task: Task, data: Any) -> TrialGroup:
+    return TrialGroup(pickle.loads(task.kind), {**task.constants, "data": data}, task.stack)

@@ -93,8 +93,7 @@ def run(
         bool,
         typer.Option(
             "--duration-is-seen",
-            help="Consent that others see how long a private selection takes, which --into, --cluster and --storage "
-            "need; whoever may run code on the cluster can read what trains there.",
+            help="Consent that others see how long a private selection takes, which --into and --storage need.",
             rich_help_panel=CONSENT,
         ),
     ] = False,
@@ -104,22 +103,23 @@ def run(
     from sweeper.driver.options import Options, with_environment
     from sweeper.driver.reporting.failure import noting
     from sweeper.driver.runner import run_sweep
+    from sweeper.driver.selection.selection_run import check_cluster
     from sweeper.specification.spec import Spec
 
     with noting(into):
         read = Spec.from_yaml(spec, dict(map(_setting, values or []))).with_search(trials=trials, seed=seed)
         with_environment(Options(tracking=tracking))  # a job would name a password in it to all
+        check_cluster(read, cluster)
     if is_job_server(cluster):
         given = {"--out": None if into else out, "--into": into, "--data-dir": data_dir}
         more = {name: str(path.resolve()) for name, path in given.items() if path is not None}
         sent = {"--tracking": tracking, "--storage": storage, "--page": page, "--webhook": webhook}
         sent |= {"--webhook-format": webhook_format} if webhook else {}
         more |= {name: text for name, text in sent.items() if text}
-        consent = ["--duration-is-seen"] if duration_is_seen else []
         # Set again there, so that its record says so; names of files are whole in the spec that is sent.
         sent_values = [f"{name}={json.dumps(value)}" for name, value in read.overrides.items() if name not in _FILES]
-        consent += [part for text in sent_values for part in ("--set", text)]
-        _run_as_job(read, str(cluster), [*consent, *(part for pair in more.items() for part in pair)])
+        pairs = [*(("--set", text) for text in sent_values), *more.items()]
+        _run_as_job(read, str(cluster), [part for pair in pairs for part in pair])
         return
     home = out if into is None else into.parent
     options = Options(

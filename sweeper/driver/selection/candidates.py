@@ -39,9 +39,8 @@ from sweeper.trials.stream import EpochRow, PlanRow
 Train = Callable[[type[CliplessTrial], TrialQueue, TrialStates, Callable[[], str | None]], RunResult]
 
 LOOK_SECONDS = 0.5
-MOST_RAYS = 3  # that are started, or joined, when the one before has died
 DIED = "its process, or the driver, died after its first noise: it is lost and never starts again"
-NOT_BEGUN = "it had drawn no noise when the driver or Ray ended; another one takes its place"
+NOT_BEGUN = "it had drawn no noise when the driver ended; another one takes its place"
 NUMBER_NAME = "number.jsonl"
 ENDINGS_NAME = "endings.jsonl"
 
@@ -127,19 +126,14 @@ class Candidates:
         self._take_up()
 
     def train(self, train: Train, interrupted: Callable[[], bool]) -> RunResult:
-        """Train those that are left of as many as were drawn, on another Ray if one dies."""
-        outcome = RunResult()
+        """Train those that are left of as many as were drawn."""
         try:
-            for _ in range(MOST_RAYS):
-                if not self.selection.left or self.selection.trouble or interrupted():
-                    break
-                queue = TrialQueue(self._proposals, self._proposals.asked + self.selection.left)
-                outcome = train(Candidate, queue, TrialStates(self._hooks), self._between)
-                if not outcome.lost:
-                    break
+            if not self.selection.left or self.selection.trouble or interrupted():
+                return RunResult()
+            queue = TrialQueue(self._proposals, self._proposals.asked + self.selection.left)
+            return train(Candidate, queue, TrialStates(self._hooks), self._between)
         finally:
             self.recorder.records.close()
-        return outcome
 
     def _take_up(self) -> None:
         """Enter the candidates of earlier drivers, in the order of proposals."""

@@ -62,7 +62,7 @@ from sweeper.store.sweep_folder import HIDDEN, SweepFolder, hidden_sweeps
 from sweeper.tracking.trial_tracker import Untracked
 
 WINNER = "winner"  # where, until it moves out
-BOOKS = (NUMBER_NAME, ENDINGS_NAME, "sessions.jsonl")  # of a selection, which an ordinary sweep has not
+BOOKS = (NUMBER_NAME, ENDINGS_NAME)  # of a selection, which an ordinary sweep has not
 UNDECIDED = "The selection was ended before its winner was known."
 GIVEN_UP = "Its owner gave the winner up."
 NUMBER_LOST = "The number of candidates that was drawn was lost."

@@ -1,29 +1,24 @@
-"""Running private selections with a Ray, on this machine or on a cluster, and concluding what they leave.
+"""Running private selections on processes of this machine, and concluding what they leave.
 
-On this machine candidates train as the trials of any sweep do, on a Ray whose session only its owner can read. On a
-cluster they train on workers of which the cluster shows nothing but that they are busy: see
-`sweeper.backend.on_ray.unseen`. How long a selection takes can be seen there, as it can in a folder that was made
-beforehand, where its driver shows that it runs: both need the consent of who runs it (``Options.duration_is_seen``).
+No cluster trains candidates: who may look at it could count them. How long a selection takes can be seen in a folder
+that was made beforehand, where its driver shows that it runs, and in a storage that others read: both need the consent
+of who runs it (``Options.duration_is_seen``).
 """
 
 import contextlib
 import math
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import replace
 
 import clipless
 from clipless.datasets import Dataset
 from sweeper.backend.endings import RunResult
-from sweeper.backend.environment import SESSION_PREFIX
 from sweeper.backend.interruption import Interruption
-from sweeper.backend.on_ray.starting import InterruptedStartError
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
-from sweeper.backend.training import backend, trained, trained_unseen
+from sweeper.backend.training import backend, trained
 from sweeper.backend.trial_states import TrialStates
-from sweeper.driver.driver import INTERRUPTED, SweepRun
+from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, manifest_of, with_recorded
 from sweeper.driver.reporting.progress import Progress
@@ -39,7 +34,7 @@ from sweeper.driver.selection.private_run import (
     waiting,
     waits,
 )
-from sweeper.driver.selection.unfinished import UNFINISHED, has_final_left
+from sweeper.driver.selection.unfinished import UNFINISHED, check_recorded_cluster, has_final_left
 from sweeper.errors import RecordError, SweeperError
 from sweeper.planning.price_preview import announcement, selection_announcement
 from sweeper.planning.trial_settings import trial_settings
@@ -49,7 +44,6 @@ from sweeper.privacy.pricing import Price
 from sweeper.records import TrialStatus
 from sweeper.results.front import Front, build_front
 from sweeper.specification.spec import Spec
-from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, is_secret
@@ -57,7 +51,6 @@ from sweeper.store.sweep_folder import SweepFolder, is_secret
 SELECTING = "selecting privately"
 WAITING = "selects privately, and waits to be resumed"
 NOT_YET = "It selects privately: what may be released, and for which price, is known when that has ended."
-SESSIONS_NAME = "sessions.jsonl"  # folders of the Rays of a private selection
 
 
 def run_selection(
@@ -83,15 +76,28 @@ def run_selection(
     return _conclude(spec, options, data, claim, folder, interruption, [*troubles, *_left_behind(hidden)])
 
 
+def check_cluster(spec: Spec, cluster: str | None) -> None:
+    """Refuse to run a private selection on a cluster.
+
+    Raises:
+        SweeperError: the spec selects privately, and there is a cluster.
+    """
+    if cluster is not None and spec.search.repetitions is not None:
+        raise SweeperError(
+            "Expected no cluster for a private selection, whose number of trials those who see the cluster could "
+            f"count, got {cluster} (--cluster); leave it out"
+        )
+
+
 def _check_consent(options: Options) -> None:
     """Refuse a selection that others could watch, unless its user has said that they may see how long it takes."""
-    given = {"--into": options.into, "--cluster": options.cluster, "--storage": options.storage}
+    given = {"--into": options.into, "--storage": options.storage}
     watched = [name for name, value in given.items() if value is not None]
     if watched and not options.duration_is_seen:
         raise SweeperError(
             f"Expected --duration-is-seen for a private selection with {', '.join(watched)}: others can then see how "
-            "long it takes, and with it about how many trials there were, which its price keeps secret; and whoever "
-            "may run code on a cluster can read what trains there. Leave both out to select on this machine, unwatched"
+            "long it takes, and with it about how many trials there were, which its price keeps secret. Leave both out "
+            "to select unwatched"
         )
 
 
@@ -102,7 +108,7 @@ def resume_selection(
 
     Raises:
         RecordError: it has ended, is being driven, or cannot be read.
-        SweeperError: it would run on a cluster, and began on this machine.
+        SweeperError: it would run on a cluster, or began on one in an earlier version.
         SelectionWaitsError: it was interrupted again.
     """
     folder = SweepFolder(folder.path.resolve())
@@ -113,13 +119,13 @@ def resume_selection(
             f"Expected a sweep that can go on, but {folder.path} selected privately, from a number of trials that was "
             "drawn once; start another sweep"
         )
-    if options.cluster is not None and manifest.cluster is None:
-        raise SweeperError(
-            "Expected no cluster for a private selection that began on this machine; leave --cluster out"
-        )
     if give_up and hidden is None:
         raise RecordError(f"Expected a private selection that waits, got {folder.path} (--give-up); leave it out")
-    spec, options = manifest.read_spec(), with_recorded(options, manifest)
+    spec = manifest.read_spec()
+    check_cluster(spec, options.cluster)
+    if not give_up:
+        check_recorded_cluster(manifest, folder.path)
+    options = replace(with_recorded(options, manifest), cluster=None)
     goes_on = hidden is not None and waits(hidden) and not give_up
     left = hidden if goes_on else folder if hidden is None else recover(hidden)
     if left is None:
@@ -178,8 +184,6 @@ def _select(
     options.tell(selection_announcement(spec, terms) if budget is None else announcement(spec, data, budget))
     whispers = None if budget is None else budget.candidates
     options.show(Progress(name=spec.name, total=0, note=SELECTING))
-    sessions = JsonlFile(hidden.path / SESSIONS_NAME)
-    _remove_sessions(sessions)
 
     def interrupted() -> bool:
         return interruption.requested
@@ -187,34 +191,15 @@ def _select(
     def train(
         kind: type[CliplessTrial], queue: TrialQueue, states: TrialStates, should_stop: Callable[[], str | None]
     ) -> RunResult:
-        started = backend(
-            spec,
-            data,
-            options.cluster,
-            interrupted=interrupted,
-            secret=True,
-            note_session=lambda path: sessions.append({"session": path}),
-        )
         with contextlib.ExitStack() as stack:
             try:
-                workers = stack.enter_context(started)
-            except InterruptedStartError:
-                return RunResult(True, INTERRUPTED)
+                workers = stack.enter_context(backend(spec, data, None, interrupted=interrupted, secret=True))
             except SweeperError as error:
                 raise NotStartedError(str(error)) from error
-            train_on = trained if options.cluster is None else trained_unseen
             given = trial_settings(spec, data), spec, data, hidden, interruption
-            return train_on(workers, kind, queue, states, *given, should_stop, None, whispers)
+            return trained(workers, kind, queue, states, *given, should_stop, None, whispers)
 
     return select(spec, data, claim, hidden, train, interrupted=interrupted)
-
-
-def _remove_sessions(sessions: JsonlFile) -> None:
-    """Remove the logs of Rays whose drivers were killed before they could."""
-    for row in sessions.read():
-        path = Path(str(row.get("session")))
-        if path.parent == Path(tempfile.gettempdir()) and path.name.startswith(SESSION_PREFIX):
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _left_behind(hidden: SweepFolder) -> list[str]:

@@ -1,9 +1,11 @@
-"""Whether a sweep that selected privately has a final that is not done."""
+"""Whether a sweep that selected privately can go on."""
 
 from pathlib import Path
 
+from sweeper.errors import RecordError
 from sweeper.privacy.selection import WINNER_TRIAL
 from sweeper.records import TrialStatus
+from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder, is_secret
 
 UNFINISHED = (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
@@ -25,3 +27,16 @@ def has_final_left(path: Path) -> bool:
     held = isinstance(ledger.budget, Budget) and ledger.selection is not None and not ledger.selection.broken
     finals = [trial.status for name, trial in trials.items() if name != WINNER_TRIAL]
     return held and WINNER_TRIAL in trials and all(status in UNFINISHED for status in finals)
+
+
+def check_recorded_cluster(manifest: Manifest, folder: Path | str) -> None:
+    """Refuse to go on with a private selection that an earlier version began on a cluster.
+
+    Raises:
+        RecordError: ``sweep.json`` names the cluster.
+    """
+    if manifest.selects_privately and manifest.cluster is not None:
+        raise RecordError(
+            f"Expected a private selection of this machine, got one that began on the cluster {manifest.cluster} in "
+            f"{folder}; start another sweep, or see what one that waits has trained with sweeper resume --give-up"
+        )

@@ -95,6 +95,13 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _found(spec: Spec, settings: ServiceSettings, catalog: Catalog) -> Spec:
     """Return the spec with the paths of what it names."""
+    if spec.search.selection is Selection.PRIVATE and settings.cluster is not None:
+        raise spec.mistaken(
+            "no private selection in a service that trains on a cluster, where others could count its trials",
+            "search.selection",
+            spec.search.selection.value,
+            "run it with sweeper run on a machine of your own",
+        )
     if spec.search.selection is Selection.PRIVATE and not settings.duration_is_seen:
         raise spec.mistaken(
             "no private selection in a service, where others see how long it takes",

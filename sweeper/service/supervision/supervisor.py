@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeper.driver.reporting import failure
-from sweeper.driver.selection.unfinished import has_final_left
+from sweeper.driver.selection.unfinished import check_recorded_cluster, has_final_left
 from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweepError
 from sweeper.results.housekeeping import delete_sweep, delete_unstarted
 from sweeper.service.catalog import Catalog
@@ -290,7 +290,7 @@ def check_resumable(folder: Path, state: State, trials: int | None) -> None:
     A sweep that never started can always be started.
 
     Raises:
-        RecordError: it selected privately and has ended, or has all its trials.
+        RecordError: it selected privately and has ended or began on a cluster, or has all its trials.
         SpecError: it cannot have so many trials.
     """
     if not (folder / "sweep.json").is_file():
@@ -301,6 +301,7 @@ def check_resumable(folder: Path, state: State, trials: int | None) -> None:
         raise RecordError(f"Expected a sweep that can be resumed, but {name} selected privately; submit another one")
     spec = manifest.read_spec(name)
     if manifest.selects_privately:
+        check_recorded_cluster(manifest, name)
         return
     if trials is None and state is State.COMPLETED:
         raise RecordError(f"Expected a sweep with trials to do, but {name} has completed all of them; extend it")

@@ -18,6 +18,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", fractions.append)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 80 * 2**30))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(ray, "get_gpu_ids", lambda: [3])
     return fractions
 
@@ -91,8 +92,9 @@ def test_no_ray_is_started_to_say_where_a_trial_is(monkeypatch):
     assert devices.placement(0.0)["node"] == "worker-3"
 
 
-@pytest.mark.usefixtures("node")
-def test_a_worker_of_this_machine_does_not_import_ray_to_say_where_it_is(monkeypatch):
+@pytest.mark.usefixtures("gpu", "node")
+@pytest.mark.parametrize(("gpus", "device"), [(0.0, "cpu"), (0.5, "GPU 0, NVIDIA H100, 0.5 of it")])
+def test_a_worker_of_this_machine_does_not_import_ray_to_say_where_it_is(monkeypatch, gpus, device):
     monkeypatch.delitem(sys.modules, "ray")
-    assert devices.placement(0.0) == {"node": "worker-3", "device": "cpu"}
+    assert devices.placement(gpus) == {"node": "worker-3", "device": device}
     assert "ray" not in sys.modules

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from sweeper.backend import training
-from sweeper.backend.on_ray import cluster, tune, unseen
+from sweeper.backend.on_ray import cluster, stacks, tune
 from sweeper.backend.training import Backend, backend, trained
 from sweeper.specification.spec import Spec
 
@@ -19,7 +19,7 @@ def chosen(content, monkeypatch, tmp_path):
         monkeypatch.setattr(cluster, "place", lambda data: data)
         monkeypatch.setattr(tune, "places_for", lambda _resources: 2)
         monkeypatch.setattr(tune, "run_trials", lambda *_, **__: "one at a time")
-        monkeypatch.setattr(unseen, "run_stacks", lambda *_, stack, places, **__: (stack, places))
+        monkeypatch.setattr(stacks, "run_stacks", lambda *_, stack, places, **__: (stack, places))
         monkeypatch.setattr(training, "run_locally", lambda *_, stack, **__: stack)
         spec = Spec.from_mapping(content | {"resources": resources})
         folder = SimpleNamespace(path=tmp_path)
@@ -50,13 +50,21 @@ def test_on_gpus_and_where_the_spec_gives_a_number_trials_train_in_stacks(chosen
 def test_candidates_of_a_private_selection_train_one_at_a_time(chosen, resources):
     """A crash in a stack would be that of all its members: who crashed could not be told, nor that anybody did."""
     assert chosen(Backend("processes", secret=True), **resources) == 1
-    assert chosen(Backend(secret=True), **resources) == "one at a time"
 
 
-def test_a_backend_knows_that_it_trains_candidates_on_a_ray_too(content, monkeypatch):
-    monkeypatch.setattr(cluster, "cluster", lambda *_, **__: contextlib.nullcontext(()))
-    monkeypatch.setattr(training, "size_of", lambda _data: 0)
-    spec = Spec.from_mapping(content | {"resources": {"gpus": 1}})
-    for secret in (True, False):
-        with backend(spec, None, None, interrupted=lambda: False, secret=secret) as made:
-            assert made.secret is secret
+@pytest.mark.parametrize(("gpus", "places"), [(0, 3), (1, 1), (0.25, 3), (0.5, 2)])
+@pytest.mark.parametrize("has_ray", [True, False])
+def test_candidates_train_on_processes_of_this_machine_whatever_they_need(content, monkeypatch, gpus, places, has_ray):
+    """Where a Ray runs, or a cluster is named, too; what they need of a GPU fits on one."""
+    made = []
+    monkeypatch.setattr(
+        training, "local_workers", lambda size, *_: made.append(size) or contextlib.nullcontext("processes")
+    )
+    monkeypatch.setattr(training, "_has_ray", lambda: has_ray)
+    monkeypatch.setattr(cluster, "cluster", lambda *_, **__: pytest.fail("no Ray trains candidates"))
+    monkeypatch.setattr(training, "processors", lambda: 3)
+    rates = content["training"] | {"learning_rate": {"log": [0.01, 0.1]}}
+    spec = Spec.from_mapping(content | {"training": rates, "search": {"trials": 9}, "resources": {"gpus": gpus}})
+    with backend(spec, None, "ray://somewhere", interrupted=lambda: False, secret=True) as backend_:
+        assert backend_ == Backend("processes", secret=True)
+    assert made == [places]

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeper.backend.on_ray import unseen
+from sweeper.backend.on_ray import stacks
 from sweeper.backend.workers.pool import Seat
 
 
@@ -21,8 +21,8 @@ def workers(monkeypatch):
     killed = []
     kind = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=Actor))
     util = SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1")
-    monkeypatch.setattr(unseen, "ray", SimpleNamespace(util=util, remote=lambda _kind: kind, kill=killed.append))
-    made = unseen._Workers(2, {"CPU": 1}, None, shares_folder=False)
+    monkeypatch.setattr(stacks, "ray", SimpleNamespace(util=util, remote=lambda _kind: kind, kill=killed.append))
+    made = stacks._Workers(2, {"CPU": 1}, None)
     made.start()
     for number in range(2):
         connection = _Connection(number)

@@ -448,16 +448,13 @@ def test_a_ray_that_is_late_every_time_is_one_sentence(failing):
     assert failing["init"] == cluster_module.STARTS
 
 
-@pytest.mark.parametrize("secret", [False, True])
-def test_a_cluster_that_only_the_environment_names_is_not_joined_and_it_is_said(failing, monkeypatch, secret):
+def test_a_cluster_that_only_the_environment_names_is_not_joined_and_it_is_said(failing, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "10.9.9.9:6379")
     given = []
     monkeypatch.setattr(cluster_module.ray, "init", lambda *args, **_: given.append(args))
-    with cluster(secret=secret) as said:
+    with cluster() as said:
         assert given == [("local",)]
-    assert [("10.9.9.9:6379, which was not joined; name it with --cluster" in one) for one in said] == [True] * (
-        not secret
-    )
+    assert ["10.9.9.9:6379, which was not joined; name it with --cluster" in one for one in said] == [True]
     assert failing["init"] == 0
 
 

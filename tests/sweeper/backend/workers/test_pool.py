@@ -50,7 +50,7 @@ def rows(plan):
     return [PlanRow(attempt="a", plan=plan), FirstDrawRow(), *epochs]
 
 
-def test_a_worker_is_answered_once_what_it_told_was_taken(rows, tmp_path):
+def test_a_worker_is_answered_once_what_it_told_was_taken(rows):
     """Else it would draw noise before the ledger has an entry, however short the moment."""
     worker, answered = Played(rows), []
 
@@ -59,6 +59,6 @@ def test_a_worker_is_answered_once_what_it_told_was_taken(rows, tmp_path):
 
     hooks = Hooks(on_plan=look, on_draw=look, on_epoch=look)
     queue, task = TrialQueue(Proposals(), 1), Task(b"", {}, 1)
-    run = PoolRun(worker, task, queue, TrialStates(hooks, None), ending=lambda: None, folder=tmp_path)
+    run = PoolRun(worker, task, queue, TrialStates(hooks, None), ending=lambda: None)
     assert run.to_end() == RunResult()
     assert answered == [False] * 4

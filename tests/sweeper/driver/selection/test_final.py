@@ -15,7 +15,6 @@ import pytest
 import clipless
 from sweeper.backend import training
 from sweeper.backend.endings import RunResult
-from sweeper.backend.on_ray import cluster, unseen
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.training import Backend
 from sweeper.cli.main import main
@@ -594,26 +593,6 @@ def test_in_a_folder_made_beforehand_the_final_is_seen_and_can_go_on(whole, tmp_
     check_never_overspent(ended.sweep.folder, budget)
     check_only_the_winner(everything_in(public) + repr(Calls.told).encode(), Losers(whole))
     assert [path.name for path in public.parent.iterdir()] == [public.name]
-
-
-@pytest.mark.usefixtures("bare")
-def test_on_a_cluster_candidates_train_unseen_and_the_final_as_any_trial(whole, tmp_path, monkeypatch, budget):
-    seen = []
-
-    def run_unseen(kind, queue, states, **options):
-        whole.candidates.folder = SweepFolder(options["storage_dir"])
-        seen.append(options["constants"]["budget"].slot_of("t0001"))
-        return whole.candidates(kind, queue, states, options["should_stop"])
-
-    monkeypatch.setattr(unseen, "run_unseen", run_unseen)
-    monkeypatch.setattr(cluster, "place", lambda _data: None)
-    content = {**SPEC, "resources": {"concurrent": 3}}
-    monkeypatch.setattr(driver, "of_sweep", lambda *_: None)
-    given = Options(out=tmp_path, cluster="somewhere", storage="memory://x", duration_is_seen=True)
-    ended = run_sweep(Spec.from_mapping(content), given)
-    assert seen == [budget.selection.event]
-    assert [kind for kind, _ in whole.budgets] == [CliplessTrial]
-    assert ended.front.ledger["everything"].epsilon == budget.price
 
 
 @pytest.mark.usefixtures("whole")

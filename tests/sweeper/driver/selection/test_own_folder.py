@@ -1,6 +1,7 @@
 """A private selection in a folder made beforehand, as the service makes them, or in a hidden one."""
 
 import contextlib
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -77,6 +78,10 @@ def test_in_its_folder_it_is_asked_to_stop_and_goes_on_from_there(whole, made):
     assert (manifest.status, manifest.reason) == (TrialStatus.INTERRUPTED, "selects privately, and waits to be resumed")
     assert is_waiting(public.path)
     check_resumable(public.path, State.INTERRUPTED, None)
+    public.write_manifest(replace(manifest, cluster="head:6379"))  # of an earlier version
+    with pytest.raises(RecordError, match=f"began on the cluster head:6379 in {public.path.name}; start another"):
+        check_resumable(public.path, State.INTERRUPTED, None)
+    public.write_manifest(manifest)
     with pytest.raises(RecordError, match="selected privately"):
         check_resumable(public.path, State.INTERRUPTED, 9)
     whole.does = {}

@@ -2,23 +2,23 @@
 
 import contextlib
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import clipless
 from sweeper.backend.endings import RunResult
-from sweeper.backend.on_ray import cluster, unseen
 from sweeper.cli.main import main
 from sweeper.cli.tables import sweep_view, sweeps_table
 from sweeper.driver.options import Options
 from sweeper.driver.runner import resume_sweep, run_sweep
-from sweeper.driver.selection import private_run, selection_run
+from sweeper.driver.selection import private_run
 from sweeper.errors import SweeperError
 from sweeper.records import TrialStatus
 from sweeper.results.sweep import Sweep
 from sweeper.specification.spec import Spec
-from sweeper.store.jsonl import JsonlFile, append_alone
+from sweeper.store.jsonl import append_alone
 from sweeper.store.requests import NAME
 from sweeper.store.sweep_folder import SweepFolder, hidden_sweeps, list_sweeps
 
@@ -82,45 +82,57 @@ def test_a_whole_sweep_that_broke_is_tracked_and_says_what_it_costs(whole, tmp_p
 
 
 WATCHED = (
-    {"cluster": "ray://somewhere"},
     {"storage": "memory://somewhere"},
-    {"into": Path("made"), "cluster": "somewhere"},
+    {"into": Path("made"), "storage": "memory://somewhere"},
 )
 
 
 @pytest.mark.parametrize("given", WATCHED)
 def test_who_could_be_watched_has_to_consent(tmp_path, given):
-    names = ", ".join(f"--{name}" for name in ("into", "cluster", "storage") if name in given)
+    names = ", ".join(f"--{name}" for name in ("into", "storage") if name in given)
     with pytest.raises(SweeperError, match=f"Expected --duration-is-seen for a private selection with {names}:"):
         run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path, **given))
     assert list(tmp_path.iterdir()) == []
 
 
+NO_CLUSTER = "Expected no cluster for a private selection, .* got somewhere \\(--cluster\\); leave it out"
+
+
+def test_on_a_cluster_nothing_is_read_charged_or_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(clipless.datasets, "load", lambda **_: pytest.fail("no data are needed"))
+    options = Options(out=tmp_path, cluster="somewhere", duration_is_seen=True)
+    with pytest.raises(SweeperError, match=NO_CLUSTER):
+        run_sweep(Spec.from_mapping(SPEC), options)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("address", ["head:6379", "http://head:8265"])
+def test_the_command_refuses_a_cluster_before_a_job_is_submitted(tmp_path, capsys, address):
+    path = tmp_path / "small.yaml"
+    path.write_text(Spec.from_mapping(SPEC).to_yaml(), encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main(["run", str(path), "--out", str(tmp_path / "out"), "--cluster", address, "--duration-is-seen"])
+    assert f"got {address} (--cluster); leave it out" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.usefixtures("bare")
-def test_with_consent_candidates_train_unseen_on_the_cluster(whole, tmp_path, monkeypatch):
-    seen = []
-
-    def run_unseen(kind, queue, states, **options):
-        whole.folder = SweepFolder(options["storage_dir"])
-        seen.append((options["places"], sorted(options["constants"])))
-        return whole(kind, queue, states, options["should_stop"])
-
-    monkeypatch.setattr(unseen, "run_unseen", run_unseen)
-    monkeypatch.setattr(cluster, "place", lambda _data: None)
-    content = {**SPEC, "resources": {"concurrent": 3}}
-    given = Options(out=tmp_path, cluster="somewhere", storage="memory://x", duration_is_seen=True)
-    ended = run_sweep(Spec.from_mapping(content), given)
-    assert seen == [(3, ["budget", "source", "spec"])]
-    assert "its conditions held" in ended.front.ledger["winner"].statement
-
-
-@pytest.mark.usefixtures("bare")
-def test_a_selection_of_this_machine_does_not_move_to_a_cluster(whole, tmp_path):
+@pytest.mark.parametrize("recorded", [None, "somewhere"])
+def test_a_selection_goes_on_on_no_cluster_and_not_from_one_that_an_earlier_version_used(whole, tmp_path, recorded):
+    """It is left as it is, and can be given up."""
     kill, copy = killed(tmp_path)
     whole.does = {"t0003": kill}
     run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path / "out"))
-    with pytest.raises(SweeperError, match="Expected no cluster for a private selection that began on this machine"):
-        resume_sweep(copy.path, Options(cluster="somewhere"))
+    copy.write_manifest(replace(copy.read_manifest(secret=True), cluster=recorded))
+    before, asked = everything_in(copy.path), len(whole.asked)
+    said_ = f"got one that began on the cluster {recorded} in " if recorded else NO_CLUSTER
+    with pytest.raises(SweeperError, match=said_):
+        resume_sweep(copy.path, Options(cluster=None if recorded else "somewhere"))
+    assert everything_in(copy.path) == before
+    ended = resume_sweep(copy.path, give_up=True)
+    assert len(whole.asked) == asked
+    assert len(ended.front.points) == 4
+    assert ended.sweep.manifest().cluster is None
 
 
 @pytest.mark.usefixtures("bare")
@@ -140,16 +152,6 @@ def test_ctrl_c_leaves_it_waiting_and_says_how_to_go_on(whole, tmp_path, capsys)
     assert "t000" not in text
     main_quietly(["resume", str(hidden.path)])
     assert "its conditions held" in " ".join("".join(capsys.readouterr()).split())
-
-
-def test_logs_that_a_killed_driver_left_are_removed_by_the_next(tmp_path, monkeypatch):
-    monkeypatch.setattr(selection_run.tempfile, "gettempdir", lambda: str(tmp_path))
-    sessions = JsonlFile(tmp_path / "sessions.jsonl")
-    for name in ("ray-1", "other", "ray-2/inner"):
-        (tmp_path / name).mkdir(parents=True)
-        sessions.append({"session": str(tmp_path / name)})
-    selection_run._remove_sessions(sessions)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "ray-2", "sessions.jsonl"]
 
 
 @pytest.mark.long

@@ -4,15 +4,13 @@ import re
 import shutil
 import stat
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from sweeper.backend.on_ray import cluster
 from sweeper.cli.main import main
 from sweeper.driver.runner import resume_sweep
 from sweeper.driver.selection.private_run import recover, recover_all
-from sweeper.errors import RecordError, SweeperError, UnknownSweepError
+from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.service.catalog import Catalog
 from sweeper.specification.spec import Spec
 from sweeper.store.manifest import MANIFEST_NAME, SELECTING
@@ -160,19 +158,3 @@ def test_nothing_can_be_stopped_or_added_by_request(play):
             enqueue(engine.folder.path, {"training.learning_rate": 0.05})
 
     assert "its conditions held" in said(play({"t0002": refuse}).folder)
-
-
-def test_the_logs_of_candidates_are_the_owners_and_gone_afterwards(monkeypatch):
-    """Ray is started in a folder of its own; a Ray that stays is refused."""
-    seen, running = {}, []
-    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: bool(running))
-    monkeypatch.setattr(cluster.ray, "init", lambda *_, **options: seen.update(options))
-    monkeypatch.setattr(cluster.ray, "shutdown", lambda: None)
-    with cluster.cluster(secret=True):
-        session = Path(seen["_temp_dir"])
-        assert stat.S_IMODE(session.stat().st_mode) == 0o700
-        (session / "trial.log").write_text("t0002")
-    assert not session.exists()
-    running.append(True)
-    with pytest.raises(SweeperError, match="no running Ray"), cluster.cluster(secret=True):
-        pass

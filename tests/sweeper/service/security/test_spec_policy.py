@@ -135,6 +135,8 @@ def test_a_private_selection_does_not_run_where_others_watch(read, content):
         read(content | {"search": private, "privacy": {"epsilon": 1.0, "delta": 1e-5}})
     given = content | {"search": private, "privacy": {"epsilon": 1.0, "delta": 1e-5}}
     assert read(given, duration_is_seen=True).search.selection.value == "private"
+    with pytest.raises(SpecError, match="Expected no private selection in a service that trains on a cluster"):
+        read(given, duration_is_seen=True, cluster="head:6379")
 
 
 def test_every_key_of_a_spec_that_takes_free_text_was_judged():

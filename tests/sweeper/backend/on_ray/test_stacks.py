@@ -1,4 +1,4 @@
-"""Candidates on a cluster: what those who look at it see, and what becomes of a candidate whose process dies."""
+"""Stacks of trials on a cluster, and what becomes of a trial whose process dies."""
 
 import os
 import signal
@@ -15,10 +15,11 @@ from ray.core.generated import gcs_pb2
 import clipless
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.on_ray.cluster import place
-from sweeper.backend.on_ray.unseen import run_stacks, run_unseen
+from sweeper.backend.on_ray.stacks import run_stacks
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
+from sweeper.planning.trial_settings import trial_settings
 from sweeper.records import TrialStatus
 from sweeper.specification.spec import Spec
 
@@ -26,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_running")]
 
 PATIENCE_SECONDS = 120.0
 CONTENT = {
-    "name": "unseen",
+    "name": "stacks",
     "data": {"name": "digits"},
     "model": {"architecture": "mlp", "width": 8},
     "training": {"epochs": 2, "batch_size": 256, "learning_rate": {"log": [0.01, 0.1]}, "sensitivity_fraction": 0.1},
@@ -36,7 +37,7 @@ CONTENT = {
 
 
 class Proposals:
-    """Gives the same configuration to so many candidates."""
+    """Gives the same configuration to so many trials."""
 
     def __init__(self):
         self.asked, self.open = 0, {}
@@ -48,7 +49,7 @@ class Proposals:
 
 
 class Told:
-    """What the driver hears, and whether a candidate may start again."""
+    """What the driver hears, and whether a trial may start again."""
 
     def __init__(self, *, may_restart=True, on_draw=lambda _trial: None):
         self.ended, self.epochs, self.drawn, self.pids, self.started = {}, [], [], [], []
@@ -68,27 +69,36 @@ def data():
 
 @pytest.fixture
 def run(data, tmp_path):
-    """Train so many candidates on one worker."""
+    """Train so many trials on one worker."""
     (tmp_path / "models").mkdir()
 
-    def go(told, trials, trainable=CliplessTrial, **changes):
+    def go(told, trials, trainable=CliplessTrial, source="the spec", **changes):
         spec = Spec.from_mapping(CONTENT)
         given = {
             "places": 1,
+            "stack": 1,
             "resources": {"CPU": 1},
             "storage_dir": tmp_path,
-            "constants": {"spec": spec.to_plain(), "source": "the spec", "budget": None},
+            "constants": {
+                "settings": trial_settings(spec, data),
+                "source": source,  # which tests look at
+                "budget": None,
+                "folder": str(tmp_path),
+                "storage": None,
+            },
             "data": place(data),
+            "hours": None,
+            "trial_hours": None,
             "should_stop": lambda: None,
             "interruption": Interruption(),
         }
-        return run_unseen(trainable, TrialQueue(Proposals(), trials), TrialStates(told.hooks), **(given | changes))
+        return run_stacks(trainable, TrialQueue(Proposals(), trials), TrialStates(told.hooks), **(given | changes))
 
     return go
 
 
 def tasks():
-    """Name and id of every task that Ray has recorded for who asks: what its dashboard shows.
+    """What Ray has recorded of every task for who asks: what its dashboard shows.
 
     This process reports its tasks in their order: once a last one of its own is shown, those before it are.
     """
@@ -100,24 +110,7 @@ def tasks():
         assert time.monotonic() < deadline
         found = [gcs_pb2.TaskEvents.FromString(one) for one in accessor.get_task_events()]
         names = [one.task_info.name for one in found]
-    found = [one for one in found if not one.task_info.name.startswith("last-")]
-    return {(one.task_info.name, one.task_id.hex()) for one in found} | {str(one.state_updates) for one in found}
-
-
-@pytest.mark.parametrize("trials", [pytest.param(1, marks=pytest.mark.long), 3])
-def test_whatever_the_number_of_candidates_ray_shows_one_task(run, tmp_path, trials):
-    """And no worker writes a line that Ray would show, nor leaves a file on its node."""
-    before = tasks()
-    told = Told()
-    assert run(told, trials).reason == ""
-    assert set(told.ended.values()) == {(TrialStatus.COMPLETED, "")}
-    assert len(told.epochs) == 2 * trials
-    shown = sorted(one[0] for one in tasks() - before if isinstance(one, tuple))
-    assert shown == ["_Worker.__init__", "_Worker.serve"]
-    models = [model for _, _, model in told.epochs if model is not None]  # none where an epoch was no better
-    assert len(models) >= trials
-    for model in models:
-        clipless.load(tmp_path / model)
+    return "".join(map(str, found))
 
 
 class Dying(CliplessTrial):
@@ -140,12 +133,10 @@ def _mark(trial):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("behind", "may_restart"), [("EpochRow", False), ("PlanRow", True)])
-def test_a_candidate_whose_process_dies_starts_again_only_if_it_may(run, tmp_path, behind, may_restart):
+def test_a_trial_whose_process_dies_starts_again_only_if_it_may(run, tmp_path, behind, may_restart):
     told = Told(may_restart=may_restart)
     dying = type("Dying", (Dying,), {"behind": behind})
-    spec = Spec.from_mapping(CONTENT)
-    constants = {"spec": spec.to_plain(), "source": str(tmp_path / "died"), "budget": None}
-    assert run(told, 2, dying, constants=constants).reason == ""
+    assert run(told, 2, dying, str(tmp_path / "died")).reason == ""
     assert told.ended["t2"] == (TrialStatus.COMPLETED, "")
     if may_restart:
         assert told.ended["t1"] == (TrialStatus.COMPLETED, "")
@@ -163,13 +154,13 @@ class Failing(CliplessTrial):
 
 
 @pytest.mark.long
-def test_an_error_of_a_candidate_comes_to_the_driver_and_not_to_ray(run):
+def test_an_error_of_a_trial_comes_to_the_driver_and_not_to_ray(run):
     told, heard = Told(), []
     told.hooks = Hooks(on_end=told.hooks.on_end, on_failure=lambda trial, error: heard.append((trial, error)))
     run(told, 1, Failing)
     assert heard == [("t1", "ValueError: row 7 is 0.25")]
     assert "0.25" not in str(told.ended)
-    assert "0.25" not in str(tasks())
+    assert "0.25" not in tasks()
 
 
 @pytest.mark.long
@@ -186,32 +177,15 @@ def test_a_reason_to_stop_ends_it_and_leaves_no_worker(run):
 
 @pytest.mark.long
 @pytest.mark.parametrize("stack", [3, None])
-def test_trials_on_a_ray_are_trained_in_stacks_and_one_that_is_stopped_ends_alone(data, tmp_path, stack):
+def test_trials_on_a_ray_are_trained_in_stacks_and_one_that_is_stopped_ends_alone(run, tmp_path, stack):
     """Their models are in the folder that driver and workers share."""
-    (tmp_path / "models").mkdir()
-    told, spec = Told(), Spec.from_mapping(CONTENT)
+    told = Told()
     on_epoch = told.hooks.on_epoch
     told.hooks = replace(
         told.hooks,
         on_epoch=lambda trial, row: on_epoch(trial, row) or ("no hope" if (trial, row.epoch) == ("t2", 1) else None),
     )
-    constants = {"spec": spec.to_plain(), "source": "the spec", "budget": None}
-    outcome = run_stacks(
-        CliplessTrial,
-        TrialQueue(Proposals(), 3),
-        TrialStates(told.hooks),
-        places=1,
-        stack=stack,
-        resources={"CPU": 1},
-        storage_dir=tmp_path,
-        constants=constants | {"folder": str(tmp_path), "storage": None},
-        data=place(data),
-        hours=None,
-        trial_hours=None,
-        should_stop=lambda: None,
-        interruption=Interruption(),
-    )
-    assert outcome.reason == ""
+    assert run(told, 3, stack=stack).reason == ""
     found = [(trial, epoch) for trial, epoch, _ in told.epochs]
     if stack == 3:  # else as many at a time as pay here
         assert found == [("t1", 1), ("t2", 1), ("t3", 1), ("t1", 2), ("t3", 2)]

@@ -1,14 +1,8 @@
-"""Training candidates of a private selection on a cluster, so that who looks at the cluster sees no number of them.
+"""Stacks of trials on a cluster: workers that each train several trials as one, for which Ray Tune has no task.
 
-Ray shows whoever may look at a cluster every task, its name and its times, and every line that a worker writes. So
-Ray is asked for a number of workers that the spec gives, each with one task from the beginning to the end. Candidates
-reach a worker through a connection of its own, and rows and models come back through it: there are no names in a
-shared folder or storage, and workers write no lines. What remains to be seen is how long all of it takes, how busy the
-machines are, and that a worker that died was replaced.
-
-Stacks of ordinary trials run on such workers too, in the sweep's own folder: Ray Tune has no task for many trials.
-
-Who may run code on the cluster may read the memory of its processes; that is a condition, not prevented here.
+Ray is asked for a number of workers that the spec gives, each with one task from the beginning to the end.
+Configurations reach a worker through a connection of its own, and rows come back through it. Checkpoints and models go
+into the sweep's folder, or travel through its storage, as those of any trial do.
 """
 
 import contextlib
@@ -16,7 +10,6 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
@@ -44,7 +37,7 @@ UNREACHABLE = "no worker of the cluster could start, or reach the driver"
 Address = tuple[str, int]
 
 
-def serve_driver(address: Address, key: bytes, number: int, data: list[Any], shares_folder: bool) -> None:
+def serve_driver(address: Address, key: bytes, number: int, data: list[Any]) -> None:
     """Train what comes through a connection until it closes; a worker's only task.
 
     The worker says its ``number`` first, by which the driver knows which of Ray's workers it is.
@@ -55,14 +48,14 @@ def serve_driver(address: Address, key: bytes, number: int, data: list[Any], sha
     silence()
     with contextlib.suppress(OSError, EOFError, AuthenticationError), Client(address, authkey=key) as connection:
         connection.send(number)
-        serve(connection, data[0], shares_folder=shares_folder)
+        serve(connection, data[0])
 
 
 class _Workers:
     """Workers on the cluster and the connections to them; see `sweeper.backend.workers.pool.Workers`."""
 
-    def __init__(self, size: int, resources: Mapping[str, float], data: Any, *, shares_folder: bool) -> None:
-        self.size, self._resources, self._data, self._shares_folder = size, resources, [data], shares_folder
+    def __init__(self, size: int, resources: Mapping[str, float], data: Any) -> None:
+        self.size, self._resources, self._data = size, resources, [data]
         self._key = os.urandom(KEY_BYTES)
         here: Any = ray.util.get_node_ip_address  # has no types
         self._listener = Listener((str(here()), 0), authkey=self._key)
@@ -97,7 +90,7 @@ class _Workers:
             ray.kill(self._actors[self._numbers[connection]])
 
     def problem(self) -> tuple[Ending, bool] | None:
-        """Return why no candidate can run any more; a Ray that is gone is looked for now and then."""
+        """Return why no trial can run any more; a Ray that is gone is looked for now and then."""
         now = time.monotonic()
         if now < self._look_at:
             return None
@@ -123,7 +116,7 @@ class _Workers:
     def _start_one(self) -> None:
         needs = {"num_cpus": self._resources.get("CPU", 0), "num_gpus": self._resources.get("GPU", 0)}
         actor: Any = ray.remote(_Worker).options(max_restarts=0, max_task_retries=0, **needs).remote()
-        given = self._listener.address, self._key, len(self._actors), self._data, self._shares_folder
+        given = self._listener.address, self._key, len(self._actors), self._data
         self._actors.append(actor)
         self._tasks.append(actor.serve.remote(*given))
 
@@ -152,30 +145,6 @@ class _Worker:
         serve_driver(*given)
 
 
-def run_unseen(
-    trainable: type[CliplessTrial],
-    queue: TrialQueue,
-    states: TrialStates,
-    *,
-    places: int,
-    resources: Mapping[str, float],
-    storage_dir: Path,
-    constants: Mapping[str, Any],
-    data: Any,
-    should_stop: Callable[[], str | None],
-    interruption: Interruption,
-) -> RunResult:
-    """Run candidates as `sweeper.backend.on_ray.tune.run_trials` runs trials, unseen.
-
-    There are ``places`` workers, whatever the number of candidates. Models are put into ``storage_dir``, under the
-    names that rows give them. ``data`` is what `sweeper.backend.on_ray.cluster.place` has returned.
-    """
-    task = Task(cloudpickle.dumps(trainable), dict(constants), 1)
-    ending = endings(states, interruption, None, should_stop)
-    run = partial(PoolRun, task=task, queue=queue, states=states, ending=ending, folder=storage_dir)
-    return _to_end(run, _Workers(places, resources, data, shares_folder=False), states)
-
-
 def run_stacks(
     trainable: type[CliplessTrial],
     queue: TrialQueue,
@@ -196,25 +165,18 @@ def run_stacks(
 
     A worker trains at most ``stack`` trials as one, ``None`` for as many as pay.
     """
-    task = Task(cloudpickle.dumps(trainable), dict(constants), stack)
-    ending = endings(states, interruption, hours, should_stop)
-    run = partial(
-        PoolRun,
-        task=task,
-        queue=queue,
-        states=states,
-        ending=ending,
-        trial_hours=trial_hours,
-        folder=storage_dir,
-        tracebacks=storage_dir / "tracebacks",
-    )
-    return _to_end(run, _Workers(places, resources, data, shares_folder=True), states)
-
-
-def _to_end(run: Callable[[_Workers], PoolRun], workers: _Workers, states: TrialStates) -> RunResult:
+    workers = _Workers(places, resources, data)
     try:
         workers.start()
-        outcome = run(workers).to_end()
+        outcome = PoolRun(
+            workers,
+            Task(cloudpickle.dumps(trainable), dict(constants), stack),
+            queue,
+            states,
+            ending=endings(states, interruption, hours, should_stop),
+            trial_hours=trial_hours,
+            tracebacks=storage_dir / "tracebacks",
+        ).to_end()
     except BaseException as error:
         close_by_error(states, error)
         raise
