@@ -220,7 +220,9 @@ def check_program(left: Left) -> Iterator[str]:
     if any(point["on_front"] for point in left.front["points"]):
         commands += [["pick", sweep], *([["audit", sweep, "--no-price"]] if left.case.seed % 9 == 0 else [])]
         table = left.folder.parents[1] / left.case.table
-        commands += [["predict", sweep, str(table), "--output", f"{sweep}/said.csv"]] if left.case.table else []
+        is_whole = not left.front.get("refused")  # whose points were outdone by refused ones have no models
+        can_predict = left.case.table and is_whole
+        commands += [["predict", sweep, str(table), "--output", f"{sweep}/said.csv"]] if can_predict else []
     for arguments in commands:
         try:
             call_program(arguments)
