@@ -67,8 +67,10 @@ def state_of(submission: Submission | None, facts: Facts) -> State:
         return _asked(submission, facts)
     if facts.runs:
         return State.RUNNING
+    if submission is not None and submission.never_begun:
+        return State.STOPPED
     if submission is not None and submission.trouble:
-        return State.STOPPED if submission.trouble == NEVER_BEGUN else State.FAILED
+        return State.FAILED
     if facts.status in _ENDS:
         return _ENDS[facts.status]
     return State.INTERRUPTED if submission is not None else State.LOST
@@ -118,4 +120,4 @@ def pause(deaths: int) -> float:
 
 
 def _resting(submission: Submission, facts: Facts) -> Submission:
-    return submission.but(wish=Intent.REST, trouble=NEVER_BEGUN if facts.status is None else "")
+    return submission.but(wish=Intent.REST, never_begun=facts.status is None, trouble="")

@@ -48,6 +48,7 @@ class Submission(BaseModel, extra="forbid", frozen=True):
     points: int = 0  # bytes of points there were then
     deaths: int = 0  # drivers in a row that died without a new point
     not_before: float = 0.0  # when the next driver may be started, in seconds since 1970
+    never_begun: bool = False  # whether it rests because it was stopped before its sweep began
     trouble: str = ""  # why it rests, where the sweep itself does not say
 
     def but(self, **changes: object) -> Self:

@@ -22,7 +22,7 @@ from sweeper.service.supervision.drivers import Drivers
 from sweeper.service.supervision.launcher import Launcher
 from sweeper.service.supervision.observation import facts_of
 from sweeper.service.supervision.service_lock import ServiceLock
-from sweeper.service.supervision.states import AWAY, Facts, State, settled, state_of
+from sweeper.service.supervision.states import AWAY, NEVER_BEGUN, Facts, State, settled, state_of
 from sweeper.service.supervision.submission_queue import SubmissionQueue
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, Metrics, where
@@ -48,7 +48,9 @@ class SupervisedStatus:
         """Why it does not run, where the sweep itself does not say."""
         if self.is_away and self.state in (State.QUEUED, State.WAITING):
             return AWAY
-        return "" if self.submission is None else self.submission.trouble
+        if self.submission is None:
+            return ""
+        return NEVER_BEGUN if self.submission.never_begun else self.submission.trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +160,8 @@ class Supervisor:
             check_resumable(folder, state, trials)
             before = submission or Submission(submitted=self._clock())
             self._queue.delays.forget(name)
-            self._queue.keep(
-                name, before.but(wish=Intent.RUN, trials=trials, job=None, deaths=0, not_before=0.0, trouble="")
-            )
+            again = before.but(wish=Intent.RUN, trials=trials, job=None, deaths=0, not_before=0.0)
+            self._queue.keep(name, again.but(never_begun=False, trouble=""))
 
     def delete(self, name: str) -> Path | None:
         """Delete a sweep that does not run, and return where its ledger is kept, None if nothing was spent.
