@@ -31,6 +31,19 @@ class SpecError(SweeperError, ValueError):
         self.mistakes = mistakes
 
 
+class UnexpectedValueError(SpecError):
+    """A value of a spec that is not what should stand there; who knows its field says where.
+
+    Attributes:
+        expected: what should stand there.
+        remedy: what to do, empty where ``expected`` says it.
+    """
+
+    def __init__(self, expected: str, got: str, remedy: str = "") -> None:
+        super().__init__(f"Expected {expected}, got {got}" + (f"; {remedy}" if remedy else ""))
+        self.expected, self.remedy = expected, remedy
+
+
 class RecordError(SweeperError, ValueError):
     """A sweep folder, ledger or front file that cannot be read."""
 

@@ -57,19 +57,18 @@ EARLY_ENDS = (
     "Trials were ended early by their validation scores. Whoever takes the last epoch of such a trial because it ended "
     "there has chosen it by these scores: that costs the epsilon of all epochs that were planned."
 )
-STEERED = "Proposals were steered by"  # how all sentences about a warm start begin
 WARM_START = (
-    f"{STEERED} the trials of an earlier sweep, {{source}}. What that sweep spent is in its own ledger "
+    "Proposals were steered by the trials of an earlier sweep, {source}. What that sweep spent is in its own ledger "
     "and not in this one: if both read the same data, they cost the composition of both."
 )
 WARM_START_EXPERIMENT = (
-    f"{STEERED} the trials of {{sweeps}} in the MLflow experiment {{name}}. What each sweep spent is in its own ledger "
-    "and not in this one: those that read the same data cost the composition of all. What steered those sweeps is "
-    "said by their own claims."
+    "Proposals were steered by the trials of {sweeps} in the MLflow experiment {name}. What each sweep spent is in its "
+    "own ledger and not in this one: those that read the same data cost the composition of all. What steered those "
+    "sweeps is said by their own claims."
 )
 UNPAID = (
-    f"{STEERED} scores that nobody paid for: {{source}} is exploratory, and so is this sweep, whatever its own data "
-    "declare."
+    "Proposals were steered by scores that nobody paid for: {source} is exploratory, and so is this sweep, whatever "
+    "its own data declare."
 )
 NOISY_SCORES = (
     "Scores of validation and test rows, which are private, carry Gaussian noise: of standard deviation "
@@ -99,7 +98,7 @@ class Steering:
     def by_sweep(cls, source: str, claim: "Claim | None" = None) -> "Steering":
         """Return what one earlier sweep adds: what steered that one steers this one too."""
         exploratory = claim is not None and claim.exploratory
-        before = () if claim is None else tuple(one for one in claim.conditions if one.startswith(STEERED))
+        before = () if claim is None else claim.steered
         unpaid = (UNPAID.format(source=source),) if exploratory else ()
         return cls((WARM_START.format(source=source), *unpaid, *before), exploratory)
 
@@ -124,6 +123,7 @@ class Claim:
     secure_generator: bool
     public: tuple[str, ...]  # sentences: what was taken as public, and why
     conditions: tuple[str, ...]  # sentences: what is not guaranteed
+    steered: tuple[str, ...] = ()  # those of them that say which earlier sweeps steered the proposals
     baselines: Baselines = field(default_factory=Baselines)  # what scores are compared with
 
     @classmethod
@@ -176,6 +176,7 @@ class Claim:
             secure_generator=secure_generator,
             public=(f"The number of training rows, N = {population}.", *declared.public_facts, *taken),
             conditions=(*marks, *declared.conditions, *(BUDGET_CONDITIONS if has_budget else STANDARD_CONDITIONS)),
+            steered=steering.conditions,
             baselines=baselines,
         )
 
@@ -186,10 +187,11 @@ class Claim:
             exploratory=self.exploratory or recorded.exploratory,
             secure_generator=self.secure_generator and recorded.secure_generator,
             conditions=tuple(dict.fromkeys([*recorded.conditions, *self.conditions])),
+            steered=tuple(dict.fromkeys([*recorded.steered, *self.steered])),
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         baselines = asdict(self.baselines) | {"classes": list(self.baselines.classes)}
         content = {name: getattr(self, name) for name in self.__dataclass_fields__} | {"baselines": baselines}
-        return {**content, "public": list(self.public), "conditions": list(self.conditions)}
+        return content | {name: list(getattr(self, name)) for name in ("public", "conditions", "steered")}

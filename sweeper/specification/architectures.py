@@ -12,7 +12,7 @@ from pydantic import create_model
 
 from clipless.errors import UnsupportedError
 from clipless.zoo import ARCHITECTURES, Architecture
-from sweeper.errors import SpecError
+from sweeper.errors import UnexpectedValueError
 from sweeper.specification.fields._section import Section
 from sweeper.specification.fields.choices import ARCHITECTURE_OPTIONS, MODEL_OPTIONS, Options, options_of
 from sweeper.specification.fields.fields import Variant, Variants
@@ -44,7 +44,8 @@ def architecture_options(name: str) -> Options:
     try:
         return options_of(found)
     except (TypeError, UnsupportedError) as error:
-        raise SpecError(f"{error} (the architecture {name}); correct the plug-in") from error
+        expected = f"options that a spec can hold ({error}) from the architecture {name}"
+        raise UnexpectedValueError(expected, "others", "correct the plug-in") from error
 
 
 class ArchitectureVariants(Variants):
@@ -71,9 +72,8 @@ class ArchitectureVariants(Variants):
 def _own_options(name: str, path: str) -> Options:
     try:
         return architecture_options(name)
-    except SpecError as error:
-        expected, _, remedy = str(error).removeprefix("Expected ").rpartition("; ")
-        raise bad_value(expected.partition(", got ")[0], path=path, got=name, remedy=remedy) from None
+    except UnexpectedValueError as error:
+        raise bad_value(error.expected, path=path, got=name, remedy=error.remedy) from None
 
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, isnan
 
-from sweeper.errors import SpecError
+from sweeper.errors import UnexpectedValueError
 from sweeper.specification.objectives import same
 
 FARTHEST = 1e6
@@ -51,15 +51,15 @@ def parse_constraint(text: str, recorded: Sequence[str]) -> Constraint:
     """
     matched = _FORM.fullmatch(text)
     if matched is None:
-        raise SpecError(f"Expected a constraint such as certified@36/255 >= 0.3 or epsilon <= 8, got {text!r}")
+        raise UnexpectedValueError("a constraint such as certified@36/255 >= 0.3 or epsilon <= 8", repr(text))
     name, sign, bound = matched.groups()
     spelled = next((other for other in recorded if same(other, name)), None)
     if spelled is None:
-        raise SpecError(f"Expected a value among {', '.join(recorded)}, or one listed in search.metrics, got {name!r}")
+        raise UnexpectedValueError(f"a value among {', '.join(recorded)}, or one listed in search.metrics", repr(name))
     try:
         number = float(bound)
     except ValueError:
         number = inf
     if not isfinite(number):
-        raise SpecError(f"Expected a finite number behind {sign}, got {bound!r} in {text!r}")
+        raise UnexpectedValueError(f"a finite number behind {sign}", f"{bound!r} in {text!r}")
     return Constraint(spelled, sign == ">=", number)

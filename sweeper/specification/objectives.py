@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from sweeper.errors import SpecError
+from sweeper.errors import SpecError, UnexpectedValueError
 from sweeper.records import MEMBERSHIP, Direction, Objective
 from sweeper.specification.fields.messages import bad_value
 from sweeper.specification.plugins import find_metric, installed_metrics, is_metric, reading_metrics
@@ -94,7 +94,7 @@ def _exact(name: str, text: str) -> Fraction:
         below = Fraction(denominator or 1)
         if below > 0 and Fraction(numerator) > 0:
             return Fraction(numerator) / below
-    raise SpecError(f"Expected a radius > 0 such as 0.25 or 36/255, got {name!r}")
+    raise UnexpectedValueError("a radius > 0 such as 0.25 or 36/255", repr(name))
 
 
 def parse(name: str) -> Objective:
@@ -105,15 +105,13 @@ def parse(name: str) -> Objective:
     """
     if is_metric(name):
         if not find_metric(name).is_objective:
-            raise SpecError(
-                f"Expected an objective that its plug-in declares by metric('maximize', share=True), of validation "
-                f"rows: list it in search.metrics, got {name!r}"
-            )
+            expected = "an objective that its plug-in declares by metric('maximize', share=True), of validation rows"
+            raise UnexpectedValueError(f"{expected}: list it in search.metrics", repr(name))
     elif name in MEMBERSHIP or attack_radius(name) is not None:
-        raise SpecError(f"Expected no attack among the objectives: list it in search.metrics, got {name!r}")
+        raise UnexpectedValueError("no attack among the objectives: list it in search.metrics", repr(name))
     elif name not in PLAIN and radius(name) is None:
         known = (*PLAIN, f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", *installed_metrics())
-        raise SpecError(f"Expected an objective: {', '.join(known[:-1])} or {known[-1]}, got {name!r}")
+        raise UnexpectedValueError(f"an objective: {', '.join(known[:-1])} or {known[-1]}", repr(name))
     return Objective.named(name)
 
 
@@ -133,7 +131,7 @@ def parse_metric(name: str) -> Objective:
     if name not in MEMBERSHIP and radius(name) is None and attack_radius(name) is None:
         kinds = (f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", f"{ATTACKED}R", f"{AUTOATTACKED}R")
         known = (*kinds, *MEMBERSHIP, *installed_metrics())
-        raise SpecError(f"Expected a metric: {', '.join(known[:-1])} or {known[-1]}, got {name!r}")
+        raise UnexpectedValueError(f"a metric: {', '.join(known[:-1])} or {known[-1]}", repr(name))
     return Objective.named(name)
 
 
@@ -216,9 +214,8 @@ def _list(value: Any, parse_one: Callable[[str], Objective], kind: str) -> tuple
     for i, name in enumerate(value):
         try:
             parse_one(name)
-        except SpecError as error:
-            expected = str(error).removeprefix("Expected ").partition(", got ")[0]
-            raise bad_value(expected, path=str(i), got=name) from None
+        except UnexpectedValueError as error:
+            raise bad_value(error.expected, path=str(i), got=name, remedy=error.remedy) from None
         if meaning(name) in seen:
             raise bad_value(f"each {kind} once", path=str(i), got=name)
         seen.add(meaning(name))

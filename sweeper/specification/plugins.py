@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clipless.zoo import Architecture
-from sweeper.errors import SpecError
+from sweeper.errors import SpecError, UnexpectedValueError
 from sweeper.records import MEMBERSHIP, Direction
 from sweeper.specification.fields.messages import did_you_mean, show
 
@@ -194,7 +194,7 @@ def load_scheduler(name: str, kind: type[T]) -> type[T]:
 
 
 def _unlike(expected: str, name: str, found: Any) -> SpecError:
-    return SpecError(f"Expected {expected} from the plug-in {name}, got {show(found)}; correct the plug-in")
+    return UnexpectedValueError(f"{expected} from the plug-in {name}", show(found), "correct the plug-in")
 
 
 def _may_be_own(name: str) -> bool:
@@ -208,7 +208,8 @@ def _load(group: str, name: str, taken: Iterable[str]) -> Any:
         return entry.load()
     except Exception as error:  # whatever the module of a plug-in does when it is imported
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise SpecError(f"Cannot import the plug-in {name} ({entry.value}): {reason}; install it again") from error
+        expected = f"a plug-in that can be imported ({entry.value}: {reason})"
+        raise UnexpectedValueError(expected, repr(name), "install it again") from error
 
 
 def _entry(group: str, name: str, taken: Iterable[str]) -> importlib_metadata.EntryPoint:
@@ -217,14 +218,12 @@ def _entry(group: str, name: str, taken: Iterable[str]) -> importlib_metadata.En
     known = f"installed are {', '.join(names)}" if names else f"no {kind} is installed as a plug-in"
     if not found:
         hint = did_you_mean(name, (*names, *taken))
-        raise SpecError(f"Expected a {kind}, got {name!r}; {hint + ' ' if hint else ''}{known}")
+        raise UnexpectedValueError(f"a {kind}", repr(name), f"{hint + ' ' if hint else ''}{known}")
     if name in taken or not _NAME.fullmatch(name):
-        raise SpecError(
-            f"Expected a plug-in under a name of its own in small letters, digits and . _ -, got the {kind} {name!r} "
-            f"of {next(iter(found))}; rename it ({known})"
-        )
+        expected = "a plug-in under a name of its own in small letters, digits and . _ -"
+        got = f"the {kind} {name!r} of {next(iter(found))}"
+        raise UnexpectedValueError(expected, got, f"rename it ({known})")
     if len(found) > 1:
-        raise SpecError(
-            f"Expected one {kind} {name!r}, got {' and '.join(sorted(found))}; uninstall all but one ({known})"
-        )
+        remedy = f"uninstall all but one ({known})"
+        raise UnexpectedValueError(f"one {kind} {name!r}", " and ".join(sorted(found)), remedy)
     return next(iter(found.values()))

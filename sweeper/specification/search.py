@@ -14,7 +14,7 @@ from clipless.privacy.accounting.private_selection import (
     Distribution,
     Repetitions,
 )
-from sweeper.errors import SpecError
+from sweeper.errors import UnexpectedValueError
 from sweeper.specification.constraints import Constraint, parse_constraint
 from sweeper.specification.fields._section import ONE_COUNT, ONE_POSITIVE, Section
 from sweeper.specification.fields.fields import FieldType, Name, Number
@@ -93,12 +93,9 @@ def _own_or_plugin(value: Any, own: Name, group: str, check: Callable[[str], str
     if isinstance(value, str) and value not in own.known() and (plugins := installed(group)):
         try:
             return check(value)
-        except SpecError as error:
-            expected, _, remedy = str(error).removeprefix("Expected ").partition("; ")
-            if value in plugins:
-                raise bad_value(expected.partition(", got ")[0], remedy=remedy) from None
-            known = " or ".join(own.known())
-            raise bad_value(f"{{name}} {known}, or a plug-in", remedy=remedy) from None
+        except UnexpectedValueError as error:
+            expected = error.expected if value in plugins else f"{{name}} {' or '.join(own.known())}, or a plug-in"
+            raise bad_value(expected, remedy=error.remedy) from None
     return own.parse(value)
 
 
@@ -189,9 +186,8 @@ class SearchSettings(Section):
         for i, text in enumerate(self.constraints):
             try:
                 parse_constraint(text, self._recorded)
-            except SpecError as error:
-                expected = str(error).removeprefix("Expected ").partition(", got ")[0]
-                raise bad_value(expected, path=f"constraints.{i}", got=text) from None
+            except UnexpectedValueError as error:
+                raise bad_value(error.expected, path=f"constraints.{i}", got=text, remedy=error.remedy) from None
         return self
 
     @property

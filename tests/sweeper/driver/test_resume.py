@@ -15,7 +15,7 @@ from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.resume import claim_at_start, claimed, recorded_claim
 from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError
-from sweeper.privacy.claims import BUDGET_CONDITIONS, EARLY_ENDS, STANDARD_CONDITIONS, STEERED, Steering
+from sweeper.privacy.claims import BUDGET_CONDITIONS, EARLY_ENDS, STANDARD_CONDITIONS, Steering
 from sweeper.records import TrialStatus
 from sweeper.results.front import build_front
 from sweeper.specification.spec import Spec
@@ -141,7 +141,7 @@ def test_the_same_data_go_on_with_the_same_claim(begin):
 
 
 def test_what_steered_the_beginning_is_still_said_when_its_source_is_gone(begin):
-    steering = Steering((f"{STEERED} unpaid scores.",), exploratory=True)
+    steering = Steering(("Proposals were steered by unpaid scores.",), exploratory=True)
     begun = begin(RANGES, steering, sampler="tpe", warm_start="gone-1")
     claim = claim_at_start(begun.folder, begun.spec, begun.data, None)
     assert claim.exploratory
@@ -155,7 +155,7 @@ def test_a_sweep_without_a_record_goes_on_with_what_its_front_claims_or_with_its
     assert recorded_claim(begun.folder) is None
     claim = claim_at_start(begun.folder, begun.spec, begun.data, None)
     assert not claim.exploratory
-    assert [one for one in claim.conditions if one.startswith(STEERED) and "gone-1" in one]
+    assert [one for one in claim.steered if "gone-1" in one and one in claim.conditions]
     without = begun.folder.read_manifest()
     begun.folder.write_manifest(replace(without, claim=begun.claim.to_json()))
     without_record(begun, front=True)

@@ -12,7 +12,7 @@ from clipless.datasets import load
 from sweeper.driver import warm_start
 from sweeper.driver.warm_start import Observation, observations
 from sweeper.errors import RecordError
-from sweeper.privacy.claims import STEERED, UNPAID, WARM_START, Claim, Steering
+from sweeper.privacy.claims import UNPAID, WARM_START, Claim, Steering
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.specification.constraints import parse_constraint
@@ -280,7 +280,7 @@ def test_what_steered_the_source_steers_this_sweep_too(spec, earlier):
     first = claiming(earlier((config(spec, PROPOSALS[0]), [VALUES]), name="a"), replace(about(), exploratory=True))
     second = claiming(earlier((config(spec, PROPOSALS[0]), [VALUES]), name="b"), about(told(first, spec).steering))
     third = about(told(second, spec).steering)
-    said = [sentence for sentence in third.conditions if sentence.startswith(STEERED)]
+    said = list(third.steered)
     assert said == [
         WARM_START.format(source=second),
         UNPAID.format(source=second),
