@@ -325,10 +325,6 @@ def _metrics(chance: Chance, objectives: Sequence[str], classes: int, evaluation
 
 def _selection(chance: Chance, privacy: Section) -> Section:
     search: Section = {"selection": "private", "selection_mean": chance.pick([1.1, 2.0, 3.0])}
-    if chance.maybe(0.5):
-        search["selection_distribution"] = chance.pick(["geometric", "logarithmic", "negative-binomial", "poisson"])
-    if search.get("selection_distribution") == "negative-binomial":
-        search["selection_shape"] = chance.pick([0.5, 2.0])
     if "sweep_epsilon" in privacy:
         privacy.pop("finals", None)
         search |= {"selection_share": chance.pick([0.2, 0.5])} if chance.maybe(0.5) else {}

@@ -25,7 +25,7 @@ import clipless
 from clipless.audits.audited import Effort
 from clipless.audits.finding import ACCUSATION, Finding, judged
 from clipless.datasets import Dataset
-from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.audits import prices, selection
 from sweeper.audits.prices import audit_price
@@ -49,11 +49,7 @@ TRIAL = PoissonGaussian(noise_multiplier=3.0, sampling_rate=0.2, steps=20, relat
 SHORT = replace(TRIAL, steps=2)  # of many seeds
 CURVE = replace(TRIAL, noise_multiplier=4.5, sampling_rate=1.0, steps=1)
 CURVES = 12
-LAWS = {
-    "geometric": Repetitions(distribution=Distribution.GEOMETRIC, mean=10.0),
-    "logarithmic": Repetitions(distribution=Distribution.LOGARITHMIC, mean=10.0),
-    "poisson": Repetitions(distribution=Distribution.POISSON, mean=10.0),
-}
+LAW = Repetitions(mean=10.0)
 QUICK = {
     "name": "quick",
     "data": {"name": "digits"},
@@ -165,23 +161,23 @@ def curved(kept: Kept, event: PoissonGaussian = TRIAL) -> Priced:
     return Priced(ledger=ledger, trials=trials, curves=CURVES)
 
 
-def selected(kept: Kept, event: PoissonGaussian = TRIAL, law: str = "geometric") -> Priced:
+def selected(kept: Kept, event: PoissonGaussian = TRIAL) -> Priced:
     """The best of a secret random number of trainings."""
     ledger = kept.ledger()
-    ledger.select(Terms(event=event, repetitions=LAWS[law]))
-    return Priced(ledger=ledger, trials=(trial_of(1, event),), law=LAWS[law])
+    ledger.select(Terms(event=event, repetitions=LAW))
+    return Priced(ledger=ledger, trials=(trial_of(1, event),), law=LAW)
 
 
-def explored(kept: Kept, event: PoissonGaussian = TRIAL, law: str = "geometric") -> Priced:
+def explored(kept: Kept, event: PoissonGaussian = TRIAL) -> Priced:
     """A selection at a whisper, and the final that trains its winner aloud."""
-    ledger, budget = kept.ledger(), cut_exploration(3.0, DELTA, LAWS[law], event, share=0.35)
+    ledger, budget = kept.ledger(), cut_exploration(3.0, DELTA, LAW, event, share=0.35)
     if budget.selection is None:
         raise AssertionError("a budget without its selection")
     ledger.set_budget(budget)
     ledger.select(budget.selection)
     trials = trial_of(1, budget.selection.event), trial_of(2, budget.stages[0].slot)
     _spend(ledger, trials[1:], [0])
-    return Priced(ledger=ledger, trials=trials, law=LAWS[law])
+    return Priced(ledger=ledger, trials=trials, law=LAW)
 
 
 def _spend(ledger: Ledger, trials: tuple[Trial, ...], stages: list[int] | None = None) -> None:
@@ -195,8 +191,8 @@ SWEEPS: Mapping[str, Callable[[Kept, PoissonGaussian], Priced]] = {
     "a whole sweep, 8 trainings composed": composed,
     "a whole sweep, 12 + 3 + 1 in slots": staged,
     "a training and the curves of 12 points": curved,
-    **{f"private selection, {law}, mean 10": partial(selected, law=law) for law in LAWS},
-    **{f"selection at a whisper and final, {law}": partial(explored, law=law) for law in ("geometric", "logarithmic")},
+    "private selection, mean 10": selected,
+    "selection at a whisper and final": explored,
 }
 
 
@@ -209,10 +205,8 @@ def wrong(kept: Kept) -> Iterator[tuple[str, tuple[Finding, ...]]]:
     one = kept.ledger()
     _spend(one, composed(kept).trials[:1])
     yield "one training of eight in the ledger", replace(composed(kept), ledger=one).audit()
-    for law in LAWS:
-        quiet = selected(kept, replace(TRIAL, noise_multiplier=2.0 * TRIAL.noise_multiplier), law)
-        loud = replace(quiet, trials=selected(kept, TRIAL, law).trials)
-        yield f"candidates twice as loud as priced, {law}", loud.audit()
+    quiet = selected(kept, replace(TRIAL, noise_multiplier=2.0 * TRIAL.noise_multiplier))
+    yield "candidates twice as loud as priced", replace(quiet, trials=selected(kept).trials).audit()
     right = curved(kept)
     free = kept.ledger()
     _spend(free, right.trials)

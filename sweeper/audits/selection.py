@@ -10,14 +10,13 @@ the block ends is learned from the same candidates. What leaves beside the winne
 Shapes: R runs, C candidates of all of them.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian
 from sweeper.audits.losses import losses
 from sweeper.audits.lower_bound import Counts, Floats, Scores
@@ -38,13 +37,12 @@ class _World:
     finals: Floats
 
     def won(self, order: Order) -> Floats:
-        """Return (R,) losses of the winners, NaN where nobody was drawn."""
-        drawn_R = self.numbers > 0
-        rank_C, starts = order(self.losses), (np.cumsum(self.numbers) - self.numbers)[drawn_R]
-        best_C = np.repeat(np.maximum.reduceat(rank_C, starts), self.numbers[drawn_R])
+        """Return (R,) losses of the winners."""
+        rank_C, starts = order(self.losses), np.cumsum(self.numbers) - self.numbers
+        best_C = np.repeat(np.maximum.reduceat(rank_C, starts), self.numbers)
         places = np.flatnonzero(rank_C == best_C)
-        run_C = np.repeat(np.arange(len(drawn_R)), self.numbers)
-        found = np.full(len(drawn_R), np.nan)
+        run_C = np.repeat(np.arange(len(self.numbers)), self.numbers)
+        found = np.empty(len(self.numbers))
         found[run_C[places]] = self.losses[places]
         return found
 
@@ -106,20 +104,7 @@ def _simulated(
 def _numbers(repetitions: Repetitions, runs: int, generator: torch.Generator) -> Counts:
     """Return (R,) numbers of candidates, by the law as it is declared."""
     rng = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
-    keep = 1.0 - repetitions.gamma
-    match repetitions.distribution:
-        case Distribution.GEOMETRIC:
-            drawn = rng.geometric(repetitions.gamma, runs)
-        case Distribution.LOGARITHMIC:
-            drawn = rng.logseries(keep, runs)
-        case Distribution.POISSON:
-            drawn = rng.poisson(repetitions.mean, runs)
-        case Distribution.NEGATIVE_BINOMIAL:
-            drawn = rng.negative_binomial(repetitions.eta, repetitions.gamma, 0)
-            while len(drawn) < runs:  # of which those of none do not count
-                more = rng.negative_binomial(repetitions.eta, repetitions.gamma, runs)
-                drawn = np.append(drawn, more[more > 0])
-    counts: Counts = np.minimum(drawn[:runs], _MOST_NUMBER).astype(np.int64)
+    counts: Counts = np.minimum(rng.geometric(repetitions.gamma, runs), _MOST_NUMBER).astype(np.int64)
     return counts
 
 
@@ -127,13 +112,11 @@ def _scores(world: _World, order: Order, ranks: list[Floats], repetitions: Repet
     won_R = world.won(order)
     below = (np.searchsorted(rank, order(won_R), side="right") / len(rank) for rank in ranks)
     ratio_R = won_R + np.subtract(*(_log_slope(share, repetitions) for share in below))
-    found: Floats = np.where(np.isnan(won_R), 0.0, ratio_R + world.finals)  # without a winner nothing leaves
+    found: Floats = ratio_R + world.finals
     return found
 
 
 def _log_slope(z: Floats, repetitions: Repetitions) -> Floats:
     """Return the logarithm of phi' up to a constant."""
-    if repetitions.eta == math.inf:
-        return repetitions.mean * z
-    found: Floats = -(repetitions.eta + 1.0) * np.log1p(-(1.0 - repetitions.gamma) * z)
+    found: Floats = -2.0 * np.log1p(-(1.0 - repetitions.gamma) * z)
     return found

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from clipless.privacy.accounting.private_selection import Repetitions
+from clipless.privacy.accounting.private_selection import LAW, Repetitions
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import PoissonGaussian
@@ -186,5 +186,4 @@ def _broken(selection: Terms) -> str:
 
 
 def _law(repetitions: Repetitions) -> str:
-    shape = "" if repetitions.shape is None else f", shape {repetitions.shape:g}"
-    return f"{repetitions.distribution.value}, mean {repetitions.mean:g}{shape}"
+    return f"{LAW}, mean {repetitions.mean:g}"

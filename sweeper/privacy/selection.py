@@ -172,7 +172,7 @@ class PrivateSelection:
     source: RandomSource = field(default_factory=SecureSource)
     # the number that an earlier driver of the same selection has drawn; drawn now if ``None``
     earlier: InitVar[int | None] = None
-    number: int = field(init=False, repr=False)  # how many candidates to train; secret, 0 only under ``poisson``
+    number: int = field(init=False, repr=False)  # how many candidates to train; secret
     _candidates: dict[str, _Candidate] = field(init=False, repr=False, default_factory=dict)
     _broken: dict[str, None] = field(init=False, repr=False, default_factory=dict)
 

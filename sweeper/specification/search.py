@@ -6,14 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from clipless.privacy.accounting.private_selection import (
-    LARGEST_MEAN,
-    LARGEST_SHAPE,
-    LEAST_MEAN,
-    LEAST_SHAPE,
-    Distribution,
-    Repetitions,
-)
+from clipless.privacy.accounting.private_selection import LARGEST_MEAN, LEAST_MEAN, Repetitions
 from sweeper.errors import UnexpectedValueError
 from sweeper.specification.constraints import Constraint, parse_constraint
 from sweeper.specification.fields._section import ONE_COUNT, ONE_POSITIVE, Section
@@ -138,9 +131,7 @@ class SearchSettings(Section):
     first: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
     warm_start: Annotated[str, EarlierSweep()] | None = None
     selection: Annotated[Selection, Name(names=Selection, fixed=True)] = Selection.NONE
-    selection_distribution: Annotated[Distribution, Name(names=Distribution, fixed=True)] | None = None
     selection_mean: Annotated[float, Number(at_least=LEAST_MEAN, at_most=LARGEST_MEAN, fixed=True)] | None = None
-    selection_shape: Annotated[float, Number(at_least=LEAST_SHAPE, at_most=LARGEST_SHAPE, fixed=True)] | None = None
     selection_share: Annotated[float, Number(above=0, below=1, fixed=True)] | None = None
 
     @model_validator(mode="before")
@@ -195,24 +186,12 @@ class SearchSettings(Section):
         """The distribution of the number of trials under ``selection: private``, ``None`` without it."""
         if self.selection is not Selection.PRIVATE:
             return None
-        return Repetitions(
-            distribution=self.selection_distribution or Distribution.GEOMETRIC,
-            mean=self.selection_mean or DEFAULT_MEAN,
-            shape=self.selection_shape,
-        )
+        return Repetitions(mean=self.selection_mean or DEFAULT_MEAN)
 
     @model_validator(mode="after")
     def _selection_that_is_used(self) -> Self:
-        for name in ("selection_distribution", "selection_mean", "selection_shape", "selection_share"):
+        for name in ("selection_mean", "selection_share"):
             given = getattr(self, name)
             if given is not None and self.selection is not Selection.PRIVATE:
-                shown = given.value if isinstance(given, Distribution) else given
-                raise bad_value("no {name} without selection: private", path=name, got=shown)
-        shaped = self.selection_distribution is Distribution.NEGATIVE_BINOMIAL
-        if shaped and self.selection_shape is None:
-            expected = "selection_shape with selection_distribution: negative-binomial"
-            raise bad_value(expected, path="selection_shape", got=None, remedy="add it; 0.5 lies between the others")
-        if not shaped and self.selection_shape is not None:
-            expected = "no {name} without selection_distribution: negative-binomial"
-            raise bad_value(expected, path="selection_shape", got=self.selection_shape)
+                raise bad_value("no {name} without selection: private", path=name, got=given)
         return self

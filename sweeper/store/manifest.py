@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from sweeper.errors import RecordError
+from clipless.privacy.accounting.private_selection import LAW
+from sweeper.errors import RecordError, SpecError
 from sweeper.records import TrialStatus
 from sweeper.store.jsonl import read_object, replace_file, to_text
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST_NAME = "sweep.json"
 SELECTING = "selecting"  # the mark of a private selection that has not ended
+LAW_KEY = "selection_distribution"  # of earlier versions
 MAX_SHOWN = 60  # characters of a wrong value in a message
 
 
@@ -61,17 +63,33 @@ class Manifest:
         """Return the spec.
 
         Raises:
-            SpecError: it is none.
+            SpecError: it is none, or a private selection of an earlier version by another law than the geometric.
         """
         from sweeper.specification.spec import Spec  # likewise
 
-        return Spec.from_mapping(self.spec, self.source if source is None else source, self.overrides)
+        path = self.source if source is None else source
+        overrides = {name: value for name, value in self.overrides.items() if name != f"search.{LAW_KEY}"}
+        return Spec.from_mapping(_without_law(self.spec, path), path, overrides)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; the mark of a private selection is there only while it runs."""
         content = {one.name: getattr(self, one.name) for one in fields(self)}
         mark = content.pop(SELECTING)
         return {"format": FORMAT, **content, "status": self.status.value, **({} if mark is None else {SELECTING: mark})}
+
+
+def _without_law(spec: Mapping[str, Any], source: str) -> Mapping[str, Any]:
+    """Return a spec without the law of a private selection, which earlier versions let users choose."""
+    search = spec.get("search")
+    law = search.get(LAW_KEY) if isinstance(search, Mapping) else None
+    if not isinstance(search, Mapping) or law is None:
+        return spec
+    if law != LAW:
+        raise SpecError(
+            f"Expected a private selection with a {LAW} number of trials, got {LAW_KEY}={law!r} (search.{LAW_KEY} in "
+            f"{source}); read it with the version of sweeper that wrote it"
+        )
+    return {**spec, "search": {name: value for name, value in search.items() if name != LAW_KEY}}
 
 
 _MANIFEST = TypeAdapter(Manifest)

@@ -272,7 +272,7 @@ def drawn_number(hidden: SweepFolder) -> int | None:
     if not rows:
         return None
     number = rows[0].get("number")
-    if len(rows) > 1 or type(number) is not int or number < 0:
+    if len(rows) > 1 or type(number) is not int or number < 1:
         raise RecordError(f"Expected one number of candidates in {hidden.path / NUMBER_NAME}; restore the file")
     return number
 

@@ -67,10 +67,7 @@ UNDECIDED = "The selection was ended before its winner was known."
 GIVEN_UP = "Its owner gave the winner up."
 NUMBER_LOST = "The number of candidates that was drawn was lost."
 CUT = "it was cut off when the private selection ended"
-NOBODY = (
-    "nothing is released: no candidate was drawn, or none of them had a score; what the ledger says is spent all the "
-    "same"
-)
+NOBODY = "nothing is released: no candidate had a score; what the ledger says is spent all the same"
 
 
 class SelectionWaitsError(SweeperError):

@@ -6,7 +6,7 @@ import pytest
 
 from clipless.audits.finding import Kind, judged
 from clipless.privacy.accounting.claim import claim
-from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.audits import prices, selection
 from sweeper.audits.prices import audit_price
@@ -21,7 +21,7 @@ from sweeper.specification.stages import StagePlan
 
 DELTA = 1e-3
 TRIAL = PoissonGaussian(noise_multiplier=3.0, sampling_rate=0.5, steps=4, relation=Relation.ADD_OR_REMOVE_ONE)
-LAW = Repetitions(distribution=Distribution.GEOMETRIC, mean=8.0)
+LAW = Repetitions(mean=8.0)
 
 
 @pytest.fixture(autouse=True)

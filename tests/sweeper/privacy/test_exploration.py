@@ -9,7 +9,7 @@ import pytest
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.domination import delta_of_slots
-from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.selection_composed import explored_epsilon
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
@@ -23,7 +23,7 @@ from sweeper.privacy.prices import answers
 from sweeper.specification.stages import StagePlan
 
 DELTA = 1e-5
-LAW = Repetitions(distribution=Distribution.GEOMETRIC, mean=6.0)
+LAW = Repetitions(mean=6.0)
 TRIAL = PoissonGaussian(noise_multiplier=0.0, sampling_rate=0.2, steps=50, relation=Relation.ADD_OR_REMOVE_ONE)
 QUESTIONS = ("winner", "front", "everything")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.pld import pld_epsilon
-from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.renyi import rdp_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
@@ -407,7 +407,7 @@ def test_rows_that_are_not_apart_cost_the_composition_of_everything(path, event)
 
 
 def test_behind_a_winner_that_was_priced_only_test_scores_are_entered(path, event):
-    repetitions = Repetitions(distribution=Distribution.GEOMETRIC, mean=10.0)
+    repetitions = Repetitions(mean=10.0)
     ledger = Ledger(path)
     ledger.select(Terms(event=event, repetitions=repetitions, scores=scores_event(300.0, 10, event.relation)))
     before = ledger.answers(DELTA)["winner"].epsilon
@@ -425,6 +425,21 @@ def test_behind_a_winner_that_was_priced_only_test_scores_are_entered(path, even
             ledger.enter_test("t0001", 4, wrong)
     with pytest.raises(RecordError, match="Expected no training behind the private selection"):
         ledger.open("t0002", event, scores=paid(1))
+
+
+def test_a_selection_by_another_law_is_refused_in_one_sentence(path, event):
+    """Earlier versions had more of them; what they wrote of geometric numbers is read."""
+    terms = Terms(event=event, repetitions=Repetitions(mean=10.0))
+    Ledger(path).select(terms)
+    row = json.loads(path.read_text())
+    row["terms"]["repetitions"] |= {"shape": None}
+    path.write_text(json.dumps(row) + "\n")
+    assert Ledger(path).selection == terms
+    row["terms"]["repetitions"]["distribution"] = "logarithmic"
+    path.write_text(json.dumps(row) + "\n")
+    said = r"Expected a geometric number of candidates, got distribution='logarithmic'; .* \(line 1 of .*\)$"
+    with pytest.raises(RecordError, match=said):
+        Ledger(path)
 
 
 # --- marks

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.private_selection import Repetitions
 from sweeper.errors import RecordError
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger_entries import (
@@ -23,7 +23,7 @@ def scores(event):
 
 
 def test_every_row_is_written_in_one_way_and_read_back(event, scores):
-    terms = Terms(event=event, repetitions=Repetitions(distribution=Distribution.GEOMETRIC, mean=5.0))
+    terms = Terms(event=event, repetitions=Repetitions(mean=5.0))
     plan = {"event": event.to_json()}
     written = {
         OpenRow(trial="t1", attempt=1, event=event): {"record": "open", "trial": "t1", "attempt": 1} | plan,

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from clipless.privacy.accounting.claim import claim
-from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
@@ -19,7 +19,7 @@ from sweeper.rounding import round_up
 
 DELTA = 1e-5
 QUESTIONS = ("winner", "front", "everything")
-GEOMETRIC = Repetitions(distribution=Distribution.GEOMETRIC, mean=10.0)
+GEOMETRIC = Repetitions(mean=10.0)
 ONE = PoissonGaussian(noise_multiplier=3.0, sampling_rate=0.05, steps=2000, relation=Relation.ADD_OR_REMOVE_ONE)
 TERMS = Terms(event=ONE, repetitions=GEOMETRIC)
 
@@ -67,12 +67,6 @@ def test_broken_conditions_cost_the_composition_and_are_named():
     said = found["winner"].statement
     assert "Private selection (geometric, mean 10) was asked for, but its price does not hold" in said
     assert "Candidate t0002 crashed. The sweep was interrupted. So every training is charged." in said
-
-
-def test_a_shape_is_named_with_its_law():
-    law = Repetitions(distribution=Distribution.NEGATIVE_BINOMIAL, mean=3.0, shape=0.5)
-    said = answers([ONE], DELTA, selection=Terms(event=ONE, repetitions=law))["winner"].statement
-    assert "(negative-binomial, mean 3, shape 0.5)" in said
 
 
 def test_nothing_spent_costs_nothing():

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from sweeper.cli.main import main
-from sweeper.errors import RecordError
+from sweeper.errors import RecordError, SpecError
 from sweeper.records import TrialStatus
+from sweeper.specification.spec import Spec
 from sweeper.store.manifest import FORMAT, MANIFEST_NAME, SELECTING, Manifest, is_marked, read_manifest, write_manifest
 
 MANIFEST = Manifest(
@@ -35,6 +36,29 @@ def test_what_is_written_is_read_back(tmp_path):
     assert json.loads((tmp_path / MANIFEST_NAME).read_text())["format"] == FORMAT
     assert MANIFEST.selects_privately
     assert not replace(MANIFEST, spec={"name": "x"}).selects_privately
+
+
+def test_the_law_of_an_older_private_selection_is_geometric_or_refused(private):
+    """Of earlier versions, in which it could be chosen."""
+    manifest, spec = private
+    assert manifest.read_spec().digest() == spec.digest()
+    assert not manifest.read_spec().overrides
+    search = {**manifest.spec["search"], "selection_distribution": "poisson"}
+    said = (
+        r"Expected a private selection with a geometric number of trials, got selection_distribution='poisson' .*; read"
+    )
+    with pytest.raises(SpecError, match=said):
+        replace(manifest, spec={**manifest.spec, "search": search}).read_spec()
+
+
+@pytest.fixture
+def private(content):
+    """What an earlier version wrote of a spec that named the law, and the spec of this version."""
+    spec = Spec.from_mapping(content | {"search": {"selection": "private", "selection_mean": 4.0}})
+    law = {"selection_distribution": "geometric"}
+    plain = spec.to_plain()
+    given = {f"search.{name}": value for name, value in law.items()}
+    return replace(MANIFEST, spec={**plain, "search": plain["search"] | law}, overrides=given), spec
 
 
 def test_the_mark_of_a_private_selection_is_written_only_where_there_is_one(tmp_path):

@@ -1,13 +1,13 @@
 r"""What the best of a random number of independent candidates costs: two upper bounds, and checks on both.
 
-**RDP** (Papernot and Steinke 2022, arXiv 2110.03620, theorems 2 and 6), through dp_accounting: its bound at an order
+**RDP** (Papernot and Steinke 2022, arXiv 2110.03620, theorem 2), through dp_accounting: its bound at an order
 needs that of a candidate at two, so it is minimised over a set of orders. Up to an epsilon of 12 that is within 1 % of
-a far finer set at delta <= 1e-3; from 20 on it may be twice it, with large shapes more: there the best orders are close
-to 1, where dp_accounting's series converge too slowly.
+a far finer set at delta <= 1e-3; from 20 on it may be twice it: there the best orders are close to 1, where
+dp_accounting's series converge too slowly.
 
 **Profiles**: ``delta_A(epsilon) <= m delta_Q(epsilon - log r)``, see ``selection_profile.py``. With noise multiplier 3,
-rate 0.05, 2000 steps and delta 1e-5, ten candidates in the geometric mean cost 5.02, where RDP says 6.65 and a choice
-of the worst order attains 4.77. Under ``poisson`` it is RDP whose bound is smaller.
+rate 0.05, 2000 steps and delta 1e-5, ten candidates in the mean cost 5.02, where RDP says 6.65 and a choice of the
+worst order attains 4.77.
 
 **Checks**: neither bound may fall below what ``attack_epsilon`` proves of one candidate.
 """
@@ -40,6 +40,7 @@ _ORDERS = (
     *(round(64 * 2 ** (k / 4)) for k in range(25)),
 )
 _STEP_ROUNDING = 1e-11  # of epsilon for each step
+_GEOMETRIC = 1.0  # shape of the truncated negative binomial
 
 
 @lru_cache(maxsize=256)
@@ -53,8 +54,8 @@ def selection_epsilon(event: Event, repetitions: Repetitions, delta: float) -> f
 
     Guarantees:
         Let each candidate be drawn from one fixed distribution of configurations, trained at the cost of the event and
-        ranked by a total order on what it releases. Then the best one (nothing, where their number is 0) is (epsilon,
-        delta)-differentially private under the event's relation. Roundings are upwards.
+        ranked by a total order on what it releases. Then the best one is (epsilon, delta)-differentially private under
+        the event's relation. Roundings are upwards.
 
     Raises:
         AccountingError: delta is not in (0, 1).
@@ -87,7 +88,7 @@ def rdp_selection_epsilon(event: Event, repetitions: Repetitions, delta: float, 
     parts, after = spending_parts(event), () if final is None else spending_parts(final)
     accountant = RdpAccountant(_ORDERS)
     candidate = dp_event.ComposedDpEvent([_dp_event(part) for part in parts])
-    accountant.compose(dp_event.RepeatAndSelectDpEvent(candidate, repetitions.mean, repetitions.eta))
+    accountant.compose(dp_event.RepeatAndSelectDpEvent(candidate, repetitions.mean, _GEOMETRIC))
     for part in after:
         accountant.compose(_dp_event(part))
     explored, final_steps = (sum(part.steps for part in run) for run in (parts, after))
@@ -100,7 +101,7 @@ def rdp_selection_epsilon(event: Event, repetitions: Repetitions, delta: float, 
 
 def profile_epsilon(event: Event, repetitions: Repetitions, delta: float) -> float:
     """Bound it by privacy profiles; for an event of finite cost."""
-    least = delta / max(1.0, repetitions.mean)
+    least = delta / repetitions.mean
     parts = spending_parts(event)
     if len(parts) == 1 and parts[0].steps <= MOST_STEPS:
         (part,) = parts

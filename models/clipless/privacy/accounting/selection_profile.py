@@ -15,8 +15,8 @@ delta being the privacy profile (hockey-stick divergence) in that direction. phi
     delta_A(epsilon) <= integral of phi'(Q(<= y)) [dQ - (e^epsilon / r) dQ']_+ <= m delta_{Q||Q'}(epsilon - log r).
 
 A pair that dominates Q and Q' may stand in for them in both profiles. Taking one alpha for all u gives the bound of
-Koskela, Redberg and Wang (2024, arXiv 2402.06701). For the truncated negative binomial of shape eta, ``phi'(1 - u)``
-is proportional to ``(gamma + (1 - gamma) u)^-(eta + 1)``; for Poisson to ``e^(-m u)``.
+Koskela, Redberg and Wang (2024, arXiv 2402.06701). For geometric K, ``phi'(1 - u)`` is proportional to
+``(gamma + (1 - gamma) u)^-2``.
 
 The supremum is taken over cells of u, with v at the upper end of each and u at the lower: it is rounded up.
 """
@@ -29,7 +29,7 @@ import numpy.typing as npt
 from clipless.privacy.accounting.private_selection import Repetitions
 
 _LEAST_TAIL = 1e-9  # below it lies one cell
-_MOST_CELLS = 200_000
+_CELLS = math.ceil(2e3 * -math.log(_LEAST_TAIL))
 _ROUNDING = 1e-9  # of r, for the arithmetic of this module: far more than was seen
 
 FloatArray = npt.NDArray[np.float64]
@@ -43,11 +43,9 @@ def log_ratio(epsilons: FloatArray, deltas: FloatArray, repetitions: Repetitions
         deltas: upper bounds there of the profile of a candidate, in the direction from Q' to Q. Shape: (E,).
         repetitions: distribution of the number of candidates.
     """
-    growth = _steepness(repetitions)
-    cells = min(_MOST_CELLS, math.ceil(1e3 * growth * -math.log(_LEAST_TAIL)))
-    u_C = np.concatenate(([0.0], np.geomspace(_LEAST_TAIL, 1.0, cells)))
+    u_C = np.concatenate(([0.0], np.geomspace(_LEAST_TAIL, 1.0, _CELLS)))
     v_C = largest_tails(epsilons, deltas, u_C[1:])
-    return _log_ratio(u_C[:-1], v_C, repetitions) + _ROUNDING
+    return _log_ratio(u_C[:-1], v_C, repetitions.gamma) + _ROUNDING
 
 
 def largest_tails(epsilons: FloatArray, deltas: FloatArray, u_C: FloatArray) -> FloatArray:
@@ -61,14 +59,6 @@ def largest_tails(epsilons: FloatArray, deltas: FloatArray, u_C: FloatArray) -> 
     return np.minimum(1.0, alpha_E[best_C] * u_C + deltas[best_C])
 
 
-def _steepness(repetitions: Repetitions) -> float:
-    """Return by how much, at most, log phi' changes with log u: what decides how fine the cells are."""
-    return repetitions.mean if repetitions.eta == math.inf else repetitions.eta + 1.0
-
-
-def _log_ratio(u_C: FloatArray, v_C: FloatArray, repetitions: Repetitions) -> float:
-    if repetitions.eta == math.inf:
-        return repetitions.mean * max(0.0, float(np.max(v_C - u_C)))
-    gamma = repetitions.gamma
+def _log_ratio(u_C: FloatArray, v_C: FloatArray, gamma: float) -> float:
     ratio = np.max((gamma + (1.0 - gamma) * v_C) / (gamma + (1.0 - gamma) * u_C))
-    return (repetitions.eta + 1.0) * max(0.0, math.log(ratio))
+    return 2.0 * max(0.0, math.log(ratio))

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from clipless.privacy.accounting.pld import pld_epsilon
-from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.renyi import rdp_epsilon
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.accounting.selection_price import rdp_selection_epsilon
@@ -15,7 +15,7 @@ from clipless.privacy.sampling import OVERFLOW
 
 STEPS = 2**12
 EVENT = PoissonGaussian(noise_multiplier=50.0, sampling_rate=0.01, steps=STEPS, relation=Relation.ADD_OR_REMOVE_ONE)
-TEN = Repetitions(distribution=Distribution.GEOMETRIC, mean=10.0)
+TEN = Repetitions(mean=10.0)
 PRICES = {
     "pld": lambda delta: pld_epsilon(EVENT, delta),
     "rdp": lambda delta: rdp_epsilon(EVENT, delta),

@@ -14,7 +14,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.results.front import read_front
 from sweeper.results.sweep import Sweep
 
-from .played import DELTA, SPEC, Bytes, check_only_the_winner, everything_in
+from .played import DELTA, check_only_the_winner, everything_in
 
 pytestmark = pytest.mark.slow
 
@@ -96,19 +96,12 @@ def test_an_epoch_off_the_winners_own_front_has_no_model(play):
     assert [p.name for p in (ran.folder.path / "models").iterdir()] == ["t0001-1.safetensors"]
 
 
-def test_when_nobody_was_drawn_nothing_is_released_and_the_price_is_spent(play):
-    content = SPEC | {"search": SPEC["search"] | {"selection_distribution": "poisson"}}
-    ran = play(source=Bytes(0), content=content)
-    assert ran.engine.asked == []
+def test_when_nobody_has_a_score_nothing_is_released_and_the_price_is_spent(play):
+    ran = play({f"t000{n}": "is undefined" for n in range(1, 5)})
+    assert (ran.folder.trials(), outcome_of(ran.folder).reason) == ({}, private_run.NOBODY)
     front = read_front(ran.folder.front)
     assert (front.trials, front.points) == ({}, ())
     assert 0.0 < front.ledger["winner"].epsilon < 100.0
-    assert "nothing is released" in outcome_of(ran.folder).reason
-
-
-def test_nobody_with_a_score_is_told_from_nobody_drawn_by_nothing(play):
-    ran = play({f"t000{n}": "is undefined" for n in range(1, 5)})
-    assert (ran.folder.trials(), outcome_of(ran.folder).reason) == ({}, private_run.NOBODY)
     assert len(ran.folder.ledger.read_text().splitlines()) == 1
 
 

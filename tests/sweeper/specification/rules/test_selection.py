@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from clipless.datasets import load
-from clipless.privacy.accounting.private_selection import Distribution, Repetitions
+from clipless.privacy.accounting.private_selection import Repetitions
 from sweeper.errors import SpecError
 from sweeper.search.space import sample
 from sweeper.specification.dimensions import OF_THE_SWEEP
@@ -45,14 +45,13 @@ def private(content):
 
 def test_private_selection_has_sensible_defaults(private):
     spec = Spec.from_mapping(private)
-    assert spec.search.repetitions == Repetitions(distribution=Distribution.GEOMETRIC, mean=10.0)
+    assert spec.search.repetitions == Repetitions(mean=10.0)
     assert spec.trials == 10
     assert Spec.from_mapping(spec.to_plain()) == spec
-    private["search"] |= {"selection_distribution": "negative-binomial", "selection_mean": 2.5, "selection_shape": 0.5}
+    private["search"]["selection_mean"] = 2.5
     spec = Spec.from_mapping(private)
-    expected = Repetitions(distribution=Distribution.NEGATIVE_BINOMIAL, mean=2.5, shape=0.5)
-    assert (spec.search.repetitions, spec.trials) == (expected, 3)
-    assert Spec.from_mapping(spec.to_plain()).search.repetitions == expected
+    assert (spec.search.repetitions, spec.trials) == (Repetitions(mean=2.5), 3)
+    assert Spec.from_mapping(spec.to_plain()).search.repetitions == Repetitions(mean=2.5)
 
 
 def test_without_it_nothing_is_drawn_and_nothing_is_refused(content):
@@ -95,10 +94,9 @@ UNDER = "under selection: private"
         ("data.evaluation", "exploratory", f"Expected scores that are public or paid for {UNDER}, which is a guarantee, got evaluation='exploratory' (data.evaluation in mnist.yaml); declare the rows public, or leave selection out"),
         ("search.metrics", ["membership-auroc"], f"Expected no metric of training rows {UNDER}: it is no part of what a candidate spends, got metrics='membership-auroc' (search.metrics.0 in mnist.yaml); leave it out"),
         ("search.selection", "secret", "Expected selection none or private, got selection='secret' (search.selection in mnist.yaml)"),
+        ("search.selection_distribution", "geometric", "Unknown key 'selection_distribution' (search.selection_distribution in mnist.yaml); did you mean 'selection_share'?"),
+        ("search.selection_shape", 0.5, "Unknown key 'selection_shape' (search.selection_shape in mnist.yaml); did you mean 'selection_share'?"),
         ("search.selection_mean", 1, "Expected 1.1 <= selection_mean <= 10000.0, got selection_mean=1 (search.selection_mean in mnist.yaml)"),
-        ("search.selection_distribution", "binomial", "got selection_distribution='binomial' (search.selection_distribution in mnist.yaml); did you mean 'negative-binomial'?"),
-        ("search.selection_distribution", "negative-binomial", "Expected selection_shape with selection_distribution: negative-binomial (search.selection_shape in mnist.yaml); add it; 0.5 lies between the others"),
-        ("search.selection_shape", 0.5, "Expected no selection_shape without selection_distribution: negative-binomial, got selection_shape=0.5 (search.selection_shape in mnist.yaml)"),
     ],
 )  # fmt: skip
 def test_every_condition_is_refused_by_name_when_it_is_broken(private, path, value, sentence):
@@ -162,8 +160,6 @@ def test_a_method_without_privacy_cannot_be_selected_privately(private):
     ("key", "value"),
     [
         ("selection_mean", 20),
-        ("selection_distribution", "poisson"),
-        ("selection_shape", 0.5),
         ("selection_share", 0.5),
     ],
 )
