@@ -13,6 +13,7 @@ from sweeper.errors import (
     RefusalError,
     SpecError,
     SweeperError,
+    UnexpectedValueError,
     one_line,
     public_line,
     public_sentence,
@@ -63,7 +64,10 @@ def test_an_error_of_a_new_kind_about_data_is_for_the_owner_until_somebody_judge
         kind for _, kind in inspect.getmembers(clipless.errors, inspect.isclass) if issubclass(kind, CliplessError)
     ]
     found += [kind for _, kind in inspect.getmembers(sweeper.errors, inspect.isclass) if issubclass(kind, SweeperError)]
-    told = {kind.__name__ for kind in found if kind is not RefusalError and CELL in public_line(kind(CELL))}
+    made = [
+        kind(CELL, CELL) if kind is UnexpectedValueError else kind(CELL) for kind in found if kind is not RefusalError
+    ]
+    told = {type(error).__name__ for error in made if CELL in public_line(error)}
     assert told == {
         *("CliplessError", "InvalidBoundError", "UnsupportedError", "PlanError", "AccountingError", "DeclarationError"),
         *(
@@ -72,6 +76,7 @@ def test_an_error_of_a_new_kind_about_data_is_for_the_owner_until_somebody_judge
             "ModelFileError",
             "SweeperError",
             "SpecError",
+            "UnexpectedValueError",
             "RecordError",
             "PickError",
         ),
