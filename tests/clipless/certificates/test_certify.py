@@ -23,6 +23,7 @@ from clipless.certificates.certify import (
     float64_logits,
     forward_error,
     measured_bounds,
+    row_by_row,
 )
 from clipless.datasets import Split
 from clipless.errors import InvalidBoundError
@@ -264,6 +265,15 @@ ALONE = {
     "convolutions": lambda: zoo.convnet((1, 8, 8), 3, input_norm=3.0, width=4, depth=2, hidden=8),
     "fixed prefix": lambda: zoo.scattering((1, 8, 8), 3, input_norm=3.0),
 }
+
+
+@pytest.mark.parametrize("count", [1, 7, 32, 33])
+def test_passes_have_one_shape_however_many_rows_there_are(count):
+    """Kernels are chosen by it, whether they round otherwise on this machine or not."""
+    shapes, x = [], torch.randn(count, 5, dtype=torch.float64)
+    found = row_by_row(lambda rows: shapes.append(tuple(rows.shape)) or 2.0 * rows, x, 32)
+    assert set(shapes) == {(32, 5)}
+    assert torch.equal(found, 2.0 * x)
 
 
 @pytest.mark.parametrize("name", ALONE)
